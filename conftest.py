@@ -1,4 +1,6 @@
-"""Set up every test, of the package and of the examples: no user folder is touched, and runs repeat."""
+"""Set up every test, of the package and of the examples: no user folder is touched, and runs
+repeat.
+"""
 
 import os
 import sys
@@ -10,27 +12,39 @@ import hypothesis
 import numpy as np
 import pytest
 
-# The tests of the pytest plugin run pytest; the others are of these tests: which run, how XLA compiles for them, when Python
+# The tests of the pytest plugin run pytest; the others are of these tests: which run, how XLA
+# compiles for them, when Python
 # collects circles of objects, what they print.
-pytest_plugins = ["pytester", "tests._selection", "tests._compiles", "tests._garbage", "tests._console"]
+pytest_plugins = [
+    "pytester",
+    "tests._selection",
+    "tests._compiles",
+    "tests._garbage",
+    "tests._console",
+]
 
-# Before JAX or jitney is imported anywhere. A worker of pytest-xdist inherits the controller's folder.
+# Before JAX or jitney is imported anywhere. A worker of pytest-xdist inherits the controller's
+# folder.
 if "JITNEY_TEST_CACHE" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="jitney-tests-")
     os.environ["JITNEY_TEST_CACHE"] = _folder.name
 os.environ["JITNEY_CACHE_DIR"] = os.environ["JITNEY_TEST_CACHE"]
-# JITNEY_VERIFY stays: the tests run under it too, each new program compared with the plain function.
+# JITNEY_VERIFY stays: the tests run under it too, each new program compared with the plain
+# function.
 for _name in ("CACHE", "DEBUG_NANS", "DISABLE", "THREADS", "MEMORY", "PLATFORM"):
     os.environ.pop(f"JITNEY_{_name}", None)
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 os.environ.setdefault("MPLBACKEND", "agg")
 
-# By default a property is tried on its table of examples (`@example`) alone, so that a run depends on
+# By default a property is tried on its table of examples (`@example`) alone, so that a run depends
+# on
 # the commit and on nothing else: what hypothesis draws hangs, even when it is derandomised, on the
 # constants in all modules that are imported. `--hypothesis-profile=full` draws.
 _compiles = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
 _ALWAYS = {"deadline": None, "suppress_health_check": _compiles, "print_blob": True}
-hypothesis.settings.register_profile("table", phases=(hypothesis.Phase.explicit,), database=None, **_ALWAYS)
+hypothesis.settings.register_profile(
+    "table", phases=(hypothesis.Phase.explicit,), database=None, **_ALWAYS
+)
 hypothesis.settings.register_profile("full", max_examples=1000, **_ALWAYS)
 hypothesis.settings.load_profile("table")
 
@@ -44,9 +58,12 @@ _DECORATED = weakref.WeakSet[Any]()
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures draw
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let no test hang on which ran before: a module's generators are wound back, and what is decorated is decorated anew."""
+    """Let no test hang on which ran before: a module's generators are wound back, and what is
+    decorated is decorated anew.
+    """
     programs = sys.modules.get("jitney._program.core")
-    if programs is not None:  # equal functions share a program, with its counts and its warnings, which come once
+    # equal functions share a program, with its counts and its warnings, which come once
+    if programs is not None:
         _DECORATED.update(programs.REGISTRY.cores())
         programs.REGISTRY.clear()
         for core in _DECORATED:  # functions of a module are decorated when it is imported

@@ -19,7 +19,10 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 SUPPORTED = nox.project.python_versions(PROJECT)
 # What a session's venv needs, and what keeps pre-releases and free-threaded builds out.
-PROBE = "import ensurepip, sys, sysconfig; sys.exit(sys.version_info[3] != 'final' or bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+PROBE = (
+    "import ensurepip, sys, sysconfig; sys.exit(sys.version_info[3] != 'final' or"
+    " bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+)
 # Two threads that contend for two cores slow LAPACK 40 times.
 ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 # Prints nothing where JAX has the backend, else JAX's own reason.
@@ -39,7 +42,8 @@ from rattler_build import Stage0Recipe
 print(*Stage0Recipe.from_yaml(Path("conda/recipe.yaml").read_text()).render())
 """
 
-# What the wheel has to do where nothing else is installed: a padded and mapped call, its plan, its drawing.
+# What the wheel has to do where nothing else is installed: a padded and mapped call, its plan, its
+# drawing.
 FIRST_CALL = """
 import jax.numpy as jnp, jitney
 from jaxtyping import Array, Float
@@ -57,15 +61,27 @@ print(plan, jitney.__version__, jitney.__file__, sep="\\n")
 
 @functools.cache
 def interpreter(version: str) -> str | None:
-    """Path of a `python3.N` that runs (a shim of pyenv may not): from PATH, else from pyenv's own folder."""
+    """Path of a `python3.N` that runs (a shim of pyenv may not): from PATH, else from pyenv's own
+    folder.
+    """
     folders = [Path(folder) for folder in os.get_exec_path()]
     roots = {folder.parent for folder in folders if folder.name == "shims"}
     if shutil.which("pyenv"):
-        roots.add(Path(subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=False).stdout.strip()))
+        roots.add(
+            Path(
+                subprocess.run(
+                    ["pyenv", "root"], capture_output=True, text=True, check=False
+                ).stdout.strip()
+            )
+        )
     folders += sorted(folder for root in roots for folder in root.glob(f"versions/{version}.*/bin"))
     for folder in folders:
         found = shutil.which(f"python{version}", path=str(folder))
-        if found and subprocess.run([found, "-c", PROBE], capture_output=True, check=False).returncode == 0:
+        if (
+            found
+            and subprocess.run([found, "-c", PROBE], capture_output=True, check=False).returncode
+            == 0
+        ):
             return found
     return None
 
@@ -90,15 +106,28 @@ CORE = ("--core", "tests", "examples")
 
 
 def run_tests(
-    session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str
+    session: nox.Session,
+    *requirements: str,
+    paths: tuple[str, ...] = (),
+    workers: str = "auto",
+    takes: str = "",
+    **env: str,
 ) -> None:
     """Install the project and run its tests, or what follows `--` on the command line.
 
     Options alone, as `-- --part=1/2`, are added to those of the session.
     """
     session.install("-e", ".[examples,tests]", *requirements)
-    session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    env |= {"JITNEY_NOX_SESSION": session.name.removesuffix(f"-{session.python}"), "JITNEY_TESTS_TAKE": takes}
+    session.run(
+        "python",
+        "-c",
+        "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)",
+        env=env,
+    )
+    env |= {
+        "JITNEY_NOX_SESSION": session.name.removesuffix(f"-{session.python}"),
+        "JITNEY_TESTS_TAKE": takes,
+    }
     own = ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]
     adds = all(word.startswith("--") for word in session.posargs)
     session.run("pytest", *([*own, *session.posargs] if adds else session.posargs), env=env)
@@ -106,7 +135,9 @@ def run_tests(
 
 @nox.session(python=DEFAULT)
 def demo(session: nox.Session) -> None:
-    """Fit the 14 NIST data sets, then a million correlations three ways, solve macroeconomic models, look at a causal one; sum up."""
+    """Fit the 14 NIST data sets, then a million correlations three ways, solve macroeconomic
+    models, look at a causal one; sum up.
+    """
     session.install("-e", ".[examples]")
     session.run("python", "-m", "examples.trf", *session.posargs, env=ONE_BLAS_THREAD)
     if not session.posargs:
@@ -118,7 +149,9 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
-    """Run the core of the tests, each behaviour once, on the default Python with the newest JAX for it."""
+    """Run the core of the tests, each behaviour once, on the default Python with the newest JAX for
+    it.
+    """
     run_tests(session, paths=(*CORE, "--quick-xla=1/4"), takes="about five minutes on two cores")
 
 
@@ -128,18 +161,28 @@ def tests_rest(session: nox.Session) -> None:
     run_tests(session, paths=("--rest", "--sweeps=1/12"))
 
 
-# What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work here.
+# What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work
+# here.
 SMOKE = (
-    "tests/test_habits.py", "tests/report", "tests/contract",
-    "tests/stages/test_vmap.py", "tests/stages/test_pad.py", "tests/stages/test_chunk.py",
-    "tests/test_docs.py::test_code_of_a_page_runs[README.md]", "tests/test_docs.py::test_code_of_a_page_runs[docs/quickstart.md]",
-)  # fmt: skip
+    "tests/test_habits.py",
+    "tests/report",
+    "tests/contract",
+    "tests/stages/test_vmap.py",
+    "tests/stages/test_pad.py",
+    "tests/stages/test_chunk.py",
+    "tests/test_docs.py::test_code_of_a_page_runs[README.md]",
+    "tests/test_docs.py::test_code_of_a_page_runs[docs/quickstart.md]",
+)
 
 
 @nox.session(python=DEFAULT)
 def smoke(session: nox.Session) -> None:
-    """Run a well-chosen part of the tests in about a minute, for those who see this for the first time."""
-    run_tests(session, paths=(*SMOKE, "--core", "--quick-xla=1/4"), takes="about a minute on two cores")
+    """Run a well-chosen part of the tests in about a minute, for those who see this for the first
+    time.
+    """
+    run_tests(
+        session, paths=(*SMOKE, "--core", "--quick-xla=1/4"), takes="about a minute on two cores"
+    )
 
 
 @nox.session(python=interpreter(SUPPORTED[0]))
@@ -155,7 +198,11 @@ def tests_newest(session: nox.Session) -> None:
     """Run the core on the newest Python found with the newest JAX for it."""
     if newest() is None:
         session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
-    eager = ("--upgrade",) if session.venv_backend == "uv" else ("--upgrade", "--upgrade-strategy=eager")
+    eager = (
+        ("--upgrade",)
+        if session.venv_backend == "uv"
+        else ("--upgrade", "--upgrade-strategy=eager")
+    )
     run_tests(session, *eager, paths=(*CORE, "--quick-xla=4/4"))
 
 
@@ -167,23 +214,47 @@ def tests_cpu(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT, name="tests-verify")
 def tests_verify(session: nox.Session) -> None:
-    """Run the tests of what pads, cuts, streams and differentiates under `verify`: each new program is also run plainly and compared."""
-    names = ("stages/test_pad.py", "stages/test_chunk.py", "stream", "interface/test_derivatives.py", "sparsity/test_sparsity.py")
+    """Run the tests of what pads, cuts, streams and differentiates under `verify`: each new program
+    is also run plainly and compared.
+    """
+    names = (
+        "stages/test_pad.py",
+        "stages/test_chunk.py",
+        "stream",
+        "interface/test_derivatives.py",
+        "sparsity/test_sparsity.py",
+    )
     run_tests(session, paths=tuple(f"tests/{name}" for name in names), JITNEY_VERIFY="1")
 
 
 @nox.session(python=DEFAULT, name="tests-cpu8")
 def tests_cpu8(session: nox.Session) -> None:
-    """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `-- tests` runs all tests there."""
+    """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `--
+    tests` runs all tests there.
+    """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     # One process: its eight devices wait for each other, and have to come to run.
-    run_tests(session, paths=("tests/devices", "--quick-xla=1/4"), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
+    run_tests(
+        session,
+        paths=("tests/devices", "--quick-xla=1/4"),
+        workers="1",
+        JAX_PLATFORMS="cpu",
+        XLA_FLAGS=flags.strip(),
+    )
 
 
 @nox.session(python=DEFAULT, name="tests-distributed")
 def tests_distributed(session: nox.Session) -> None:
-    """Run the tests of several processes, which start real ones on this machine; other sessions skip them."""
-    run_tests(session, paths=("tests/distributed",), workers="0", JAX_PLATFORMS="cpu", JITNEY_TEST_PROCESSES="1")
+    """Run the tests of several processes, which start real ones on this machine; other sessions
+    skip them.
+    """
+    run_tests(
+        session,
+        paths=("tests/distributed",),
+        workers="0",
+        JAX_PLATFORMS="cpu",
+        JITNEY_TEST_PROCESSES="1",
+    )
 
 
 @nox.session(python=DEFAULT, name="tests-gpu")
@@ -200,9 +271,13 @@ def tests_tpu(session: nox.Session) -> None:
 
 
 def on_backend(session: nox.Session, backend: str, jax: str) -> None:
-    """Run the tests on `backend`, or skip with JAX's reason; the large plugin is installed only where the hardware shows."""
+    """Run the tests on `backend`, or skip with JAX's reason; the large plugin is installed only
+    where the hardware shows.
+    """
     session.install(jax)
-    reason = session.run("python", "-c", WHY_ABSENT, backend, silent=True, stderr=subprocess.DEVNULL)
+    reason = session.run(
+        "python", "-c", WHY_ABSENT, backend, silent=True, stderr=subprocess.DEVNULL
+    )
     if reason:
         session.skip(f"no {backend} here. JAX says: {str(reason).strip()}")
     run_tests(session, jax, JAX_PLATFORMS=f"{backend},cpu")
@@ -210,32 +285,41 @@ def on_backend(session: nox.Session, backend: str, jax: str) -> None:
 
 @nox.session(python=DEFAULT)
 def changed(session: nox.Session) -> None:
-    """Check in two minutes what a change touches: lint, types, tests; `-- --base COMMIT` compares with another commit."""
+    """Check in two minutes what a change touches: lint, types, tests; `-- --base COMMIT` compares
+    with another commit.
+    """
     session.install("-e", ".[examples,tests,lint,types]")
     session.run("python", "-m", "tests.changed", *session.posargs)
 
 
 @nox.session(python=DEFAULT, name="again")
 def again(session: nox.Session) -> None:
-    """Run the core twenty times in random orders, with several numbers of workers and beside load: is it the same each time? It resumes."""
+    """Run the core twenty times in random orders, with several numbers of workers and beside load:
+    is it the same each time? It resumes.
+    """
     session.install("-e", ".[examples,tests]")
     session.run("python", "-m", "tests.again", *session.posargs)
 
 
 @nox.session(python=DEFAULT)
 def mutations(session: nox.Session) -> None:
-    """Break the source in a hundred places, one at a time: does the core notice? `-- --part 1/8` takes an eighth."""
+    """Break the source in a hundred places, one at a time: does the core notice? `-- --part 1/8`
+    takes an eighth.
+    """
     session.install("-e", ".[examples,tests]")
     session.run("python", "-m", "tests.mutations", *session.posargs)
 
 
 @nox.session(python=DEFAULT)
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, the direction of imports and the figures of the house; `nox -s lint -- --fix` mends what it can."""
+    """Check style, formatting, the direction of imports and the figures of the house; `nox -s lint
+    -- --fix` mends what it can.
+    """
     session.install(*EXTRAS["lint"])
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
-    session.run("lint-imports", "--no-cache", "--no-logo", env={"PYTHONPATH": "src"})  # it reads the source and imports none of it
+    # it reads the source and imports none of it
+    session.run("lint-imports", "--no-cache", "--no-logo", env={"PYTHONPATH": "src"})
     session.run("python", "-m", "tests.house")
 
 
@@ -249,17 +333,22 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def docs(session: nox.Session) -> None:
-    """Build the site into `site/`; a broken link is an error. `nox -s docs -- serve` shows it, and follows changes."""
-    session.install(*EXTRAS["docs"], *EXTRAS["lint"])  # the API reference is read, not imported; ruff formats its signatures
+    """Build the site into `site/`; a broken link is an error. `nox -s docs -- serve` shows it, and
+    follows changes.
+    """
+    # the API reference is read, not imported; ruff formats its signatures
+    session.install(*EXTRAS["docs"], *EXTRAS["lint"])
     what = session.posargs if session.posargs[:1] == ["serve"] else ["build", *session.posargs]
     session.run("mkdocs", what[0], "--strict", *what[1:], env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session(python=DEFAULT)
 def release(session: nox.Session) -> None:
-    """Build wheel and sdist, check what they say of themselves, test the wheel in empty environments of pip and uv. Nothing is uploaded.
+    """Build wheel and sdist, check what they say of themselves, test the wheel in empty
+    environments of pip and uv. Nothing is uploaded.
 
-    The recipe for conda is read and rendered by rattler-build, which builds it where conda's channels are.
+    The recipe for conda is read and rendered by rattler-build, which builds it where conda's
+    channels are.
     """
     out = Path(session.create_tmp()) / "dist"
     shutil.rmtree(out, ignore_errors=True)
@@ -276,7 +365,8 @@ def release(session: nox.Session) -> None:
             session.run(python, "-m", "pip", "install", "--quiet", wheel, external=True)
         else:
             session.run("uv", "pip", "install", "--quiet", "--python", python, wheel)
-        # Away from the project, whose `src` must not be what is imported, with nothing but the run-time dependencies.
+        # Away from the project, whose `src` must not be what is imported, with nothing but the
+        # run-time dependencies.
         with session.chdir(empty):
             session.run(python, "-c", FIRST_CALL, external=True)
             session.run(python, "-m", "jitney", "--help", external=True)
@@ -284,26 +374,49 @@ def release(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Measure the figures of docs/benchmarks.md and write that page; `-- sizes stream` measures two rows, `-- --full` the longest too."""
+    """Measure the figures of docs/benchmarks.md and write that page; `-- sizes stream` measures two
+    rows, `-- --full` the longest too.
+    """
     session.install("-e", ".[examples,tests]")
     session.run("python", "-m", "tests.perf.page", *session.posargs)
 
 
 @nox.session(python=DEFAULT)
 def hunt(session: nox.Session) -> None:
-    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --cases 64 --seed 7` says how many and which."""
+    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --cases 64
+    --seed 7` says how many and which.
+    """
     session.install("-e", ".[tests]")
     session.run("python", "-m", "tests.hunt", *session.posargs)
 
 
 @nox.session(python=DEFAULT)
 def full(session: nox.Session) -> None:
-    """Run what is too long for `.ci/run`: soaks, long fuzzing, an hour of the hunt with a fresh seed, full benchmarks."""
+    """Run what is too long for `.ci/run`: soaks, long fuzzing, an hour of the hunt with a fresh
+    seed, full benchmarks.
+    """
     session.install("-e", ".[examples,tests]")
-    session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
+    session.run(
+        "pytest",
+        "-n",
+        "auto",
+        "--maxprocesses=4",
+        "--dist=worksteal",
+        "-m",
+        "",
+        "--hypothesis-profile=full",
+    )
     session.run("python", "-m", "tests.hunt", "--minutes", "60")
     session.run("python", "-m", "tests.soak", "--minutes", "60")
-    session.run("python", "-m", "tests.test_public_calls", "--calls", "60000", "--seed", str(random.randrange(10**6)))
+    session.run(
+        "python",
+        "-m",
+        "tests.test_public_calls",
+        "--calls",
+        "60000",
+        "--seed",
+        str(random.randrange(10**6)),
+    )
     for end in ("tests_oldest", "tests_newest"):
         session.notify(end, ["-n", "auto", "--maxprocesses=4", "--dist=worksteal"])
     session.notify("tests-verify")

@@ -1,4 +1,5 @@
-"""What jitney did in a main job, kept beside the job's pictures, for the summary that ends the demo.
+"""What jitney did in a main job, kept beside the job's pictures, for the summary that ends the
+demo.
 
 Counts are JAX's own, of all that a process asks XLA for, whoever asked.
 """
@@ -22,7 +23,9 @@ ROUNDS, SECONDS = 100, 2.0  # of a comparison, whichever ends first
 
 @functools.cache
 def counted() -> Counter[str]:
-    """Programs, those from the persistent cache, and seconds of compiling so far in this process; JAX adds to it from the first call on."""
+    """Programs, those from the persistent cache, and seconds of compiling so far in this process;
+    JAX adds to it from the first call on.
+    """
     found: Counter[str] = Counter()
 
     def lasted(event: str, seconds: float, **_: Any) -> None:
@@ -48,10 +51,19 @@ class Watch:
     pairs: list[dict[str, Any]] = field(default_factory=list)
 
     def compare(
-        self, what: str, ours: Callable[[], Any], plain: Callable[[], Any], rtol: float = 1e-6, part: Callable[[Any], Any] = lambda out: out
+        self,
+        what: str,
+        ours: Callable[[], Any],
+        plain: Callable[[], Any],
+        rtol: float = 1e-6,
+        part: Callable[[Any], Any] = lambda out: out,
     ) -> None:
-        """Time a program of jitney and plain `jax.jit` of the same function in turn, warm; their results, or a part, are compared first."""
-        for one, other in zip(jax.tree.leaves(part(ours())), jax.tree.leaves(part(plain())), strict=True):
+        """Time a program of jitney and plain `jax.jit` of the same function in turn, warm; their
+        results, or a part, are compared first.
+        """
+        for one, other in zip(
+            jax.tree.leaves(part(ours())), jax.tree.leaves(part(plain())), strict=True
+        ):
             np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=rtol, atol=rtol)
         best, until = [np.inf, np.inf], time.perf_counter() + SECONDS
         for _ in range(ROUNDS):
@@ -85,4 +97,6 @@ def peak() -> float | None:
         return None
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024**2 if sys.platform == "darwin" else 1024
+    )

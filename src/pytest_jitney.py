@@ -1,7 +1,8 @@
 """The pytest plugin of jitney: the fixture `compiles`, the marker `budget`, and `--jitney-report`.
 
-It stands beside the package and not inside it, since pytest loads it wherever jitney is installed, and any module of jitney's
-imports JAX. Nothing of jitney is imported until a test uses the fixture or the marker, or the report is asked for.
+It stands beside the package and not inside it, since pytest loads it wherever jitney is installed,
+and any module of jitney's imports JAX. Nothing of jitney is imported until a test uses the fixture
+or the marker, or the report is asked for.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 _LIMITS = ("compiles", "traces", "temp_mb")
 _MARKER = (
-    "budget(compiles=..., traces=..., temp_mb=...): what the test itself, without its fixtures, may compile and trace at most, "
-    "and how many megabytes of temporaries a program may take that it compiles (jitney)"
+    "budget(compiles=..., traces=..., temp_mb=...): what the test itself, without its fixtures, may"
+    " compile and trace at most, and how many megabytes of temporaries a program may take that it"
+    " compiles (jitney)"
 )
 _REPORT = "jitney"  # in the properties of a test's report, which workers of pytest-xdist send
 _SHOWN = 25
@@ -27,7 +29,11 @@ _SHOWN = 25
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--jitney-report`."""
     group = parser.getgroup("jitney")
-    group.addoption("--jitney-report", action="store_true", help="print the seconds that each test traces, lowers and compiles")
+    group.addoption(
+        "--jitney-report",
+        action="store_true",
+        help="print the seconds that each test traces, lowers and compiles",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,7 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def compiles() -> Generator[jitney.Watch]:
-    """What JAX traces, lowers and compiles from here to the end of the test: `compiles.lowers`, `compiles.work`, as of `jitney.watch`."""
+    """What JAX traces, lowers and compiles from here to the end of the test: `compiles.lowers`,
+    `compiles.work`, as of `jitney.watch`.
+    """
     import jitney
 
     with jitney.watch() as seen:
@@ -56,30 +64,55 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Hold the test to its budget."""
-    limits = {name: value for marker in reversed(list(item.iter_markers("budget"))) for name, value in marker.kwargs.items()}
+    limits = {
+        name: value
+        for marker in reversed(list(item.iter_markers("budget")))
+        for name, value in marker.kwargs.items()
+    }
     if not limits:
         return (yield)
     import jitney
     from jitney.testing import Temporaries
 
-    with jitney.watch() as seen, Temporaries() if "temp_mb" in limits else contextlib.nullcontext() as temporaries:
+    with (
+        jitney.watch() as seen,
+        Temporaries() if "temp_mb" in limits else contextlib.nullcontext() as temporaries,
+    ):
         result = yield
     over = _over(limits, seen, temporaries)
     if over:
-        rule = "A program that the persistent cache holds counts as compiled, and what is traced inside of another is part of it."
-        fix = "what is compiled for every size or static value shares programs under `pad=`; or allow more."
-        pytest.fail(f"{item.nodeid}: over its budget: {'; '.join(over)}.\n{rule}\nFix: {fix}\n{seen}", pytrace=False)
+        rule = (
+            "A program that the persistent cache holds counts as compiled, and what is traced"
+            " inside of another is part of it."
+        )
+        fix = (
+            "what is compiled for every size or static value shares programs under `pad=`; or allow"
+            " more."
+        )
+        pytest.fail(
+            f"{item.nodeid}: over its budget: {'; '.join(over)}.\n{rule}\nFix: {fix}\n{seen}",
+            pytrace=False,
+        )
     return result
 
 
 def _over(limits: dict[str, float], seen: jitney.Watch, temporaries: Any) -> list[str]:
     """What is past its limit, in words."""
     counts = {"compiles": seen.compiles + seen.cache_hits, "traces": seen.traces}
-    over = [f"{count} {name}, where {limits[name]} are allowed" for name, count in counts.items() if count > limits.get(name, count)]
+    over = [
+        f"{count} {name}, where {limits[name]} are allowed"
+        for name, count in counts.items()
+        if count > limits.get(name, count)
+    ]
     if temporaries is not None and temporaries.largest is not None:
-        took, place = temporaries.largest.temp_bytes / 1e6, f"{temporaries.largest.name} at {temporaries.largest.place}"
+        took, place = (
+            temporaries.largest.temp_bytes / 1e6,
+            f"{temporaries.largest.name} at {temporaries.largest.place}",
+        )
         if took > limits["temp_mb"]:
-            over.append(f"{took:.4g} MB of temporaries in {place}, where {limits['temp_mb']} are allowed")
+            over.append(
+                f"{took:.4g} MB of temporaries in {place}, where {limits['temp_mb']} are allowed"
+            )
     return over
 
 
@@ -88,18 +121,27 @@ def _check(marker: pytest.Mark) -> None:
     known = ", ".join(f"`{name}`" for name in _LIMITS)
     if "transfers" in marker.kwargs:
         pytest.fail(
-            "@pytest.mark.budget: `transfers` cannot be counted.\nJAX reports no transfers between host and device, and its guard is "
-            "silent on CPUs: a budget that never fails would say what nobody has seen.\n"
-            'Fix: remove it; on accelerators `jax.transfer_guard("disallow")` forbids them.',
+            "@pytest.mark.budget: `transfers` cannot be counted.\nJAX reports no transfers between"
+            " host and device, and its guard is silent on CPUs: a budget that never fails would say"
+            " what nobody has seen.\nFix: remove it; on accelerators"
+            ' `jax.transfer_guard("disallow")` forbids them.',
             pytrace=False,
         )
     unknown = [name for name in marker.kwargs if name not in _LIMITS]
     if marker.args or unknown or not marker.kwargs:
         what = f"`{unknown[0]}` is not known" if unknown else "it takes limits by name"
-        pytest.fail(f"@pytest.mark.budget: {what}.\nIts limits are {known}.\nFix: write `@pytest.mark.budget(compiles=1)`.", pytrace=False)
+        pytest.fail(
+            f"@pytest.mark.budget: {what}.\nIts limits are {known}.\nFix: write"
+            " `@pytest.mark.budget(compiles=1)`.",
+            pytrace=False,
+        )
     for name, value in marker.kwargs.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            pytest.fail(f"@pytest.mark.budget: {name}={value!r} is no limit.\nIt is a number, 0 or more.\nFix: correct it.", pytrace=False)
+            pytest.fail(
+                f"@pytest.mark.budget: {name}={value!r} is no limit.\nIt is a number, 0 or"
+                " more.\nFix: correct it.",
+                pytrace=False,
+            )
 
 
 class _Report:
@@ -118,7 +160,9 @@ class _Report:
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Send with each report what has been seen until then."""
         report = yield
         seen = item.stash[_WATCH]
@@ -142,7 +186,9 @@ class _Report:
             terminalreporter.write_line(f"{seconds:9.2f} {compiled:9} {cached:9}  {name}")
         total = [sum(row[i] for row, _ in rows) for i in range(3)]
         more = f" ({len(rows) - _SHOWN} of them not shown)" if len(rows) > _SHOWN else ""
-        terminalreporter.write_line(f"{total[0]:9.2f} {total[1]:9} {total[2]:9}  in {len(rows)} tests{more}")
+        terminalreporter.write_line(
+            f"{total[0]:9.2f} {total[1]:9} {total[2]:9}  in {len(rows)} tests{more}"
+        )
 
 
 _WATCH = pytest.StashKey["jitney.Watch"]()

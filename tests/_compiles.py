@@ -23,7 +23,10 @@ _DEFAULT = "jax_disable_most_optimizations"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of the sessions."""
-    text = "compile quickly, but for files that are marked `real_xla` and the K-th of N parts of the others"
+    text = (
+        "compile quickly, but for files that are marked `real_xla` and the K-th of N parts of the"
+        " others"
+    )
     parser.getgroup("the tests of jitney").addoption("--quick-xla", metavar="K/N", help=text)
 
 
@@ -39,7 +42,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def compiles_quickly() -> bool:
-    """The flag that is set now. What is compiled once for several files keeps a program for each value: JAX's caches do not look at it."""
+    """The flag that is set now. What is compiled once for several files keeps a program for each
+    value: JAX's caches do not look at it.
+    """
     return bool(jax.config.read(_DEFAULT))
 
 

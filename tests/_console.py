@@ -11,7 +11,8 @@ from collections import Counter
 
 import pytest
 
-# Of the options and variables of a run, those that may decide a test: a failure is run again with them.
+# Of the options and variables of a run, those that may decide a test: a failure is run again with
+# them.
 _OPTIONS = ("--quick-xla", "--shuffle")
 _VARIABLES = ("JITNEY_VERIFY", "JITNEY_TEST_PROCESSES", "JAX_PLATFORMS", "XLA_FLAGS")
 
@@ -19,7 +20,11 @@ _VARIABLES = ("JITNEY_VERIFY", "JITNEY_TEST_PROCESSES", "JAX_PLATFORMS", "XLA_FL
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say before anything is imported how long it takes."""
     about = os.environ.get("JITNEY_TESTS_TAKE")
-    return [f"{about}; the first results come when the tests are collected, in a quarter of a minute"] if about else []
+    return (
+        [f"{about}; the first results come when the tests are collected, in a quarter of a minute"]
+        if about
+        else []
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -27,8 +32,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     stats, line = terminalreporter.stats, terminalreporter.write_line
     reasons = Counter(_reason(report) for report in stats.get("skipped", ()))
     if reasons:
-        line("skipped: " + "; ".join(f"{count} {reason}" for reason, count in reasons.most_common()))
-    failures = dict.fromkeys(report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ()))
+        line(
+            "skipped: " + "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        )
+    failures = dict.fromkeys(
+        report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())
+    )
     if failures:
         terminalreporter.section("to run one alone")
         for nodeid in failures:
@@ -42,7 +51,11 @@ def _reason(report: pytest.TestReport) -> str:
 
 def command(config: pytest.Config, nodeid: str) -> str:
     """Run a test as this run does, in one line."""
-    options = [f"{name}={value}" for name in _OPTIONS if (value := config.getoption(name, None)) is not None]
+    options = [
+        f"{name}={value}"
+        for name in _OPTIONS
+        if (value := config.getoption(name, None)) is not None
+    ]
     words = [*options, nodeid]
     if session := os.environ.get("JITNEY_NOX_SESSION"):
         return shlex.join(["python", "-m", "nox", "-s", session, "--", *words])

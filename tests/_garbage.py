@@ -1,8 +1,9 @@
 """When circles of objects are collected: `--collector`.
 
-JAX catches errors while it traces; the frames of such an error are a circle that holds the arrays of
-the call until Python collects it. When it does hangs on all that ran before, so a test that counts what
-is alive collects first. Runs that never collect, and runs that do so all the time, find those that do not.
+JAX catches errors while it traces; the frames of such an error are a circle that holds the arrays
+of the call until Python collects it. When it does hangs on all that ran before, so a test that
+counts what is alive collects first. Runs that never collect, and runs that do so all the time, find
+those that do not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     text = "never collect circles of objects, or after each few hundred objects"
-    parser.getgroup("the tests of jitney").addoption("--collector", choices=["off", "often"], help=text)
+    parser.getgroup("the tests of jitney").addoption(
+        "--collector", choices=["off", "often"], help=text
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

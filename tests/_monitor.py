@@ -26,10 +26,18 @@ class Events:
         self._seconds: dict[tuple[str, str], float] = {}
 
     def count(self, what: str, function: str = "") -> int:
-        return sum(number for (event, name), number in self._counts.items() if event == what and function in name)
+        return sum(
+            number
+            for (event, name), number in self._counts.items()
+            if event == what and function in name
+        )
 
     def seconds(self, what: str, function: str = "") -> float:
-        return sum(number for (event, name), number in self._seconds.items() if event == what and function in name)
+        return sum(
+            number
+            for (event, name), number in self._seconds.items()
+            if event == what and function in name
+        )
 
     def _duration(self, event: str, seconds: float, **about: Any) -> None:
         self._event(event, **about)

@@ -11,16 +11,22 @@ import statistics
 import time
 
 _IDLE = 0.01
-"""Seconds that `_lap` took on an idle core of the machine that the times in the tests were chosen on."""
+"""Seconds that `_lap` took on an idle core of the machine that the times in the tests were chosen
+on.
+"""
 
 
 def patience(seconds: float) -> float:
-    """`seconds`, longer on a slow or busy machine. Measured at each call, since load comes and goes."""
+    """`seconds`, longer on a slow or busy machine. Measured at each call, since load comes and
+    goes.
+    """
     return seconds * slowness()
 
 
 def slowness() -> float:
-    """A lap of plain Python here, in laps of an idle machine: 2.0 where it takes twice the time. At least 1."""
+    """A lap of plain Python here, in laps of an idle machine: 2.0 where it takes twice the time. At
+    least 1.
+    """
     laps = [_lap() for _ in range(5)]
     return max(1.0, statistics.mean(laps) / _IDLE)
 

@@ -20,11 +20,20 @@ CORE = pytest.mark.core
 
 
 def params(cases: Iterable[object], *core: str) -> list[object]:
-    """`cases` for `parametrize`, each with its `name` as its id; those in the core are named, or say `core` themselves."""
+    """`cases` for `parametrize`, each with its `name` as its id; those in the core are named, or
+    say `core` themselves.
+    """
     cases = list(cases)
     unknown = set(core) - {case.name for case in cases}
     assert not unknown, f"no case is named {unknown}"
-    return [pytest.param(case, id=case.name, marks=[CORE] if case.name in core or getattr(case, "core", False) else []) for case in cases]
+    return [
+        pytest.param(
+            case,
+            id=case.name,
+            marks=[CORE] if case.name in core or getattr(case, "core", False) else [],
+        )
+        for case in cases
+    ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,9 +41,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("the tests of jitney")
     group.addoption("--core", action="store_true", help="the core alone: each behaviour once")
     group.addoption("--rest", action="store_true", help="all but the core")
-    group.addoption("--part", type=part_of, metavar="K/N", help="of the cases, the K-th of N parts, by a checksum of their ids")
-    group.addoption("--sweeps", type=part_of, metavar="K/N", help="the same, of those that are marked `sweep` alone")
-    group.addoption("--shuffle", type=int, metavar="SEED", help="run in a random order; files and their tests are mixed")
+    group.addoption(
+        "--part",
+        type=part_of,
+        metavar="K/N",
+        help="of the cases, the K-th of N parts, by a checksum of their ids",
+    )
+    group.addoption(
+        "--sweeps",
+        type=part_of,
+        metavar="K/N",
+        help="the same, of those that are marked `sweep` alone",
+    )
+    group.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="run in a random order; files and their tests are mixed",
+    )
 
 
 def part_of(text: str) -> tuple[int, int]:
@@ -48,7 +72,9 @@ def part_of(text: str) -> tuple[int, int]:
 @pytest.hookimpl(trylast=True)  # behind `-m` and `-k`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what the options ask for, and mix it."""
-    core, rest, part, sweeps = (config.getoption(name) for name in ("--core", "--rest", "--part", "--sweeps"))
+    core, rest, part, sweeps = (
+        config.getoption(name) for name in ("--core", "--rest", "--part", "--sweeps")
+    )
     named = {_test(item) for item in items if item.get_closest_marker("core")}
     if core and not config.option.keyword and not any("[" in path for path in config.args):
         _unknown(items)
@@ -102,7 +128,9 @@ def _unknown(items: list[pytest.Item]) -> None:
     for test, cases in tests.items():
         names = {name for item in cases for mark in item.iter_markers("core") for name in mark.args}
         if lost := [name for name in sorted(names) if not any(_fits(name, item) for item in cases)]:
-            raise pytest.UsageError(f"{test}: no case has the id {', '.join(map(repr, lost))} that `core` names")
+            raise pytest.UsageError(
+                f"{test}: no case has the id {', '.join(map(repr, lost))} that `core` names"
+            )
 
 
 def _falls_into(part: tuple[int, int] | None, item: pytest.Item) -> bool:

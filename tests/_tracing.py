@@ -17,12 +17,15 @@ class Counted(Protocol):
 
 
 def count_traces(fn: Callable[..., Any]) -> Counted:
-    """Wrap `fn` in a plain function, so it still binds as a method and keeps its signature, with a counter `traces`."""
+    """Wrap `fn` in a plain function, so it still binds as a method and keeps its signature, with a
+    counter `traces`.
+    """
     lock = threading.Lock()
 
     @functools.wraps(fn)
     def body(*args: Any, **kwargs: Any) -> Any:
-        if plain_run() is None:  # else `verify` runs the body once more, which is no trace of the program
+        # else `verify` runs the body once more, which is no trace of the program
+        if plain_run() is None:
             with lock:
                 counted.traces += 1
         return fn(*args, **kwargs)

@@ -50,15 +50,27 @@ def main() -> int:
     """Run what is not done yet, and sum up."""
     parser = argparse.ArgumentParser(prog="python -m tests.again", description=__doc__)
     parser.add_argument("--runs", type=int, default=20, help="of the core (default: %(default)s)")
-    parser.add_argument("--gate", type=int, default=0, help="runs of .ci/run behind these (default: %(default)s)")
+    parser.add_argument(
+        "--gate", type=int, default=0, help="runs of .ci/run behind these (default: %(default)s)"
+    )
     parser.add_argument("--first-seed", type=int, default=1)
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     commit = _commit()
     try:
         for number in range(options.runs):
-            load, collector = number % 2 * (os.cpu_count() or 1), COLLECTORS[number % len(COLLECTORS)]
-            _once(commit, "core", options.first_seed + number, WORKERS[number % len(WORKERS)], load, collector)
+            load, collector = (
+                number % 2 * (os.cpu_count() or 1),
+                COLLECTORS[number % len(COLLECTORS)],
+            )
+            _once(
+                commit,
+                "core",
+                options.first_seed + number,
+                WORKERS[number % len(WORKERS)],
+                load,
+                collector,
+            )
         for number in range(options.gate):
             _once(commit, "gate", options.first_seed + number, workers=0, load=0, collector="on")
     except KeyboardInterrupt:
@@ -73,14 +85,24 @@ def _once(commit: str, what: str, seed: int, workers: int, load: int, collector:
     """Run it unless it is among what is done."""
     python = sys.version.split()[0]
     asked = (commit, what, seed, workers, load, collector, python)
-    if any((run.commit, run.what, run.seed, run.workers, run.load, run.collector, run.python) == asked for run in _done()):
+    if any(
+        (run.commit, run.what, run.seed, run.workers, run.load, run.collector, run.python) == asked
+        for run in _done()
+    ):
         return
     command = ["bash", ".ci/run"] if what == "gate" else _core(seed, workers, collector)
     output = FOLDER / f"{commit}-{what}-{seed}.txt"
     print(f"again: {shlex.join(command)}, beside {load} busy processes", flush=True)
     began = time.monotonic()
     with _busy(load), output.open("w") as file:
-        code = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False).returncode
+        code = subprocess.run(
+            command,
+            cwd=ROOT,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        ).returncode
     if code in (2, -2):  # interrupted
         raise KeyboardInterrupt
     lines = output.read_text(errors="replace").split("\n")
@@ -88,17 +110,33 @@ def _once(commit: str, what: str, seed: int, workers: int, load: int, collector:
     run = Run(*asked, code == 0, round(time.monotonic() - began, 1), last)
     with (FOLDER / "runs.jsonl").open("a") as file:
         file.write(json.dumps(asdict(run)) + "\n")
-    print(f"again: {'green' if run.is_green else 'RED'} after {run.seconds:.0f} s: {last}", flush=True)
+    print(
+        f"again: {'green' if run.is_green else 'RED'} after {run.seconds:.0f} s: {last}", flush=True
+    )
     if run.is_green:
         output.unlink()
     else:
-        print(f"again: its output is {output.relative_to(ROOT)}; to repeat it: {shlex.join(command)}", flush=True)
+        print(
+            f"again: its output is {output.relative_to(ROOT)}; to repeat it: {shlex.join(command)}",
+            flush=True,
+        )
 
 
 def _core(seed: int, workers: int, collector: str) -> list[str]:
     spread = ["-n", str(workers), "--dist=worksteal"] if workers > 1 else []
     collects = [] if collector == "on" else [f"--collector={collector}"]
-    return [sys.executable, "-m", "pytest", "--core", "--quick-xla=1/4", f"--shuffle={seed}", *collects, *spread, "tests", "examples"]
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--core",
+        "--quick-xla=1/4",
+        f"--shuffle={seed}",
+        *collects,
+        *spread,
+        "tests",
+        "examples",
+    ]
 
 
 @contextmanager
@@ -114,14 +152,24 @@ def _busy(count: int) -> Iterator[None]:
 
 def _commit() -> str:
     """The commit, marked where files are changed beyond it."""
-    name = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    name = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    changed = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
     return f"{name}+changes" if changed else name
 
 
 def _done() -> list[Run]:
     path = FOLDER / "runs.jsonl"
-    return [Run(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    return (
+        [Run(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    )
 
 
 if __name__ == "__main__":

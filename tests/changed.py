@@ -31,7 +31,8 @@ class Checks:
     """What a change asks for."""
 
     whole: set[str] = field(default_factory=set[str])  # test files of which all cases run
-    core: set[str] = field(default_factory=set[str])  # test files and folders of which the core's cases run
+    # test files and folders of which the core's cases run
+    core: set[str] = field(default_factory=set[str])
     types: set[str] = field(default_factory=set[str])  # source files for the type checker
     left_out: list[str] = field(default_factory=list[str])
 
@@ -40,7 +41,11 @@ def main() -> int:
     """Run the checks that the change asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.changed", description=__doc__)
     parser.add_argument(
-        "--base", help="the commit to compare with (default: where this branch left origin/main; without one, the last commit)"
+        "--base",
+        help=(
+            "the commit to compare with (default: where this branch left origin/main; without one,"
+            " the last commit)"
+        ),
     )
     parser.add_argument("--list", action="store_true", help="say what would run, and stop")
     options = parser.parse_args()
@@ -49,7 +54,11 @@ def main() -> int:
         print("changed: no file differs from the base")
         return 0
     checks = checks_of(files)
-    for kind, paths in (("all cases of", checks.whole), ("the core of", checks.core), ("types of", checks.types)):
+    for kind, paths in (
+        ("all cases of", checks.whole),
+        ("the core of", checks.core),
+        ("types of", checks.types),
+    ):
         if paths:
             print(f"changed: {kind} {' '.join(sorted(paths))}")
     for sentence in checks.left_out:
@@ -63,8 +72,13 @@ def _base() -> str:
 
 
 def changed_files(base: str) -> list[str]:
-    """Files that differ from the commit `base`, in commits, in the working tree, or because they are new."""
-    names = [*_git("diff", "--name-only", base).splitlines(), *_git("ls-files", "--others", "--exclude-standard").splitlines()]
+    """Files that differ from the commit `base`, in commits, in the working tree, or because they
+    are new.
+    """
+    names = [
+        *_git("diff", "--name-only", base).splitlines(),
+        *_git("ls-files", "--others", "--exclude-standard").splitlines(),
+    ]
     return sorted(set(names))
 
 
@@ -96,9 +110,15 @@ def _of_module(path: PurePosixPath, graph: grimp.ImportGraph, checks: Checks) ->
     checks.types |= _there(path.as_posix())
     if module not in graph.modules:
         return
-    importers, users = graph.find_modules_that_directly_import(module), graph.find_downstream_modules(module)
+    importers, users = (
+        graph.find_modules_that_directly_import(module),
+        graph.find_downstream_modules(module),
+    )
     if 2 * len(users) > len(graph.modules):
-        checks.left_out.append(f"tests of the {len(users)} of {len(graph.modules)} modules that hang on {module}; `nox -s tests` has them")
+        checks.left_out.append(
+            f"tests of the {len(users)} of {len(graph.modules)} modules that hang on {module}; `nox"
+            " -s tests` has them"
+        )
         return
     for importer in importers:
         checks.core |= _tests_of(importer)
@@ -119,7 +139,11 @@ def _importing(module: str) -> set[str]:
     """Test files that name a module of the package in their text."""
     *package, name = module.split(".")
     words = (f"{module} ", f"{module}\n", f"from {'.'.join(package)} import {name}\n")
-    files = [path for path in (ROOT / "tests").rglob("test_*.py") if any(word in path.read_text() for word in words)]
+    files = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if any(word in path.read_text() for word in words)
+    ]
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
@@ -127,7 +151,11 @@ def _page(name: str) -> set[str]:
     """The test that runs the code of a page."""
     if not (ROOT / name).exists():
         return set()
-    return {f"tests/test_docs.py::test_code_of_a_page_runs[{name}]"} if "```python" in (ROOT / name).read_text() else set()
+    return (
+        {f"tests/test_docs.py::test_code_of_a_page_runs[{name}]"}
+        if "```python" in (ROOT / name).read_text()
+        else set()
+    )
 
 
 def _there(*names: str) -> set[str]:
@@ -137,12 +165,21 @@ def _there(*names: str) -> set[str]:
 def _run(checks: Checks) -> int:
     """Types beside the tests, since the type checker keeps one core busy."""
     began = time.monotonic()
-    commands = [["ruff", "check"], ["ruff", "format", "--check"], ["lint-imports", "--no-cache", "--no-logo"]]
+    commands = [
+        ["ruff", "check"],
+        ["ruff", "format", "--check"],
+        ["lint-imports", "--no-cache", "--no-logo"],
+    ]
     failed = [command[0] for command in commands if _code(command) != 0]
-    beside = subprocess.Popen([_tool("pyright"), *sorted(checks.types)], cwd=ROOT, env=_env()) if checks.types else None
+    beside = (
+        subprocess.Popen([_tool("pyright"), *sorted(checks.types)], cwd=ROOT, env=_env())
+        if checks.types
+        else None
+    )
     pytest = ["pytest", "-q", "--quick-xla=1/4", "-n", "2", "--dist=worksteal"]
     for options, paths in (([], checks.whole), (["--core"], checks.core)):
-        if paths and _code([*pytest, *options, *sorted(paths)]) not in (0, 5):  # 5: of these no case is in the core
+        # 5: of these no case is in the core
+        if paths and _code([*pytest, *options, *sorted(paths)]) not in (0, 5):
             failed.append("pytest")
     if beside is not None and beside.wait() != 0:
         failed.append("pyright")
@@ -152,7 +189,9 @@ def _run(checks: Checks) -> int:
 
 
 def _code(command: Sequence[str]) -> int:
-    return subprocess.run([_tool(command[0]), *command[1:]], cwd=ROOT, env=_env(), check=False).returncode
+    return subprocess.run(
+        [_tool(command[0]), *command[1:]], cwd=ROOT, env=_env(), check=False
+    ).returncode
 
 
 def _tool(name: str) -> str:

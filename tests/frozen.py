@@ -1,8 +1,8 @@
 """What a change that is to change nothing has changed: `python -m tests.frozen COMMIT`.
 
 Plans, programs, statistics and errors of the models of `tests/perf/coverage` and of programs of the
-hunt are recorded under the commit and under the files as they are, and compared. `--words FILE` is a
-table of words, old and new, a line each with a tab between, for a change of words.
+hunt are recorded under the commit and under the files as they are, and compared. `--words FILE` is
+a table of words, old and new, a line each with a tab between, for a change of words.
 """
 
 from __future__ import annotations
@@ -34,36 +34,61 @@ def main() -> int:
     """Compare; 1 if anything differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
     parser.add_argument("commit", nargs="?", help="what to compare with")
-    parser.add_argument("--programs", type=int, default=300, help="of the hunt (default: %(default)s)")
+    parser.add_argument(
+        "--programs", type=int, default=300, help="of the hunt (default: %(default)s)"
+    )
     parser.add_argument("--words", type=Path, help="old and new words")
     parser.add_argument("--record", type=Path, help="write the record of these files, and stop")
     options = parser.parse_args()
     if options.record:
-        options.record.write_text("".join(f"{json.dumps(each)}\n" for each in recorded(options.programs)))
+        options.record.write_text(
+            "".join(f"{json.dumps(each)}\n" for each in recorded(options.programs))
+        )
         return 0
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder, "old")
-        subprocess.run(["git", "worktree", "add", "--detach", "-q", str(old), options.commit], cwd=ROOT, check=True)
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", "-q", str(old), options.commit],
+            cwd=ROOT,
+            check=True,
+        )
         try:
             shutil.copy(__file__, old / "tests" / "frozen.py")
             before, after = (
-                _record(tree, Path(folder, f"{name}.jsonl"), options.programs) for name, tree in (("before", old), ("after", ROOT))
+                _record(tree, Path(folder, f"{name}.jsonl"), options.programs)
+                for name, tree in (("before", old), ("after", ROOT))
             )
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
-    words = [line.split("\t") for line in options.words.read_text().splitlines()] if options.words else []
+    words = (
+        [line.split("\t") for line in options.words.read_text().splitlines()]
+        if options.words
+        else []
+    )
     return _compared(before, after, words)
 
 
 def _record(tree: Path, out: Path, programs: int) -> dict[str, Any]:
     env = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", "JITNEY_CACHE": "off"}
-    command = [sys.executable, "-m", "tests.frozen", "--record", str(out), "--programs", str(programs)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.frozen",
+        "--record",
+        str(out),
+        "--programs",
+        str(programs),
+    ]
     subprocess.run(command, cwd=tree, env=env, check=True)
     return {each["name"]: each for each in map(json.loads, out.read_text().splitlines())}
 
 
 def _compared(before: dict[str, Any], after: dict[str, Any], words: list[list[str]]) -> int:
-    differ = [name for name in {**before, **after} if _in_new_words(before.get(name), words) != json.dumps(after.get(name))]
+    differ = [
+        name
+        for name in {**before, **after}
+        if _in_new_words(before.get(name), words) != json.dumps(after.get(name))
+    ]
     for name in differ[:20]:
         print(f"{name}\n  before: {before.get(name)}\n  after:  {after.get(name)}")
     print(f"frozen: {len(differ)} of {len(after)} differ")
@@ -90,8 +115,14 @@ def _models() -> Iterator[dict[str, Any]]:
     for model in ALL:
         arguments = model.data(model.sizes)
         for axis in model.sizes:
-            for name, options in {"pad": {"pad": {axis: "pow2"}}, "chunk": {"chunk": {axis: 2}}}.items():
-                yield {"name": f"{model.name} {axis} {name}", **_decided(model.loss, options, arguments)}
+            for name, options in {
+                "pad": {"pad": {axis: "pow2"}},
+                "chunk": {"chunk": {axis: 2}},
+            }.items():
+                yield {
+                    "name": f"{model.name} {axis} {name}",
+                    **_decided(model.loss, options, arguments),
+                }
 
 
 def _hunted(programs: int) -> Iterator[dict[str, Any]]:
@@ -105,7 +136,10 @@ def _hunted(programs: int) -> Iterator[dict[str, Any]]:
             for e in case.expressions:
                 name, options = list(OPTIONS.items())[count % len(OPTIONS)]
                 given = {taken: arrays[taken] for taken, _ in e.program.takes}
-                yield {"name": f"hunt 7 {index} {e.name} {name}", **_decided(e.program.compiled(), options, given)}
+                yield {
+                    "name": f"hunt 7 {index} {e.name} {name}",
+                    **_decided(e.program.compiled(), options, given),
+                }
                 count += 1
         index += 1
 
@@ -118,7 +152,11 @@ def _decided(body: Any, options: dict[str, Any], arguments: Any) -> dict[str, An
         plan = f.plan(**arguments)
         jaxpr = str(f.trace(**arguments).jaxpr)
     except Exception as error:  # noqa: BLE001 - what is compared is the error, whatever it is
-        return {"error": type(error).__name__, "code": getattr(error, "code", ""), "text": _steady(str(error))}
+        return {
+            "error": type(error).__name__,
+            "code": getattr(error, "code", ""),
+            "text": _steady(str(error)),
+        }
     return {
         "plan": _steady(json.dumps(plan.to_dict(), default=str)),
         "jaxpr": _steady(jaxpr),

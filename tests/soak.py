@@ -1,11 +1,14 @@
 """Everything at once for an hour: `python -m tests.soak --minutes 60`.
 
-Four threads call programs in turn, at sizes and with functions that change all the time, beside calls that fail: padded, mapped, cut,
-streamed, with donated arguments, run-time checks and static values, written to files and loaded again. Each result is compared with
-NumPy's. Once a minute a line says how many calls there were, and what the process holds: memory, threads, open files, the folder of
-compiled programs. A wrong result or an unexpected error ends it. `--plain` does the same under `jax.jit`, to tell what JAX holds itself.
+Four threads call programs in turn, at sizes and with functions that change all the time, beside
+calls that fail: padded, mapped, cut, streamed, with donated arguments, run-time checks and static
+values, written to files and loaded again. Each result is compared with NumPy's. Once a minute a
+line says how many calls there were, and what the process holds: memory, threads, open files, the
+folder of compiled programs. A wrong result or an unexpected error ends it. `--plain` does the same
+under `jax.jit`, to tell what JAX holds itself.
 
-Before that, fresh objects of a megabyte, closures, and attributes that are replaced: few of them may live on, and memory stays flat.
+Before that, fresh objects of a megabyte, closures, and attributes that are replaced: few of them
+may live on, and memory stays flat.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ def checked(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(eqx.error_if(x, jnp.any(x < 0), "below zero"))
 
 
-def step(weights: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, "k"]:
+def step(
+    weights: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]
+) -> Float[Array, "k"]:
     return weights - 0.1 * jax.grad(lambda weights: jnp.mean((x @ weights - y) ** 2))(weights)
 
 
@@ -95,8 +100,20 @@ class Soak:
     @property
     def acts(self) -> tuple[Act, ...]:
         """What is done; the last ones are jitney's alone."""
-        shared = (self.padded, self.mapped, self.chunked, self.static, self.trained, self.fresh, self.failed_check)
-        return shared if self.plain else (*shared, self.refused, self.differentiated, self.streamed, self.filed)
+        shared = (
+            self.padded,
+            self.mapped,
+            self.chunked,
+            self.static,
+            self.trained,
+            self.fresh,
+            self.failed_check,
+        )
+        return (
+            shared
+            if self.plain
+            else (*shared, self.refused, self.differentiated, self.streamed, self.filed)
+        )
 
     def padded(self, random: Random) -> None:
         x = drawn(random, size(random))
@@ -159,7 +176,9 @@ class Soak:
 
 
 class Model:
-    """An object of a plain class with an array of a megabyte, which knows itself by way of a callback."""
+    """An object of a plain class with an array of a megabyte, which knows itself by way of a
+    callback.
+    """
 
     def __init__(self, value: float) -> None:
         self.weights = np.full(LARGE, value, np.float32)
@@ -182,9 +201,15 @@ def called(fn: Callable[[Any], Any], x: Float[Array, "n"]) -> Float[Array, "n"]:
 
 
 def of_fresh_objects(plain: bool) -> dict[str, Callable[[float], tuple[Any, Any]]]:
-    """From a number to what it is put into, which is new for each call or replaced, and the result of the call."""
+    """From a number to what it is put into, which is new for each call or replaced, and the result
+    of the call.
+    """
     optimize = jax.jit if plain else jitney.optimize
-    program, model, x = jax.jit(called, static_argnums=0) if plain else jitney.optimize(called), Model(0), np.ones(3, np.float32)
+    program, model, x = (
+        jax.jit(called, static_argnums=0) if plain else jitney.optimize(called),
+        Model(0),
+        np.ones(3, np.float32),
+    )
 
     def method(value: float) -> tuple[Any, Any]:
         fresh = Model(value)
@@ -202,7 +227,9 @@ def of_fresh_objects(plain: bool) -> dict[str, Callable[[float], tuple[Any, Any]
         model.weights = np.full(LARGE, value, np.float32)
         return model.weights, optimize(model.call)(x)
 
-    return {"method": method, "closure": closure, "argument": argument} | ({} if plain else {"attribute": attribute})
+    return {"method": method, "closure": closure, "argument": argument} | (
+        {} if plain else {"attribute": attribute}
+    )
 
 
 def run_fresh(plain: bool) -> None:
@@ -230,7 +257,9 @@ def run_fresh(plain: bool) -> None:
 
 
 def held() -> dict[str, float]:
-    """What this process holds: MB of memory, thousands of Python's objects, threads, open files, MB of compiled programs."""
+    """What this process holds: MB of memory, thousands of Python's objects, threads, open files, MB
+    of compiled programs.
+    """
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     folder = Path(os.environ["JITNEY_CACHE_DIR"])
     kept = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -262,7 +291,10 @@ def run(soak: Soak, seconds: float, seed: int, every: float = 60) -> None:
                 stop.set()
             gc.collect()
             figures = ", ".join(f"{value:.0f} {name}" for name, value in held().items())
-            print(f"{(time.monotonic() - start) / 60:5.1f} min: {done.total()} acts, {figures}", flush=True)
+            print(
+                f"{(time.monotonic() - start) / 60:5.1f} min: {done.total()} acts, {figures}",
+                flush=True,
+            )
             for future in ended:
                 future.result()
     print(*(f"{count} {name}" for name, count in sorted(done.items())), sep=", ")
@@ -275,7 +307,9 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="the same under `jax.jit`")
     chosen = parser.parse_args()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s).*static .* takes its 9th value", jitney.JitneyWarning)
+        warnings.filterwarnings(
+            "ignore", "(?s).*static .* takes its 9th value", jitney.JitneyWarning
+        )
         run_fresh(chosen.plain)
     run(Soak(chosen.plain), 60 * chosen.minutes, chosen.seed)
 

@@ -1,4 +1,6 @@
-"""The page of benchmarks is made of data, row by row: of commands that fail, of runs that are interrupted, of figures that a page lacks."""
+"""The page of benchmarks is made of data, row by row: of commands that fail, of runs that are
+interrupted, of figures that a page lacks.
+"""
 
 import json
 import shlex
@@ -9,7 +11,14 @@ import pytest
 from tests.perf import page
 from tests.perf._rows import ROWS, Row
 
-OLD = {"figure": "7 ms", "beside": "9 by hand", "command": "once", "jax": "0.1", "machine": "two cores", "day": "2020-02-03"}
+OLD = {
+    "figure": "7 ms",
+    "beside": "9 by hand",
+    "command": "once",
+    "jax": "0.1",
+    "machine": "two cores",
+    "day": "2020-02-03",
+}
 RECORD = """
 import json, os
 assert os.environ["LETTER"] == "x"
@@ -20,7 +29,15 @@ open(os.environ["JITNEY_BENCH_FIGURES"], "w").write(json.dumps({"ms": MS, "hand"
 def row(name: str, code: str, **more: bool) -> Row:
     """A benchmark of some Python."""
     command = f"LETTER=x python -c {shlex.quote(code)}"
-    return Row(name, f"docs/{name}.md", f"what {name} takes", command, "{ms:.1f} ms", "{hand[all of it]:.1f} by hand", **more)
+    return Row(
+        name,
+        f"docs/{name}.md",
+        f"what {name} takes",
+        command,
+        "{ms:.1f} ms",
+        "{hand[all of it]:.1f} by hand",
+        **more,
+    )
 
 
 @pytest.fixture
@@ -41,11 +58,19 @@ def entries(root: Path) -> dict[str, page.Entry]:
 
 
 def with_rows(monkeypatch: pytest.MonkeyPatch, **codes: str) -> None:
-    monkeypatch.setattr(page, "ROWS", tuple(row(each.name, codes[each.name]) if each.name in codes else each for each in page.ROWS))
+    monkeypatch.setattr(
+        page,
+        "ROWS",
+        tuple(
+            row(each.name, codes[each.name]) if each.name in codes else each for each in page.ROWS
+        ),
+    )
 
 
 def test_rows_are_measured_and_written(root):
-    """With the decimals of their cells, the day, and what measured them; text around the table stays."""
+    """With the decimals of their cells, the day, and what measured them; text around the table
+    stays.
+    """
     assert page.main([], root) == 0
     found = entries(root)
     assert [each["figure"] for each in found.values()] == ["0.0 ms", "1.0 ms", "2.0 ms"]
@@ -69,9 +94,19 @@ def test_rows_of_one_command_are_measured_together(root, monkeypatch):
     assert (root / "ran").read_text() == "x"
 
 
-@pytest.mark.parametrize("code", ["raise SystemExit(3)", "pass", RECORD.replace("MS", "'text'"), RECORD.replace('"ms": MS', '"s": 1')])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise SystemExit(3)",
+        "pass",
+        RECORD.replace("MS", "'text'"),
+        RECORD.replace('"ms": MS', '"s": 1'),
+    ],
+)
 def test_a_command_that_fails_keeps_the_old_row(root, monkeypatch, capsys, code):
-    """It ends with an error, or records nothing, or not what the row is made of. The rest is measured, and the next run tries it again."""
+    """It ends with an error, or records nothing, or not what the row is made of. The rest is
+    measured, and the next run tries it again.
+    """
     with_rows(monkeypatch, a=code)
     assert page.main([], root) == 1
     assert entries(root)["a"] == OLD
@@ -112,7 +147,9 @@ def test_an_interrupted_run_begins_with_the_first_row_where_asked(root, monkeypa
 
 def test_the_longest_rows_are_measured_where_asked(root, monkeypatch):
     """With `--full`, or by name."""
-    monkeypatch.setattr(page, "ROWS", (*page.ROWS[:2], row("c", RECORD.replace("MS", "1"), long=True)))
+    monkeypatch.setattr(
+        page, "ROWS", (*page.ROWS[:2], row("c", RECORD.replace("MS", "1"), long=True))
+    )
     page.main([], root)
     assert "c" not in entries(root)
     page.main(["--full"], root)
@@ -122,13 +159,19 @@ def test_the_longest_rows_are_measured_where_asked(root, monkeypatch):
 def test_numbers_that_the_page_of_a_row_lacks_are_told(root, capsys):
     """Whole ones: 10.0 is not 0.0."""
     page.main(["a"], root)
-    assert "docs/a.md has no 0.0 of row a: 0.0 ms; 8.0 by hand. Write it there." in capsys.readouterr().out
+    assert (
+        "docs/a.md has no 0.0 of row a: 0.0 ms; 8.0 by hand. Write it there."
+        in capsys.readouterr().out
+    )
 
 
 def test_the_page_is_a_function_of_the_data(root):
     """Day, month and year; the load where it is known; a row without data says so."""
     text = page.table({"a": OLD, "b": {**OLD, "load": 1.5}})
-    assert "| [what a takes](a.md) | 7 ms | 9 by hand | 0.1 | 2020-02-03 | two cores | `once` |" in text
+    assert (
+        "| [what a takes](a.md) | 7 ms | 9 by hand | 0.1 | 2020-02-03 | two cores | `once` |"
+        in text
+    )
     assert "| two cores, load 1.5 |" in text
     assert "| [what c takes](c.md) | not measured yet |" in text
 
@@ -148,7 +191,9 @@ def test_the_commands_of_the_rows_are_there():
 def is_there(row):
     words = shlex.split(row.command)
     module = Path(words[words.index("-m") + 1].replace(".", "/"))
-    has_module = (page.ROOT / f"{module}.py").is_file() or (page.ROOT / module / "__main__.py").is_file()
+    has_module = (page.ROOT / f"{module}.py").is_file() or (
+        page.ROOT / module / "__main__.py"
+    ).is_file()
     return has_module and (page.ROOT / row.page).is_file()
 
 

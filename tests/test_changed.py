@@ -48,7 +48,9 @@ def test_where_half_the_package_hangs_on_it_what_is_left_out_is_said():
 
 def test_a_file_that_is_gone_asks_for_no_path_that_is_not_there():
     """pytest would stop at it."""
-    checks = changed.checks_of(["tests/view/test_gone.py", "docs/gone.md", "src/jitney/_view/gone.py"])
+    checks = changed.checks_of(
+        ["tests/view/test_gone.py", "docs/gone.md", "src/jitney/_view/gone.py"]
+    )
     assert checks.whole == set()
     assert all((changed.ROOT / path).exists() for path in checks.core | checks.types)
 

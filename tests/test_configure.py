@@ -31,9 +31,22 @@ print(json.dumps(dict(asked, now=backend_started(), threads=threads, told=facts.
 
 def started(*words: str, **environment: str) -> dict:
     """What a process says that starts with these."""
-    names = ("JITNEY_THREADS", "JITNEY_MEMORY", "JITNEY_PLATFORM", "PJRT_NPROC", "NPROC", "XLA_FLAGS")
-    env = {name: value for name, value in os.environ.items() if name not in names} | {"JAX_PLATFORMS": "cpu"} | environment
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], env=env, capture_output=True, text=True, check=False)
+    names = (
+        "JITNEY_THREADS",
+        "JITNEY_MEMORY",
+        "JITNEY_PLATFORM",
+        "PJRT_NPROC",
+        "NPROC",
+        "XLA_FLAGS",
+    )
+    env = (
+        {name: value for name, value in os.environ.items() if name not in names}
+        | {"JAX_PLATFORMS": "cpu"}
+        | environment
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *words], env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -41,8 +54,13 @@ def started(*words: str, **environment: str) -> dict:
 @pytest.mark.rest
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_the_environment_says_how_many_threads_xla_starts():
-    """It is read by jitney's import, which starts nothing; six threads more are more, and a part and a size are kept apart."""
-    one, ten = started(JITNEY_THREADS="1", JITNEY_MEMORY="2GiB"), started("configure", JITNEY_THREADS="10")
+    """It is read by jitney's import, which starts nothing; six threads more are more, and a part
+    and a size are kept apart.
+    """
+    one, ten = (
+        started(JITNEY_THREADS="1", JITNEY_MEMORY="2GiB"),
+        started("configure", JITNEY_THREADS="10"),
+    )
     assert (one["started"], one["now"], one["warned"]) == (False, True, [])
     assert (one["told"], one["most"], one["part"], one["cores"]) == (1, 2**31, None, -1)
     assert ten["threads"] >= one["threads"] + 6  # `configure` comes before the environment
@@ -73,7 +91,15 @@ def test_what_comes_too_late_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"threads": 0}, {"threads": "few"}, {"memory": "much"}, {"memory": 1.5}, {"platform": "c p u"}, {"platform": 3}]
+    "wrong",
+    [
+        {"threads": 0},
+        {"threads": "few"},
+        {"memory": "much"},
+        {"memory": 1.5},
+        {"platform": "c p u"},
+        {"platform": 3},
+    ],
 )
 def test_a_value_that_makes_no_sense_is_an_error(wrong):
     """With its name and the value."""
@@ -99,6 +125,11 @@ def test_devices_are_those_of_jax():
     found = jitney.devices()
     assert [each.name for each in found.devices] == [str(each) for each in jax.devices()]
     assert 0 < found.host_free <= found.host_bytes
-    assert json.loads(json.dumps(found.to_dict()))["cores"][0] == {"by": "the machine", "value": os.cpu_count()}
-    assert str(found).startswith(f"{jax.device_count()} devices; {found.allowed_cores.value} cores, by ")
+    assert json.loads(json.dumps(found.to_dict()))["cores"][0] == {
+        "by": "the machine",
+        "value": os.cpu_count(),
+    }
+    assert str(found).startswith(
+        f"{jax.device_count()} devices; {found.allowed_cores.value} cores, by "
+    )
     assert "memory" in found._repr_html_()

@@ -1,4 +1,6 @@
-"""What `CONTRIBUTING.md` and `docs/architecture.md` say of the source is so: the recipes are followed to the letter in a copy of it."""
+"""What `CONTRIBUTING.md` and `docs/architecture.md` say of the source is so: the recipes are
+followed to the letter in a copy of it.
+"""
 
 import json
 import os
@@ -16,10 +18,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RECIPES = (ROOT / "CONTRIBUTING.md").read_text()
 MAP = (ROOT / "docs" / "architecture.md").read_text()
-BLOCK = re.compile(r'^( *)```(python|diff) title="([^"]+)"\n(.*?)^ *```$', flags=re.MULTILINE | re.DOTALL)
-LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+BLOCK = re.compile(
+    r'^( *)```(python|diff) title="([^"]+)"\n(.*?)^ *```$', flags=re.MULTILINE | re.DOTALL
+)
+LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][
+    0
+]["layers"]
 
-# An operation that JAX does not have, so that only the recipe gives it a rule; and what each recipe should have brought about.
+# An operation that JAX does not have, so that only the recipe gives it a rule; and what each recipe
+# should have brought about.
 SCRIPT = """
 import json, runpy
 import jax, jax.numpy as jnp, numpy as np
@@ -72,7 +79,10 @@ def changed(text: str, file: str, diff: str) -> str:
     """The text of a file after the changes of a `diff` block."""
     for hunk in re.split(r"^@@$\n", diff, flags=re.MULTILINE):
         lines = [line or " " for line in hunk.splitlines()]
-        old, new = ("\n" + "".join(f"{line[1:]}\n" for line in lines if line[0] in signs) for signs in (" -", " +"))
+        old, new = (
+            "\n" + "".join(f"{line[1:]}\n" for line in lines if line[0] in signs)
+            for signs in (" -", " +")
+        )
         assert old in text, f"CONTRIBUTING.md changes what {file} does not hold:{old}"
         text = text.replace(old, new)
     return text
@@ -87,12 +97,21 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         place = copy / file
         place.parent.mkdir(parents=True, exist_ok=True)
         if kind == "diff":
-            place.write_text(changed((place if place.exists() else ROOT / file).read_text(), file, text))
+            place.write_text(
+                changed((place if place.exists() else ROOT / file).read_text(), file, text)
+            )
         else:
             assert not (ROOT / file).exists()
             place.write_text(text)
     env = {**os.environ, "PYTHONPATH": str(copy / "src"), "JITNEY_VERIFY": "0"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=copy, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=copy,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert Path(found["of"]).is_relative_to(copy)
@@ -120,7 +139,9 @@ def test_the_recipe_of_an_option_refuses_a_wrong_value(followed: dict[str, Any])
 
 
 def test_the_recipe_of_a_rule_pads_and_cuts_the_operation(followed: dict[str, Any]):
-    """9 + 4 + 1 + 0 + 1 + 4 + 9 and the one that is added, from a bucket of 8 and from chunks of 3."""
+    """9 + 4 + 1 + 0 + 1 + 4 + 9 and the one that is added, from a bucket of 8 and from chunks of
+    3.
+    """
     assert followed["mask"][0]
     assert followed["passes"][0]
     assert followed["padded"] == followed["cut"] == 29
@@ -128,14 +149,22 @@ def test_the_recipe_of_a_rule_pads_and_cuts_the_operation(followed: dict[str, An
 
 def named(text: str) -> set[str]:
     """The files that a page names: as paths of the source or of the project."""
-    return {span for span in re.findall(r"`([\w./-]+)`", text) if re.search(r"/|\.(py|md|toml)$", span) and not span.startswith("/")}
+    return {
+        span
+        for span in re.findall(r"`([\w./-]+)`", text)
+        if re.search(r"/|\.(py|md|toml)$", span) and not span.startswith("/")
+    }
 
 
 @pytest.mark.parametrize("page", [RECIPES, MAP], ids=["CONTRIBUTING.md", "architecture.md"])
 def test_the_files_that_a_page_names_are_there(page: str):
     """A file that is moved takes its name in these pages along."""
     made = {file for _, file, _ in blocks()}
-    assert [f for f in sorted(named(page) - made) if not any((at / f).exists() for at in (ROOT, ROOT / "src" / "jitney"))] == []
+    assert [
+        f
+        for f in sorted(named(page) - made)
+        if not any((at / f).exists() for at in (ROOT, ROOT / "src" / "jitney"))
+    ] == []
 
 
 @pytest.mark.parametrize("page", [RECIPES, MAP], ids=["CONTRIBUTING.md", "architecture.md"])
@@ -143,10 +172,18 @@ def test_what_a_page_points_to_in_a_file_is_defined(page: str):
     """Private functions and tables, and methods: `_name` and `Class.name`."""
     names = {span.rpartition(".")[2] for span in re.findall(r"`(_\w+|[A-Z][a-z]\w*\.\w+)`", page)}
     source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    assert [name for name in sorted(names) if not re.search(rf"(def|class) {name}\b|^{name}\b.*=", source, flags=re.MULTILINE)] == []
+    assert [
+        name
+        for name in sorted(names)
+        if not re.search(rf"(def|class) {name}\b|^{name}\b.*=", source, flags=re.MULTILINE)
+    ] == []
 
 
 def test_the_map_lists_the_folders_as_the_linter_orders_them():
-    """The linter has the last folder first, and what stands on one line of it stands on one line of the map."""
+    """The linter has the last folder first, and what stands on one line of it stands on one line of
+    the map.
+    """
     rows = re.findall(r"^\| (`(?:_|testing)[^|]+) \|", MAP, flags=re.MULTILINE)
-    assert [re.findall(r"`(\w+)(?:/|\.py)`", row) for row in rows] == [re.findall(r"\w+", layer) for layer in reversed(LAYERS)]
+    assert [re.findall(r"`(\w+)(?:/|\.py)`", row) for row in rows] == [
+        re.findall(r"\w+", layer) for layer in reversed(LAYERS)
+    ]

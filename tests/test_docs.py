@@ -1,4 +1,6 @@
-"""The code on the pages runs: each page's Python blocks, in order, as one script; and what a page says that it prints, it prints."""
+"""The code on the pages runs: each page's Python blocks, in order, as one script; and what a page
+says that it prints, it prints.
+"""
 
 import builtins
 import contextlib
@@ -18,18 +20,40 @@ from tests.perf import automation
 from tests.perf import page as benchmarks
 
 ROOT = Path(__file__).parents[1]
-ALL = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
+ALL = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+)
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
 SURE = [
-    "quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq", "derivatives", "precision", "depth",
-    "devices", "exporting", "simulate", "watching", "cluster",
-]  # fmt: skip
+    "quickstart",
+    "contracts",
+    "states",
+    "axes",
+    "memory",
+    "train",
+    "fits",
+    "macro",
+    "moving",
+    "faq",
+    "derivatives",
+    "precision",
+    "depth",
+    "devices",
+    "exporting",
+    "simulate",
+    "watching",
+    "cluster",
+]
 OPTIONS = ROOT / "docs" / "options"
-PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]  # the others show what depends on the machine
+# the others show what depends on the machine
+PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
-PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]  # of the page of an option
+# of the page of an option
+PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]
 PICTURES = ROOT / "docs" / "pictures"
 DRAW = "python docs/pictures.py"
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -37,15 +61,25 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.re
 
 def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
     """Language, text and first line of what is fenced as Python or text."""
-    for block in re.finditer(r"^```(python|text)\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+    for block in re.finditer(
+        r"^```(python|text)\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    ):
         yield block[1], block[2], page.read_text()[: block.start(2)].count("\n")
 
 
 def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
-    """What a block prints. It is compiled so that a traceback and inspect find the page's own lines."""
+    """What a block prints. It is compiled so that a traceback and inspect find the page's own
+    lines.
+    """
     out = io.StringIO()
-    loose = page.parent.parent.name == "examples" or re.search("import optax|from examples", page.read_text())  # these mix dtypes
-    with contextlib.redirect_stdout(out), jax.numpy_dtype_promotion("standard" if loose else "strict"):
+    # these mix dtypes
+    loose = page.parent.parent.name == "examples" or re.search(
+        "import optax|from examples", page.read_text()
+    )
+    with (
+        contextlib.redirect_stdout(out),
+        jax.numpy_dtype_promotion("standard" if loose else "strict"),
+    ):
         exec(compile("\n" * line + code, str(page), "exec"), names)
     return out.getvalue()
 
@@ -62,16 +96,26 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
             assert not (printed and page.parent == OPTIONS), f"this is shown nowhere:\n{printed}"
             printed = run(code, line, page, names)
         elif page in PRINTED and (printed or page.parent == OPTIONS):
-            missing = [each for each in code.splitlines() if UNITS.sub("", each) not in UNITS.sub("", printed)]
+            missing = [
+                each
+                for each in code.splitlines()
+                if UNITS.sub("", each) not in UNITS.sub("", printed)
+            ]
             assert not missing, printed
             printed = ""
     for picture in tmp_path.glob("*.svg"):
-        assert picture.read_text() == (PICTURES / picture.name).read_text(), f"{DRAW} draws {picture.name} anew"
+        assert picture.read_text() == (PICTURES / picture.name).read_text(), (
+            f"{DRAW} draws {picture.name} anew"
+        )
 
 
 def test_no_code_of_the_site_is_cut_off():
-    """Lines of up to 100 columns stand on a screen of 1280 pixels; a page without a bar on its left has more."""
-    assert [(str(page.relative_to(ROOT)), line) for page in ALL[1:] for line in too_wide(page)] == []
+    """Lines of up to 100 columns stand on a screen of 1280 pixels; a page without a bar on its left
+    has more.
+    """
+    assert [
+        (str(page.relative_to(ROOT)), line) for page in ALL[1:] for line in too_wide(page)
+    ] == []
 
 
 def too_wide(page: Path) -> list[str]:
@@ -94,9 +138,20 @@ def test_every_option_has_its_page(option: str):
     page = OPTIONS / f"{'shard' if option == 'mesh' else option}.md"
     text = page.read_text()
     assert re.search(rf"^# .*`{option}`", text)
-    assert re.findall(r"^#+ (.*)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), flags=re.MULTILINE)[1:] == PARTS
+    assert (
+        re.findall(
+            r"^#+ (.*)",
+            re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL),
+            flags=re.MULTILINE,
+        )[1:]
+        == PARTS
+    )
     assert "](../errors.md#j" in text
-    assert re.search(rf"^\| \[.*`{option}`.*\]\(options/{page.name}\)", (ROOT / "docs" / "options.md").read_text(), flags=re.MULTILINE)
+    assert re.search(
+        rf"^\| \[.*`{option}`.*\]\(options/{page.name}\)",
+        (ROOT / "docs" / "options.md").read_text(),
+        flags=re.MULTILINE,
+    )
     assert f"options/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
 
 
@@ -108,8 +163,16 @@ def test_every_page_of_an_option_is_of_one():
 def unknown(code: str) -> set[str]:
     """Names that a block reads and does not make."""
     top = symtable.symtable(code, "block", "exec")
-    made = {name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported() or name.is_namespace()}
-    return {name for table in every(top) for name in (each.get_name() for each in table.get_symbols() if reads(table, each))} - made
+    made = {
+        name.get_name()
+        for name in top.get_symbols()
+        if name.is_assigned() or name.is_imported() or name.is_namespace()
+    }
+    return {
+        name
+        for table in every(top)
+        for name in (each.get_name() for each in table.get_symbols() if reads(table, each))
+    } - made
 
 
 def every(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -122,19 +185,35 @@ def every(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 def reads(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
     """Whether a scope looks a name up among those of the page."""
     around = table.get_type() == "module" or name.is_global()
-    return name.is_referenced() and around and not hasattr(builtins, name.get_name()) and name.get_name() != "__file__"
+    return (
+        name.is_referenced()
+        and around
+        and not hasattr(builtins, name.get_name())
+        and name.get_name() != "__file__"
+    )
 
 
 def test_the_chart_is_that_of_the_table():
     """Of sizes: its bars are the figures that `docs/axes.md` has, with their command."""
-    assert runpy.run_path(str(ROOT / "docs" / "pictures.py"))["sizes"]() == (PICTURES / "sizes.svg").read_text(), DRAW
+    assert (
+        runpy.run_path(str(ROOT / "docs" / "pictures.py"))["sizes"]()
+        == (PICTURES / "sizes.svg").read_text()
+    ), DRAW
 
 
 def test_the_pictures_of_the_pages_are_there():
     """Each with words for those who do not see it."""
-    shown = [(page, *each) for page in ALL for each in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text())]
+    shown = [
+        (page, *each)
+        for page in ALL
+        for each in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text())
+    ]
     assert shown
-    assert [(str(page), file) for page, words, file in shown if not words or not (page.parent / file).is_file()] == []
+    assert [
+        (str(page), file)
+        for page, words, file in shown
+        if not words or not (page.parent / file).is_file()
+    ] == []
 
 
 def test_what_the_readme_compiles_ahead_is_what_its_calls_use():
@@ -152,7 +231,11 @@ def test_the_figures_of_the_benchmarks_are_those_of_their_pages():
     """Each number in the row of a page or an example stands there too."""
     entries = json.loads((ROOT / benchmarks.DATA).read_text())
     assert len(entries) > 30
-    missing = {row.name: benchmarks.missing(row, entries[row.name]) for row in benchmarks.ROWS if row.name in entries}
+    missing = {
+        row.name: benchmarks.missing(row, entries[row.name])
+        for row in benchmarks.ROWS
+        if row.name in entries
+    }
     assert {name: numbers for name, numbers in missing.items() if numbers} == {}
 
 
@@ -168,7 +251,11 @@ def test_every_variable_of_the_environment_is_in_the_table():
     """Those that the package reads."""
     source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     table = (ROOT / "docs" / "environment.md").read_text()
-    assert [name for name in sorted(set(re.findall(r"JITNEY_[A-Z_]+[A-Z]", source))) if f"`{name}`" not in table] == []
+    assert [
+        name
+        for name in sorted(set(re.findall(r"JITNEY_[A-Z_]+[A-Z]", source)))
+        if f"`{name}`" not in table
+    ] == []
 
 
 def test_the_measure_of_automation_is_what_is_counted():

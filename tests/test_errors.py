@@ -55,8 +55,16 @@ def test_warnings_can_be_filtered():
 
 def test_a_message_has_three_lines():
     """Where and what; the rule; the fix."""
-    text = sentence(Where("residual", "fit.py", 12), "axis 'n' has two sizes.", "All must agree.", "pass equal sizes.")
-    assert text == "residual() at fit.py:12: axis 'n' has two sizes.\nAll must agree.\nFix: pass equal sizes."
+    text = sentence(
+        Where("residual", "fit.py", 12),
+        "axis 'n' has two sizes.",
+        "All must agree.",
+        "pass equal sizes.",
+    )
+    assert (
+        text == "residual() at fit.py:12: axis 'n' has two sizes.\nAll must agree.\nFix: pass equal"
+        " sizes."
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,9 @@ def test_each_code_is_an_anchor_below_its_exception(kind):
 
 
 def test_the_page_of_errors_has_the_codes_that_are_raised_and_no_others():
-    """Each below the exception that carries it: those of classes, and those of one cause among several."""
+    """Each below the exception that carries it: those of classes, and those of one cause among
+    several.
+    """
     raised = dict(itertools.chain.from_iterable(map(_codes_of, SOURCES)))
     assert raised == CODES
 
@@ -104,7 +114,11 @@ def _codes_of(source):
             ]
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            name = {"fail": "OptionError", "Mismatch": "ContractError", "replace": "ContractError"}.get(called, called)
+            name = {
+                "fail": "OptionError",
+                "Mismatch": "ContractError",
+                "replace": "ContractError",
+            }.get(called, called)
             values = [keyword.value for keyword in node.keywords if keyword.arg == "code"] + (
                 node.args[3:4] if called == "Mismatch" else []
             )
@@ -118,7 +132,9 @@ def _codes_of(source):
 
 
 def test_one_cause_among_several_has_a_code_of_its_own():
-    """Under the traceback, also of an error that came from another process; the class keeps that of the others."""
+    """Under the traceback, also of an error that came from another process; the class keeps that of
+    the others.
+    """
     with pytest.raises(jitney.ContractError) as caught:
         jitney.optimize(_difference)(np.ones(3, np.float32), np.ones(4, np.float32))
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
@@ -127,7 +143,11 @@ def test_one_cause_among_several_has_a_code_of_its_own():
     assert jitney.ContractError.code == "J102"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, jitney.JitneyError)], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in KINDS if issubclass(kind, jitney.JitneyError)],
+    ids=lambda kind: kind.__name__,
+)
 def test_a_traceback_ends_with_the_code_and_the_message_is_without(kind):
     """Also of an error that came from another process."""
     for error in (kind("one thing."), pickle.loads(pickle.dumps(kind("one thing.")))):

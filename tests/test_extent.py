@@ -12,12 +12,17 @@ from jitney._extent import Unreadable, names_in, read, read_dim
 from tests._examples import examples
 
 LEAVES = st.sampled_from(["n", "m", "1", "2", "3"])
-BINARY = st.sampled_from(["({}+{})", "({}-{})", "({}*{})", "max({},{})", "min(({},{}))", "sum(({},{}))"])
-UNARY = st.sampled_from(["-{}", "+{}", "({})**2", "({})//3", "({})%4", "abs({})", "int({})", "({})**0", "round({})"])
+BINARY = st.sampled_from(
+    ["({}+{})", "({}-{})", "({}*{})", "max({},{})", "min(({},{}))", "sum(({},{}))"]
+)
+UNARY = st.sampled_from(
+    ["-{}", "+{}", "({})**2", "({})//3", "({})%4", "abs({})", "int({})", "({})**0", "round({})"]
+)
 EXPRESSIONS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(lambda form, a: form.format(a), UNARY, inner), st.builds(lambda form, a, b: form.format(a, b), BINARY, inner, inner)
+        st.builds(lambda form, a: form.format(a), UNARY, inner),
+        st.builds(lambda form, a, b: form.format(a, b), BINARY, inner, inner),
     ),
     max_leaves=4,
 )
@@ -41,7 +46,9 @@ EXPRESSIONS = st.recursive(
     )
 )
 def test_every_kind_of_size_gives_pythons_number(text):
-    """A range, a traced scalar and a symbolic dimension come to what Python says of the ints that they stand for."""
+    """A range, a traced scalar and a symbolic dimension come to what Python says of the ints that
+    they stand for.
+    """
     expected = eval(text, {"n": 5, "m": 7})
     written = read(text)
     d, e = export.symbolic_shape("n, m")
@@ -53,7 +60,9 @@ def test_every_kind_of_size_gives_pythons_number(text):
     assert np.broadcast_to(many, 3)[-1] == expected
 
 
-@pytest.mark.parametrize("text", ["n/2", "n*0.5", "2**n", "n**-1", "len(n)", "n//k", "'n'", "n.real", "n if n else 1"])
+@pytest.mark.parametrize(
+    "text", ["n/2", "n*0.5", "2**n", "n**-1", "len(n)", "n//k", "'n'", "n.real", "n if n else 1"]
+)
 def test_what_is_no_arithmetic_of_whole_numbers_has_no_symbolic_size(text):
     """A size that is not known yet is never guessed: there is a reason instead."""
     (n,) = export.symbolic_shape("n")
@@ -62,7 +71,9 @@ def test_what_is_no_arithmetic_of_whole_numbers_has_no_symbolic_size(text):
 
 
 def test_jax_writes_powers_with_a_caret():
-    """`^` is a power in what JAX prints, and nothing in an annotation, where Python's meaning is another."""
+    """`^` is a power in what JAX prints, and nothing in an annotation, where Python's meaning is
+    another.
+    """
     (n,) = export.symbolic_shape("n")
     assert str(n * n) == "n^2"
     assert read_dim(n * n).at({"n": 5}) == 25

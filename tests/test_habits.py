@@ -1,4 +1,6 @@
-"""What one does at a prompt: look at an object, complete a name, ask for help, read a table in a narrow terminal."""
+"""What one does at a prompt: look at an object, complete a name, ask for help, read a table in a
+narrow terminal.
+"""
 
 import inspect
 import io
@@ -30,8 +32,18 @@ def plain_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 
 X = array(np.ones(3))
-TOOLS = ("axes", "communication", "frontier", "measure", "precision_report", "simulate", "strategy", "stream")
-MAKERS = {"accumulate", "lazy_derivatives", "optimize", "scan_steps", "shared"}  # what makes another function of one
+TOOLS = (
+    "axes",
+    "communication",
+    "frontier",
+    "measure",
+    "precision_report",
+    "simulate",
+    "strategy",
+    "stream",
+)
+# what makes another function of one
+MAKERS = {"accumulate", "lazy_derivatives", "optimize", "scan_steps", "shared"}
 
 
 class Terminal(io.StringIO):
@@ -40,7 +52,9 @@ class Terminal(io.StringIO):
 
 
 def watch_from_a_terminal(monkeypatch):
-    """Of 80 columns, which could show colours. Not a fixture: pytest sets `sys.stdout` anew for the test itself."""
+    """Of 80 columns, which could show colours. Not a fixture: pytest sets `sys.stdout` anew for the
+    test itself.
+    """
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "80")
@@ -48,7 +62,9 @@ def watch_from_a_terminal(monkeypatch):
 
 
 def test_completion_offers_every_public_name():
-    """Of the package, although names are imported when they are first asked for; and nothing that is none."""
+    """Of the package, although names are imported when they are first asked for; and nothing that
+    is none.
+    """
     documented = set(re.findall(r"^::: jitney\.(\w+)$", API, flags=re.MULTILINE))
     assert {name for name in dir(jitney) if not name.startswith("_")} - {"testing"} == documented
 
@@ -60,14 +76,20 @@ def test_completion_offers_what_one_asks_of_a_program():
 
 
 def test_what_is_asked_of_a_function_is_a_method_of_it():
-    """Each public function whose first argument is a function is found on it too, but for those that make another function of it."""
+    """Each public function whose first argument is a function is found on it too, but for those
+    that make another function of it.
+    """
 
     def takes_a_function(name):
         parameters = list(inspect.signature(getattr(jitney, name)).parameters.values())
-        return bool(parameters) and ("Program[" in str(parameters[0].annotation) or "Callable[" in str(parameters[0].annotation))
+        return bool(parameters) and (
+            "Program[" in str(parameters[0].annotation)
+            or "Callable[" in str(parameters[0].annotation)
+        )
 
     functions = {name for name in jitney.__all__ if inspect.isfunction(getattr(jitney, name))}
-    asked = {name for name in functions if takes_a_function(name)} - MAKERS - {"derived"}  # whose first argument is a rule of a state
+    # whose first argument is a rule of a state
+    asked = {name for name in functions if takes_a_function(name)} - MAKERS - {"derived"}
     assert asked == set(TOOLS)
     assert asked <= set(dir(total))
     assert asked <= set(dir(total.grad))
@@ -75,18 +97,32 @@ def test_what_is_asked_of_a_function_is_a_method_of_it():
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_as_a_method_takes_what_the_function_takes(name):
-    """The same names, kinds and defaults behind the function itself, with its own words for the same errors."""
-    method, function = inspect.signature(getattr(total, name)), inspect.signature(getattr(jitney, name))
+    """The same names, kinds and defaults behind the function itself, with its own words for the
+    same errors.
+    """
+    method, function = (
+        inspect.signature(getattr(total, name)),
+        inspect.signature(getattr(jitney, name)),
+    )
     kept = [(p.name, p.kind, p.default) for p in list(function.parameters.values())[1:]]
     assert [(p.name, p.kind, p.default) for p in method.parameters.values()] == kept
-    raised = [set(re.findall(r"^ +(\w+Error): ", inspect.getdoc(getattr(holder, name)), flags=re.MULTILINE)) for holder in (total, jitney)]
+    raised = [
+        set(
+            re.findall(
+                r"^ +(\w+Error): ", inspect.getdoc(getattr(holder, name)), flags=re.MULTILINE
+            )
+        )
+        for holder in (total, jitney)
+    ]
     assert raised[0] == raised[1]
 
 
 @pytest.mark.core(
-    "axes-args0-options0", "axes-args1-options1", "frontier-args2-options2",
+    "axes-args0-options0",
+    "axes-args1-options1",
+    "frontier-args2-options2",
     "precision_report-args3-options3",
-)  # fmt: skip
+)
 @pytest.mark.parametrize(
     ("name", "args", "options"),
     [
@@ -100,7 +136,9 @@ def test_a_tool_as_a_method_takes_what_the_function_takes(name):
 def test_a_tool_as_a_method_tells_what_the_function_tells(name, args, options):
     """Word for word, of a function and of its gradient."""
     for asked in (total, total.grad):
-        assert str(getattr(asked, name)(*args, **options)) == str(getattr(jitney, name)(asked, *args, **options))
+        assert str(getattr(asked, name)(*args, **options)) == str(
+            getattr(jitney, name)(asked, *args, **options)
+        )
 
 
 def test_a_stream_as_a_method_is_that_of_the_function():
@@ -116,7 +154,9 @@ def test_a_stream_as_a_method_is_that_of_the_function():
 @pytest.mark.rest
 def test_a_measurement_as_a_method_is_of_that_function():
     """Under its name, on the arguments that are given."""
-    measured = total.measure(X, 3, against=lambda x, power: (x**power).sum(), seconds=1e-3, rounds=8)
+    measured = total.measure(
+        X, 3, against=lambda x, power: (x**power).sum(), seconds=1e-3, rounds=8
+    )
     assert len(measured.of.seconds) >= 8
     assert measured.of.name.startswith("total")
 
@@ -129,7 +169,9 @@ def test_a_simulation_as_a_method_is_of_that_function():
 
 
 def test_a_method_asks_the_instance_it_is_bound_to():
-    """A method of a class tells about itself with the object as its first argument, as a call has it."""
+    """A method of a class tells about itself with the object as its first argument, as a call has
+    it.
+    """
 
     class Model:
         power = 2

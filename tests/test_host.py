@@ -12,16 +12,41 @@ import jitney
 
 def test_a_tree_of_metrics_comes_back_as_numbers_and_numpy_arrays():
     """Rank 0 becomes a number of Python; what is no array stays what it is."""
-    tree = {"loss": jnp.float32(0.5), "count": jnp.int32(7), "good": jnp.bool_(True), "by": jnp.arange(3.0), "name": "a", "none": None}
+    tree = {
+        "loss": jnp.float32(0.5),
+        "count": jnp.int32(7),
+        "good": jnp.bool_(True),
+        "by": jnp.arange(3.0),
+        "name": "a",
+        "none": None,
+    }
     found = jitney.host(tree).result()
-    assert (found["loss"], found["count"], found["good"], found["name"], found["none"]) == (0.5, 7, True, "a", None)
+    assert (found["loss"], found["count"], found["good"], found["name"], found["none"]) == (
+        0.5,
+        7,
+        True,
+        "a",
+        None,
+    )
     assert [type(found[name]) for name in ("loss", "count", "good")] == [float, int, bool]
     np.testing.assert_array_equal(found["by"], np.arange(3.0))
 
 
 @pytest.mark.core("bool", "int4", "uint8", "int16", "uint32", "float16", "bfloat16")
 @pytest.mark.parametrize(
-    "dtype", ["bool", "int4", "uint8", "int16", "uint32", "float16", "bfloat16", "float8_e4m3fn", "float32", "complex64"]
+    "dtype",
+    [
+        "bool",
+        "int4",
+        "uint8",
+        "int16",
+        "uint32",
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float32",
+        "complex64",
+    ],
 )
 def test_every_dtype_keeps_its_values(dtype):
     """The bytes that travel are the values."""
@@ -47,7 +72,9 @@ def test_empty_arrays_and_trees_without_arrays():
 
 def test_random_keys_come_as_their_numbers():
     """A key has no NumPy dtype; its data has."""
-    np.testing.assert_array_equal(jitney.host(jax.random.key(3)).result(), jax.random.key_data(jax.random.key(3)))
+    np.testing.assert_array_equal(
+        jitney.host(jax.random.key(3)).result(), jax.random.key_data(jax.random.key(3))
+    )
 
 
 def test_what_is_fetched_survives_donation():
@@ -91,5 +118,7 @@ def test_reading_a_float_inside_a_step_names_its_line():
         loss = x.sum()
         return {"loss": float(loss)}
 
-    with pytest.raises(jitney.TraceError, match=r'test_host.py:\d+ \(`return {"loss": float\(loss\)}`\)'):
+    with pytest.raises(
+        jitney.TraceError, match=r'test_host.py:\d+ \(`return {"loss": float\(loss\)}`\)'
+    ):
         step(jnp.ones(3))

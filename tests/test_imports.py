@@ -15,8 +15,20 @@ import pytest
 import jitney
 
 SOURCE = Path(jitney.__file__).parent
-LAZY = [path for path in sorted(SOURCE.rglob("__init__.py")) if "_lazy import names" in path.read_text()]
-TOOLS = {"_analysis", "_command", "_console", "_devices", "_measured", "_simulate", "_stream", "_processes.distributed", "testing"}
+LAZY = [
+    path for path in sorted(SOURCE.rglob("__init__.py")) if "_lazy import names" in path.read_text()
+]
+TOOLS = {
+    "_analysis",
+    "_command",
+    "_console",
+    "_devices",
+    "_measured",
+    "_simulate",
+    "_stream",
+    "_processes.distributed",
+    "testing",
+}
 ENGINES = {
     "_axes.chunks",
     "_axes.rules",
@@ -101,7 +113,13 @@ print(json.dumps(len(traced.jaxpr.eqns)))
 
 def run(script: str, **environment: str) -> Any:
     """What a fresh process prints."""
-    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -114,7 +132,11 @@ def first() -> dict[str, Any]:
 
 def brought(names: list[str], packages: set[str]) -> set[str]:
     """Which of some modules and packages are there."""
-    return {package for package in packages if any(name == package or name.startswith(f"{package}.") for name in names)}
+    return {
+        package
+        for package in packages
+        if any(name == package or name.startswith(f"{package}.") for name in names)
+    }
 
 
 def test_import_jitney_imports_nothing_else(first: dict[str, Any]):
@@ -130,7 +152,10 @@ def test_what_was_traced_before_stays_traced(first: dict[str, Any]):
 @pytest.mark.rest
 def test_what_jax_starts_with_is_set_by_the_import_alone():
     """JAX may start before a name of jitney is asked for, and reads this once."""
-    script = "import json, os, jitney; import jax; print(json.dumps([jax.config.jax_platforms, os.environ['PJRT_NPROC']]))"
+    script = (
+        "import json, os, jitney; import jax; print(json.dumps([jax.config.jax_platforms,"
+        " os.environ['PJRT_NPROC']]))"
+    )
     assert run(script, JITNEY_THREADS="1", JITNEY_PLATFORM="cpu") == ["cpu", "1"]
 
 
@@ -149,7 +174,9 @@ def test_what_is_typed_is_read_without_jax():
 
 
 def test_a_plain_call_brings_no_tool_and_no_engine(first: dict[str, Any]):
-    """What only reports, streams, simulated devices, proofs of axes or sparse derivatives need is not there after a call."""
+    """What only reports, streams, simulated devices, proofs of axes or sparse derivatives need is
+    not there after a call.
+    """
     assert not brought(first["called"], TOOLS | ENGINES)
 
 
@@ -159,7 +186,9 @@ def test_a_warm_call_imports_nothing(first: dict[str, Any]):
 
 
 def test_an_import_while_a_padded_body_is_traced_leaves_it_proven(first: dict[str, Any]):
-    """Neither the engine, which comes with the first padded call, nor what the body itself imports looks at a size."""
+    """Neither the engine, which comes with the first padded call, nor what the body itself imports
+    looks at a size.
+    """
     assert first["padded"] == [-2.0, -1.0, 0.0, 1.0, 2.0]
     assert "_simulate.simulate" in first["inside"]
     assert first["programs"] == 1, first["plan"]
@@ -167,7 +196,9 @@ def test_an_import_while_a_padded_body_is_traced_leaves_it_proven(first: dict[st
 
 @pytest.mark.rest
 def test_modules_make_no_arrays():
-    """All of them are imported inside a trace: no operation is in its program, and no tracer is left behind."""
+    """All of them are imported inside a trace: no operation is in its program, and no tracer is
+    left behind.
+    """
     assert run(TRACED) == 0
 
 
@@ -179,7 +210,9 @@ def test_threads_that_ask_at_once_find_the_same():
 
 @pytest.mark.parametrize("path", LAZY, ids=lambda path: path.parent.name)
 def test_type_checkers_see_what_is_imported(path: Path):
-    """Both lists of a package name the same, each from where it is, and none is called as a module beside it."""
+    """Both lists of a package name the same, each from where it is, and none is called as a module
+    beside it.
+    """
     tree = ast.parse(path.read_text())
     typed = {
         name.name: node.module
@@ -206,7 +239,9 @@ def test_each_name_is_found(path: Path):
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
     """With the name that was meant, as of any module."""
-    with pytest.raises(AttributeError, match="module 'jitney' has no attribute 'optimise'") as caught:
+    with pytest.raises(
+        AttributeError, match="module 'jitney' has no attribute 'optimise'"
+    ) as caught:
         jitney.optimise  # noqa: B018
     assert (caught.value.name, caught.value.obj) == ("optimise", jitney)
 
@@ -219,7 +254,9 @@ def test_a_star_brings_the_public_names():
 
 
 def attributes_of_modules(tree, names):
-    """The chains of attributes that code takes from modules other than jitney's, each with its line."""
+    """The chains of attributes that code takes from modules other than jitney's, each with its
+    line.
+    """
     for node in ast.walk(tree):
         chain, root = [], node
         while isinstance(root, ast.Attribute):
@@ -231,11 +268,17 @@ def attributes_of_modules(tree, names):
 
 @pytest.mark.rest
 def test_what_is_taken_of_other_modules_exists():
-    """With the installed versions, the oldest and the newest among them: in an `except` it would not be seen before something fails."""
+    """With the installed versions, the oldest and the newest among them: in an `except` it would
+    not be seen before something fails.
+    """
     missing = []
     for path in sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__main__.py"}):
-        name = ".".join(("jitney", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
-        for line, found, chain in attributes_of_modules(ast.parse(path.read_text()), vars(importlib.import_module(name))):
+        name = ".".join(("jitney", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        )
+        for line, found, chain in attributes_of_modules(
+            ast.parse(path.read_text()), vars(importlib.import_module(name))
+        ):
             value: Any = found
             for attribute in chain:
                 if not isinstance(value, ModuleType):

@@ -23,11 +23,31 @@ V2 = {"proc/self/cgroup": "0::/job\n"}
 V1 = {"proc/self/cgroup": "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n"}
 QUOTAS = {
     "version 2": ({**V2, "sys/fs/cgroup/job/cpu.max": "250000 100000\n"}, 2.5),
-    "version 2, above": ({**V2, "sys/fs/cgroup/cpu.max": "300000 100000", "sys/fs/cgroup/job/cpu.max": "max 100000"}, 3.0),
+    "version 2, above": (
+        {**V2, "sys/fs/cgroup/cpu.max": "300000 100000", "sys/fs/cgroup/job/cpu.max": "max 100000"},
+        3.0,
+    ),
     "version 2, none": ({**V2, "sys/fs/cgroup/job/cpu.max": "max 100000\n"}, None),
-    "version 1": ({**V1, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "150000", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000"}, 1.5),
-    "version 1, none": ({**V1, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000"}, None),
-    "in a container": ({"proc/self/cgroup": "0::/../host/path\n", "sys/fs/cgroup/cpu.max": "200000 100000"}, 2.0),
+    "version 1": (
+        {
+            **V1,
+            "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "150000",
+            "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+        },
+        1.5,
+    ),
+    "version 1, none": (
+        {
+            **V1,
+            "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "-1",
+            "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+        },
+        None,
+    ),
+    "in a container": (
+        {"proc/self/cgroup": "0::/../host/path\n", "sys/fs/cgroup/cpu.max": "200000 100000"},
+        2.0,
+    ),
     "no cgroups": ({}, None),
 }
 
@@ -47,18 +67,36 @@ def test_the_machine_and_the_affinity_are_counted():
     assert allowed_cores().value == min(found.values())
 
 
-@pytest.mark.parametrize(("text", "whole"), [("150000 100000", 2), ("50000 100000", 1), ("200000 100000", 2), ("max 100000", None)])
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("150000 100000", 2), ("50000 100000", 1), ("200000 100000", 2), ("max 100000", None)],
+)
 def test_a_part_of_a_core_is_one(text, whole, tmp_path):
     """A thread can run on it."""
     assert by(host(tmp_path, {**V2, "sys/fs/cgroup/job/cpu.max": text}), "the cgroup") == whole
 
 
 def test_memory_is_what_the_group_leaves(tmp_path):
-    """The least of what is free in the machine and in the group, which may be one around that of the process."""
-    meminfo = {"proc/self/cgroup": "0::/job/step", "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 500 kB\n"}
+    """The least of what is free in the machine and in the group, which may be one around that of
+    the process.
+    """
+    meminfo = {
+        "proc/self/cgroup": "0::/job/step",
+        "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 500 kB\n",
+    }
     assert host_memory(host(tmp_path / "free", meminfo)) == (1_024_000, 512_000)
-    limits = {"job/step/memory.max": "max", "job/step/memory.current": "7", "job/memory.max": "1000", "job/memory.current": "400"}
-    assert host_memory(host(tmp_path, {**meminfo, **{f"sys/fs/cgroup/{name}": text for name, text in limits.items()}})) == (1000, 600)
+    limits = {
+        "job/step/memory.max": "max",
+        "job/step/memory.current": "7",
+        "job/memory.max": "1000",
+        "job/memory.current": "400",
+    }
+    assert host_memory(
+        host(
+            tmp_path,
+            {**meminfo, **{f"sys/fs/cgroup/{name}": text for name, text in limits.items()}},
+        )
+    ) == (1000, 600)
 
 
 def test_variables_are_limits(tmp_path):

@@ -67,15 +67,35 @@ def test_a_link_to_a_folder_is_that_folder(tmp_path):
 
 
 @pytest.mark.core(
-    "x.shape[0] == 6-jaxopt/_src/base.py", "x.shape[0] == 6-jax.py",
-    "len({x.shape[0], 6}) == 1-jaxopt/_src/base.py", "len({x.shape[0], 6}) == 1-jax.py",
-    "f'{x.shape[0]}' == '6'-jaxopt/_src/base.py", "f'{x.shape[0]}' == '6'-jax.py",
-)  # fmt: skip
-@pytest.mark.parametrize("name", ["jaxopt/_src/base.py", "jaxley/a.py", "jax_md/space.py", "jax.py", "equinox/nn/_linear.py", "optax/a.py"])
-@pytest.mark.parametrize("decision", ["x.shape[0] == 6", "len({x.shape[0], 6}) == 1", "f'{x.shape[0]}' == '6'"])
+    "x.shape[0] == 6-jaxopt/_src/base.py",
+    "x.shape[0] == 6-jax.py",
+    "len({x.shape[0], 6}) == 1-jaxopt/_src/base.py",
+    "len({x.shape[0], 6}) == 1-jax.py",
+    "f'{x.shape[0]}' == '6'-jaxopt/_src/base.py",
+    "f'{x.shape[0]}' == '6'-jax.py",
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jaxopt/_src/base.py",
+        "jaxley/a.py",
+        "jax_md/space.py",
+        "jax.py",
+        "equinox/nn/_linear.py",
+        "optax/a.py",
+    ],
+)
+@pytest.mark.parametrize(
+    "decision", ["x.shape[0] == 6", "len({x.shape[0], 6}) == 1", "f'{x.shape[0]}' == '6'"]
+)
 def test_a_decision_by_size_in_a_package_is_seen(name, decision):
-    """Whatever the first letters of its name: the function is not padded, and each size gets its own answer."""
-    f = written_in(SITE / name, f"def f(x):\n    return 6 * jnp.ones_like(x) if {decision} else 600 * jnp.ones_like(x)")
+    """Whatever the first letters of its name: the function is not padded, and each size gets its
+    own answer.
+    """
+    f = written_in(
+        SITE / name,
+        f"def f(x):\n    return 6 * jnp.ones_like(x) if {decision} else 600 * jnp.ones_like(x)",
+    )
 
     @optimize(pad={"n": "pow2"})
     def g(x: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -89,9 +109,14 @@ def test_a_decision_by_size_in_a_package_is_seen(name, decision):
 
 @pytest.mark.parametrize("file", ["<string>", "<stdin>", "<ipython-input-1-abc>"])
 def test_a_decision_in_code_without_a_file_is_the_users(file):
-    """In a notebook or under `python -c`, called by JAX: whose frame stands above it says nothing."""
+    """In a notebook or under `python -c`, called by JAX: whose frame stands above it says
+    nothing.
+    """
     f = written_in(
-        file, "def f(x):\n    return jax.vmap(lambda y: y * 6 if y.shape[0] == 6 else y, 1, 1)(x[:, None])[:, 0]", __name__="__main__"
+        file,
+        "def f(x):\n    return jax.vmap(lambda y: y * 6 if y.shape[0] == 6 else y, 1, 1)(x[:,"
+        " None])[:, 0]",
+        __name__="__main__",
     )
 
     @optimize(pad={"n": "pow2"})
@@ -197,7 +222,11 @@ def test_the_whole_traceback_can_be_asked_for(monkeypatch):
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("/a/b/fit.py", "fit.py"), ("/a/solver/__init__.py", "solver/__init__.py"), ("/a/tool/__main__.py", "tool/__main__.py")],
+    [
+        ("/a/b/fit.py", "fit.py"),
+        ("/a/solver/__init__.py", "solver/__init__.py"),
+        ("/a/tool/__main__.py", "tool/__main__.py"),
+    ],
 )
 def test_a_file_is_named_by_what_tells_it(file, name):
     """Every package has an `__init__.py`."""
@@ -218,9 +247,21 @@ def lambda_of_size():
     [
         (("/home/me/fit.py", 12, "residual"), "", "fit.py:12 (residual)"),
         (("/home/me/fit.py", 12, "residual"), "run.py:3 (main)", "fit.py:12 (residual)"),
-        ((SITE / "lineax" / "_solve.py", 801, "linear_solve"), "", "_solve.py:801 (lineax's linear_solve)"),
-        ((SITE / "lineax" / "_solve.py", 801, "linear_solve"), "fit.py:12 (residual)", "fit.py:12 (residual; lineax's _solve.py:801)"),
-        ((np.__file__, 5, "f"), "fit.py:12 (residual; lineax's _solve.py:801)", "fit.py:12 (residual; numpy's numpy/__init__.py:5)"),
+        (
+            (SITE / "lineax" / "_solve.py", 801, "linear_solve"),
+            "",
+            "_solve.py:801 (lineax's linear_solve)",
+        ),
+        (
+            (SITE / "lineax" / "_solve.py", 801, "linear_solve"),
+            "fit.py:12 (residual)",
+            "fit.py:12 (residual; lineax's _solve.py:801)",
+        ),
+        (
+            (np.__file__, 5, "f"),
+            "fit.py:12 (residual; lineax's _solve.py:801)",
+            "fit.py:12 (residual; numpy's numpy/__init__.py:5)",
+        ),
     ],
 )
 def test_a_line_of_a_library_is_named_with_its_package_behind_the_users(spot, users, text):

@@ -17,17 +17,24 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 SOURCES = [path for folder in ("src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
-PUBLIC = [name for name in dir(jitney) if not name.startswith("_") and not isinstance(getattr(jitney, name), type(sys))]
+PUBLIC = [
+    name
+    for name in dir(jitney)
+    if not name.startswith("_") and not isinstance(getattr(jitney, name), type(sys))
+]
 
 API = (
-    "AxisError AxisFacts Bucket BudgetError CacheFacts Cause Checkpoints Collective Communication CompileError ContractError "
-    "DataError Derivative DerivativeError DerivedField Deviation Device DeviceFacts DonationError ExportError ExportedProgram Fetch "
-    "Frontier JitneyError JitneyWarning Loaded LossScale Machine Measurement Mesh MeshError NoCompiles NonFiniteError OptionError "
-    "Pipeline Placement PrecisionError PrecisionReport ProcessError Processes Product Profile Program Report Saving Schedule Share "
-    "Simulation Stacked State StateError StaticError Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict "
-    "VerificationError Watch Way Work accumulate axes communication configure derived devices distributed from_processes frontier "
-    "host lazy_derivatives load measure mesh no_compiles optimize pipeline place precision_report profile register_axes scan_steps "
-    "shared simulate stack strategy stream visualize wait watch "
+    "AxisError AxisFacts Bucket BudgetError CacheFacts Cause Checkpoints Collective Communication"
+    " CompileError ContractError DataError Derivative DerivativeError DerivedField Deviation Device"
+    " DeviceFacts DonationError ExportError ExportedProgram Fetch Frontier JitneyError"
+    " JitneyWarning Loaded LossScale Machine Measurement Mesh MeshError NoCompiles NonFiniteError"
+    " OptionError Pipeline Placement PrecisionError PrecisionReport ProcessError Processes Product"
+    " Profile Program Report Saving Schedule Share Simulation Stacked State StateError StaticError"
+    " Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict VerificationError"
+    " Watch Way Work accumulate axes communication configure derived devices distributed"
+    " from_processes frontier host lazy_derivatives load measure mesh no_compiles optimize pipeline"
+    " place precision_report profile register_axes scan_steps shared simulate stack strategy stream"
+    " visualize wait watch "
 )
 
 
@@ -40,7 +47,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_installed_version_is_the_one_of_pyproject():
-    """Package metadata, and so `pip show`, and `jitney.__version__` give the version that the tree says."""
+    """Package metadata, and so `pip show`, and `jitney.__version__` give the version that the tree
+    says.
+    """
     assert importlib.metadata.version("jitney") == jitney.__version__ == PROJECT["version"]
 
 
@@ -50,7 +59,9 @@ def test_the_citation_is_of_this_version():
 
 
 def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
-    """The same version and Python, the same requirements with the same bounds, and what builds the wheel."""
+    """The same version and Python, the same requirements with the same bounds, and what builds the
+    wheel.
+    """
     recipe = (ROOT / "conda" / "recipe.yaml").read_text()
     run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, flags=re.MULTILINE)[1]
     asked = {line.strip().removeprefix("- ").replace(" ", "") for line in run.splitlines()}
@@ -68,7 +79,9 @@ def test_public_names_are_these():
 
 def test_changelog_knows_the_version():
     """There is a section for the version, or one for what is not released yet."""
-    headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    headings = [
+        line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")
+    ]
     assert headings[0].startswith(("## [Unreleased]", f"## [{PROJECT['version']}]"))
 
 
@@ -78,11 +91,16 @@ def test_wheel_ships_the_marker_of_typed_packages(wheel: list[str]):
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: list[str]):
-    """Tests and examples stay in the source tree: as top-level packages they would collide with the user's own.
+    """Tests and examples stay in the source tree: as top-level packages they would collide with the
+    user's own.
 
     The plugin of pytest stands beside the package, since what it uses there imports JAX.
     """
-    assert {name.split("/")[0] for name in wheel} == {"jitney", "pytest_jitney.py", f"jitney-{PROJECT['version']}.dist-info"}
+    assert {name.split("/")[0] for name in wheel} == {
+        "jitney",
+        "pytest_jitney.py",
+        f"jitney-{PROJECT['version']}.dist-info",
+    }
 
 
 def test_wheel_ships_the_licence(wheel: list[str]):
@@ -91,7 +109,9 @@ def test_wheel_ships_the_licence(wheel: list[str]):
 
 
 def test_source_uses_no_private_jax_module():
-    """Private modules of JAX change without notice, so neither the package nor an example needs one."""
+    """Private modules of JAX change without notice, so neither the package nor an example needs
+    one.
+    """
     assert SOURCES
     assert [str(path.relative_to(ROOT)) for path in SOURCES if "jax._src" in path.read_text()] == []
 
@@ -105,7 +125,9 @@ def test_public_names_are_documented():
 
 @pytest.mark.rest
 def test_import_has_no_side_effects(tmp_path: Path):
-    """Importing jitney starts no backend, changes no setting of JAX, loads no example's dependency and writes nothing."""
+    """Importing jitney starts no backend, changes no setting of JAX, loads no example's dependency
+    and writes nothing.
+    """
     script = """
 import os, sys, jax
 before = dict(jax.config.values), dict(os.environ)
@@ -118,7 +140,19 @@ assert jax.local_device_count("cpu") == 3
 """
     home = tmp_path / "home"
     home.mkdir()
-    clean = {"HOME": str(home), "JITNEY_CACHE_DIR": str(home / "cache"), "PYTHONDONTWRITEBYTECODE": "1", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", script], env=clean, cwd=tmp_path, capture_output=True, text=True, check=False)
+    clean = {
+        "HOME": str(home),
+        "JITNEY_CACHE_DIR": str(home / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "JAX_PLATFORMS": "cpu",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=clean,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert list(home.iterdir()) == []

@@ -1,4 +1,6 @@
-"""Each property of the tests has a table of examples: by default these alone are run (`conftest.py`), and a property without is skipped."""
+"""Each property of the tests has a table of examples: by default these alone are run
+(`conftest.py`), and a property without is skipped.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,19 +9,33 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(file.relative_to(ROOT).as_posix() for folder in ("tests", "examples") for file in (ROOT / folder).rglob("test_*.py"))
+FILES = sorted(
+    file.relative_to(ROOT).as_posix()
+    for folder in ("tests", "examples")
+    for file in (ROOT / folder).rglob("test_*.py")
+)
 
 
 def names(decorators: list[ast.expr]) -> set[str]:
     """The last name of each decorator: `given` of `@given(...)` and of `@hypothesis.given(...)`."""
     plain = [each.func if isinstance(each, ast.Call) else each for each in decorators]
-    return {each.attr if isinstance(each, ast.Attribute) else each.id for each in plain if isinstance(each, ast.Attribute | ast.Name)}
+    return {
+        each.attr if isinstance(each, ast.Attribute) else each.id
+        for each in plain
+        if isinstance(each, ast.Attribute | ast.Name)
+    }
 
 
 def without_examples(source: str) -> Iterator[str]:
-    """The tests with `@given` that have neither an `@example` nor `@examples`, and are not marked slow."""
+    """The tests with `@given` that have neither an `@example` nor `@examples`, and are not marked
+    slow.
+    """
     tree = ast.parse(source)
-    marks = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"]
+    marks = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
     if any("pytest.mark.slow" in ast.unparse(mark) for mark in marks):
         return
     for node in ast.walk(tree):
@@ -54,5 +70,7 @@ def test_a_property_without_examples_is_seen(decorators, missing):
 @pytest.mark.rest
 def test_each_property_has_a_table_of_examples():
     """Or is marked slow."""
-    found = [f"{file}::{name}" for file in FILES for name in without_examples((ROOT / file).read_text())]
+    found = [
+        f"{file}::{name}" for file in FILES for name in without_examples((ROOT / file).read_text())
+    ]
     assert found == []

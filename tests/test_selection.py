@@ -1,4 +1,6 @@
-"""Which cases a run of the tests takes, how they are compiled, and what it prints: `_selection.py`, `_compiles.py`, `_console.py`."""
+"""Which cases a run of the tests takes, how they are compiled, and what it prints: `_selection.py`,
+`_compiles.py`, `_console.py`.
+"""
 
 import re
 
@@ -50,7 +52,9 @@ def run(pytester, monkeypatch):
     pytester.makefile(".ini", pytest=f"[pytest]\nmarkers =\n{MARKERS}\n")
     pytester.makepyfile(test_some=CASES)
     monkeypatch.delenv("JITNEY_NOX_SESSION", raising=False)
-    plugins = [word for name in ("_selection", "_compiles", "_console") for word in ("-p", f"tests.{name}")]
+    plugins = [
+        word for name in ("_selection", "_compiles", "_console") for word in ("-p", f"tests.{name}")
+    ]
     before = jax.config.values[FLAG]
 
     def run(*options):
@@ -66,9 +70,17 @@ def names(output):
 
 
 def test_the_core_and_the_rest_are_all(run):
-    """The core: a test with all its cases, or those that are named; nothing that is marked `rest` or `sweep`."""
-    core, rest, everything = (names(run("--co", "-q", *options)) for options in (["--core"], ["--rest"], []))
-    assert {name for name in core if name.startswith(("test_of", "test_with", "test_left", "test_swept"))} == {
+    """The core: a test with all its cases, or those that are named; nothing that is marked `rest`
+    or `sweep`.
+    """
+    core, rest, everything = (
+        names(run("--co", "-q", *options)) for options in (["--core"], ["--rest"], [])
+    )
+    assert {
+        name
+        for name in core
+        if name.startswith(("test_of", "test_with", "test_left", "test_swept"))
+    } == {
         "test_of_which_one_is_named[2]",
         "test_of_which_ids_are_named[1-b]",
         "test_of_which_ids_are_named[2-a]",
@@ -83,7 +95,10 @@ def test_the_core_and_the_rest_are_all(run):
 def test_a_name_that_fits_no_case_is_an_error(run, pytester):
     """Else a case that is renamed would be gone from the core without a word."""
     pytester.makepyfile(test_some=CASES.replace('"1-b"', '"1-c"'))
-    assert "test_some.py::test_of_which_ids_are_named: no case has the id '1-c' that `core` names" in run("--core", "--co")
+    assert (
+        "test_some.py::test_of_which_ids_are_named: no case has the id '1-c' that `core` names"
+        in run("--core", "--co")
+    )
 
 
 def test_parts_are_all_and_do_not_overlap(run):
@@ -103,7 +118,9 @@ def test_sweeps_are_taken_in_parts_of_their_own(run):
 
 def test_a_seed_is_an_order(run):
     """The same one each time."""
-    first, again, other = (re.findall(r"::(test_\S+)", run("--co", "-q", f"--shuffle={seed}")) for seed in (1, 1, 2))
+    first, again, other = (
+        re.findall(r"::(test_\S+)", run("--co", "-q", f"--shuffle={seed}")) for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
     assert sorted(first) == sorted(other)

@@ -23,5 +23,7 @@ def test_a_plain_function_is_refused_with_what_to_do(tool):
     def plain(x):
         return x
 
-    with pytest.raises(jitney.OptionError, match=r"(?s)jitney\.\w+\(\): .*plain.* is no program.*Fix: decorate it"):
+    with pytest.raises(
+        jitney.OptionError, match=r"(?s)jitney\.\w+\(\): .*plain.* is no program.*Fix: decorate it"
+    ):
         tool(plain)

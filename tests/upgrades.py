@@ -1,7 +1,9 @@
-"""What one version of Python and JAX finds of what another has left: compiled programs, kept programs, files of `f.export`.
+"""What one version of Python and JAX finds of what another has left: compiled programs, kept
+programs, files of `f.export`.
 
-`python -m tests.upgrades PYTHON PYTHON ...` has each interpreter write all three into a folder of its own, and each of them read each
-folder, where it lay and moved: a table of what was found, made anew or refused. Numbers are compared with NumPy's in every cell.
+`python -m tests.upgrades PYTHON PYTHON ...` has each interpreter write all three into a folder of
+its own, and each of them read each folder, where it lay and moved: a table of what was found, made
+anew or refused. Numbers are compared with NumPy's in every cell.
 """
 
 from __future__ import annotations
@@ -58,8 +60,19 @@ print(json.dumps({
 
 def run(python: str, folder: Path, role: str) -> dict[str, str]:
     """One process of one interpreter."""
-    env = {**os.environ, "PYTHONPATH": f"{folder.parent}{os.pathsep}{ROOT / 'src'}", "JITNEY_CACHE_DIR": str(folder / "cache")}
-    done = subprocess.run([python, "-c", RUN, str(folder), role], env=env, capture_output=True, text=True, check=False, cwd=folder)
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{folder.parent}{os.pathsep}{ROOT / 'src'}",
+        "JITNEY_CACHE_DIR": str(folder / "cache"),
+    }
+    done = subprocess.run(
+        [python, "-c", RUN, str(folder), role],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
     if done.returncode:
         raise SystemExit(f"{python}, {role}:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -68,7 +81,10 @@ def run(python: str, folder: Path, role: str) -> dict[str, str]:
 def main(pythons: list[str]) -> int:
     """Print a row for each pair of writer and reader; 1 where a number is wrong."""
     wrong = 0
-    print("| left by | read by | compiled programs | in another folder | kept programs | file |\n|---|---|---|---|---|---|")
+    print(
+        "| left by | read by | compiled programs | in another folder | kept programs | file"
+        " |\n|---|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as outer:
         (Path(outer) / "fit.py").write_text(MODULE)
         place, left, moved = (Path(outer) / name for name in ("place", "left", "moved"))
@@ -83,7 +99,11 @@ def main(pythons: list[str]) -> int:
                 elsewhere = run(reader, moved, "read")
                 right = read["right"] and elsewhere["right"]
                 wrong += not right
-                told = [read["compiled"], elsewhere["compiled"], read["kept"], read["file"]] if right else ["WRONG"]
+                told = (
+                    [read["compiled"], elsewhere["compiled"], read["kept"], read["file"]]
+                    if right
+                    else ["WRONG"]
+                )
                 print(f"| {' | '.join([wrote['version'], read['version'], *told])} |", flush=True)
                 shutil.rmtree(place)
                 shutil.rmtree(moved)

@@ -1,4 +1,6 @@
-"""Dynamic macroeconomic models: steady states, linear solutions and perfect-foresight paths, from equations on named vectors."""
+"""Dynamic macroeconomic models: steady states, linear solutions and perfect-foresight paths, from
+equations on named vectors.
+"""
 
 from examples.equilibrium._fail import BlanchardKahn as BlanchardKahn
 from examples.equilibrium._fail import ModelError as ModelError

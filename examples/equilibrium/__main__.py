@@ -1,4 +1,6 @@
-"""Solve the models, compare with published solutions, and draw both: `python -m examples.equilibrium`."""
+"""Solve the models, compare with published solutions, and draw both: `python -m
+examples.equilibrium`.
+"""
 
 import argparse
 import os
@@ -8,7 +10,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads it: threads that contend for two cores slow LAPACK 40 times
+# before NumPy loads it: threads that contend for two cores slow LAPACK 40 times
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import equinox as eqx
 import jax
@@ -34,9 +37,21 @@ DATES = 60  # of a draw: what is left of the shock after them is 0.0002
 def options() -> argparse.Namespace:
     """The command line, checked."""
     parser = argparse.ArgumentParser(prog="python -m examples.equilibrium", description=__doc__)
-    parser.add_argument("--draws", type=int, default=1000, help="of parameters, in the sweep (default: %(default)s)")
-    parser.add_argument("--devices", type=int, default=1, help="that share the draws, -1 for all (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("out/equilibrium"), help="folder for pictures (default: %(default)s)")
+    parser.add_argument(
+        "--draws", type=int, default=1000, help="of parameters, in the sweep (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--devices",
+        type=int,
+        default=1,
+        help="that share the draws, -1 for all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/equilibrium"),
+        help="folder for pictures (default: %(default)s)",
+    )
     chosen = parser.parse_args()
     if chosen.draws < 1:
         parser.error("take one draw at least")
@@ -71,26 +86,41 @@ def table(found: list[Result]) -> Table:
         out.add_column(name, justify="right" if name in ("apart", "limit") else "left")
     for check in (check for each in found for check in each.checks):
         colour = "green" if check.passed else "red"
-        out.add_row(check.model, check.what, check.reference, f"[{colour}]{check.apart:.1e}[/]", f"{check.limit:g}")
+        out.add_row(
+            check.model,
+            check.what,
+            check.reference,
+            f"[{colour}]{check.apart:.1e}[/]",
+            f"{check.limit:g}",
+        )
     return out
 
 
 def economy(form: str, console: Console) -> np.ndarray:
-    """Calibrate the 14 sectors, solve at new parameters, walk a path. Gives capital over that of the steady state, by date and sector."""
-    model, first = (sectors.model(), "logK[0]") if form == "vectors" else (scalars.model(), "logK_0")
+    """Calibrate the 14 sectors, solve at new parameters, walk a path. Gives capital over that of
+    the steady state, by date and sector.
+    """
+    model, first = (
+        (sectors.model(), "logK[0]") if form == "vectors" else (scalars.model(), "logK_0")
+    )
     began = time.perf_counter()
     calibrated = steady_state(model, model.params, {"beta": (first, float(np.log(1.5)))})
     beta = calibrated.theta[model.parameters.index(model.name, "beta")]
-    changed = eqx.tree_at(lambda p: p.alpha, model.params, 0.35) if form == "vectors" else scalars.params(alpha=0.35)
+    changed = (
+        eqx.tree_at(lambda p: p.alpha, model.params, 0.35)
+        if form == "vectors"
+        else scalars.params(alpha=0.35)
+    )
     steady = steady_state(model, changed)
     linear = linearise(steady)
-    sector = np.array([int(name.strip("logK[]_")) for name in model.layouts[1].names])  # a dict's variables are sorted by name
+    # a dict's variables are sorted by name
+    sector = np.array([int(name.strip("logK[]_")) for name in model.layouts[1].names])
     start = steady.x + np.log(0.8 + 0.01 * sector)
     path = perfect_foresight(steady, start, np.full(steady.x.size, 0.02), 41, "stable", linear)
     seconds = time.perf_counter() - began
     console.print(
-        f"14 sectors on {form}: K_0 = 1.5 needs beta = {beta:.6f}; {linear.message.split('; ')[0]}; "
-        f"path in {path.turns} turns; {seconds:.2f} s in all",
+        f"14 sectors on {form}: K_0 = 1.5 needs beta = {beta:.6f}; {linear.message.split('; ')[0]};"
+        f" path in {path.turns} turns; {seconds:.2f} s in all",
         highlight=False,
         soft_wrap=True,
     )
@@ -98,10 +128,16 @@ def economy(form: str, console: Console) -> np.ndarray:
 
 
 def draws(count: int, console: Console) -> float:
-    """Steady states, Jacobians and paths for random parameters in one program; the largest error of a steady state."""
+    """Steady states, Jacobians and paths for random parameters in one program; the largest error of
+    a steady state.
+    """
     rng = np.random.default_rng(0)
     alpha, beta = rng.uniform(0.2, 0.5, count), rng.uniform(0.8, 0.98, count)
-    params, off, shock = brock_mirman.Params(alpha, beta), brock_mirman.States(-0.5), brock_mirman.Shocks(0.1)
+    params, off, shock = (
+        brock_mirman.Params(alpha, beta),
+        brock_mirman.States(-0.5),
+        brock_mirman.Shocks(0.1),
+    )
     began = time.perf_counter()
     found = sweep(brock_mirman.MODEL, params, off, shock, DATES)
     first = time.perf_counter() - began
@@ -111,8 +147,8 @@ def draws(count: int, console: Console) -> float:
     gap = float(np.max(np.abs(found.x[:, 0] - np.log(alpha * beta) / (1 - alpha))))
     gap = gap if np.all(found.converged) else np.inf
     console.print(
-        f"{count:,} draws of Brock-Mirman, steady state, Jacobians and path: {first:.2f} s, again {again:.3f} s; "
-        f"apart from the closed form by {gap:.1e}",
+        f"{count:,} draws of Brock-Mirman, steady state, Jacobians and path: {first:.2f} s, again"
+        f" {again:.3f} s; apart from the closed form by {gap:.1e}",
         highlight=False,
         soft_wrap=True,
     )
@@ -120,10 +156,15 @@ def draws(count: int, console: Console) -> float:
 
 
 def compared(watch: Watch) -> None:
-    """Time a steady state of the 14 sectors as jitney's program and as plain `jax.jit` of the same function."""
+    """Time a steady state of the 14 sectors as jitney's program and as plain `jax.jit` of the same
+    function.
+    """
     model = sectors.model()
     ours = program(model)
-    plain, given = jax.jit(ours.__wrapped__), (model.theta(model.params), calibration(model, {}), *model.guess)
+    plain, given = (
+        jax.jit(ours.__wrapped__),
+        (model.theta(model.params), calibration(model, {}), *model.guess),
+    )
 
     def under_x64(call: Any) -> Any:
         with jax.enable_x64(True):
@@ -133,7 +174,9 @@ def compared(watch: Watch) -> None:
 
 
 def main() -> int:
-    """Solve, compare, draw; the exit code says whether every comparison is within its limit, 130 that it was interrupted."""
+    """Solve, compare, draw; the exit code says whether every comparison is within its limit, 130
+    that it was interrupted.
+    """
     chosen, console, watch = options(), Console(), Watch()
     try:
         found = solved(console)

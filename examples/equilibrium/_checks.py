@@ -1,4 +1,6 @@
-"""The main job's work: solve each model, and say how far the solution is from what was published."""
+"""The main job's work: solve each model, and say how far the solution is from what was
+published.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -53,7 +55,13 @@ def growth() -> Result:
     path = perfect_foresight(steady, start, brock_mirman.Shocks(known["a0"]), 41, "stable", linear)
     k, c = np.exp(path["logk"]), np.exp(path["logc"])[:-1]
     checks = (
-        Check(name, "policy", "closed form", apart(ours, np.array(list(data["loglinear"].values())).ravel()), 1e-10),
+        Check(
+            name,
+            "policy",
+            "closed form",
+            apart(ours, np.array(list(data["loglinear"].values())).ravel()),
+            1e-10,
+        ),
         Check(name, "path", "closed form", max(apart(k, known["k"]), apart(c, known["c"])), 1e-10),
     )
     curves = {"capital": (k, np.array(known["k"])), "consumption": (c, np.array(known["c"]))}
@@ -68,10 +76,16 @@ def monetary() -> Result:
     response = impulse_response(linear, "v", 1.0, 16)
     decay = data["params"]["rho_v"] ** np.arange(16)
     curves = {
-        label: (response[name], data[name] * decay) for name, label in zip(names, ("output gap", "inflation", "interest rate"), strict=True)
+        label: (response[name], data[name] * decay)
+        for name, label in zip(names, ("output gap", "inflation", "interest rate"), strict=True)
     }
     gap = max(apart(ours, theirs) for ours, theirs in curves.values())
-    return Result("gali", "A monetary shock, Gali chapter 3", (Check("Gali, chapter 3", "responses", "closed form", gap, 1e-10),), curves)
+    return Result(
+        "gali",
+        "A monetary shock, Gali chapter 3",
+        (Check("Gali, chapter 3", "responses", "closed form", gap, 1e-10),),
+        curves,
+    )
 
 
 def bayesian() -> Result:
@@ -82,15 +96,26 @@ def bayesian() -> Result:
     linear = linearise(steady_state(an_schorfheide.MODEL, params))
     place = {name: i for i, name in enumerate(data["vars"])}
     curves: Curves = {}
-    for name, label in (("c", "consumption"), ("ppi", "inflation"), ("R", "interest rate"), ("ylev", "output, level")):
+    for name, label in (
+        ("c", "consumption"),
+        ("ppi", "inflation"),
+        ("R", "interest rate"),
+        ("ylev", "output, level"),
+    ):
         to_states, to_shocks = linear[name]
         ours = np.array([to_states[0], *(to_shocks * linear.steady.rho)[:2], *to_shocks])
-        theirs = np.array([*np.array(data["TT"])[place[name], [2, 5, 3]], *np.array(data["RR"])[place[name]]])
+        theirs = np.array(
+            [*np.array(data["TT"])[place[name], [2, 5, 3]], *np.array(data["RR"])[place[name]]]
+        )
         curves[label] = (ours, theirs)
     gap = max(float(np.max(np.abs(ours - theirs))) for ours, theirs in curves.values())
     check = Check("An-Schorfheide", "TT and RR", "gensys, as printed", gap, 1e-8)
     return Result(
-        "an_schorfheide", "Responses to R, g, z of yesterday and to three shocks, An and Schorfheide 2007", (check,), curves, marks=True
+        "an_schorfheide",
+        "Responses to R, g, z of yesterday and to three shocks, An and Schorfheide 2007",
+        (check,),
+        curves,
+        marks=True,
     )
 
 
@@ -98,7 +123,10 @@ def dynare(case: rbc.Case) -> Result:
     """One of Dynare's models, linearised where its file says the steady state is."""
     data = load(case.file)
     numbers = {renamed(name): value for name, value in data["steady_state"].items()}
-    groups = [layout.group(np.array([numbers[name] for name in layout.names])) for layout in case.model.layouts[:2]]
+    groups = [
+        layout.group(np.array([numbers[name] for name in layout.names]))
+        for layout in case.model.layouts[:2]
+    ]
     params = case.params(data["params"])
     given, found = at(case.model, params, *groups), steady_state(case.model, params)
     linear = linearise(given)
@@ -109,9 +137,27 @@ def dynare(case: rbc.Case) -> Result:
     # Dynare stopped the first model's steady state at residuals of 4e-8
     limit = 1e-8 if case.file in ("dynare_one_block_1_ss", "dynare_rbc_2_block_ss") else 1e-5
     checks = (
-        Check(name, "steady state", reference, float(np.max(np.abs(own / np.concatenate([given.u, given.x]) - 1))), limit),
-        Check(name, "ghx and ghu", reference, max(apart(by_state, data["ghx"]), apart(by_shock, data["ghu"])), 1e-8),
-        Check(name, "eigenvalues", reference, apart(_finite(linear), sorted(v for v in data["eig_abs"] if v is not None)), 1e-8),
+        Check(
+            name,
+            "steady state",
+            reference,
+            float(np.max(np.abs(own / np.concatenate([given.u, given.x]) - 1))),
+            limit,
+        ),
+        Check(
+            name,
+            "ghx and ghu",
+            reference,
+            max(apart(by_state, data["ghx"]), apart(by_shock, data["ghu"])),
+            1e-8,
+        ),
+        Check(
+            name,
+            "eigenvalues",
+            reference,
+            apart(_finite(linear), sorted(v for v in data["eig_abs"] if v is not None)),
+            1e-8,
+        ),
         Check(name, "responses", reference, apart(ours, theirs), 1e-8),
     )
     curves = dict(zip(data["endo"], zip(ours, theirs, strict=True), strict=True))

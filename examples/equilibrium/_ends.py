@@ -1,4 +1,6 @@
-"""Whether a path can end as it is asked to, and whether it has: both ends lie at the steady state."""
+"""Whether a path can end as it is asked to, and whether it has: both ends lie at the steady
+state.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -21,15 +23,34 @@ def check_linear(steady: Steady, linear: Any) -> None:
     where = f"{steady.model.name}, path"
     made_by(where, "linear", linear, Linear, "linearise(steady)")
     other = linear.solved.steady
-    rule, fix = "The first guess and the end of the path are the linear policy at its own steady state.", "pass linear=linearise(steady)."
+    rule, fix = (
+        "The first guess and the end of the path are the linear policy at its own steady state.",
+        "pass linear=linearise(steady).",
+    )
     if other.model is not steady.model:
-        raise ModelError(message(where, f"linear= is of another model, {other.model.name}.", rule, fix))
+        raise ModelError(
+            message(where, f"linear= is of another model, {other.model.name}.", rule, fix)
+        )
     names = (*steady.model.parameters.names, *unknowns(steady.model))
     here, there = (np.concatenate([at.theta, at.u, at.x]) for at in (steady, other))
     apart = np.abs(here - there) / (1.0 + np.abs(here))
     if np.max(apart) > SAME:
-        i = int(np.argmax(apart[: steady.theta.size] if np.max(apart[: steady.theta.size], initial=0.0) > SAME else apart))
-        raise ModelError(message(where, f"linear= is from elsewhere: there {names[i]!r} is {there[i]:.6g}, here {here[i]:.6g}.", rule, fix))
+        i = int(
+            np.argmax(
+                apart[: steady.theta.size]
+                if np.max(apart[: steady.theta.size], initial=0.0) > SAME
+                else apart
+            )
+        )
+        raise ModelError(
+            message(
+                where,
+                f"linear= is from elsewhere: there {names[i]!r} is {there[i]:.6g}, here"
+                f" {here[i]:.6g}.",
+                rule,
+                fix,
+            )
+        )
 
 
 def check_shocks(steady: Steady, z0: np.ndarray) -> None:
@@ -37,19 +58,33 @@ def check_shocks(steady: Steady, z0: np.ndarray) -> None:
     for name, rho, size in zip(steady.model.layouts[2].names, steady.rho, z0, strict=True):
         if abs(rho) >= UNIT and size != 0.0:
             raise ModelError(
-                message(f"{steady.model.name}, path", f"the shock {name!r} explodes: it grows by {rho:.6g} each period.",
-                        "A path goes back to the steady state, so shocks have a persistence of size up to 1.",
-                        "correct the model's persistence or its parameters.")
-            )  # fmt: skip
+                message(
+                    f"{steady.model.name}, path",
+                    f"the shock {name!r} explodes: it grows by {rho:.6g} each period.",
+                    "A path goes back to the steady state, so shocks have a persistence of size up"
+                    " to 1.",
+                    "correct the model's persistence or its parameters.",
+                )
+            )
 
 
 def off(steady: Any, x: Any, z: Any) -> Any:
-    """How far states are from the steady state, relative to one more than their size there, and shocks from zero; the largest."""
-    return np.max(np.concatenate([np.abs(x - steady.x) / (1.0 + np.abs(steady.x)), np.abs(z)], -1), -1, initial=0.0)
+    """How far states are from the steady state, relative to one more than their size there, and
+    shocks from zero; the largest.
+    """
+    return np.max(
+        np.concatenate([np.abs(x - steady.x) / (1.0 + np.abs(steady.x)), np.abs(z)], -1),
+        -1,
+        initial=0.0,
+    )
 
 
-def warn_unless_settled(steady: Steady, path: Any, longer: Callable[[], Any], terminal: str) -> None:
-    """Warn of a path that another end would change: one that ends far from the steady state is compared with one of twice the dates."""
+def warn_unless_settled(
+    steady: Steady, path: Any, longer: Callable[[], Any], terminal: str
+) -> None:
+    """Warn of a path that another end would change: one that ends far from the steady state is
+    compared with one of twice the dates.
+    """
     left = float(off(steady, path.x[-1], path.z[-1]))
     if left <= (SETTLED if terminal == "steady" else 0.0 if steady.model.linear else SETTLED**0.5):
         return
@@ -58,16 +93,34 @@ def warn_unless_settled(steady: Steady, path: Any, longer: Callable[[], Any], te
     if error is not None and error <= SETTLED:
         return
     ends = "at the steady state" if terminal == "steady" else "on the linear policy"
-    wrong = f"with twice the dates it is another, by up to {error:.1g}" if error is not None else "with twice the dates none was found"
+    wrong = (
+        f"with twice the dates it is another, by up to {error:.1g}"
+        if error is not None
+        else "with twice the dates none was found"
+    )
     warnings.warn(
-        message(f"{steady.model.name}, path", f"at the last date it is {left:.2g} off the steady state.",
-                f"A path ends {ends}, which is right only near it: {wrong}.",
-                "take more dates" + (', or terminal="stable" with linear=linearise(steady).' if terminal == "steady" else ".")),
-        NotSettled, stacklevel=3,
-    )  # fmt: skip
+        message(
+            f"{steady.model.name}, path",
+            f"at the last date it is {left:.2g} off the steady state.",
+            f"A path ends {ends}, which is right only near it: {wrong}.",
+            "take more dates"
+            + (
+                ', or terminal="stable" with linear=linearise(steady).'
+                if terminal == "steady"
+                else "."
+            ),
+        ),
+        NotSettled,
+        stacklevel=3,
+    )
 
 
 def _apart(steady: Steady, path: Any, other: Any) -> float:
-    """How far a path is from a longer one at the dates of both, relative to one more than the size at the steady state."""
+    """How far a path is from a longer one at the dates of both, relative to one more than the size
+    at the steady state.
+    """
     pairs = ((path.u, other.u, steady.u), (path.x, other.x, steady.x))
-    return max(float(np.max(np.abs(a - b[: len(a)]) / (1.0 + np.abs(rest)), initial=0.0)) for a, b, rest in pairs)
+    return max(
+        float(np.max(np.abs(a - b[: len(a)]) / (1.0 + np.abs(rest)), initial=0.0))
+        for a, b, rest in pairs
+    )

@@ -22,7 +22,9 @@ class BlanchardKahn(ValueError):
 
 
 class NotSettled(UserWarning):
-    """A path that should end at the steady state is still on its way at the last date; the text says how far."""
+    """A path that should end at the steady state is still on its way at the last date; the text
+    says how far.
+    """
 
 
 def message(where: str, what: str, rule: str, fix: str) -> str:

@@ -1,6 +1,8 @@
-"""What callers give, checked before it is used: a mistake is a sentence with the name of what was given, not an error from within.
+"""What callers give, checked before it is used: a mistake is a sentence with the name of what was
+given, not an error from within.
 
-NumPy reads "0.9" as a number, spreads NaN without a word and takes `True` for one. Here they are refused.
+NumPy reads "0.9" as a number, spreads NaN without a word and takes `True` for one. Here they are
+refused.
 """
 
 import traceback
@@ -15,7 +17,8 @@ import numpy as np
 from examples.equilibrium._fail import ModelError, UnknownName, message
 
 FINITE = "Parameters, starting points, targets and shocks are finite real numbers."
-# What equations and persistence raise where they do not fit the model; all else is the user's own business.
+# What equations and persistence raise where they do not fit the model; all else is the user's own
+# business.
 FAILURES = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
@@ -33,20 +36,34 @@ def numbers(where: str, name: str, value: Any) -> np.ndarray:
     """
     if isinstance(value, jax.core.Tracer):
         raise ModelError(
-            message(where, f"{name!r} is traced.", "Models are solved on the host, by programs of their own.",
-                    "call it outside `jax.jit`, `jax.grad` and `jax.vmap`; `sweep` solves many draws in one program.")
-        )  # fmt: skip
+            message(
+                where,
+                f"{name!r} is traced.",
+                "Models are solved on the host, by programs of their own.",
+                "call it outside `jax.jit`, `jax.grad` and `jax.vmap`; `sweep` solves many draws in"
+                " one program.",
+            )
+        )
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):  # a ragged list
         array = np.asarray(None)
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise ModelError(message(where, f"{name!r} is {shown(value)}, not a number.", FINITE, "pass a float or an array of floats."))
+        raise ModelError(
+            message(
+                where,
+                f"{name!r} is {shown(value)}, not a number.",
+                FINITE,
+                "pass a float or an array of floats.",
+            )
+        )
     array = array.astype(np.float64)
     if not np.all(np.isfinite(array)):
         at = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         place = f"[{','.join(map(str, at))}]" if at else ""
-        raise ModelError(message(where, f"{name + place!r} is {array[at]}.", FINITE, "look where it comes from."))
+        raise ModelError(
+            message(where, f"{name + place!r} is {array[at]}.", FINITE, "look where it comes from.")
+        )
     return array
 
 
@@ -54,7 +71,11 @@ def number(where: str, name: str, value: Any) -> float:
     """One finite number."""
     array = numbers(where, name, value)
     if array.size != 1:
-        raise ModelError(message(where, f"{name!r} has shape {array.shape}.", "It is one number.", "pass a float."))
+        raise ModelError(
+            message(
+                where, f"{name!r} has shape {array.shape}.", "It is one number.", "pass a float."
+            )
+        )
     return float(array.ravel()[0])
 
 
@@ -63,15 +84,31 @@ def real(where: str, name: str, value: Any) -> Any:
     kind = getattr(value, "dtype", None) if hasattr(value, "dtype") else np.asarray(value).dtype
     if not (jnp.issubdtype(kind, jnp.floating) or jnp.issubdtype(kind, jnp.integer)):
         raise ModelError(
-            message(where, f"{name} is {shown(value)}.", "It is an array of real numbers.", "return numbers, or arrays of them.")
+            message(
+                where,
+                f"{name} is {shown(value)}.",
+                "It is an array of real numbers.",
+                "return numbers, or arrays of them.",
+            )
         )
-    return value if isinstance(value, jax.core.Tracer) and kind == np.float64 else jnp.asarray(value, jnp.float64)
+    return (
+        value
+        if isinstance(value, jax.core.Tracer) and kind == np.float64
+        else jnp.asarray(value, jnp.float64)
+    )
 
 
 def count(where: str, name: str, value: Any, least: int) -> int:
     """A whole number that is large enough."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ModelError(message(where, f"{name} is {shown(value)}.", f"It is a whole number, {least} or more.", f"pass {name}={least}."))
+        raise ModelError(
+            message(
+                where,
+                f"{name} is {shown(value)}.",
+                f"It is a whole number, {least} or more.",
+                f"pass {name}={least}.",
+            )
+        )
     return int(value)
 
 
@@ -79,14 +116,26 @@ def one_of(where: str, name: str, value: Any, choices: tuple[str, ...]) -> None:
     """A word that is known."""
     if not isinstance(value, str) or value not in choices:
         listed = " or ".join(f'"{choice}"' for choice in choices)
-        raise ModelError(message(where, f"{name} is {shown(value)}.", f"It is {listed}.", f'pass {name}="{choices[0]}".'))
+        raise ModelError(
+            message(
+                where,
+                f"{name} is {shown(value)}.",
+                f"It is {listed}.",
+                f'pass {name}="{choices[0]}".',
+            )
+        )
 
 
 def made_by(where: str, name: str, value: Any, kind: type, maker: str) -> None:
     """An object of a class."""
     if not isinstance(value, kind):
         raise ModelError(
-            message(where, f"{name} is {shown(value)}.", f"It is what {maker} gives, a {kind.__name__}.", f"pass {name}={maker}.")
+            message(
+                where,
+                f"{name} is {shown(value)}.",
+                f"It is what {maker} gives, a {kind.__name__}.",
+                f"pass {name}={maker}.",
+            )
         )
 
 
@@ -97,12 +146,20 @@ def called(where: str, name: str, function: Callable[..., Any], *args: Any) -> A
     except ModelError:
         raise
     except FAILURES as error:
-        line = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename][-1]
+        line = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if "site-packages" not in frame.filename
+        ][-1]
         text = str(error).splitlines()[0] if str(error) else "no message"
         kind = UnknownName if isinstance(error, AttributeError) else ModelError
         raise kind(
-            message(where, f"{name} raised {type(error).__name__} at {Path(line.filename).name}:{line.lineno}: {text}",
-                    "Equations are a function of parameters, the point of today and that of tomorrow, persistence one of parameters; JAX "
-                    "traces both.",
-                    "correct that line; `jnp.where` takes the place of `if` on a variable.")
-        ) from error  # fmt: skip
+            message(
+                where,
+                f"{name} raised {type(error).__name__} at {Path(line.filename).name}:{line.lineno}:"
+                f" {text}",
+                "Equations are a function of parameters, the point of today and that of tomorrow,"
+                " persistence one of parameters; JAX traces both.",
+                "correct that line; `jnp.where` takes the place of `if` on a variable.",
+            )
+        ) from error

@@ -1,9 +1,11 @@
-"""Equations as a graph of numbers, taken from their jaxpr, and its derivatives, which are exactly those that are not zero.
+"""Equations as a graph of numbers, taken from their jaxpr, and its derivatives, which are exactly
+those that are not zero.
 
-A vector of sectors becomes one node a sector, so it does not matter whether equations were written on vectors or on scalars. There are
-few kinds of nodes: linear combinations, which take in sums, differences and products with constants; products; and functions of one
-number, and powers. Nodes with the same kind and arguments are one node. What does not fit (control flow, matrix products, integers) is
-refused with `NotScalar`.
+A vector of sectors becomes one node a sector, so it does not matter whether equations were written
+on vectors or on scalars. There are few kinds of nodes: linear combinations, which take in sums,
+differences and products with constants; products; and functions of one number, and powers. Nodes
+with the same kind and arguments are one node. What does not fit (control flow, matrix products,
+integers) is refused with `NotScalar`.
 """
 
 import math
@@ -14,7 +16,9 @@ import numpy as np
 
 Ids = Any  # a NumPy array of node numbers, with the shape of the value they make up
 Partials = dict[int, int]
-FOLD = 4  # a sum of at most so many terms is written out where it is used; a longer one that nothing used yet, too
+# a sum of at most so many terms is written out where it is used; a longer one that nothing used
+# yet, too
+FOLD = 4
 
 
 class NotScalar(Exception):
@@ -89,8 +93,13 @@ class Graph:
         return self.apply("recip", a) if known == -1.0 else self.node("pow", a, b)
 
     def partials(self, outputs: list[int], inputs: int) -> list[Partials]:
-        """For each output, its derivatives by the first `inputs` nodes: nodes of the graph, by number of the input."""
-        needed, found = reached(self.nodes, outputs), {i: {i: self.const(1.0)} for i in range(inputs)}
+        """For each output, its derivatives by the first `inputs` nodes: nodes of the graph, by
+        number of the input.
+        """
+        needed, found = (
+            reached(self.nodes, outputs),
+            {i: {i: self.const(1.0)} for i in range(inputs)},
+        )
         for i in needed:
             if i not in found:
                 found[i] = self._chained(i, found)
@@ -138,9 +147,17 @@ def arguments(node: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 ON_HOST: dict[str, Callable[[float], float]] = {
-    "recip": lambda x: 1.0 / x, "exp": math.exp, "log": math.log, "sqrt": math.sqrt, "tanh": math.tanh, "sin": math.sin, "cos": math.cos,
-    "log1p": math.log1p, "expm1": math.expm1, "logistic": lambda x: 1.0 / (1.0 + math.exp(-x)),
-}  # fmt: skip
+    "recip": lambda x: 1.0 / x,
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+    "sin": math.sin,
+    "cos": math.cos,
+    "log1p": math.log1p,
+    "expm1": math.expm1,
+    "logistic": lambda x: 1.0 / (1.0 + math.exp(-x)),
+}
 SLOPES: dict[str, Callable[[Graph, int, int], int]] = {  # of y = f(x), from the nodes y and x
     "recip": lambda g, y, x: g.sum([(g.product(y, y), -1.0)]),
     "exp": lambda g, y, x: y,
@@ -170,10 +187,15 @@ MOVES: dict[str, Callable[..., Any]] = {  # operations that put numbers elsewher
     "copy_p": lambda p, x: x,
     "stack": lambda p, *xs: np.stack(xs, p["axis"]),
     "concatenate": lambda p, *xs: np.concatenate(xs, p["dimension"]),
-    "slice": lambda p, x: x[tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or (None,) * x.ndim))],
+    "slice": lambda p, x: x[
+        tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or (None,) * x.ndim))
+    ],
     "split": lambda p, x: np.split(x, np.cumsum(p["sizes"])[:-1], p["axis"]),
     "broadcast_in_dim": lambda p, x, *_: np.broadcast_to(
-        np.expand_dims(x, tuple(i for i in range(len(p["shape"])) if i not in p["broadcast_dimensions"])), p["shape"]
+        np.expand_dims(
+            x, tuple(i for i in range(len(p["shape"])) if i not in p["broadcast_dimensions"])
+        ),
+        p["shape"],
     ),
 }
 
@@ -185,7 +207,9 @@ def read(graph: Graph, jaxpr: Any, consts: Iterable[Any], inputs: list[Ids]) -> 
         NotScalar: An operation is not made of operations on numbers.
     """
     known: dict[Any, Ids] = dict(zip(jaxpr.invars, inputs, strict=True))
-    known.update((var, _constant(graph, const)) for var, const in zip(jaxpr.constvars, consts, strict=True))
+    known.update(
+        (var, _constant(graph, const)) for var, const in zip(jaxpr.constvars, consts, strict=True)
+    )
 
     def nodes(var: Any) -> Ids:
         return _constant(graph, var.val) if hasattr(var, "val") else known[var]
@@ -198,7 +222,9 @@ def read(graph: Graph, jaxpr: Any, consts: Iterable[Any], inputs: list[Ids]) -> 
 
 def _operation(graph: Graph, name: str, params: Any, given: list[Ids]) -> list[Ids]:
     if name in ("jit", "pjit"):
-        return read(graph, getattr(params["jaxpr"], "jaxpr", params["jaxpr"]), params["jaxpr"].consts, given)
+        return read(
+            graph, getattr(params["jaxpr"], "jaxpr", params["jaxpr"]), params["jaxpr"].consts, given
+        )
     if name in TWO:
         return [_each(lambda a, b: TWO[name](graph, a, b), *given)]
     if name in SLOPES:
@@ -230,4 +256,6 @@ def _constant(graph: Graph, value: Any) -> Ids:
     value = np.asarray(value)
     if value.dtype != np.float64:
         raise NotScalar(f"a constant of {value.dtype}")
-    return np.array([graph.const(each) for each in value.ravel().tolist()], int).reshape(value.shape)
+    return np.array([graph.const(each) for each in value.ravel().tolist()], int).reshape(
+        value.shape
+    )

@@ -1,21 +1,27 @@
 """Whether equations can determine their unknowns, and which of them cannot.
 
-From the places of derivatives alone: a matching of equations with unknowns, each with one that it contains, is as large as there are
-unknowns, or some equations share fewer unknowns than they are (Dulmage and Mendelsohn 1958). From the derivatives: the vectors that a
-singular Jacobian sends to zero say which equations repeat one another, and which unknowns nothing ties down.
+From the places of derivatives alone: a matching of equations with unknowns, each with one that it
+contains, is as large as there are unknowns, or some equations share fewer unknowns than they are
+(Dulmage and Mendelsohn 1958). From the derivatives: the vectors that a singular Jacobian sends to
+zero say which equations repeat one another, and which unknowns nothing ties down.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-RANK = 1e-13  # a singular value below this part of the largest, rows and columns scaled to one, is zero but for rounding
-REGULAR = 1e9  # a condition number below this, which is quicker to have than singular values, leaves no doubt
+# a singular value below this part of the largest, rows and columns scaled to one, is zero but for
+# rounding
+RANK = 1e-13
+# a condition number below this, which is quicker to have than singular values, leaves no doubt
+REGULAR = 1e9
 WEIGHT = 1e-3  # a part of a null vector below this is rounding
 
 
 def unmatched(places: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> str | None:
-    """Equations that share too few unknowns, or unknowns that too few equations share; nothing where each has one of its own."""
+    """Equations that share too few unknowns, or unknowns that too few equations share; nothing
+    where each has one of its own.
+    """
     unread = [columns[j] for j in np.flatnonzero(~np.any(places, 0))]
     if unread:
         return f"{listed(unread)} {'is' if len(unread) == 1 else 'are'} in none of the equations"
@@ -28,8 +34,12 @@ def unmatched(places: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -
     return f"{len(equations)} equations, {listed(equations)}, contain only {listed(unknowns)}"
 
 
-def _short(places: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """Rows without enough columns: those that an alternating way reaches from a row that is left over, and their columns."""
+def _short(
+    places: np.ndarray, rows: Sequence[str], columns: Sequence[str]
+) -> tuple[list[str], list[str]] | None:
+    """Rows without enough columns: those that an alternating way reaches from a row that is left
+    over, and their columns.
+    """
     partner = np.full(len(columns), -1)
     for row in range(len(rows)):
         reached: set[int] = set()
@@ -40,7 +50,9 @@ def _short(places: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> t
 
 
 def _placed(places: np.ndarray, row: int, partner: np.ndarray, reached: set[int]) -> bool:
-    """Find a column for a row, moving other rows where that helps; `reached` are the columns that were tried."""
+    """Find a column for a row, moving other rows where that helps; `reached` are the columns that
+    were tried.
+    """
     way: list[tuple[int, list[int]]] = [(row, np.flatnonzero(places[row]).tolist())]
     taken: list[int] = []
     while way:
@@ -61,7 +73,9 @@ def _placed(places: np.ndarray, row: int, partner: np.ndarray, reached: set[int]
 
 
 def dependent(jacobian: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> str | None:
-    """Which equations repeat one another at a point, and which unknowns they leave open; nothing where the Jacobian is regular."""
+    """Which equations repeat one another at a point, and which unknowns they leave open; nothing
+    where the Jacobian is regular.
+    """
     if not jacobian.size or not np.all(np.isfinite(jacobian)):
         return None
     still = [columns[j] for j in np.flatnonzero(~np.any(jacobian, 0))]
@@ -76,7 +90,11 @@ def dependent(jacobian: np.ndarray, rows: Sequence[str], columns: Sequence[str])
     count = int(np.sum(sizes <= RANK * sizes[0]))
     equations = [rows[i] for i in _heavy(left.T[-count:] / by_row)]
     unknowns = [columns[j] for j in _heavy(right[-count:] / by_column)]
-    repeat = "are not independent and leave" if len(equations) > 1 else "has no derivative there and leaves"
+    repeat = (
+        "are not independent and leave"
+        if len(equations) > 1
+        else "has no derivative there and leaves"
+    )
     return f"{listed(equations)} {repeat} {listed(unknowns)} open"
 
 
@@ -95,5 +113,7 @@ def _heavy(vectors: np.ndarray) -> np.ndarray:
 
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence."""
-    few = [repr(name) for name in names[:6]] + ([f"{len(names) - 6} more"] if len(names) > 6 else [])
+    few = [repr(name) for name in names[:6]] + (
+        [f"{len(names) - 6} more"] if len(names) > 6 else []
+    )
     return few[0] if len(few) == 1 else f"{', '.join(few[:-1])} and {few[-1]}"

@@ -1,7 +1,9 @@
-"""Linearisation: the stable solution of A E[s_t+1] = B s_t by the generalised Schur form (Klein 2000), and what follows from it.
+"""Linearisation: the stable solution of A E[s_t+1] = B s_t by the generalised Schur form (Klein
+2000), and what follows from it.
 
-The Jacobian blocks come with the steady state, so there is nothing to compile here. QZ runs on the host, on states and controls alone:
-shocks are independent AR(1) processes, so the response to each is one linear solve once the response to states is known.
+The Jacobian blocks come with the steady state, so there is nothing to compile here. QZ runs on the
+host, on states and controls alone: shocks are independent AR(1) processes, so the response to each
+is one linear solve once the response to states is known.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +23,8 @@ Verdict = Literal["determinate", "indeterminate", "no stable solution"]
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """The verdict of Blanchard and Kahn, and if it is "determinate" the policy, in deviations from the steady state.
+    """The verdict of Blanchard and Kahn, and if it is "determinate" the policy, in deviations from
+    the steady state.
 
     u_t = G_x x_t + G_z z_t, x_t+1 = H_x x_t + H_z z_t, z_t+1 = rho z_t + e_t+1.
 
@@ -42,7 +45,9 @@ class Linear:
     H_z: np.ndarray
 
     def __getitem__(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of a variable, for a state those of its next value: its response to states and to shocks."""
+        """The rows of a variable, for a state those of its next value: its response to states and
+        to shocks.
+        """
         model = self.steady.model
         u, x, _ = model.layouts
         row = named(f"{model.name}, linear solution", (*u.names, *x.names), name)
@@ -65,25 +70,36 @@ def linearise(steady: Steady) -> Linear:
     """Solve the model linearised at a steady state.
 
     Raises:
-        BlanchardKahn: There is no stable solution, or more than one. `verdict` gives the same without raising.
+        BlanchardKahn: There is no stable solution, or more than one. `verdict` gives the same
+            without raising.
     """
     return verdict(steady).solved
 
 
 def verdict(steady: Steady) -> Linear:
-    """What kind of solution the model linearised at a steady state has; the matrices are empty unless there is exactly one."""
-    from scipy.linalg import ordqz  # a third of a second, which a steady state alone need not wait for
+    """What kind of solution the model linearised at a steady state has; the matrices are empty
+    unless there is exactly one.
+    """
+    from scipy.linalg import (
+        ordqz,  # a third of a second, which a steady state alone need not wait for
+    )
 
     made_by("linearise", "steady", steady, Steady, "steady_state(model, params)")
     blocks, nx = steady.blocks, steady.x.size
     if not all(np.all(np.isfinite(block)) for block in blocks.values()):
         raise ModelError(
-            message(f"{steady.model.name}, linearised", "a derivative at the steady state is not finite.",
-                    "The linear model is made of the derivatives of all equations.", "look for a root or a logarithm of zero.")
-        )  # fmt: skip
+            message(
+                f"{steady.model.name}, linearised",
+                "a derivative at the steady state is not finite.",
+                "The linear model is made of the derivatives of all equations.",
+                "look for a root or a logarithm of zero.",
+            )
+        )
     A = np.hstack([blocks["x_next"], blocks["u_next"]])
     B = -np.hstack([blocks["x"], blocks["u"]])
-    S, T, alpha, beta, _, Z = ordqz(B, A, sort=lambda alpha, beta: np.abs(alpha) < UNIT * np.abs(beta), output="real")
+    S, T, alpha, beta, _, Z = ordqz(
+        B, A, sort=lambda alpha, beta: np.abs(alpha) < UNIT * np.abs(beta), output="real"
+    )
     size = np.abs(A).max() + np.abs(B).max()
     with np.errstate(divide="ignore", invalid="ignore"):
         eigenvalues = np.where(np.abs(beta) > 1e-13 * size, np.abs(alpha) / np.abs(beta), np.inf)
@@ -91,16 +107,34 @@ def verdict(steady: Steady) -> Linear:
     stable = int(np.sum(np.abs(alpha) < UNIT * np.abs(beta)))
     Z11, Z21 = Z[:nx, :nx], Z[nx:, :nx]
     spanned = stable != nx or nx == 0 or np.linalg.cond(Z11) < 1e12
-    kind: Verdict = "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"
-    kind = kind if spanned and not singular else "no stable solution" if spanned else "indeterminate" if singular else "no stable solution"
-    exploding = [f"{name!r} by {rho:.6g}" for name, rho in zip(steady.model.layouts[2].names, steady.rho, strict=True) if abs(rho) >= UNIT]
+    kind: Verdict = (
+        "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"
+    )
+    kind = (
+        kind
+        if spanned and not singular
+        else (
+            "no stable solution"
+            if spanned
+            else "indeterminate"
+            if singular
+            else "no stable solution"
+        )
+    )
+    exploding = [
+        f"{name!r} by {rho:.6g}"
+        for name, rho in zip(steady.model.layouts[2].names, steady.rho, strict=True)
+        if abs(rho) >= UNIT
+    ]
     words = _words(steady, kind, stable, np.sort(eigenvalues), bool(singular), spanned)
     if exploding and kind == "determinate":
         kind = "no stable solution"
         words = message(
-            f"{steady.model.name}, linearised", f"no stable solution: shocks explode, {', '.join(exploding)} each period.",
-            "A shock follows z' = rho z + e, with rho of size up to 1.", "correct the model's persistence or its parameters.",
-        )  # fmt: skip
+            f"{steady.model.name}, linearised",
+            f"no stable solution: shocks explode, {', '.join(exploding)} each period.",
+            "A shock follows z' = rho z + e, with rho of size up to 1.",
+            "correct the model's persistence or its parameters.",
+        )
     found = Linear(steady, kind, np.sort(eigenvalues), words, *[np.zeros((0, 0))] * 4)
     if kind != "determinate":
         return found
@@ -110,17 +144,28 @@ def verdict(steady: Steady) -> Linear:
 
 
 def _shocks(steady: Steady, G_x: np.ndarray) -> dict[str, np.ndarray]:
-    """The response to each shock: (F_u + rho F_u') G_z + (F_x' + F_u' G_x) H_z = -(F_z + rho F_z'), a column at a time."""
+    """The response to each shock: (F_u + rho F_u') G_z + (F_x' + F_u' G_x) H_z = -(F_z + rho F_z'),
+    a column at a time.
+    """
     blocks, rho, nu = steady.blocks, steady.rho, steady.u.size
     if not rho.size:
         return {"G_z": np.zeros((nu, 0)), "H_z": np.zeros((steady.x.size, 0))}
-    matrices = np.stack([np.hstack([blocks["u"] + r * blocks["u_next"], blocks["x_next"] + blocks["u_next"] @ G_x]) for r in rho])
+    matrices = np.stack(
+        [
+            np.hstack(
+                [blocks["u"] + r * blocks["u_next"], blocks["x_next"] + blocks["u_next"] @ G_x]
+            )
+            for r in rho
+        ]
+    )
     sides = -(blocks["z"] + rho * blocks["z_next"]).T[:, :, None]
     solved = np.linalg.solve(matrices, sides)[:, :, 0].T
     return {"G_z": solved[:nu], "H_z": solved[nu:]}
 
 
-def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, singular: bool, spanned: bool) -> str:
+def _words(
+    steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, singular: bool, spanned: bool
+) -> str:
     where, states = f"{steady.model.name}, linearised", steady.x.size
     finite = eigenvalues[np.isfinite(eigenvalues)]
     listed = ", ".join(f"{value:.6g}" for value in finite) + (
@@ -131,17 +176,28 @@ def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, sing
         return f"{where}: determinate, {listing}."
     if singular:
         blocks = steady.blocks  # where the pencil is singular, so is it at any number
-        between = np.hstack([blocks["u"] + 0.7 * blocks["u_next"], blocks["x"] + 0.7 * blocks["x_next"]])
+        between = np.hstack(
+            [blocks["u"] + 0.7 * blocks["u_next"], blocks["x"] + 0.7 * blocks["x_next"]]
+        )
         u, x, _ = steady.model.layouts
         who = dependent(between, steady.model.equation_names, (*u.names, *x.names))
-        return message(where, f"the equations are not independent{f': {who}' if who else ''}; {listing}.",
-                       "Each variable needs an equation of its own.",
-                       "look for an equation that is written twice, or a variable that is in none.")  # fmt: skip
+        return message(
+            where,
+            f"the equations are not independent{f': {who}' if who else ''}; {listing}.",
+            "Each variable needs an equation of its own.",
+            "look for an equation that is written twice, or a variable that is in none.",
+        )
     if not spanned:
-        return message(where, f"no stable solution: {listing}, which do not span the states.",
-                       "The stable paths must pass through any states.",
-                       "look for a state that drives nothing, or one that should be a control.")  # fmt: skip
-    rule = "There is one stable solution when as many eigenvalues are stable (size up to 1) as there are states (Blanchard and Kahn 1980)."
+        return message(
+            where,
+            f"no stable solution: {listing}, which do not span the states.",
+            "The stable paths must pass through any states.",
+            "look for a state that drives nothing, or one that should be a control.",
+        )
+    rule = (
+        "There is one stable solution when as many eigenvalues are stable (size up to 1) as there"
+        " are states (Blanchard and Kahn 1980)."
+    )
     fix = (
         "a policy that reacts more strongly, or a control that should be a state."
         if kind == "indeterminate"
@@ -150,7 +206,9 @@ def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, sing
     return message(where, f"{kind}: {listing}.", rule, f"look for {fix}")
 
 
-def impulse_response(linear: Linear, shock: str, size: float = 1.0, periods: int = 40) -> dict[str, np.ndarray]:
+def impulse_response(
+    linear: Linear, shock: str, size: float = 1.0, periods: int = 40
+) -> dict[str, np.ndarray]:
     """Deviations from the steady state after one shock.
 
     Args:
@@ -160,18 +218,25 @@ def impulse_response(linear: Linear, shock: str, size: float = 1.0, periods: int
         periods: Dates.
 
     Returns:
-        By name, `periods` numbers for each variable: controls and shocks from the first date on, and states as they are at each date.
+        By name, `periods` numbers for each variable: controls and shocks from the first date on,
+        and states as they are at each date.
     """
     made_by("impulse_response", "linear", linear, Linear, "linearise(steady)")
     model, where = linear.steady.model, f"{linear.steady.model.name}, impulse response"
     z0 = np.zeros(model.layouts[2].size)
     z0[model.layouts[2].index(f"{model.name}, shocks", shock)] = number(where, "size", size)
-    u, x, z = simulate(linear.solved, np.zeros_like(linear.steady.x), z0, count(where, "periods", periods, 1))
+    u, x, z = simulate(
+        linear.solved, np.zeros_like(linear.steady.x), z0, count(where, "periods", periods, 1)
+    )
     columns = (*u.T, *x.T, *z.T)
-    return dict(zip((name for layout in model.layouts for name in layout.names), columns, strict=True))
+    return dict(
+        zip((name for layout in model.layouts for name in layout.names), columns, strict=True)
+    )
 
 
-def simulate(linear: Linear, x0: np.ndarray, z0: np.ndarray, periods: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulate(
+    linear: Linear, x0: np.ndarray, z0: np.ndarray, periods: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Deviations of controls, states and shocks at `periods` dates without further shocks."""
     z = z0 * linear.steady.rho ** np.arange(periods)[:, None]
     x = np.empty((periods, x0.size))

@@ -1,8 +1,10 @@
-"""Residuals and Jacobian of a model as one vector of entries: what every program of the model evaluates.
+"""Residuals and Jacobian of a model as one vector of entries: what every program of the model
+evaluates.
 
-The entries are the residuals and all derivatives that are not known to be zero; `index` says where in the vector each element of a
-Jacobian block stands. Equations that are made of operations on numbers become a rolled graph. Others go through `jitney`'s dense
-`value_and_jacobian`, and their entries are all elements of all blocks.
+The entries are the residuals and all derivatives that are not known to be zero; `index` says where
+in the vector each element of a Jacobian block stands. Equations that are made of operations on
+numbers become a rolled graph. Others go through `jitney`'s dense `value_and_jacobian`, and their
+entries are all elements of all blocks.
 """
 
 from typing import Any
@@ -44,7 +46,9 @@ class Local:
                     if 0 <= column - starts[name] < self.sizes[name]:
                         block[row, column - starts[name]] = node
         wanted = np.unique(np.concatenate([block.ravel() for block in nodes.values()]))
-        self.index = {name: self.rows + np.searchsorted(wanted, block) for name, block in nodes.items()}
+        self.index = {
+            name: self.rows + np.searchsorted(wanted, block) for name, block in nodes.items()
+        }
         self.zero: int | None = self.rows + int(np.searchsorted(wanted, zero))
         self.entries = Rolled(graph.nodes, [*outputs, *wanted.tolist()])
 
@@ -59,7 +63,9 @@ class Local:
         cuts = np.cumsum(list(self.sizes.values()))[:-1]
 
         def one(column: Float[Array, "inputs"]) -> Float[Array, "entries"]:
-            residual, blocks = model.residual.value_and_jacobian(*jnp.split(column, cuts), wrt=self.names)
+            residual, blocks = model.residual.value_and_jacobian(
+                *jnp.split(column, cuts), wrt=self.names
+            )
             return jnp.concatenate([residual, *(blocks[name].ravel() for name in self.names)])
 
         self.entries = jax.vmap(one, 1, 1)
@@ -75,13 +81,19 @@ class Local:
     def columns(self, name: str) -> np.ndarray:
         """The columns of a block that are not known to be zero."""
         block = self.index[name]
-        return np.arange(block.shape[1]) if self.zero is None else np.flatnonzero(np.any(block != self.zero, 0))
+        return (
+            np.arange(block.shape[1])
+            if self.zero is None
+            else np.flatnonzero(np.any(block != self.zero, 0))
+        )
 
 
 def graph_of(traced: Any, sizes: list[int]) -> tuple[Graph, list[int], list[Partials]] | None:
     """The equations and their derivatives as a graph, or nothing if they do not fit into one."""
     graph = Graph()
-    inputs = [np.array([graph.node("in", len(graph.nodes)) for _ in range(size)], int) for size in sizes]
+    inputs = [
+        np.array([graph.node("in", len(graph.nodes)) for _ in range(size)], int) for size in sizes
+    ]
     try:
         found = read(graph, traced.jaxpr, traced.consts, inputs)
     except NotScalar:

@@ -1,7 +1,8 @@
-"""A model: groups of variables, a point that derives quantities from them, equations, and how shocks persist.
+"""A model: groups of variables, a point that derives quantities from them, equations, and how
+shocks persist.
 
-The equations are traced once in a process, and become one function of flat vectors that every program of the model evaluates
-(`_local.py`).
+The equations are traced once in a process, and become one function of flat vectors that every
+program of the model evaluates (`_local.py`).
 """
 
 from collections.abc import Callable
@@ -26,7 +27,9 @@ NAMES = ("theta", "u", "x", "z", "u_next", "x_next", "z_next")
 
 @dataclass(frozen=True, eq=False)
 class Persistence:
-    """The coefficient of each shock. Programs hold this and `Local`, not the model with all that it has computed."""
+    """The coefficient of each shock. Programs hold this and `Local`, not the model with all that it
+    has computed.
+    """
 
     of: Callable[[Any], Any]
     parameters: Layout
@@ -35,12 +38,19 @@ class Persistence:
 
     def __call__(self, theta: Vector) -> Float[Array, "z"]:
         """Those at parameters as a vector; traced."""
-        return self.joined(self.shocks.treedef.flatten_up_to(self.of(self.parameters.traced(theta))))
+        return self.joined(
+            self.shocks.treedef.flatten_up_to(self.of(self.parameters.traced(theta)))
+        )
 
     def joined(self, leaves: Any) -> Any:
         """One vector of what stands for each shock."""
         where, layout = self.where, self.shocks
-        return joined([layout.spread(where, i, real(where, layout.paths[i], leaf)) for i, leaf in enumerate(leaves)])
+        return joined(
+            [
+                layout.spread(where, i, real(where, layout.paths[i], leaf))
+                for i, leaf in enumerate(leaves)
+            ]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +58,20 @@ class Model:
     """Equations of a dynamic economy.
 
     Args:
-        equations: From parameters, the point of today and that of tomorrow to residuals: a dict by name, or another pytree. An
-            expectation of tomorrow is the equation at the point of tomorrow. `ahead` of a state is chosen today.
+        equations: From parameters, the point of today and that of tomorrow to residuals: a dict by
+            name, or another pytree. An expectation of tomorrow is the equation at the point of
+            tomorrow. `ahead` of a state is chosen today.
         point: The subclass of `Point` that derives quantities.
-        controls: An example of the controls: its numbers are where the search for a steady state begins.
+        controls: An example of the controls: its numbers are where the search for a steady state
+            begins.
         states: The same for predetermined variables.
-        shocks: The same for exogenous ones, z' = persistence z + e, which are zero in the steady state.
+        shocks: The same for exogenous ones, z' = persistence z + e, which are zero in the steady
+            state.
         persistence: From parameters to a group like `shocks`, with the coefficient of each.
         params: An example of the parameters, an Equinox module.
         slots: How many parameters a calibration may free at most.
-        rolled: Whether to look for structure in the equations; without it, and where there is none, Jacobians are dense.
+        rolled: Whether to look for structure in the equations; without it, and where there is none,
+            Jacobians are dense.
         name: What messages call it.
     """
 
@@ -94,13 +108,17 @@ class Model:
     @cached_property
     def rho(self) -> "Persistence":
         """The persistence of each shock, of parameters as a vector."""
-        return Persistence(self.persistence, self.parameters, self.layouts[2], f"{self.name}, persistence")
+        return Persistence(
+            self.persistence, self.parameters, self.layouts[2], f"{self.name}, persistence"
+        )
 
     @cached_property
     def guess(self) -> tuple[np.ndarray, np.ndarray]:
         """Controls and states from which a steady state is searched."""
         u, x, _ = self.layouts
-        return u.vector(self.controls, f"{self.name}, controls"), x.vector(self.states, f"{self.name}, states")
+        return u.vector(self.controls, f"{self.name}, controls"), x.vector(
+            self.states, f"{self.name}, states"
+        )
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -110,21 +128,38 @@ class Model:
 
     @cached_property
     def _checked(self) -> None:
-        """Equations and persistence, called once before there is a program: what they raise is told here, and no program catches errors."""
+        """Equations and persistence, called once before there is a program: what they raise is told
+        here, and no program catches errors.
+        """
         _, where = self._traced, f"{self.name}, persistence"
 
         def persistences(theta: Any) -> Any:
-            return self.rho.joined(self.layouts[2].leaves(self.persistence(self.parameters.traced(theta)), where))
+            return self.rho.joined(
+                self.layouts[2].leaves(self.persistence(self.parameters.traced(theta)), where)
+            )
 
         with jax.enable_x64(True):
-            called(where, "persistence", jax.eval_shape, persistences, jax.ShapeDtypeStruct((self.parameters.size,), np.float64))
+            called(
+                where,
+                "persistence",
+                jax.eval_shape,
+                persistences,
+                jax.ShapeDtypeStruct((self.parameters.size,), np.float64),
+            )
 
     @cached_property
     def _traced(self) -> tuple[Any, Layout]:
-        """The equations as a jaxpr, and the layout of their residuals. This is where a model's equations are traced."""
+        """The equations as a jaxpr, and the layout of their residuals. This is where a model's
+        equations are traced.
+        """
         places = [jax.ShapeDtypeStruct((size,), np.float64) for size in self.sizes.values()]
         with jax.enable_x64(True):
-            traced, shape = called(f"{self.name}, equations", "equations", jax.make_jaxpr(self._residuals, return_shape=True), *places)
+            traced, shape = called(
+                f"{self.name}, equations",
+                "equations",
+                jax.make_jaxpr(self._residuals, return_shape=True),
+                *places,
+            )
         residuals = Layout.of(shape)
         unknowns = self.sizes["u"] + self.sizes["x"]
         if residuals.size != unknowns:
@@ -132,7 +167,8 @@ class Model:
                 message(
                     self.name,
                     f"there are {residuals.size} equations, and {unknowns} controls and states.",
-                    "Each control and each state needs one equation; those of shocks are the model's own.",
+                    "Each control and each state needs one equation; those of shocks are the"
+                    " model's own.",
                     "add or drop equations.",
                 )
             )
@@ -150,7 +186,9 @@ class Model:
 
     @cached_property
     def linear(self) -> bool:
-        """Whether equations are linear in all variables, so that linear policies are exact; without a graph nobody knows."""
+        """Whether equations are linear in all variables, so that linear policies are exact; without
+        a graph nobody knows.
+        """
         if self.graph is None:
             return False
         (graph, _, partials), first = self.graph, self.sizes["theta"]
@@ -167,18 +205,24 @@ class Model:
         """Residuals and derivatives by what moves along a path."""
         return Local(self, ("u", "x", "u_next", "x_next"))
 
-    def _residuals(self, theta: Any, u: Any, x: Any, z: Any, u_next: Any, x_next: Any, z_next: Any) -> Any:
+    def _residuals(
+        self, theta: Any, u: Any, x: Any, z: Any, u_next: Any, x_next: Any, z_next: Any
+    ) -> Any:
         params = self.parameters.traced(theta)
         controls, states, shocks = (layout.traced for layout in self.layouts)
         now = self.point(params, controls(u), states(x), shocks(z))
         ahead = self.point(params, controls(u_next), states(x_next), shocks(z_next))
         where = f"{self.name}, equations"
         residuals = self.equations(params, now, ahead)
-        return jax.tree_util.tree_map_with_path(lambda path, leaf: real(where, jax.tree_util.keystr(path), leaf), residuals)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: real(where, jax.tree_util.keystr(path), leaf), residuals
+        )
 
     @cached_property
     def residual(self) -> Any:
-        """All equations as one function of vectors, with its derivatives, which are dense; see `jitney.lazy_derivatives`."""
+        """All equations as one function of vectors, with its derivatives, which are dense; see
+        `jitney.lazy_derivatives`.
+        """
         import jitney
 
         @jitney.lazy_derivatives(wrt=NAMES[1:])

@@ -1,8 +1,9 @@
 """Perfect-foresight paths: Newton on all periods at once, block by block.
 
-Linearised at a path, period t ties (du_t, dx_t+1) to dx_t and du_t+1. So from the last period backward du_t+1 = g + G dx_t+1 is known,
-and one linear solve of the size of one period gives the same relation a period earlier: block elimination, one `lax.scan` backward.
-A second one forward from dx_0 = 0 reads off the step.
+Linearised at a path, period t ties (du_t, dx_t+1) to dx_t and du_t+1. So from the last period
+backward du_t+1 = g + G dx_t+1 is known, and one linear solve of the size of one period gives the
+same relation a period earlier: block elimination, one `lax.scan` backward. A second one forward
+from dx_0 = 0 reads off the step.
 """
 
 from dataclasses import dataclass
@@ -39,8 +40,8 @@ def search(
 ) -> tuple[Any, Any, Any, Any]:
     """The path near a guess; traced.
 
-    The unknowns of a period are its controls and the states of the next one. `end` is u*, x*, G_x, G_z: at the last date
-    u = u* + G_x (x - x*) + G_z z.
+    The unknowns of a period are its controls and the states of the next one. `end` is u*, x*, G_x,
+    G_z: at the last date u = u* + G_x (x - x*) + G_z z.
     """
     u_star, x_star, G_x, G_z = end
     periods, nu = guess.shape[0], u_star.size
@@ -58,14 +59,28 @@ def search(
         return eliminate(local, entries, G_x)
 
     ended = newton(evaluate, direction, guess, TOLERANCE, keep=lambda residual, _: residual)
-    return ended.point + jnp.where(ended.ended == CONVERGED, 1.0, 0.0) * ended.step, ended.kept, ended.turns, ended.ended
+    return (
+        ended.point + jnp.where(ended.ended == CONVERGED, 1.0, 0.0) * ended.step,
+        ended.kept,
+        ended.turns,
+        ended.ended,
+    )
 
 
-def eliminate(local: Local, entries: Float[Array, "periods entries"], G_last: Float[Array, "u x"]) -> Float[Array, "periods v"]:
+def eliminate(
+    local: Local, entries: Float[Array, "periods entries"], G_last: Float[Array, "u x"]
+) -> Float[Array, "periods v"]:
     """Solve the linearised stacked system for the steps of u_0.. and x_1.. ."""
     nu, nx = G_last.shape
     read = local.columns("u_next")
-    where = np.concatenate([local.read(("u", "x_next", "x")), np.arange(local.rows)[:, None], local.index["u_next"][:, read]], 1)
+    where = np.concatenate(
+        [
+            local.read(("u", "x_next", "x")),
+            np.arange(local.rows)[:, None],
+            local.index["u_next"][:, read],
+        ],
+        1,
+    )
 
     cuts = (nu, nu + nx, nu + 2 * nx, nu + 2 * nx + 1)
 
@@ -80,7 +95,9 @@ def eliminate(local: Local, entries: Float[Array, "periods entries"], G_last: Fl
         moved = solved[:, :nx] @ dx + solved[:, nx]
         return moved[nu:], moved
 
-    _, solved = lax.scan(backward, jnp.concatenate([G_last, jnp.zeros((nu, 1))], 1), entries, reverse=True)
+    _, solved = lax.scan(
+        backward, jnp.concatenate([G_last, jnp.zeros((nu, 1))], 1), entries, reverse=True
+    )
     return lax.scan(forward, jnp.zeros(nx), solved)[1]
 
 
@@ -117,7 +134,9 @@ class Path:
     def __getitem__(self, name: str) -> np.ndarray:
         """A variable over time, by name."""
         names = tuple(name for layout in self.model.layouts for name in layout.names)
-        return np.hstack([self.u, self.x, self.z])[:, named(f"{self.model.name}, path", names, name)]
+        return np.hstack([self.u, self.x, self.z])[
+            :, named(f"{self.model.name}, path", names, name)
+        ]
 
 
 def perfect_foresight(
@@ -132,18 +151,24 @@ def perfect_foresight(
 
     Args:
         steady: Where the path ends.
-        x0: States at the first date, a group like the model's or a vector. Default: those of the steady state.
-        z0: Shocks at the first date, likewise; from there on they follow their AR(1). Default: none.
+        x0: States at the first date, a group like the model's or a vector. Default: those of the
+            steady state.
+        z0: Shocks at the first date, likewise; from there on they follow their AR(1). Default:
+            none.
         dates: How many, the first and the last included.
-        terminal: At the last date controls are those of the steady state, or on the linear policy `linear`.
+        terminal: At the last date controls are those of the steady state, or on the linear policy
+            `linear`.
         linear: The linear solution, which is also the first guess if it is given.
 
     Raises:
-        NoPath: The search did not converge. The message names the equation and the period with the largest residual.
-        ModelError: `terminal="stable"` without `linear`, `linear` of another steady state, or something else that does not fit.
+        NoPath: The search did not converge. The message names the equation and the period with the
+            largest residual.
+        ModelError: `terminal="stable"` without `linear`, `linear` of another steady state, or
+            something else that does not fit.
 
     Warns:
-        NotSettled: At the last date the path is far from the steady state, and another with twice the dates, a second program.
+        NotSettled: At the last date the path is far from the steady state, and another with twice
+        the dates, a second program.
     """
     made_by("perfect_foresight", "steady", steady, Steady, "steady_state(model, params)")
     model, where = steady.model, f"{steady.model.name}, path"
@@ -153,11 +178,18 @@ def perfect_foresight(
         check_linear(steady, linear)
     elif terminal == "stable":
         raise ModelError(
-            message(where, 'terminal="stable" without a linear solution.', "The path ends on the linear policy.",
-                    "pass linear=linearise(steady).")
-        )  # fmt: skip
+            message(
+                where,
+                'terminal="stable" without a linear solution.',
+                "The path ends on the linear policy.",
+                "pass linear=linearise(steady).",
+            )
+        )
     _, x_layout, z_layout = model.layouts
-    x0, z0 = vector(x_layout, x0, steady.x, f"{where}, states"), vector(z_layout, z0, 0.0, f"{where}, shocks")
+    x0, z0 = (
+        vector(x_layout, x0, steady.x, f"{where}, states"),
+        vector(z_layout, z0, 0.0, f"{where}, shocks"),
+    )
     check_shocks(steady, z0)
     moved, residual, turns, status = _found(steady, x0, z0, dates, terminal, linear)
     if status != CONVERGED:
@@ -166,7 +198,11 @@ def perfect_foresight(
 
     def longer() -> Path | None:
         again, _, turns, status = _found(steady, x0, z0, 2 * dates, terminal, linear)
-        return _path_of(steady, again, x0, z0, terminal, linear, int(turns)) if status == CONVERGED else None
+        return (
+            _path_of(steady, again, x0, z0, terminal, linear, int(turns))
+            if status == CONVERGED
+            else None
+        )
 
     warn_unless_settled(steady, path, longer, terminal)
     return path
@@ -179,19 +215,28 @@ def _ends(steady: Steady, terminal: str, linear: Linear | None) -> tuple[np.ndar
     return np.zeros((steady.u.size, steady.x.size)), np.zeros((steady.u.size, steady.rho.size))
 
 
-def _found(steady: Steady, x0: Any, z0: Any, dates: int, terminal: str, linear: Linear | None) -> Any:
+def _found(
+    steady: Steady, x0: Any, z0: Any, dates: int, terminal: str, linear: Linear | None
+) -> Any:
     """What the search comes to."""
     if linear is None:
         u, x = np.tile(steady.u, (dates, 1)), np.tile(steady.x, (dates, 1))
     else:
         du, dx, _ = simulate(linear, x0 - steady.x, z0, dates)
         u, x = steady.u + du, steady.x + dx
-    end, z = (steady.u, steady.x, *_ends(steady, terminal, linear)), z0 * steady.rho ** np.arange(dates)[:, None]
+    end, z = (
+        (steady.u, steady.x, *_ends(steady, terminal, linear)),
+        z0 * steady.rho ** np.arange(dates)[:, None],
+    )
     with jax.enable_x64(True):
-        return jax.device_get(program(steady.model)(steady.theta, end, x0, z, np.hstack([u[:-1], x[1:]])))
+        return jax.device_get(
+            program(steady.model)(steady.theta, end, x0, z, np.hstack([u[:-1], x[1:]]))
+        )
 
 
-def _path_of(steady: Steady, moved: Any, x0: Any, z0: Any, terminal: str, linear: Linear | None, turns: int) -> Path:
+def _path_of(
+    steady: Steady, moved: Any, x0: Any, z0: Any, terminal: str, linear: Linear | None, turns: int
+) -> Path:
     """The path with its first and its last date."""
     G_x, G_z = _ends(steady, terminal, linear)
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
@@ -214,8 +259,11 @@ def _why(model: Model, residual: np.ndarray, turns: int) -> str:
     period, worst = np.unravel_index(np.argmax(sizes), sizes.shape)
     return message(
         f"{model.name}, path",
-        f"no convergence in {turns} evaluations. The largest residual is {residual[period, worst]:.3g}, "
-        f"of equation {model.equation_names[worst]!r} in period {period}.",
-        "Newton's method needs a first guess at which all equations are finite, and a way from it along which residuals fall.",
-        "pass linear=linearise(steady) for a better guess, begin nearer to the steady state, or take more dates.",
+        f"no convergence in {turns} evaluations. The largest residual is"
+        f" {residual[period, worst]:.3g}, of equation {model.equation_names[worst]!r} in period"
+        f" {period}.",
+        "Newton's method needs a first guess at which all equations are finite, and a way from it"
+        " along which residuals fall.",
+        "pass linear=linearise(steady) for a better guess, begin nearer to the steady state, or"
+        " take more dates.",
     )

@@ -28,7 +28,9 @@ def draw(result: Result, path: Path) -> None:
             axes.plot(at[::2], theirs[::2], "o", color=REFERENCE, ms=3, label="reference")
         if np.min(ours) < 0.0:
             axes.axhline(0.0, color="0.8", lw=0.7, zorder=0)
-        axes.set_title(f"{name} (apart by {np.max(np.abs(ours - theirs)):.0e})", fontsize=9, loc="left")
+        axes.set_title(
+            f"{name} (apart by {np.max(np.abs(ours - theirs)):.0e})", fontsize=9, loc="left"
+        )
         axes.tick_params(labelsize=8)
     for axes in panels[count:]:
         axes.set_visible(False)
@@ -48,7 +50,11 @@ def draw_sectors(curves: np.ndarray, path: Path) -> None:
     for i, shade in enumerate(shades):
         axes.plot(100 * (curves[:, i] - 1), color=shade, lw=1.4)
     axes.set(xlabel="date", ylabel="capital, per cent off its steady state")
-    axes.set_title("Fourteen sectors after a loss of capital and a boom: darker sectors are less productive", fontsize=10, loc="left")
+    axes.set_title(
+        "Fourteen sectors after a loss of capital and a boom: darker sectors are less productive",
+        fontsize=10,
+        loc="left",
+    )
     axes.axhline(0.0, color="0.8", lw=0.7, zorder=0)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

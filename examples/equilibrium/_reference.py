@@ -17,12 +17,16 @@ def load(name: str) -> dict[str, Any]:
 
 
 def renamed(name: str) -> str:
-    """Our name for a variable of Dynare: `lambda` is a word of Python, and productivity is held as its logarithm."""
+    """Our name for a variable of Dynare: `lambda` is a word of Python, and productivity is held as
+    its logarithm.
+    """
     return {"lambda": "lam", "A": "a"}.get(name, name)
 
 
 def policy(linear: Any, data: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Our solution in the form of `ghx` and `ghu`, for states of yesterday: productivity of today is rho times that and the shock."""
+    """Our solution in the form of `ghx` and `ghu`, for states of yesterday: productivity of today
+    is rho times that and the shock.
+    """
     rho = linear.steady.rho[0]
     by_state, by_shock = [], []
     for name in map(renamed, data["row_order"]):
@@ -32,8 +36,12 @@ def policy(linear: Any, data: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(by_state), np.array(by_shock)
 
 
-def responses(response: dict[str, np.ndarray], data: dict[str, Any], shock: str) -> tuple[np.ndarray, np.ndarray]:
-    """Our impulse responses and Dynare's, a row for each variable; capital of Dynare's date is that of our next."""
+def responses(
+    response: dict[str, np.ndarray], data: dict[str, Any], shock: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Our impulse responses and Dynare's, a row for each variable; capital of Dynare's date is that
+    of our next.
+    """
     ours, theirs = [], []
     for name in data["endo"]:
         path = np.array(data["irfs"][f"{name}_{shock}"])

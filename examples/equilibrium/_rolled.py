@@ -1,9 +1,12 @@
-"""A graph of numbers as a short program: a loop over instructions, each of which computes many nodes of one kind.
+"""A graph of numbers as a short program: a loop over instructions, each of which computes many
+nodes of one kind.
 
-Fourteen blocks of scalar formulas are fourteen times the same formula, whatever their names. A list scheduler takes, again and again,
-nodes of the kind of which most are ready, up to `WIDTH` at once, and writes them as one row of a table: kind, arguments, factors. The
-program is one `lax.scan` over that table, with one branch a kind. What is traced, lowered, compiled and loaded no longer grows with the
-model: only the table does, and it is data. Values have a trailing axis of periods, so a path evaluates all its periods at once.
+Fourteen blocks of scalar formulas are fourteen times the same formula, whatever their names. A list
+scheduler takes, again and again, nodes of the kind of which most are ready, up to `WIDTH` at once,
+and writes them as one row of a table: kind, arguments, factors. The program is one `lax.scan` over
+that table, with one branch a kind. What is traced, lowered, compiled and loaded no longer grows
+with the model: only the table does, and it is data. Values have a trailing axis of periods, so a
+path evaluates all its periods at once.
 """
 
 from collections.abc import Callable
@@ -19,9 +22,17 @@ from examples.equilibrium._graph import arguments, reached
 Values = Float[Array, "nodes periods"]
 WIDTH, TERMS = 64, 4
 UNARY: dict[str, Callable[[Any], Any]] = {
-    "recip": lambda x: lax.div(1.0, x), "exp": lax.exp, "log": lax.log, "sqrt": lax.sqrt, "tanh": lax.tanh, "sin": lax.sin, "cos": lax.cos,
-    "log1p": lax.log1p, "expm1": lax.expm1, "logistic": lax.logistic,
-}  # fmt: skip
+    "recip": lambda x: lax.div(1.0, x),
+    "exp": lax.exp,
+    "log": lax.log,
+    "sqrt": lax.sqrt,
+    "tanh": lax.tanh,
+    "sin": lax.sin,
+    "cos": lax.cos,
+    "log1p": lax.log1p,
+    "expm1": lax.expm1,
+    "logistic": lax.logistic,
+}
 BINARY: dict[str, Callable[[Any, Any], Any]] = {"mul": lax.mul, "pow": lax.pow}
 
 
@@ -33,7 +44,10 @@ class Rolled:
         order = schedule(nodes, outputs)
         free = [i for kind, group in order if kind in ("in", "const") for i in group]
         steps = [
-            (kind, group[at : at + WIDTH]) for kind, group in order if kind not in ("in", "const") for at in range(0, len(group), WIDTH)
+            (kind, group[at : at + WIDTH])
+            for kind, group in order
+            if kind not in ("in", "const")
+            for at in range(0, len(group), WIDTH)
         ]
         place = {i: row for row, i in enumerate(free)}
         for step, (_, group) in enumerate(steps):
@@ -45,8 +59,16 @@ class Rolled:
         self.outputs = np.array([place[i] for i in outputs])
         self.table = self._table(nodes, steps, place, len(free))
 
-    def _table(self, nodes: list[Any], steps: list[tuple[str, list[int]]], place: dict[int, int], first: int) -> tuple[np.ndarray, ...]:
-        """For each step: kind, where its values go, rows of the arguments, factors and constants. Idle lanes repeat the first one."""
+    def _table(
+        self,
+        nodes: list[Any],
+        steps: list[tuple[str, list[int]]],
+        place: dict[int, int],
+        first: int,
+    ) -> tuple[np.ndarray, ...]:
+        """For each step: kind, where its values go, rows of the arguments, factors and constants.
+        Idle lanes repeat the first one.
+        """
         kinds = np.array([self.kinds.index(kind) for kind, _ in steps], np.int32)
         starts = np.array([first + step * WIDTH for step in range(len(steps))], np.int32)
         rows = np.zeros((len(steps), TERMS, WIDTH), np.int32)
@@ -59,7 +81,8 @@ class Rolled:
                 if kind == "sum":
                     constants[step, lane] = node[1]
                     factors[step, : len(node[2]), lane] = [factor for _, factor in node[2]]
-                    rows[step, len(node[2]) :, lane] = rows[step, 0, lane]  # times zero, and finite where the others are
+                    # times zero, and finite where the others are
+                    rows[step, len(node[2]) :, lane] = rows[step, 0, lane]
         return kinds, starts, rows, factors, constants
 
     def __call__(self, inputs: Values) -> Values:
@@ -97,17 +120,23 @@ def _branch(kind: str) -> Callable[..., Values]:
 
 def elements(vector: Float[Array, "size"], where: np.ndarray) -> Float[Array, "rows columns"]:
     """A matrix of elements of a vector."""
-    return lax.reshape(taken(lax.expand_dims(vector, (1,)), where.ravel().astype(np.int32)), where.shape)
+    return lax.reshape(
+        taken(lax.expand_dims(vector, (1,)), where.ravel().astype(np.int32)), where.shape
+    )
 
 
 def taken(values: Values, rows: Any) -> Values:
     """Rows by number, which are within bounds: half the operations of `values[rows]`."""
-    numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
     mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     return lax.gather(values, lax.expand_dims(rows, (1,)), numbers, (1, values.shape[1]), mode=mode)
 
 
-def short(nodes: list[tuple[Any, ...]], outputs: list[int]) -> tuple[list[tuple[Any, ...]], list[int]]:
+def short(
+    nodes: list[tuple[Any, ...]], outputs: list[int]
+) -> tuple[list[tuple[Any, ...]], list[int]]:
     """The same graph with sums of up to `TERMS` terms: longer ones become sums of sums."""
     made: list[tuple[Any, ...]] = []
     moved: dict[int, int] = {}
@@ -117,17 +146,24 @@ def short(nodes: list[tuple[Any, ...]], outputs: list[int]) -> tuple[list[tuple[
             terms = [(moved[j], factor) for j, factor in args[1]]
             while len(terms) > TERMS:
                 parts = [tuple(terms[at : at + TERMS]) for at in range(0, len(terms), TERMS)]
-                terms = [part[0] if len(part) == 1 else (len(made) + k, 1.0) for k, part in enumerate(parts)]
+                terms = [
+                    part[0] if len(part) == 1 else (len(made) + k, 1.0)
+                    for k, part in enumerate(parts)
+                ]
                 made.extend(("sum", 0.0, part) for part in parts)
             made.append(("sum", args[0], tuple(terms)))
         else:
-            made.append((kind, *args) if kind in ("in", "const") else (kind, *(moved[j] for j in args)))
+            made.append(
+                (kind, *args) if kind in ("in", "const") else (kind, *(moved[j] for j in args))
+            )
         moved[i] = len(made) - 1
     return made, [moved[i] for i in outputs]
 
 
 def schedule(nodes: list[tuple[Any, ...]], outputs: list[int]) -> list[tuple[str, list[int]]]:
-    """Kinds, each with nodes that can be computed together, in an order in which arguments come first."""
+    """Kinds, each with nodes that can be computed together, in an order in which arguments come
+    first.
+    """
     needed = reached(nodes, outputs)
     waits: dict[int, int] = {}
     users: dict[int, list[int]] = {i: [] for i in needed}
@@ -141,7 +177,13 @@ def schedule(nodes: list[tuple[Any, ...]], outputs: list[int]) -> list[tuple[str
             ready.setdefault(nodes[i][0], []).append(i)
     order: list[tuple[str, list[int]]] = []
     while ready:
-        kind = "in" if "in" in ready else "const" if "const" in ready else max(ready, key=lambda kind: len(ready[kind]))
+        kind = (
+            "in"
+            if "in" in ready
+            else "const"
+            if "const" in ready
+            else max(ready, key=lambda kind: len(ready[kind]))
+        )
         group = ready.pop(kind)
         order.append((kind, group))
         for i in group:

@@ -1,8 +1,9 @@
 """Steady states, with calibration: a target for a variable frees a parameter.
 
-The unknowns are controls, states and `tau`, one number for each parameter that may be freed: theta + free @ tau. Each `tau` has an
-equation of its own, tau = 0 where nothing is freed and (variable = target) where something is. Which is which is data, so a calibrated
-steady state and one at given parameters are the same program. It returns the derivatives it ended with, which are all that
+The unknowns are controls, states and `tau`, one number for each parameter that may be freed: theta
++ free @ tau. Each `tau` has an equation of its own, tau = 0 where nothing is freed and (variable =
+target) where something is. Which is which is data, so a calibrated steady state and one at given
+parameters are the same program. It returns the derivatives it ended with, which are all that
 linearisation needs.
 """
 
@@ -27,7 +28,8 @@ from examples.equilibrium._rolled import elements
 from examples.equilibrium._variables import named
 
 TOLERANCE = 1e-12
-CLOSE = 1e-6  # residuals of a steady state from elsewhere: published ones are printed with some seven digits
+# residuals of a steady state from elsewhere: published ones are printed with some seven digits
+CLOSE = 1e-6
 
 
 class Found(NamedTuple):
@@ -71,10 +73,16 @@ class Steady:
 
     def __getitem__(self, name: str) -> float:
         """A variable by name, `c` or `K[3]`."""
-        return float(np.concatenate([self.u, self.x])[named(f"{self.model.name}, steady state", unknowns(self.model), name)])
+        return float(
+            np.concatenate([self.u, self.x])[
+                named(f"{self.model.name}, steady state", unknowns(self.model), name)
+            ]
+        )
 
 
-def search(local: Local, rho: Persistence, theta: Any, targets: Calibration, u0: Any, x0: Any) -> Found:
+def search(
+    local: Local, rho: Persistence, theta: Any, targets: Calibration, u0: Any, x0: Any
+) -> Found:
     """The steady state near a guess; traced."""
     slots, sizes = targets.active.shape[0], local.sizes
     rows, nu, nx, z = local.rows, sizes["u"], sizes["x"], jnp.zeros(sizes["z"])
@@ -91,7 +99,9 @@ def search(local: Local, rho: Persistence, theta: Any, targets: Calibration, u0:
     def direction(residual: Any, entries: Any) -> Any:
         by_theta, u, x, u_next, x_next = jnp.split(elements(entries, where), cuts, axis=1)
         top = jnp.concatenate([by_theta @ targets.free, u + u_next, x + x_next], 1)
-        own = jnp.concatenate([jnp.diag(1.0 - targets.active), targets.active[:, None] * targets.pick], 1)
+        own = jnp.concatenate(
+            [jnp.diag(1.0 - targets.active), targets.active[:, None] * targets.pick], 1
+        )
         return -solve(jnp.concatenate([top, own]), residual[:, None])[:, 0]
 
     start = jnp.concatenate([jnp.zeros(slots), u0, x0])
@@ -104,18 +114,26 @@ def search(local: Local, rho: Persistence, theta: Any, targets: Calibration, u0:
 @lru_cache(maxsize=64)
 def program(model: Model) -> Any:
     """The compiled search."""
-    import jitney  # here and in `_path.py` and `_sweep.py`, so that `before.py` is measured without it
+    # here and in `_path.py` and `_sweep.py`, so that `before.py` is measured without it
+    import jitney
 
     local, rho = model.local, model.rho
 
     @jitney.optimize
-    def steady(theta: Float[Array, "p"], targets: Any, u0: Float[Array, "u"], x0: Float[Array, "x"]) -> Any:
+    def steady(
+        theta: Float[Array, "p"], targets: Any, u0: Float[Array, "u"], x0: Float[Array, "x"]
+    ) -> Any:
         return search(local, rho, theta, targets, u0, x0)
 
     return steady
 
 
-def steady_state(model: Model, params: Any, targets: Mapping[str, tuple[str, float]] | None = None, guess: Any = None) -> Steady:
+def steady_state(
+    model: Model,
+    params: Any,
+    targets: Mapping[str, tuple[str, float]] | None = None,
+    guess: Any = None,
+) -> Steady:
     """Find the steady state.
 
     Args:
@@ -125,8 +143,10 @@ def steady_state(model: Model, params: Any, targets: Mapping[str, tuple[str, flo
         guess: A `Steady` to begin at, instead of the model's own guess.
 
     Raises:
-        ModelError: Something that is given does not fit the model, or its equations cannot determine its variables.
-        NoSteadyState: The search did not converge, or other steady states are near. The message names equations.
+        ModelError: Something that is given does not fit the model, or its equations cannot
+            determine its variables.
+        NoSteadyState: The search did not converge, or other steady states are near. The message
+            names equations.
     """
     made_by("steady_state", "model", model, Model, "Model(...)")
     u0, x0 = model.guess if guess is None else _begun(model, guess)
@@ -136,26 +156,46 @@ def steady_state(model: Model, params: Any, targets: Mapping[str, tuple[str, flo
     who = _dependent(model, wanted, found)
     if found.status != CONVERGED or who is not None:
         raise NoSteadyState(_why(model, found, who))
-    return Steady(model, found.theta, found.u, found.x, found.rho, model.local.blocks(found.entries), int(found.turns))
+    return Steady(
+        model,
+        found.theta,
+        found.u,
+        found.x,
+        found.rho,
+        model.local.blocks(found.entries),
+        int(found.turns),
+    )
 
 
 def _begun(model: Model, guess: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Where a search begins that is given a steady state of this model or of one with the same variables."""
+    """Where a search begins that is given a steady state of this model or of one with the same
+    variables.
+    """
     made_by(f"{model.name}, steady state", "guess", guess, Steady, "steady_state(model, params)")
     if unknowns(guess.model) != unknowns(model):
         raise ModelError(
-            message(f"{model.name}, steady state", f"the guess has the variables {', '.join(unknowns(guess.model))}.",
-                    f"This model's are {', '.join(unknowns(model))}.", "pass a steady state of the same model at other parameters.")
-        )  # fmt: skip
+            message(
+                f"{model.name}, steady state",
+                f"the guess has the variables {', '.join(unknowns(guess.model))}.",
+                f"This model's are {', '.join(unknowns(model))}.",
+                "pass a steady state of the same model at other parameters.",
+            )
+        )
     return guess.u, guess.x
 
 
 def _dependent(model: Model, targets: Calibration, found: Found) -> str | None:
-    """Which equations repeat one another where the search ended, if any do: there a steady state is not the only one."""
+    """Which equations repeat one another where the search ended, if any do: there a steady state is
+    not the only one.
+    """
     by, on = model.local.blocks(found.entries), targets.active.astype(bool)
-    top = np.hstack([by["u"] + by["u_next"], by["x"] + by["x_next"], by["theta"] @ targets.free[:, on]])
+    top = np.hstack(
+        [by["u"] + by["u_next"], by["x"] + by["x_next"], by["theta"] @ targets.free[:, on]]
+    )
     own = np.hstack([targets.pick[on], np.zeros((int(on.sum()), int(on.sum())))])
-    freed = [model.parameters.names[i] for i in np.argmax(targets.free[:, on], 0)] if on.any() else []
+    freed = (
+        [model.parameters.names[i] for i in np.argmax(targets.free[:, on], 0)] if on.any() else []
+    )
     rows = (*model.equation_names, *(f"target for {name}" for name in freed))
     return dependent(np.vstack([top, own]), rows, (*unknowns(model), *freed))
 
@@ -165,28 +205,57 @@ def _why(model: Model, found: Found, who: str | None) -> str:
     sizes = np.abs(residual)
     worst = int(np.argmax(np.where(np.isfinite(sizes), sizes, np.inf)))
     started = bool(np.all(np.isfinite(residual))) and found.turns > 1
-    ended = "the step no longer reduces the residuals, or the Jacobian is singular" if found.status == STUCK else "the limit was reached"
-    where, twice = f"{model.name}, steady state", "look for an equation that is written twice or follows from others"
-    largest = f"The largest residual is {residual[worst]:.3g}, of equation {model.equation_names[worst]!r}."
-    independent = "A steady state is determined where as many independent equations as unknowns hold."
+    ended = (
+        "the step no longer reduces the residuals, or the Jacobian is singular"
+        if found.status == STUCK
+        else "the limit was reached"
+    )
+    where, twice = (
+        f"{model.name}, steady state",
+        "look for an equation that is written twice or follows from others",
+    )
+    largest = (
+        f"The largest residual is {residual[worst]:.3g}, of equation"
+        f" {model.equation_names[worst]!r}."
+    )
+    independent = (
+        "A steady state is determined where as many independent equations as unknowns hold."
+    )
     if who is not None and found.status == CONVERGED:
-        return message(where, f"there are others next to the one that was found: {who}.", independent,
-                       f"{twice}; `at` takes one of the steady states as it is.")  # fmt: skip
+        return message(
+            where,
+            f"there are others next to the one that was found: {who}.",
+            independent,
+            f"{twice}; `at` takes one of the steady states as it is.",
+        )
     if who is not None:
-        return message(where, f"no convergence in {int(found.turns)} evaluations: the Jacobian is singular, {who}. {largest}", independent,
-                       f"{twice}, or begin elsewhere if it is so only there.")  # fmt: skip
+        return message(
+            where,
+            f"no convergence in {int(found.turns)} evaluations: the Jacobian is singular, {who}."
+            f" {largest}",
+            independent,
+            f"{twice}, or begin elsewhere if it is so only there.",
+        )
     return message(
         where,
         f"no convergence in {int(found.turns)} evaluations: {ended}. {largest}",
-        "Newton's method needs a guess at which all equations are finite, and as many independent equations as unknowns.",
-        "begin nearer, with `guess=` a steady state at other parameters, or better numbers in the model's groups."
-        if started
-        else "give the model's groups numbers at which this equation is finite and independent of the others.",
+        "Newton's method needs a guess at which all equations are finite, and as many independent"
+        " equations as unknowns.",
+        (
+            "begin nearer, with `guess=` a steady state at other parameters, or better numbers in"
+            " the model's groups."
+            if started
+            else (
+                "give the model's groups numbers at which this equation is finite and independent"
+                " of the others."
+            )
+        ),
     )
 
 
 def at(model: Model, params: Any, controls: Any, states: Any, tolerance: float = CLOSE) -> Steady:
-    """Take a steady state from elsewhere as it is: nothing is solved, and its Jacobian blocks are computed there.
+    """Take a steady state from elsewhere as it is: nothing is solved, and its Jacobian blocks are
+    computed there.
 
     Args:
         model: The model.
@@ -202,16 +271,26 @@ def at(model: Model, params: Any, controls: Any, states: Any, tolerance: float =
     where = f"{model.name}, steady state"
     (u_layout, x_layout, z_layout), limit = model.layouts, number(where, "tolerance", tolerance)
     theta, z = model.theta(params), np.zeros(z_layout.size)
-    u, x = u_layout.vector(controls, f"{where}, controls"), x_layout.vector(states, f"{where}, states")
+    u, x = (
+        u_layout.vector(controls, f"{where}, controls"),
+        x_layout.vector(states, f"{where}, states"),
+    )
     with jax.enable_x64(True):
-        residual, blocks = jax.device_get(model.residual.value_and_jacobian(theta, u, x, z, u, x, z))
+        residual, blocks = jax.device_get(
+            model.residual.value_and_jacobian(theta, u, x, z, u, x, z)
+        )
         rho = np.asarray(model.rho(theta))
     sizes = np.where(np.isfinite(residual), np.abs(residual), np.inf)
     worst = int(np.argmax(sizes))
     if not sizes[worst] <= limit:
         raise ModelError(
-            message(where, f"the point is none: equation {model.equation_names[worst]!r} is off by {residual[worst]:.3g}.",
-                    f"In a steady state all residuals are 0, up to tolerance={limit:g}.",
-                    "solve for it with `steady_state`, look whether its parameters are these, or pass the tolerance it was found with.")
-        )  # fmt: skip
+            message(
+                where,
+                f"the point is none: equation {model.equation_names[worst]!r} is off by"
+                f" {residual[worst]:.3g}.",
+                f"In a steady state all residuals are 0, up to tolerance={limit:g}.",
+                "solve for it with `steady_state`, look whether its parameters are these, or pass"
+                " the tolerance it was found with.",
+            )
+        )
     return Steady(model, theta, u, x, rho, blocks, 0)

@@ -1,4 +1,5 @@
-"""Many parameter draws in one program: the steady state, the derivatives there, and a perfect-foresight path, mapped by `vmap="draw"`.
+"""Many parameter draws in one program: the steady state, the derivatives there, and a
+perfect-foresight path, mapped by `vmap="draw"`.
 
 Within a mesh of devices each has its share of the draws.
 """
@@ -28,8 +29,10 @@ class Sweep:
     """What each draw gives, rows are draws.
 
     Args:
-        settled: Whether the path of a draw is near the steady state at its last date; see `NotSettled`.
-        converged: Whether steady state and path of a draw were found. Where not, its other numbers mean nothing.
+        settled: Whether the path of a draw is near the steady state at its last date; see
+            `NotSettled`.
+        converged: Whether steady state and path of a draw were found. Where not, its other numbers
+            mean nothing.
         theta: Parameters as vectors.
         u: Controls in the steady state.
         x: States in the steady state.
@@ -77,7 +80,9 @@ def one_draw(model: Model) -> Any:
 
 @lru_cache(maxsize=64)
 def program(model: Model) -> Any:
-    """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all else is shared."""
+    """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all
+    else is shared.
+    """
     import jitney
 
     return jitney.optimize(vmap="draw", shard={"draw": "*"}, mesh="optional")(one_draw(model))
@@ -104,42 +109,74 @@ def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int
         steady, path_u, path_x, converged = jax.device_get(program(model)(*given))
     blocks = model.local.blocks(steady.entries)
     settled = _settled(model, steady, path_x[:, -1], given[-2], dates, converged)
-    return Sweep(model, settled, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x)
+    return Sweep(
+        model, settled, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x
+    )
 
 
 def arguments(model: Model, params: Any, off: Any, z0: Any, dates: int) -> tuple[Any, ...]:
     """What the program is called with."""
     (_, x_layout, z_layout), where = model.layouts, f"{model.name}, sweep"
-    first = _path.vector(x_layout, off, 0.0, f"{where}, states"), _path.vector(z_layout, z0, 0.0, f"{where}, shocks")
+    first = (
+        _path.vector(x_layout, off, 0.0, f"{where}, states"),
+        _path.vector(z_layout, z0, 0.0, f"{where}, shocks"),
+    )
     periods = np.arange(count(where, "dates", dates, 2), dtype=np.float64)
-    return _drawn(model.parameters, params, f"{where}, parameters"), calibration(model, {}), *model.guess, *first, periods
+    return (
+        _drawn(model.parameters, params, f"{where}, parameters"),
+        calibration(model, {}),
+        *model.guess,
+        *first,
+        periods,
+    )
 
 
-def _settled(model: Model, steady: Any, x: np.ndarray, z0: np.ndarray, dates: int, converged: np.ndarray) -> np.ndarray:
+def _settled(
+    model: Model, steady: Any, x: np.ndarray, z0: np.ndarray, dates: int, converged: np.ndarray
+) -> np.ndarray:
     """Which draws end near their steady state; a warning counts the others."""
     left = off(steady, x, z0 * steady.rho ** (dates - 1))
     settled = converged & (left <= SETTLED)
     away = converged & ~settled
     if np.any(away):
         warnings.warn(
-            message(f"{model.name}, sweep", f"at the last date {away.sum()} of {away.size} draws are up to {left[away].max():.2g} off the "
-                    "steady state.", "A path ends at the steady state, which is right only near it.",
-                    "take more dates and compare, or leave out draws that are not `settled`."),
-            NotSettled, stacklevel=3,
-        )  # fmt: skip
+            message(
+                f"{model.name}, sweep",
+                f"at the last date {away.sum()} of {away.size} draws are up to"
+                f" {left[away].max():.2g} off the steady state.",
+                "A path ends at the steady state, which is right only near it.",
+                "take more dates and compare, or leave out draws that are not `settled`.",
+            ),
+            NotSettled,
+            stacklevel=3,
+        )
     return settled
 
 
 def _drawn(layout: Layout, params: Any, where: str) -> np.ndarray:
     """Parameters as rows of a matrix."""
-    leaves = [numbers(where, path, leaf) for path, leaf in zip(layout.paths, layout.leaves(params, where), strict=True)]
-    lengths = {path: leaf.shape[0] for path, leaf, shape in zip(layout.paths, leaves, layout.shapes, strict=True) if leaf.ndim > len(shape)}
+    leaves = [
+        numbers(where, path, leaf)
+        for path, leaf in zip(layout.paths, layout.leaves(params, where), strict=True)
+    ]
+    lengths = {
+        path: leaf.shape[0]
+        for path, leaf, shape in zip(layout.paths, leaves, layout.shapes, strict=True)
+        if leaf.ndim > len(shape)
+    }
     if len(set(lengths.values())) != 1 or not min(lengths.values()):
-        found = ", ".join(f"{path} has {length}" for path, length in lengths.items()) or "no parameter has an axis of draws"
+        found = (
+            ", ".join(f"{path} has {length}" for path, length in lengths.items())
+            or "no parameter has an axis of draws"
+        )
         raise ModelError(
-            message(where, f"{found}.", "Parameters that vary have one axis more than in the model, and all as many draws.",
-                    "pass arrays of equal length, with one draw or more.")
-        )  # fmt: skip
+            message(
+                where,
+                f"{found}.",
+                "Parameters that vary have one axis more than in the model, and all as many draws.",
+                "pass arrays of equal length, with one draw or more.",
+            )
+        )
     draws = next(iter(lengths.values()))
     rows = []
     for i, (leaf, shape) in enumerate(zip(leaves, layout.shapes, strict=True)):

@@ -1,7 +1,8 @@
 """Groups of named variables as flat vectors, and the point of time at which equations read them.
 
-A group is a pytree of arrays: a small Equinox module whose fields are variables, or a dict of them. Programs work on one vector a
-group, so a group is taken apart with one split and put together with one concatenation, however many variables it has.
+A group is a pytree of arrays: a small Equinox module whose fields are variables, or a dict of them.
+Programs work on one vector a group, so a group is taken apart with one split and put together with
+one concatenation, however many variables it has.
 """
 
 import math
@@ -19,12 +20,16 @@ from jaxtyping import Array, Float
 from examples.equilibrium._fail import ModelError, UnknownName, message
 from examples.equilibrium._given import called, numbers, shown
 
-derived = cached_property  # An intermediate: declared once in a `Point`, computed once where it is read, and not at all where it is not.
+# An intermediate: declared once in a `Point`, computed once where it is read, and not at all where
+# it is not.
+derived = cached_property
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a group lies in its vector. Made of an example of the group, whose numbers do not matter."""
+    """How a group lies in its vector. Made of an example of the group, whose numbers do not
+    matter.
+    """
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
@@ -64,9 +69,13 @@ class Layout:
         """The numbers of a group, on the host.
 
         Raises:
-            ModelError: It has other names than this one, or something else than numbers of these shapes.
+            ModelError: It has other names than this one, or something else than numbers of these
+                shapes.
         """
-        spread = [self.spread(where, i, numbers(where, self.paths[i], leaf)).ravel() for i, leaf in enumerate(self.leaves(group, where))]
+        spread = [
+            self.spread(where, i, numbers(where, self.paths[i], leaf)).ravel()
+            for i, leaf in enumerate(self.leaves(group, where))
+        ]
         return np.concatenate(spread) if spread else np.zeros(0)
 
     def leaves(self, group: Any, where: str) -> list[Any]:
@@ -75,9 +84,13 @@ class Layout:
             return self.treedef.flatten_up_to(group)
         except (ValueError, TypeError):
             raise ModelError(
-                message(where, f"{_misfit(self, group)}.", f"The group is {self.kind} of {', '.join(self.paths) or 'nothing'}.",
-                        "pass the same class or dict as the model was made with, with the same names.")
-            ) from None  # fmt: skip
+                message(
+                    where,
+                    f"{_misfit(self, group)}.",
+                    f"The group is {self.kind} of {', '.join(self.paths) or 'nothing'}.",
+                    "pass the same class or dict as the model was made with, with the same names.",
+                )
+            ) from None
 
     @property
     def kind(self) -> str:
@@ -89,22 +102,40 @@ class Layout:
         """A variable's numbers in its shape; one number serves all elements."""
         shape = self.shapes[i]
         if np.shape(value) != shape and np.shape(value) != ():
-            raise ModelError(message(where, f"{self.paths[i]!r} has shape {np.shape(value)}.", f"In the model it has shape {shape}.",
-                                     "pass that shape, or one number for all elements."))  # fmt: skip
-        return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else jnp.broadcast_to(value, shape)
+            raise ModelError(
+                message(
+                    where,
+                    f"{self.paths[i]!r} has shape {np.shape(value)}.",
+                    f"In the model it has shape {shape}.",
+                    "pass that shape, or one number for all elements.",
+                )
+            )
+        return (
+            np.broadcast_to(value, shape)
+            if isinstance(value, np.ndarray)
+            else jnp.broadcast_to(value, shape)
+        )
 
     def group(self, vector: Any) -> Any:
         """The group with the numbers of a vector, or of vectors along leading axes, on the host."""
         lead = np.shape(vector)[:-1]
-        parts = np.split(np.asarray(vector), np.cumsum(self.sizes)[:-1], axis=-1) if self.sizes else []
-        return self.treedef.unflatten([part.reshape((*lead, *shape)) for part, shape in zip(parts, self.shapes, strict=True)])
+        parts = (
+            np.split(np.asarray(vector), np.cumsum(self.sizes)[:-1], axis=-1) if self.sizes else []
+        )
+        return self.treedef.unflatten(
+            [part.reshape((*lead, *shape)) for part, shape in zip(parts, self.shapes, strict=True)]
+        )
 
     def traced(self, vector: Float[Array, "size"]) -> Any:
-        """The group with the elements of a traced vector: one split, whatever the number of variables."""
+        """The group with the elements of a traced vector: one split, whatever the number of
+        variables.
+        """
         if not self.sizes:
             return self.treedef.unflatten([])
         parts = lax.split(vector, self.sizes)
-        return self.treedef.unflatten([lax.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)])
+        return self.treedef.unflatten(
+            [lax.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        )
 
 
 def named(where: str, names: tuple[str, ...], name: str) -> int:
@@ -115,7 +146,14 @@ def named(where: str, names: tuple[str, ...], name: str) -> int:
     """
     if isinstance(name, str) and name in names:
         return names.index(name)
-    raise ModelError(message(where, f"there is no {shown(name)}.", f"Known are {', '.join(names) or 'none'}.", "correct the name."))
+    raise ModelError(
+        message(
+            where,
+            f"there is no {shown(name)}.",
+            f"Known are {', '.join(names) or 'none'}.",
+            "correct the name.",
+        )
+    )
 
 
 def _misfit(layout: Layout, group: Any) -> str:
@@ -123,9 +161,14 @@ def _misfit(layout: Layout, group: Any) -> str:
         return f"{shown(group)} is no group of variables"
     given, known = set(map(str, members(group))), {path.split(".")[0] for path in layout.paths}
     said = [
-        f"{what} {', '.join(map(repr, sorted(names)))}" for what, names in (("without", known - given), ("with", given - known)) if names
+        f"{what} {', '.join(map(repr, sorted(names)))}"
+        for what, names in (("without", known - given), ("with", given - known))
+        if names
     ]
-    return f"a {type(group).__name__} {' and '.join(said) or 'of another structure'} is not the model's"
+    return (
+        f"a {type(group).__name__} {' and '.join(said) or 'of another structure'} is not the"
+        " model's"
+    )
 
 
 def joined(leaves: list[Any]) -> Float[Array, "size"]:
@@ -148,13 +191,18 @@ class Point:
 
     def __getattr__(self, name: str) -> Any:
         rule = getattr(type(self), name, None)
-        if isinstance(rule, cached_property):  # its rule raised an AttributeError, and Python asks here for the quantity itself
+        # its rule raised an AttributeError, and Python asks here for the quantity itself
+        if isinstance(rule, cached_property):
             return called(type(self).__name__, f"the rule of {name!r}", rule.func, self)
         known = ", ".join(name for name in self.__dict__ if name != "params")
         raise UnknownName(
-            message(type(self).__name__, f"it has neither a variable nor a derived quantity {name!r}.", f"Variables are {known}.",
-                    "correct the name, or declare it with `@derived`.")
-        )  # fmt: skip
+            message(
+                type(self).__name__,
+                f"it has neither a variable nor a derived quantity {name!r}.",
+                f"Variables are {known}.",
+                "correct the name, or declare it with `@derived`.",
+            )
+        )
 
 
 def members(group: Any) -> Mapping[str, Any]:

@@ -1,6 +1,8 @@
-"""The same workflow as most of us would write it first: a jitted function and a jitted `jax.jacfwd` for each argument, loops in NumPy.
+"""The same workflow as most of us would write it first: a jitted function and a jitted `jax.jacfwd`
+for each argument, loops in NumPy.
 
-It is what the README's table calls "before". The equations are the same; what is around them is not.
+It is what the README's table calls "before". The equations are the same; what is around them is
+not.
 """
 
 from typing import Any
@@ -32,21 +34,33 @@ class Before:
         self.values = jax.jit(jax.vmap(residual, periods))
         self.each_by = {name: jax.jit(jax.vmap(jacobians[name], periods)) for name in MOVING}
 
-    def steady(self, theta: np.ndarray, free: np.ndarray, pick: np.ndarray, target: float) -> tuple[np.ndarray, ...]:
-        """Newton's method; with `pick`, the parameters move along `free` until `pick @ (u, x) = target`."""
+    def steady(
+        self, theta: np.ndarray, free: np.ndarray, pick: np.ndarray, target: float
+    ) -> tuple[np.ndarray, ...]:
+        """Newton's method; with `pick`, the parameters move along `free` until `pick @ (u, x) =
+        target`.
+        """
         (u, x), z, tau = self.model.guess, np.zeros(self.model.sizes["z"]), 0.0
         calibrates, nu = bool(np.any(pick)), self.model.sizes["u"]
         for _ in range(50):
             place = (theta + tau * free, u, x, z, u, x, z)
             F = np.asarray(self.value(*place))
-            by = {name: np.asarray(self.by[name](*place)) for name in (STEADY if calibrates else STEADY[1:])}
-            J, v = np.hstack([by["u"] + by["u_next"], by["x"] + by["x_next"]]), np.concatenate([u, x])
+            by = {
+                name: np.asarray(self.by[name](*place))
+                for name in (STEADY if calibrates else STEADY[1:])
+            }
+            J, v = (
+                np.hstack([by["u"] + by["u_next"], by["x"] + by["x_next"]]),
+                np.concatenate([u, x]),
+            )
             if calibrates:
                 J = np.block([[(by["theta"] @ free)[:, None], J], [np.zeros((1, 1)), pick[None]]])
                 F = np.append(F, pick @ v - target)
             step = -np.linalg.solve(J, F)
             size = 1.0
-            while size > 1e-9 and not self._smaller(theta, free, tau, v, step, size, F, pick, target):
+            while size > 1e-9 and not self._smaller(
+                theta, free, tau, v, step, size, F, pick, target
+            ):
                 size /= 2
             if calibrates:
                 tau, step = tau + size * step[0], step[1:]
@@ -55,7 +69,18 @@ class Before:
                 break
         return theta + tau * free, u, x
 
-    def _smaller(self, theta: Any, free: Any, tau: float, v: Any, step: Any, size: float, F: Any, pick: Any, target: float) -> bool:
+    def _smaller(
+        self,
+        theta: Any,
+        free: Any,
+        tau: float,
+        v: Any,
+        step: Any,
+        size: float,
+        F: Any,
+        pick: Any,
+        target: float,
+    ) -> bool:
         if np.any(pick):
             tau, step = tau + size * step[0], step[1:]
         w = v + size * step
@@ -63,20 +88,42 @@ class Before:
         z = np.zeros(self.model.sizes["z"])
         G = np.asarray(self.value(theta + tau * free, u, x, z, u, x, z))
         G = np.append(G, pick @ w - target) if np.any(pick) else G
-        return bool(np.linalg.norm(G) <= (1 - 1e-4 * size) * np.linalg.norm(F)) or bool(np.max(np.abs(step)) < 1e-7)
+        return bool(np.linalg.norm(G) <= (1 - 1e-4 * size) * np.linalg.norm(F)) or bool(
+            np.max(np.abs(step)) < 1e-7
+        )
 
     def blocks(self, theta: np.ndarray, u: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
         """Jacobian blocks at a steady state."""
         z = np.zeros(self.model.sizes["z"])
         return {name: np.asarray(self.by[name](theta, u, x, z, u, x, z)) for name in NAMES[1:]}
 
-    def path(self, theta: Any, x0: Any, z: Any, u: Any, x: Any, G_last: Any, star: tuple[Any, Any], G_z: Any) -> tuple[Any, Any]:
-        """Newton's method on all periods; the linear systems a period at a time, from the last one backward."""
+    def path(
+        self,
+        theta: Any,
+        x0: Any,
+        z: Any,
+        u: Any,
+        x: Any,
+        G_last: Any,
+        star: tuple[Any, Any],
+        G_z: Any,
+    ) -> tuple[Any, Any]:
+        """Newton's method on all periods; the linear systems a period at a time, from the last one
+        backward.
+        """
         u_star, x_star = star
         nu, nx = G_last.shape
         for _ in range(50):
             u_last = u_star + G_last @ (x[-1] - x_star) + G_z @ z[-1]
-            place = (theta, u, np.vstack([x0, x[:-1]]), z[:-1], np.vstack([u[1:], u_last]), x, z[1:])
+            place = (
+                theta,
+                u,
+                np.vstack([x0, x[:-1]]),
+                z[:-1],
+                np.vstack([u[1:], u_last]),
+                x,
+                z[1:],
+            )
             F = np.asarray(self.values(*place))
             by = {name: np.asarray(self.each_by[name](*place)) for name in MOVING}
             G, g, solved = G_last, np.zeros(nu), np.empty((*F.shape, nx + 1))

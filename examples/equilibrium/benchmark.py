@@ -1,11 +1,14 @@
-"""Seconds of a whole workflow, a fresh process for each: `python -m examples.equilibrium.benchmark`.
+"""Seconds of a whole workflow, a fresh process for each: `python -m
+examples.equilibrium.benchmark`.
 
-The 14-sector economy: a steady state that is calibrated, its linear solution, steady state and linear solution at new parameters, and a
-path of 41 dates twice. "Dense" is the same with `f.value_and_jacobian` of jitney in place of the rolled graph. "Before" is `before.py`:
-plain `jax.jit` and `jax.jacfwd`, one function and argument at a time, in a process that never imports jitney. Cold is with an empty
-persistent cache, warm with the cache that the cold run filled. Results must agree to 1e-8 before anything is printed. Programs are all
-that XLA is asked for in the process, traces those of the model's programs. The processes have one thread for BLAS. Of several rounds the
-fastest times count.
+The 14-sector economy: a steady state that is calibrated, its linear solution, steady state and
+linear solution at new parameters, and a path of 41 dates twice. "Dense" is the same with
+`f.value_and_jacobian` of jitney in place of the rolled graph. "Before" is `before.py`: plain
+`jax.jit` and `jax.jacfwd`, one function and argument at a time, in a process that never imports
+jitney. Cold is with an empty persistent cache, warm with the cache that the cold run filled.
+Results must agree to 1e-8 before anything is printed. Programs are all that XLA is asked for in the
+process, traces those of the model's programs. The processes have one thread for BLAS. Of several
+rounds the fastest times count.
 """
 
 import argparse
@@ -27,39 +30,75 @@ ALPHA, DATES = 0.35, 41
 
 def main() -> None:
     """Run each form each way, cold and warm, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m examples.equilibrium.benchmark", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.equilibrium.benchmark", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--rounds", type=int, default=3, help="of which the fastest counts (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="of which the fastest counts (default: %(default)s)"
+    )
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
         print(json.dumps(workflow(*chosen.one)))
         return
     cases = [(form, way) for form in chosen.forms for way in chosen.ways]
-    rounds = [[timed(*case) for case in cases] for _ in range(chosen.rounds)]  # in turn, so that a busy machine is busy for all
+    # in turn, so that a busy machine is busy for all
+    rounds = [[timed(*case) for case in cases] for _ in range(chosen.rounds)]
     compare([found for each in rounds for *_, found in each])
     rows = [(*case, *best([each[i] for each in rounds])) for i, case in enumerate(cases)]
     show(rows)
-    record(ways={f"{form}, {way}": {"cold": cold, "programs": found["programs"]} for form, way, cold, _, found in rows})
+    record(
+        ways={
+            f"{form}, {way}": {"cold": cold, "programs": found["programs"]}
+            for form, way, cold, _, found in rows
+        }
+    )
 
 
-def best(measured: list[tuple[float, float, dict[str, Any]]]) -> tuple[float, float, dict[str, Any]]:
+def best(
+    measured: list[tuple[float, float, dict[str, Any]]],
+) -> tuple[float, float, dict[str, Any]]:
     """The fastest cold and warm process, and the shortest times within."""
     cold, warm, found = zip(*measured, strict=True)
-    return min(cold), min(warm), found[0] | {name: min(each[name] for each in found) for name in ("imports", "path")}
+    return (
+        min(cold),
+        min(warm),
+        found[0] | {name: min(each[name] for each in found) for name in ("imports", "path")},
+    )
 
 
 def timed(form: str, way: str) -> tuple[float, float, dict[str, Any]]:
     """Seconds of a cold and of a warm process, and what the warm one printed."""
     with tempfile.TemporaryDirectory() as folder:
-        own = {"JITNEY_CACHE_DIR": folder} if way != "before" else {"JAX_COMPILATION_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
-        keep = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **own, **(keep if way == "before" else {})}
+        own = (
+            {"JITNEY_CACHE_DIR": folder}
+            if way != "before"
+            else {"JAX_COMPILATION_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
+        )
+        keep = {
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        env = {
+            **os.environ,
+            "OPENBLAS_NUM_THREADS": "1",
+            **own,
+            **(keep if way == "before" else {}),
+        }
         seconds: list[float] = []
         for _ in ("cold", "warm"):
             began = time.perf_counter()
-            command = [sys.executable, "-m", "examples.equilibrium.benchmark", "--one", form, way, str(time.time())]
+            command = [
+                sys.executable,
+                "-m",
+                "examples.equilibrium.benchmark",
+                "--one",
+                form,
+                way,
+                str(time.time()),
+            ]
             run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
             seconds.append(time.perf_counter() - began)
             if run.returncode:
@@ -75,7 +114,10 @@ def compare(found: list[dict[str, Any]]) -> None:
         numbers = np.array([each[name] for each in found])
         apart = float(np.max(np.ptp(numbers, axis=0) / np.abs(numbers).max()))
         if apart > AGREE:
-            sys.exit(f"{name} of two ways differs by {apart:.1e}, more than {AGREE:g}; only equal results are worth timing.")
+            sys.exit(
+                f"{name} of two ways differs by {apart:.1e}, more than {AGREE:g}; only equal"
+                " results are worth timing."
+            )
 
 
 def show(rows: list[tuple[Any, ...]]) -> None:
@@ -85,11 +127,28 @@ def show(rows: list[tuple[Any, ...]]) -> None:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("form", "way", "cold, s", "warm, s", "of it to import", "programs", "traces", "path, ms"):
+    for name in (
+        "form",
+        "way",
+        "cold, s",
+        "warm, s",
+        "of it to import",
+        "programs",
+        "traces",
+        "path, ms",
+    ):
         table.add_column(name, justify="left" if name in ("form", "way") else "right")
     for form, way, cold, warm, found in rows:
         counts = (str(found["programs"]), str(found["traces"]))
-        table.add_row(form, way, f"{cold:.2f}", f"{warm:.2f}", f"{found['imports']:.2f}", *counts, f"{found['path'] * 1e3:.1f}")
+        table.add_row(
+            form,
+            way,
+            f"{cold:.2f}",
+            f"{warm:.2f}",
+            f"{found['imports']:.2f}",
+            *counts,
+            f"{found['path'] * 1e3:.1f}",
+        )
     Console().print(table)
 
 
@@ -104,23 +163,37 @@ def workflow(form: str, way: str, began: str) -> dict[str, Any]:
         import jitney  # noqa: F401
 
     imports, asked = time.time() - float(began), []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, _, **__: asked.append(event) if "backend_compile" in event else None)
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, _, **__: asked.append(event) if "backend_compile" in event else None
+    )
     model = (sectors if form == "vector" else scalars).model()
     model = dataclasses.replace(model, rolled=way != "dense")
     run = _before if way == "before" else _with_jitney
     beta, path, seconds, own = run(model, "logK[0]" if form == "vector" else "logK_0")
     if way == "before" and "jitney" in sys.modules:
         sys.exit("before.py has imported jitney, which it is compared with.")
-    capital, consumption = path[1][:, model.layouts[1].names.index("logK[0]" if form == "vector" else "logK_0")], path[0][:, 0]
+    capital, consumption = (
+        path[1][:, model.layouts[1].names.index("logK[0]" if form == "vector" else "logK_0")],
+        path[0][:, 0],
+    )
     sizes = {"programs": len(asked), "traces": own, "imports": imports, "path": seconds}
-    return {"beta": [float(beta)], "capital": np.exp(capital).tolist(), "consumption": consumption.tolist(), **sizes}
+    return {
+        "beta": [float(beta)],
+        "capital": np.exp(capital).tolist(),
+        "consumption": consumption.tolist(),
+        **sizes,
+    }
 
 
 def _changed(model: Any) -> Any:
     import equinox as eqx
 
     params = model.params
-    return params | {"alpha": ALPHA} if isinstance(params, dict) else eqx.tree_at(lambda p: p.alpha, params, ALPHA)
+    return (
+        params | {"alpha": ALPHA}
+        if isinstance(params, dict)
+        else eqx.tree_at(lambda p: p.alpha, params, ALPHA)
+    )
 
 
 def _with_jitney(model: Any, first: str) -> tuple[Any, ...]:
@@ -140,7 +213,12 @@ def _with_jitney(model: Any, first: str) -> tuple[Any, ...]:
     path = perfect_foresight(steady, start, z0, DATES, "stable", linear)
     seconds = time.perf_counter() - began
     beta = calibrated.theta[model.parameters.index("", "beta")]
-    return beta, (path.u, path.x), seconds, sum(made(model).stats.traces for made in (steady_program, path_program))
+    return (
+        beta,
+        (path.u, path.x),
+        seconds,
+        sum(made(model).stats.traces for made in (steady_program, path_program)),
+    )
 
 
 def _before(model: Any, first: str) -> tuple[Any, ...]:
@@ -167,9 +245,13 @@ def _before(model: Any, first: str) -> tuple[Any, ...]:
         linear = solved(theta, u, x)
         for _ in range(2):
             began = time.perf_counter()
-            du, dx, z = simulate(linear, np.full(x.size, np.log(0.9)), np.full(rho.size, 0.02), DATES)
+            du, dx, z = simulate(
+                linear, np.full(x.size, np.log(0.9)), np.full(rho.size, 0.02), DATES
+            )
             guess = (u + du[:-1], x + dx[1:])
-            path_u, path_x = ours.path(theta, x + np.log(0.9), z, *guess, linear.G_x, (u, x), linear.G_z)
+            path_u, path_x = ours.path(
+                theta, x + np.log(0.9), z, *guess, linear.G_x, (u, x), linear.G_z
+            )
             seconds = time.perf_counter() - began
     last = u + linear.G_x @ (path_x[-1] - x) + linear.G_z @ z[-1]
     path = (np.vstack([path_u, last]), np.vstack([x + np.log(0.9), path_x]))

@@ -1,4 +1,5 @@
-"""A sweep as one writes it without jitney, on one device or over several: `jax.vmap`, and a sharding for each argument.
+"""A sweep as one writes it without jitney, on one device or over several: `jax.vmap`, and a
+sharding for each argument.
 
 It is what `tests/devices/examples/test_equilibrium.py` compares `sweep(..., mesh=mesh)` with.
 """
@@ -19,5 +20,8 @@ def program(model: Model, mesh: Mesh | None = None) -> Any:
     mapped = jax.vmap(one_draw(model), (0, *[None] * 6))
     if mesh is None:
         return jax.jit(mapped)
-    rows, whole = NamedSharding(mesh, PartitionSpec(mesh.axis_names)), NamedSharding(mesh, PartitionSpec())
+    rows, whole = (
+        NamedSharding(mesh, PartitionSpec(mesh.axis_names)),
+        NamedSharding(mesh, PartitionSpec()),
+    )
     return jax.jit(mapped, in_shardings=(rows, *[whole] * 6), out_shardings=rows)

@@ -1,7 +1,9 @@
-"""What residuals and derivatives at forty periods cost, dense and as a rolled graph: `python -m examples.equilibrium.parts`.
+"""What residuals and derivatives at forty periods cost, dense and as a rolled graph: `python -m
+examples.equilibrium.parts`.
 
-They are most of every program of a model. First how many derivatives are not zero, and how many lines the loop takes; then seconds to
-trace, lower and compile, without a persistent cache, and milliseconds of a call.
+They are most of every program of a model. First how many derivatives are not zero, and how many
+lines the loop takes; then seconds to trace, lower and compile, without a persistent cache, and
+milliseconds of a call.
 """
 
 import dataclasses
@@ -41,10 +43,15 @@ def measured(model: Any) -> list[float]:
 
 
 def counted(form: str, model: Any) -> str:
-    """Derivatives that are not known to be zero, of all, and the lines of the table along a path."""
+    """Derivatives that are not known to be zero, of all, and the lines of the table along a
+    path.
+    """
     places = [index != model.local.zero for index in model.local.index.values()]
     every, kept = sum(each.size for each in places), sum(int(each.sum()) for each in places)
-    return f"{form}: {kept:,} of {every:,} derivatives are not zero; {model.moving.entries.table[0].size} lines"
+    return (
+        f"{form}: {kept:,} of {every:,} derivatives are not zero;"
+        f" {model.moving.entries.table[0].size} lines"
+    )
 
 
 def main() -> None:
@@ -58,7 +65,12 @@ def main() -> None:
                 if rolled:
                     print(counted(form, make()))
                 *stages, call = measured(dataclasses.replace(make(), rolled=rolled))
-                table.add_row(form, "rolled" if rolled else "dense", *(f"{each:.3f}" for each in stages), f"{call * 1e3:.2f}")
+                table.add_row(
+                    form,
+                    "rolled" if rolled else "dense",
+                    *(f"{each:.3f}" for each in stages),
+                    f"{call * 1e3:.2f}",
+                )
     Console().print(table)
 
 

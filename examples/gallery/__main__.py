@@ -1,4 +1,6 @@
-"""Run the gallery: `python -m examples.gallery` all eight with small sizes and an index, `... pinn --full` one of them at full size."""
+"""Run the gallery: `python -m examples.gallery` all eight with small sizes and an index, `... pinn
+--full` one of them at full size.
+"""
 
 import argparse
 import os
@@ -13,26 +15,48 @@ from examples.gallery._card import NAMES, Card, example, kept, run, title
 DEVICES = "--xla_force_host_platform_device_count=8"
 
 
-STYLE = "body{font:15px sans-serif;max-width:60em;margin:2em auto}pre{background:#f5f5f5;padding:.7em;overflow:auto;font-size:12px}"
+STYLE = (
+    "body{font:15px sans-serif;max-width:60em;margin:2em"
+    " auto}pre{background:#f5f5f5;padding:.7em;overflow:auto;font-size:12px}"
+)
 
 
-STYLE = "body{font:15px sans-serif;max-width:60em;margin:2em auto}pre{background:#f5f5f5;padding:.7em;overflow:auto;font-size:12px}"
+STYLE = (
+    "body{font:15px sans-serif;max-width:60em;margin:2em"
+    " auto}pre{background:#f5f5f5;padding:.7em;overflow:auto;font-size:12px}"
+)
 
 
 def index(cards: list[Card]) -> str:
     """A page of what was run."""
-    parts = [f'<!doctype html><meta charset="utf-8"><title>jitney: gallery</title><style>{STYLE}</style><h1>Gallery</h1>']
+    parts = [
+        '<!doctype html><meta charset="utf-8"><title>jitney:'
+        f" gallery</title><style>{STYLE}</style><h1>Gallery</h1>"
+    ]
     for card in cards:
-        parts += [f"<h2>{escape(title(example(card.name)))}</h2>", f'<img src="{card.name}.svg" alt="{card.name}">']
+        parts += [
+            f"<h2>{escape(title(example(card.name)))}</h2>",
+            f'<img src="{card.name}.svg" alt="{card.name}">',
+        ]
         for what, text in (("plan", card.plan), *card.measured.items()):
             parts.append(f"<h3>{escape(what)}</h3><pre>{escape(text)}</pre>")
     return "".join(parts)
 
 
 def in_its_own_process(name: str, out: Path, *, full: bool) -> int:
-    """The filter over devices: eight virtual ones are asked for before JAX starts, and no other example is measured on them."""
+    """The filter over devices: eight virtual ones are asked for before JAX starts, and no other
+    example is measured on them.
+    """
     flags = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
-    command = [sys.executable, "-m", "examples.gallery", name, "--out", str(out), *(["--full"] if full else [])]
+    command = [
+        sys.executable,
+        "-m",
+        "examples.gallery",
+        name,
+        "--out",
+        str(out),
+        *(["--full"] if full else []),
+    ]
     return subprocess.run(command, env={**os.environ, "XLA_FLAGS": flags}, check=False).returncode
 
 
@@ -40,8 +64,15 @@ def main() -> int:
     """Run what is named."""
     parser = argparse.ArgumentParser(prog="python -m examples.gallery", description=__doc__)
     parser.add_argument("name", nargs="?", choices=NAMES, help="one of them (default: all)")
-    parser.add_argument("--full", action="store_true", help="at the size of the figures in the documentation")
-    parser.add_argument("--out", type=Path, default=Path("out/gallery"), help="folder for pictures and figures (default: %(default)s)")
+    parser.add_argument(
+        "--full", action="store_true", help="at the size of the figures in the documentation"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/gallery"),
+        help="folder for pictures and figures (default: %(default)s)",
+    )
     chosen = parser.parse_args()
     if chosen.full:
         jitney.configure(cache=False)  # first calls are to be compiled
@@ -52,7 +83,11 @@ def main() -> int:
             continue
         print(f"\n{title(example(name))}\n")
         card = run(name, chosen.out, full=chosen.full)
-        print(card.plan, *(f"\n{what}\n{figures}" for what, figures in card.measured.items()), sep="\n")
+        print(
+            card.plan,
+            *(f"\n{what}\n{figures}" for what, figures in card.measured.items()),
+            sep="\n",
+        )
     cards = [card for card in (kept(name, chosen.out) for name in NAMES) if card]
     (chosen.out / "index.html").write_text(index(cards))
     print(f"\nPictures and an index: {(chosen.out / 'index.html').resolve()}")

@@ -1,4 +1,6 @@
-"""What the gallery makes of an example: its printed plan, its measurements, its picture, kept in a folder for the index and the page."""
+"""What the gallery makes of an example: its printed plan, its measurements, its picture, kept in a
+folder for the index and the page.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,25 @@ from types import ModuleType
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-NAMES = ("neural_ode", "gaussian_process", "ragged_rnn", "ensemble", "pinn", "classifier", "kalman", "monte_carlo")
+NAMES = (
+    "neural_ode",
+    "gaussian_process",
+    "ragged_rnn",
+    "ensemble",
+    "pinn",
+    "classifier",
+    "kalman",
+    "monte_carlo",
+)
 STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "gallery", "font.size": 8.5, "axes.titlesize": 9, "path.simplify_threshold": 0.5,
-    "axes.spines.top": False, "axes.spines.right": False,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gallery",
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "path.simplify_threshold": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +59,9 @@ def title(module: ModuleType) -> str:
 
 
 def decisions(text: str) -> str:
-    """Of a printed plan, what was decided: not the lines of what is the same in every plan, of arrays, and of the machine's folders."""
+    """Of a printed plan, what was decided: not the lines of what is the same in every plan, of
+    arrays, and of the machine's folders.
+    """
     return re.sub(r"\ncontract .*", "", text, flags=re.DOTALL)
 
 
@@ -60,7 +78,14 @@ def run(name: str, out: Path, *, full: bool) -> Card:
     file.write_text(
         re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", file.read_text())
     )  # a hundredth of a point is seen by nobody
-    card = Card(name, full, plan, measured, time.perf_counter() - began, time.strftime("%Y-%m-%d", time.gmtime()))
+    card = Card(
+        name,
+        full,
+        plan,
+        measured,
+        time.perf_counter() - began,
+        time.strftime("%Y-%m-%d", time.gmtime()),
+    )
     (out / f"{name}.json").write_text(json.dumps(asdict(card), indent=1))
     return card
 

@@ -1,8 +1,11 @@
-"""An image classifier in bfloat16: a convolutional network that tells discs, squares, crosses and rings apart.
+"""An image classifier in bfloat16: a convolutional network that tells discs, squares, crosses and
+rings apart.
 
-`precision="bf16"` rounds the factors of convolutions and products and adds up in float32; losses, weights and the optimiser stay in
-float32, with no cast in the model. On a CPU it is a rehearsal and gains nothing, as the plan says: beside jitney's own float32 there is
-no gain, and what there is beside `eqx.filter_jit` is the host's share of a call. `precision_report` says what it costs in digits.
+`precision="bf16"` rounds the factors of convolutions and products and adds up in float32; losses,
+weights and the optimiser stay in float32, with no cast in the model. On a CPU it is a rehearsal and
+gains nothing, as the plan says: beside jitney's own float32 there is no gain, and what there is
+beside `eqx.filter_jit` is the host's share of a call. `precision_report` says what it costs in
+digits.
 """
 
 # %% Imports
@@ -39,7 +42,9 @@ class Net(eqx.Module):
         return self.head(hidden.ravel())
 
 
-def loss(net: Net, images: Float[Array, "batch 16 16"], labels: Int[Array, "batch"]) -> Float[Array, ""]:
+def loss(
+    net: Net, images: Float[Array, "batch 16 16"], labels: Int[Array, "batch"]
+) -> Float[Array, ""]:
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(jax.vmap(net)(images), labels))
 
 
@@ -98,8 +103,12 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
 
     options = {"tolerance": 4e-3, "seconds": 2.0 if full else 0.1}
     return {
-        "a step, beside Equinox in float32": jitney.measure(by_jitney_bf16, *batch, against=by_equinox_f32, **options),
-        "a step, beside jitney in float32": jitney.measure(by_jitney_bf16, *batch, against=by_jitney_f32, **options),
+        "a step, beside Equinox in float32": jitney.measure(
+            by_jitney_bf16, *batch, against=by_equinox_f32, **options
+        ),
+        "a step, beside jitney in float32": jitney.measure(
+            by_jitney_bf16, *batch, against=by_jitney_f32, **options
+        ),
     }
 
 
@@ -111,7 +120,9 @@ def draw(figure: Figure, *, full: bool = False) -> None:
         net, state, _ = in_bf16(net, state, *pictures(256 if full else 8, i + 1))
     images, labels = pictures(10, seed=10**6)
     said = np.argmax(jax.vmap(net)(images), 1)
-    for axes, image, one, truth in zip(figure.subplots(2, 5).flat, images, said, labels, strict=True):
+    for axes, image, one, truth in zip(
+        figure.subplots(2, 5).flat, images, said, labels, strict=True
+    ):
         axes.imshow(image, cmap="gray_r")
         axes.set_title(SHAPES[one], color="#4b7f2c" if one == truth else "#c2571a")
         axes.axis("off")

@@ -1,8 +1,11 @@
-"""An ensemble of MLPs: the training step of one network, mapped over thirty; where they disagree, nothing is known.
+"""An ensemble of MLPs: the training step of one network, mapped over thirty; where they disagree,
+nothing is known.
 
-`vmap={"member": ...}` says which arguments have the axis. The compiled step does what that of `eqx.filter_vmap` does, and a call spends
-somewhat less on the host. What is gained beside is that the plan says what is mapped, that the buffers of the old ensemble are given up,
-and that every call is checked. Against a loop over the members, which is what one begins with, a step is many times as fast.
+`vmap={"member": ...}` says which arguments have the axis. The compiled step does what that of
+`eqx.filter_vmap` does, and a call spends somewhat less on the host. What is gained beside is that
+the plan says what is mapped, that the buffers of the old ensemble are given up, and that every call
+is checked. Against a loop over the members, which is what one begins with, a step is many times as
+fast.
 """
 
 # %% Imports
@@ -20,7 +23,9 @@ adam = optax.adam(1e-2)
 
 
 # %% The function, as one would write it for one network
-def loss(net: eqx.nn.MLP, x: Float[Array, "points 1"], y: Float[Array, "points"]) -> Float[Array, ""]:
+def loss(
+    net: eqx.nn.MLP, x: Float[Array, "points 1"], y: Float[Array, "points"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
@@ -35,9 +40,12 @@ def step(net: eqx.nn.MLP, state, x: Float[Array, "points 1"], y: Float[Array, "p
 ensemble = jitney.optimize(vmap={"member": {"net": 0, "state": 0}}, donate=("net", "state"))(step)
 
 # %% Without jitney, and the data
-kept = jitney.optimize(vmap={"member": {"net": 0, "state": 0}})(step)  # gives nothing up, so that it can be called again with the same
+# gives nothing up, so that it can be called again with the same
+kept = jitney.optimize(vmap={"member": {"net": 0, "state": 0}})(step)
 MAPPED = eqx.if_array(0)
-by_equinox = eqx.filter_jit(eqx.filter_vmap(step, in_axes=(MAPPED, MAPPED, None, None), out_axes=(MAPPED, MAPPED, 0)))
+by_equinox = eqx.filter_jit(
+    eqx.filter_vmap(step, in_axes=(MAPPED, MAPPED, None, None), out_axes=(MAPPED, MAPPED, 0))
+)
 alone = eqx.filter_jit(step)
 
 
@@ -61,7 +69,9 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     """Two clouds of points on a curve, with a gap between them."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-1, -0.3, 60), rng.uniform(0.4, 1, 60)])
-    return x[:, None].astype(np.float32), (np.sin(5 * x) + 0.1 * rng.normal(size=120)).astype(np.float32)
+    return x[:, None].astype(np.float32), (np.sin(5 * x) + 0.1 * rng.normal(size=120)).astype(
+        np.float32
+    )
 
 
 # %% The plan
@@ -90,7 +100,9 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
 
     seconds = 2.0 if full else 0.1
     return {
-        "a step of all, beside filter_vmap": jitney.measure(in_one, against=mapped, tolerance=1e-4, seconds=seconds),
+        "a step of all, beside filter_vmap": jitney.measure(
+            in_one, against=mapped, tolerance=1e-4, seconds=seconds
+        ),
         "a step of all, beside a loop": jitney.measure(losses, against=in_a_loop, seconds=seconds),
     }
 
@@ -105,6 +117,18 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     said = np.asarray(eqx.filter_vmap(lambda net: jax.vmap(net)(new))(nets))
     axes = figure.subplots()
     axes.plot(new, said[:10].T, color="#0b6e99", alpha=0.3, linewidth=0.8)
-    axes.fill_between(new[:, 0], said.mean(0) - 2 * said.std(0), said.mean(0) + 2 * said.std(0), color="#0b6e99", alpha=0.15, linewidth=0)
+    axes.fill_between(
+        new[:, 0],
+        said.mean(0) - 2 * said.std(0),
+        said.mean(0) + 2 * said.std(0),
+        color="#0b6e99",
+        alpha=0.15,
+        linewidth=0,
+    )
     axes.plot(*data(), ".", color="#1b1b1b", markersize=3)
-    axes.set(xlabel="x", ylabel="y", ylim=(-2.5, 2.5), title=f"{len(said)} networks: ten of them, and two standard deviations of all")
+    axes.set(
+        xlabel="x",
+        ylabel="y",
+        ylim=(-2.5, 2.5),
+        title=f"{len(said)} networks: ten of them, and two standard deviations of all",
+    )

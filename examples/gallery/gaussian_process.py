@@ -1,8 +1,10 @@
-"""A Gaussian process: its length, scale and noise by the marginal likelihood, again after each new measurement.
+"""A Gaussian process: its length, scale and noise by the marginal likelihood, again after each new
+measurement.
 
-A survey grows by a point at a time, as in Bayesian optimisation, and each number of points would be a program of its own. With `pad`
-those from 65 to 128 share one: the Cholesky factor is that of the true points. What is gained is compiling. Once everything is compiled,
-a padded call takes longer, since a factor of 128 points is more work than one of 70.
+A survey grows by a point at a time, as in Bayesian optimisation, and each number of points would be
+a program of its own. With `pad` those from 65 to 128 share one: the Cholesky factor is that of the
+true points. What is gained is compiling. Once everything is compiled, a padded call takes longer,
+since a factor of 128 points is more work than one of 70.
 """
 
 # %% Imports
@@ -19,17 +21,23 @@ import jitney
 
 
 # %% The function, as one would write it
-def kernel(theta: Float[Array, "3"], a: Float[Array, "n"], b: Float[Array, "m"]) -> Float[Array, "n m"]:
+def kernel(
+    theta: Float[Array, "3"], a: Float[Array, "n"], b: Float[Array, "m"]
+) -> Float[Array, "n m"]:
     """Squared-exponential, of the logarithms of length, scale and noise."""
     return jnp.exp(2 * theta[1] - 0.5 * ((a[:, None] - b) / jnp.exp(theta[0])) ** 2)
 
 
-def misfit(theta: Float[Array, "3"], x: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, ""]:
+def misfit(
+    theta: Float[Array, "3"], x: Float[Array, "points"], y: Float[Array, "points"]
+) -> Float[Array, ""]:
     """The negative logarithm of the marginal likelihood."""
     covariance = kernel(theta, x, x) + jnp.exp(2 * theta[2]) * jnp.eye(x.size)
     factor = jnp.linalg.cholesky(covariance)
     white = jax.scipy.linalg.solve_triangular(factor, y, lower=True)
-    return 0.5 * jnp.sum(white**2) + jnp.sum(jnp.log(jnp.diag(factor)) + 0.5 * math.log(2 * math.pi))
+    return 0.5 * jnp.sum(white**2) + jnp.sum(
+        jnp.log(jnp.diag(factor)) + 0.5 * math.log(2 * math.pi)
+    )
 
 
 # %% The decorator line
@@ -55,14 +63,25 @@ def fit(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         value, slope = padded.value_and_grad(theta.astype(np.float32), x, y, wrt="theta")
         return float(value), np.asarray(slope, float)
 
-    return scipy.optimize.minimize(value_and_slope, START, jac=True, method="L-BFGS-B", options={"ftol": 1e-5}).x
+    return scipy.optimize.minimize(
+        value_and_slope, START, jac=True, method="L-BFGS-B", options={"ftol": 1e-5}
+    ).x
 
 
-def posterior(theta: np.ndarray, x: np.ndarray, y: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def posterior(
+    theta: np.ndarray, x: np.ndarray, y: np.ndarray, new: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the function at new places."""
-    across, known = (np.asarray(kernel(theta.astype(np.float32), places, x), float) for places in (new.astype(np.float32), x))
-    solved = np.linalg.solve(known + np.exp(2 * theta[2]) * np.eye(x.size), np.column_stack([y, across.T]))
-    return across @ solved[:, 0], np.sqrt(np.exp(2 * theta[1]) - np.sum(across * solved[:, 1:].T, 1))
+    across, known = (
+        np.asarray(kernel(theta.astype(np.float32), places, x), float)
+        for places in (new.astype(np.float32), x)
+    )
+    solved = np.linalg.solve(
+        known + np.exp(2 * theta[2]) * np.eye(x.size), np.column_stack([y, across.T])
+    )
+    return across @ solved[:, 0], np.sqrt(
+        np.exp(2 * theta[1]) - np.sum(across * solved[:, 1:].T, 1)
+    )
 
 
 # %% The plan
@@ -82,7 +101,9 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     def at_exact_size() -> list[object]:
         return [plain(START, *survey(size)) for size in sizes]
 
-    grown = jitney.measure(with_pad, against=at_exact_size, tolerance=1e-3, seconds=2.0 if full else 0.1)
+    grown = jitney.measure(
+        with_pad, against=at_exact_size, tolerance=1e-3, seconds=2.0 if full else 0.1
+    )
     return {f"{len(sizes)} sizes": grown}
 
 
@@ -90,10 +111,14 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
 def draw(figure: Figure, *, full: bool = False) -> None:
     """What is known after few and after more points."""
     new = np.linspace(0, 6, 150)
-    for axes, number in zip(figure.subplots(1, 3, sharey=True), (8, 20, 100) if full else (70, 70, 70), strict=True):
+    for axes, number in zip(
+        figure.subplots(1, 3, sharey=True), (8, 20, 100) if full else (70, 70, 70), strict=True
+    ):
         x, y = survey(number)
         mean, spread = posterior(fit(x, y), x, y, new)
-        axes.fill_between(new, mean - 2 * spread, mean + 2 * spread, color="#0b6e99", alpha=0.2, linewidth=0)
+        axes.fill_between(
+            new, mean - 2 * spread, mean + 2 * spread, color="#0b6e99", alpha=0.2, linewidth=0
+        )
         axes.plot(new, mean, color="#0b6e99", label="mean and two standard deviations")
         axes.plot(x, y, ".", color="#1b1b1b", markersize=3)
         axes.set(title=f"{number} points", xlabel="x")

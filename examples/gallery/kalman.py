@@ -1,8 +1,9 @@
-"""A Kalman filter over devices: the likelihood of many noisy tracks, each device with its share of them.
+"""A Kalman filter over devices: the likelihood of many noisy tracks, each device with its share of
+them.
 
-`vmap` maps the filter of one track, `shard` lays the tracks along the devices, and nothing is sent: tracks are independent, and jitney
-says that before anything runs. The same by `jax.vmap` and shardings is as fast. On the virtual devices of one CPU nothing gets faster by
-their number.
+`vmap` maps the filter of one track, `shard` lays the tracks along the devices, and nothing is sent:
+tracks are independent, and jitney says that before anything runs. The same by `jax.vmap` and
+shardings is as fast. On the virtual devices of one CPU nothing gets faster by their number.
 """
 
 # %% Imports
@@ -17,12 +18,15 @@ from matplotlib.figure import Figure
 import jitney
 
 MOVE = np.array([[1, 1], [0, 1]], np.float32)  # a place and its velocity, one step on
-PUSHED = np.array([[1 / 3, 1 / 2], [1 / 2, 1]], np.float32)  # the covariance of what a random force adds in one step
+# the covariance of what a random force adds in one step
+PUSHED = np.array([[1 / 3, 1 / 2], [1 / 2, 1]], np.float32)
 BEFORE = np.diag([100, 1]).astype(np.float32)  # of the first state, before anything is seen
 
 
 # %% The function, as one would write it for one track
-def track(force: Float[Array, ""], noise: Float[Array, ""], seen: Float[Array, "time"]) -> tuple[Float[Array, ""], Float[Array, "time 2"]]:
+def track(
+    force: Float[Array, ""], noise: Float[Array, ""], seen: Float[Array, "time"]
+) -> tuple[Float[Array, ""], Float[Array, "time 2"]]:
     """The logarithm of the likelihood, and the states as far as they are known at each time."""
 
     def update(known, place: Array):
@@ -46,7 +50,10 @@ tracks = jitney.optimize(vmap="track", shard={"track": "data"})(track)
 def compiled_by_hand():
     """With `jax.vmap` and a sharding for each argument and result."""
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
-    whole, part = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in ((), ("data",)))
+    whole, part = (
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+        for axes in ((), ("data",))
+    )
     mapped = jax.vmap(track, in_axes=(None, None, 0))
     return jax.jit(mapped, in_shardings=(whole, whole, part), out_shardings=(part, part))
 
@@ -89,7 +96,15 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     """All tracks, by jitney and by hand."""
     seen = walks(4096 if full else 16, 200 if full else 20)[1]
     with jitney.mesh(data=-1):
-        measured = jitney.measure(by_jitney, FORCE, NOISE, seen, against=by_hand, seconds=2.0 if full else 0.1, on_device=False)
+        measured = jitney.measure(
+            by_jitney,
+            FORCE,
+            NOISE,
+            seen,
+            against=by_hand,
+            seconds=2.0 if full else 0.1,
+            on_device=False,
+        )
     return {f"{jax.device_count()} devices": measured}
 
 

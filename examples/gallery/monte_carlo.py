@@ -1,9 +1,12 @@
-"""A Monte Carlo pricer, streamed: a call option and its delta from a billion draws that are never in memory.
+"""A Monte Carlo pricer, streamed: a call option and its delta from a billion draws that are never
+in memory.
 
-The function draws as many numbers as there are elements of an axis, and takes means. `jitney.stream` goes through that axis chunk by
-chunk: the draws are those that the whole would have at these positions, so the price is that of one array of a billion, which would take
-18.6 GiB. The loop over chunks that one writes by hand has other draws for another size of chunk. Of four million draws, which fit into
-memory, a stream takes less time too; of some thousand it takes milliseconds more.
+The function draws as many numbers as there are elements of an axis, and takes means.
+`jitney.stream` goes through that axis chunk by chunk: the draws are those that the whole would have
+at these positions, so the price is that of one array of a billion, which would take 18.6 GiB. The
+loop over chunks that one writes by hand has other draws for another size of chunk. Of four million
+draws, which fit into memory, a stream takes less time too; of some thousand it takes milliseconds
+more.
 """
 
 # %% Imports
@@ -23,7 +26,9 @@ STRIKE, RATE, VOLATILITY, YEARS = 105.0, 0.03, 0.25, 1.0
 def price(
     spot: Float[Array, ""], key: Key[Array, ""], draws: Int8[Array, "draw"]
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
-    """Price of a European call, its delta (pathwise), and the mean square of the discounted payoffs."""
+    """Price of a European call, its delta (pathwise), and the mean square of the discounted
+    payoffs.
+    """
     normal = jax.random.normal(key, draws.shape)
     growth = jnp.exp((RATE - VOLATILITY**2 / 2) * YEARS + VOLATILITY * YEARS**0.5 * normal)
     payoff = np.exp(-RATE * YEARS) * jnp.maximum(spot * growth - STRIKE, 0)
@@ -40,7 +45,9 @@ SPOT, CHUNK = np.float32(100.0), 2**20
 
 
 def nothing(draws: int) -> np.ndarray:
-    """So many elements of an axis, of one byte in all: what the function reads of them is how many they are."""
+    """So many elements of an axis, of one byte in all: what the function reads of them is how many
+    they are.
+    """
     return np.broadcast_to(np.int8(0), (draws,))
 
 
@@ -61,7 +68,9 @@ def black_scholes(spot: float) -> tuple[float, float]:
 # %% The plan
 def plan() -> tuple[object, ...]:
     """What a billion draws take, each way."""
-    return (jitney.strategy(priced, SPOT, jax.random.key(0), sizes={"draw": 10**9}, memory="256MiB"),)
+    return (
+        jitney.strategy(priced, SPOT, jax.random.key(0), sizes={"draw": 10**9}, memory="256MiB"),
+    )
 
 
 # %% Before and after: equal results are asserted before anything is timed
@@ -75,7 +84,11 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     def in_memory() -> tuple[Array, ...]:
         return at_once(SPOT, key, nothing(draws))
 
-    return {f"{draws:,} draws": jitney.measure(by_stream, against=in_memory, tolerance=1e-4, seconds=2.0 if full else 0.1)}
+    return {
+        f"{draws:,} draws": jitney.measure(
+            by_stream, against=in_memory, tolerance=1e-4, seconds=2.0 if full else 0.1
+        )
+    }
 
 
 # %% Picture

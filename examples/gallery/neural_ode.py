@@ -1,9 +1,12 @@
-"""A neural ODE (diffrax): a vector field learnt from trajectories of a damped pendulum, batch by batch.
+"""A neural ODE (diffrax): a vector field learnt from trajectories of a damped pendulum, batch by
+batch.
 
-A batch has as many trajectories as there are. The loss is written for one; `vmap` maps it and its gradient, and with `pad` 17 to 32
-trajectories share one program. What is gained is compiling, seconds for each number of trajectories. A warm call works on the
-trajectories that are filled in too, and gives each a gradient of its own before the mean is taken. diffrax's loops are not padded along
-an axis that is written inside the loss, which jitney says; here the axis is mapped, and nothing has to be proven.
+A batch has as many trajectories as there are. The loss is written for one; `vmap` maps it and its
+gradient, and with `pad` 17 to 32 trajectories share one program. What is gained is compiling,
+seconds for each number of trajectories. A warm call works on the trajectories that are filled in
+too, and gives each a gradient of its own before the mean is taken. diffrax's loops are not padded
+along an axis that is written inside the loss, which jitney says; here the axis is mapped, and
+nothing has to be proven.
 """
 
 # %% Imports
@@ -25,11 +28,15 @@ adam = optax.adam(1e-2)
 
 
 # %% The function, as one would write it for one trajectory
-def loss(field: eqx.nn.MLP, seen: Float[Array, "time 2"], times: Float[Array, "time"]) -> Float[Array, ""]:
+def loss(
+    field: eqx.nn.MLP, seen: Float[Array, "time 2"], times: Float[Array, "time"]
+) -> Float[Array, ""]:
     """How far the solution from the first point is from the others, by Heun's method."""
     term = diffrax.ODETerm(lambda t, y, field: field(y))
     every = diffrax.SaveAt(ts=times)
-    solution = diffrax.diffeqsolve(term, diffrax.Heun(), times[0], times[-1], 0.05, seen[0], field, saveat=every)
+    solution = diffrax.diffeqsolve(
+        term, diffrax.Heun(), times[0], times[-1], 0.05, seen[0], field, saveat=every
+    )
     return jnp.mean((solution.ys - seen) ** 2)
 
 
@@ -38,15 +45,22 @@ losses = jitney.optimize(vmap={"trajectory": {"seen": 0}}, pad={"trajectory": "p
 
 
 # %% Without jitney, and the data
-def gradient(field: eqx.nn.MLP, seen: Float[Array, "trajectory time 2"], times: Float[Array, "time"]):
+def gradient(
+    field: eqx.nn.MLP, seen: Float[Array, "trajectory time 2"], times: Float[Array, "time"]
+):
     """Of the mean over trajectories, from the values and gradients of each."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf).mean(0), losses.value_and_grad(field, seen, times, wrt="field"))
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf).mean(0),
+        losses.value_and_grad(field, seen, times, wrt="field"),
+    )
 
 
 @eqx.filter_jit
 def plain(field: eqx.nn.MLP, seen: Float[Array, "trajectory time 2"], times: Float[Array, "time"]):
     """The same by Equinox, a program for each number of trajectories."""
-    return eqx.filter_value_and_grad(lambda field: jnp.mean(jax.vmap(loss, in_axes=(None, 0, None))(field, seen, times)))(field)
+    return eqx.filter_value_and_grad(
+        lambda field: jnp.mean(jax.vmap(loss, in_axes=(None, 0, None))(field, seen, times))
+    )(field)
 
 
 TIMES = np.linspace(0, 1.5, 16, dtype=np.float32)
@@ -67,7 +81,10 @@ def pendulum(t: float, y: np.ndarray) -> np.ndarray:
 def trajectories(number: int, seed: int = 0) -> np.ndarray:
     """What is seen: trajectories of the pendulum from random starts."""
     starts = np.random.default_rng(seed).uniform(-2, 2, (number, 2))
-    paths = [scipy.integrate.solve_ivp(pendulum, (0, 2), start, t_eval=TIMES, rtol=1e-8).y.T for start in starts]
+    paths = [
+        scipy.integrate.solve_ivp(pendulum, (0, 2), start, t_eval=TIMES, rtol=1e-8).y.T
+        for start in starts
+    ]
     return np.stack(paths).astype(np.float32)
 
 
@@ -80,7 +97,10 @@ def plan() -> tuple[object, ...]:
 # %% Before and after: equal results are asserted before anything is timed
 def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     """Batches of several sizes, compiled when they first come."""
-    batches, (field, _) = [trajectories(size, size) for size in (range(17, 33, 4) if full else (5,))], fresh()
+    batches, (field, _) = (
+        [trajectories(size, size) for size in (range(17, 33, 4) if full else (5,))],
+        fresh(),
+    )
 
     def with_pad() -> list[object]:
         return [gradient(field, batch, TIMES) for batch in batches]
@@ -88,7 +108,9 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     def at_exact_size() -> list[object]:
         return [plain(field, batch, TIMES) for batch in batches]
 
-    measured = jitney.measure(with_pad, against=at_exact_size, tolerance=1e-4, seconds=2.0 if full else 0.1)
+    measured = jitney.measure(
+        with_pad, against=at_exact_size, tolerance=1e-4, seconds=2.0 if full else 0.1
+    )
     return {f"gradients of batches of {len(batches)} sizes": measured}
 
 
@@ -105,6 +127,13 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     slope = jax.vmap(jax.vmap(field))(jnp.stack([angle, velocity], -1))
     axes.quiver(angle, velocity, slope[..., 0], slope[..., 1], color="#9a9a9a", width=0.003)
     axes.plot(*trajectories(6, seed=10**6).T, color="#c2571a")
-    paths = [scipy.integrate.solve_ivp(lambda t, y: field(y), (0, 2), path[0], t_eval=TIMES).y for path in trajectories(6, seed=10**6)]
+    paths = [
+        scipy.integrate.solve_ivp(lambda t, y: field(y), (0, 2), path[0], t_eval=TIMES).y
+        for path in trajectories(6, seed=10**6)
+    ]
     axes.plot(*np.stack(paths, 2), "--", color="#0b6e99")
-    axes.set(xlabel="angle", ylabel="velocity", title="the pendulum's trajectories, and those of the field that was learnt (dashed)")
+    axes.set(
+        xlabel="angle",
+        ylabel="velocity",
+        title="the pendulum's trajectories, and those of the field that was learnt (dashed)",
+    )

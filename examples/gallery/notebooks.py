@@ -1,4 +1,6 @@
-"""Write the examples as notebooks, in nbformat's JSON and without outputs: `python -m examples.gallery.notebooks`."""
+"""Write the examples as notebooks, in nbformat's JSON and without outputs: `python -m
+examples.gallery.notebooks`.
+"""
 
 import json
 import re
@@ -23,21 +25,38 @@ def cells(source: str) -> list[tuple[str, str]]:
     """Heading and code of each cell of a script; first its docstring, without code."""
     first, *rest = re.split(r"^# %% ", source, flags=re.MULTILINE)
     parts = [part.partition("\n") for part in rest]
-    return [(first.strip().strip('"'), ""), *((heading, code.strip()) for heading, _, code in parts)]
+    return [
+        (first.strip().strip('"'), ""),
+        *((heading, code.strip()) for heading, _, code in parts),
+    ]
 
 
 def notebook(name: str) -> dict[str, Any]:
     """One example as nbformat has it; the last cell runs it with small sizes."""
     made: list[dict[str, Any]] = []
-    for number, (words, code) in enumerate([*cells((HERE / f"{name}.py").read_text()), ("Run it", SHOWN)]):
+    for number, (words, code) in enumerate(
+        [*cells((HERE / f"{name}.py").read_text()), ("Run it", SHOWN)]
+    ):
         heading = f"## {words}" if code else f"# {words}"
-        made.append({"cell_type": "markdown", "id": f"words-{number}", "metadata": {}, "source": heading.splitlines(keepends=True)})
+        made.append(
+            {
+                "cell_type": "markdown",
+                "id": f"words-{number}",
+                "metadata": {},
+                "source": heading.splitlines(keepends=True),
+            }
+        )
         if code:
             lines = code.splitlines(keepends=True)
             blank = {"execution_count": None, "metadata": {}, "outputs": []}
             made.append({"cell_type": "code", "id": f"code-{number}", "source": lines, **blank})
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return {"cells": made, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+    return {
+        "cells": made,
+        "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
 
 
 def text(name: str) -> str:

@@ -1,8 +1,10 @@
-"""A physics-informed network: a drum skin under a load, Poisson's equation on the unit square, from the equation alone.
+"""A physics-informed network: a drum skin under a load, Poisson's equation on the unit square, from
+the equation alone.
 
-`lazy_derivatives` gives the network derivatives that are traced when they are asked for, so the loss reads like the equation. A step
-takes less time than with `jax.hessian`, and more than with the two second derivatives written by hand, one along each coordinate, which
-make no mixed one. A wrong name or shape is a sentence.
+`lazy_derivatives` gives the network derivatives that are traced when they are asked for, so the
+loss reads like the equation. A step takes less time than with `jax.hessian`, and more than with the
+two second derivatives written by hand, one along each coordinate, which make no mixed one. A wrong
+name or shape is a sentence.
 """
 
 # %% Imports
@@ -107,8 +109,12 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
 
     options = {"tolerance": 1e-4, "seconds": 2.0 if full else 0.1}
     return {
-        "a step, beside jax.hessian": jitney.measure(by_lazy_derivatives, places, against=by_jax_hessian, **options),
-        "a step, beside two derivatives by hand": jitney.measure(by_lazy_derivatives, places, against=by_hand, **options),
+        "a step, beside jax.hessian": jitney.measure(
+            by_lazy_derivatives, places, against=by_jax_hessian, **options
+        ),
+        "a step, beside two derivatives by hand": jitney.measure(
+            by_lazy_derivatives, places, against=by_hand, **options
+        ),
     }
 
 
@@ -122,8 +128,18 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     x, y = np.meshgrid(grid, grid)
     learnt = jax.vmap(jax.vmap(lambda at: height(net, at)))(jnp.stack([x, y], -1))
     truth = np.sin(np.pi * x) * np.sin(2 * np.pi * y)
-    for axes, values, title in zip(figure.subplots(1, 2), (learnt, learnt - truth), ("height", "error"), strict=True):
+    for axes, values, title in zip(
+        figure.subplots(1, 2), (learnt, learnt - truth), ("height", "error"), strict=True
+    ):
         most = float(np.abs(values).max())
-        image = axes.imshow(values, extent=(0, 1, 0, 1), origin="lower", cmap="RdBu_r", vmin=-most, vmax=most, interpolation="none")
+        image = axes.imshow(
+            values,
+            extent=(0, 1, 0, 1),
+            origin="lower",
+            cmap="RdBu_r",
+            vmin=-most,
+            vmax=most,
+            interpolation="none",
+        )
         figure.colorbar(image, ax=axes, format="%.2g")
         axes.set(title=title)

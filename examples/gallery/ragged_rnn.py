@@ -1,7 +1,9 @@
-"""An RNN over ragged sequences: a GRU reads a noisy wave and says its frequency; each batch is as long as its sequences are.
+"""An RNN over ragged sequences: a GRU reads a noisy wave and says its frequency; each batch is as
+long as its sequences are.
 
-Each length would be a program of its own. With `pad` the lengths from 65 to 128 share one, and no mask is written: a padded step keeps
-the state, and the gradient is that of the exact length. A warm call at a padded length takes the steps that are filled in too.
+Each length would be a program of its own. With `pad` the lengths from 65 to 128 share one, and no
+mask is written: a padded step keeps the state, and the gradient is that of the exact length. A warm
+call at a padded length takes the steps that are filled in too.
 """
 
 # %% Imports
@@ -27,7 +29,10 @@ class Reader(eqx.Module):
 
     def __init__(self, width: int, key: Array):
         first, second = jax.random.split(key)
-        self.cell, self.head = eqx.nn.GRUCell(1, width, key=first), eqx.nn.Linear(width, "scalar", key=second)
+        self.cell, self.head = (
+            eqx.nn.GRUCell(1, width, key=first),
+            eqx.nn.Linear(width, "scalar", key=second),
+        )
 
     def __call__(self, sequence: Float[Array, "time"]) -> Float[Array, ""]:
         start = jnp.zeros(self.cell.hidden_size)
@@ -35,7 +40,9 @@ class Reader(eqx.Module):
         return self.head(last)
 
 
-def loss(net: Reader, waves: Float[Array, "batch time"], frequencies: Float[Array, "batch"]) -> Float[Array, ""]:
+def loss(
+    net: Reader, waves: Float[Array, "batch time"], frequencies: Float[Array, "batch"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(waves) - frequencies) ** 2)
 
 
@@ -63,7 +70,9 @@ def waves(length: int, number: int = 32, seed: int = 0) -> tuple[np.ndarray, np.
     """Sine waves with noise, and their frequencies."""
     rng = np.random.default_rng([length, number, seed])
     frequencies, phases = rng.uniform(0.1, 1.0, (2, number, 1))
-    waves = np.sin(frequencies * np.arange(length) + 6 * phases) + 0.1 * rng.normal(size=(number, length))
+    waves = np.sin(frequencies * np.arange(length) + 6 * phases) + 0.1 * rng.normal(
+        size=(number, length)
+    )
     return waves.astype(np.float32), frequencies[:, 0].astype(np.float32)
 
 
@@ -75,7 +84,9 @@ def plan() -> tuple[object, ...]:
 
 # %% Before and after: equal results are asserted before anything is timed
 def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
-    """Batches of several lengths, each compiled when it first comes: the loss, and the gradients that Adam has kept."""
+    """Batches of several lengths, each compiled when it first comes: the loss, and the gradients
+    that Adam has kept.
+    """
     begin, lengths = fresh(), range(40, 129, 8) if full else (50,)
 
     def with_pad() -> list[object]:
@@ -84,7 +95,9 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     def at_exact_size() -> list[object]:
         return [plain(*begin, *waves(length))[1:] for length in lengths]
 
-    measured = jitney.measure(with_pad, against=at_exact_size, tolerance=1e-4, seconds=2.0 if full else 0.1)
+    measured = jitney.measure(
+        with_pad, against=at_exact_size, tolerance=1e-4, seconds=2.0 if full else 0.1
+    )
     return {f"{len(lengths)} lengths": measured}
 
 
@@ -94,7 +107,9 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     net, state = fresh()
     for i in range(600 if full else 2):
         net, state, _ = padded(net, state, *waves(33 + (37 * i) % 96 if full else 50, seed=i + 1))
-    for axes, length in zip(figure.subplots(1, 3, sharey=True), (40, 80, 120) if full else (50, 50, 50), strict=True):
+    for axes, length in zip(
+        figure.subplots(1, 3, sharey=True), (40, 80, 120) if full else (50, 50, 50), strict=True
+    ):
         sequences, truth = waves(length, 64)
         said = jax.vmap(net)(sequences)
         axes.plot([0, 1], [0, 1], color="#9a9a9a", linewidth=0.8)

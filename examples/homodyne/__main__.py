@@ -1,4 +1,6 @@
-"""Fit synthetic two-time correlations in memory, in chunks and from disk, and compare: `python -m examples.homodyne`."""
+"""Fit synthetic two-time correlations in memory, in chunks and from disk, and compare: `python -m
+examples.homodyne`.
+"""
 
 import argparse
 import sys
@@ -28,12 +30,30 @@ AGREE = 1e-10
 def options() -> argparse.Namespace:
     """The command line, checked."""
     parser = argparse.ArgumentParser(prog="python -m examples.homodyne", description=__doc__)
-    parser.add_argument("--points", type=float, default=1e6, help="about how many in all (default: %(default)g)")
+    parser.add_argument(
+        "--points", type=float, default=1e6, help="about how many in all (default: %(default)g)"
+    )
     parser.add_argument("--angles", type=int, default=8, help="how many (default: %(default)s)")
-    parser.add_argument("--memory", default="auto", help="for the report of what fits into it, such as 2GiB (default: what is free)")
-    parser.add_argument("--only", choices=("in memory", "chunked", "streamed"), help="one way instead of all three")
-    parser.add_argument("--devices", type=int, default=1, help="that share the pieces from disk, -1 for all (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("out/homodyne"), help="folder for data and picture (default: %(default)s)")
+    parser.add_argument(
+        "--memory",
+        default="auto",
+        help="for the report of what fits into it, such as 2GiB (default: what is free)",
+    )
+    parser.add_argument(
+        "--only", choices=("in memory", "chunked", "streamed"), help="one way instead of all three"
+    )
+    parser.add_argument(
+        "--devices",
+        type=int,
+        default=1,
+        help="that share the pieces from disk, -1 for all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/homodyne"),
+        help="folder for data and picture (default: %(default)s)",
+    )
     chosen = parser.parse_args()
     chosen.points = int(chosen.points)
     if chosen.angles < 1 or chosen.points < 100 * chosen.angles:
@@ -47,14 +67,25 @@ def options() -> argparse.Namespace:
 
 def made(folder: Path, points: int, angles: int, console: Console) -> Data:
     """The data, written under a progress bar if they are not there."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("writing data", total=points)
-        return Data.make(folder, points, angles, advance=lambda count: progress.advance(task, count))
+        return Data.make(
+            folder, points, angles, advance=lambda count: progress.advance(task, count)
+        )
 
 
-def fits(data: Data, only: str | None, console: Console, mesh: AbstractContextManager[Any]) -> list[Fit]:
-    """Fit each way. The one from disk goes on where an earlier run broke off, and its pieces lie over the devices of the mesh."""
+def fits(
+    data: Data, only: str | None, console: Console, mesh: AbstractContextManager[Any]
+) -> list[Fit]:
+    """Fit each way. The one from disk goes on where an earlier run broke off, and its pieces lie
+    over the devices of the mesh.
+    """
     journal = Journal(data.folder / "fit.npz", data)
     ways: dict[str, Callable[[], Callable[[np.ndarray], np.ndarray]]] = {
         "in memory": lambda: in_memory(data),
@@ -65,7 +96,9 @@ def fits(data: Data, only: str | None, console: Console, mesh: AbstractContextMa
     for way in [only] if only else list(ways):
         with console.status("") as status, mesh if way == "streamed" else nullcontext():
             began = time.perf_counter()
-            show = lambda count, cost, way=way, status=status: status.update(f"{way}: evaluation {count}, cost {cost:.6g}")  # noqa: E731
+            show = lambda count, cost, way=way, status=status: status.update(  # noqa: E731
+                f"{way}: evaluation {count}, cost {cost:.6g}"
+            )
             result = fit(ways[way](), data, show)
             found.append(Fit(way, result, time.perf_counter() - began))
     journal.remove()
@@ -75,12 +108,26 @@ def fits(data: Data, only: str | None, console: Console, mesh: AbstractContextMa
 def table(found: list[Fit]) -> Table:
     """True and fitted values, a parameter a line, and how far apart the ways are."""
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("parameter", "true", "fitted", "std. error", "(fitted - true) / error", "ways apart, relative"):
+    for name in (
+        "parameter",
+        "true",
+        "fitted",
+        "std. error",
+        "(fitted - true) / error",
+        "ways apart, relative",
+    ):
         out.add_column(name, justify="left" if name == "parameter" else "right")
     last, gaps = found[-1].result, apart(found)
     for i, name in enumerate(NAMES):
         z = (last.x[i] - TRUTH[i]) / last.errors[i]
-        out.add_row(name, f"{TRUTH[i]:g}", f"{last.x[i]:.8g}", f"{last.errors[i]:.2g}", f"{z:+.2f}", f"{gaps[i]:.1e}")
+        out.add_row(
+            name,
+            f"{TRUTH[i]:g}",
+            f"{last.x[i]:.8g}",
+            f"{last.errors[i]:.2g}",
+            f"{z:+.2f}",
+            f"{gaps[i]:.1e}",
+        )
     return out
 
 
@@ -91,22 +138,38 @@ def apart(found: list[Fit]) -> np.ndarray:
 
 
 def main() -> int:
-    """Make the data, fit, compare and draw; the exit code says whether all ways agree, 130 that it was interrupted."""
+    """Make the data, fit, compare and draw; the exit code says whether all ways agree, 130 that it
+    was interrupted.
+    """
     chosen, console, watch = options(), Console(), Watch()
-    data = made(chosen.out / f"{chosen.points}-{chosen.angles}", chosen.points, chosen.angles, console)
-    console.print(f"{data.points:,} points: {data.angles} angles, all pairs of {data.frames:,} frames, in {data.folder}", soft_wrap=True)
+    data = made(
+        chosen.out / f"{chosen.points}-{chosen.angles}", chosen.points, chosen.angles, console
+    )
+    console.print(
+        f"{data.points:,} points: {data.angles} angles, all pairs of {data.frames:,} frames, in"
+        f" {data.folder}",
+        soft_wrap=True,
+    )
     console.print(strategy(data, chosen.memory))
     try:
         found = fits(data, chosen.only, console, chosen.mesh)
     except KeyboardInterrupt:
-        console.print("Interrupted. The fit from disk goes on from there if the same command is given again.")
+        console.print(
+            "Interrupted. The fit from disk goes on from there if the same command is given again."
+        )
         return 130
     console.print(table(found))
     for each in found:
-        console.print(f"{each.way:10} {each.seconds:7.2f} s, {each.result.nfev} evaluations, cost {each.result.cost:.12g}", highlight=False)
+        console.print(
+            f"{each.way:10} {each.seconds:7.2f} s, {each.result.nfev} evaluations, cost"
+            f" {each.result.cost:.12g}",
+            highlight=False,
+        )
     difference = apart(found).max()
     if len(found) > 1:
-        console.print(f"Largest relative difference between the ways: {difference:.1e} (limit {AGREE:g}).")
+        console.print(
+            f"Largest relative difference between the ways: {difference:.1e} (limit {AGREE:g})."
+        )
     draw(data, found[-1].result.x, chosen.out / "fit.png")
     if chosen.only != "streamed":
         compared(watch, data)
@@ -116,13 +179,21 @@ def main() -> int:
 
 
 def compared(watch: Watch, data: Data) -> None:
-    """Time the sums of products of all points as jitney's program and as plain `jax.jit` of the same function, mapped by hand."""
-    t1, t2, measured = jax.device_put(tuple(np.array(data.mapped(name)) for name in ("t1", "t2", "measured")))
+    """Time the sums of products of all points as jitney's program and as plain `jax.jit` of the
+    same function, mapped by hand.
+    """
+    t1, t2, measured = jax.device_put(
+        tuple(np.array(data.mapped(name)) for name in ("t1", "t2", "measured"))
+    )
     phi = data.phi.astype(np.float32)
 
     def products(vector: Any, phi: Any, t1: Any, t2: Any, measured: Any) -> Any:
-        vector, phi, t1, t2, measured = (x.astype(np.float64) for x in (vector, phi, t1, t2, measured))
-        return jax.vmap(lambda phi, measured: gram(vector, Setup(), phi, t1, t2, measured))(phi, measured)
+        vector, phi, t1, t2, measured = (
+            x.astype(np.float64) for x in (vector, phi, t1, t2, measured)
+        )
+        return jax.vmap(lambda phi, measured: gram(vector, Setup(), phi, t1, t2, measured))(
+            phi, measured
+        )
 
     plain = jax.jit(products)
 
@@ -130,13 +201,23 @@ def compared(watch: Watch, data: Data) -> None:
         with jax.enable_x64(True):
             return plain(START, phi, t1, t2, measured)
 
-    watch.compare(f"products of {data.points:,} points", lambda: at_once(START, Setup(), phi, t1, t2, measured), under_x64, rtol=1e-5)
+    watch.compare(
+        f"products of {data.points:,} points",
+        lambda: at_once(START, Setup(), phi, t1, t2, measured),
+        under_x64,
+        rtol=1e-5,
+    )
 
 
 def strategy(data: Data, memory: str) -> jitney.Strategy:
     """What the sizes at hand take, by the compiler."""
     return jitney.strategy(
-        at_once, np.zeros(9), Setup(), data.phi.astype(np.float32), sizes={"points": data.pairs, "phi": data.angles}, memory=memory
+        at_once,
+        np.zeros(9),
+        Setup(),
+        data.phi.astype(np.float32),
+        sizes={"points": data.pairs, "phi": data.angles},
+        memory=memory,
     )
 
 

@@ -1,4 +1,6 @@
-"""Synthetic measurements on disk: the model with known parameters, and noise. No real data are used here."""
+"""Synthetic measurements on disk: the model with known parameters, and noise. No real data are used
+here.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,7 +22,9 @@ _BLOCK = 2**20  # pairs that are made at a time
 
 
 @optimize(vmap="phi", precision="f64")
-def correlation(vector: Float[Array, "9"], setup: Setup, phi: Scalar, t1: Points, t2: Points) -> Points:
+def correlation(
+    vector: Float[Array, "9"], setup: Setup, phi: Scalar, t1: Points, t2: Points
+) -> Points:
     """The model at all angles."""
     return c2(Parameters.of(vector), setup, phi, t1, t2)
 
@@ -31,7 +35,8 @@ class Data:
 
     Args:
         folder: Where they are.
-        frames: How many were taken, `FRAME` seconds apart; there is a point for each pair of different ones.
+        frames: How many were taken, `FRAME` seconds apart; there is a point for each pair of
+            different ones.
         angles: How many, over half a turn.
     """
 
@@ -63,7 +68,14 @@ class Data:
         return np.load(self.path(name), mmap_mode="r")
 
     @classmethod
-    def make(cls, folder: Path, points: int, angles: int = 8, seed: int = 0, advance: Callable[[int], None] = lambda n: None) -> "Data":
+    def make(
+        cls,
+        folder: Path,
+        points: int,
+        angles: int = 8,
+        seed: int = 0,
+        advance: Callable[[int], None] = lambda n: None,
+    ) -> "Data":
         """Write the files, unless they are there already.
 
         Args:
@@ -76,10 +88,20 @@ class Data:
             ValueError: There are too few points, or no angle.
         """
         if angles < 1 or points < 3 * angles:
-            raise ValueError(f"{points} points at {angles} angles: each angle takes 3 points at least.")
+            raise ValueError(
+                f"{points} points at {angles} angles: each angle takes 3 points at least."
+            )
         frames = int((1 + np.sqrt(1 + 8 * points / angles)) / 2)
         data = cls(folder, frames, angles)
-        described = json.dumps({"frames": frames, "angles": angles, "seed": seed, "truth": TRUTH.tolist(), "noise": NOISE})
+        described = json.dumps(
+            {
+                "frames": frames,
+                "angles": angles,
+                "seed": seed,
+                "truth": TRUTH.tolist(),
+                "noise": NOISE,
+            }
+        )
         note = folder / "data.json"
         if note.exists() and note.read_text() == described:
             return data
@@ -91,14 +113,20 @@ class Data:
 
     def _write(self, seed: int, advance: Callable[[int], None]) -> None:
         open_file: Any = np.lib.format.open_memmap
-        times = [open_file(self.path(name), "w+", np.float32, (self.pairs,)) for name in ("t1", "t2")]
+        times = [
+            open_file(self.path(name), "w+", np.float32, (self.pairs,)) for name in ("t1", "t2")
+        ]
         measured = open_file(self.path("measured"), "w+", np.float32, (self.angles, self.pairs))
         for start, stop in self._blocks():
             first, second = pair(np.arange(start, stop), self.frames)
             for file, frame in zip(times, (first, second), strict=True):
                 file[start:stop] = FRAME * (frame + 1)
-            noise = np.random.default_rng([seed, start]).normal(0, NOISE, (self.angles, stop - start))
-            measured[:, start:stop] = at(self, TRUTH, times[0][start:stop], times[1][start:stop]) + noise
+            noise = np.random.default_rng([seed, start]).normal(
+                0, NOISE, (self.angles, stop - start)
+            )
+            measured[:, start:stop] = (
+                at(self, TRUTH, times[0][start:stop], times[1][start:stop]) + noise
+            )
             advance(self.angles * (stop - start))
         for file in (*times, measured):
             file.flush()
@@ -111,12 +139,18 @@ class Data:
 def at(data: Data, vector: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
     """The model at all angles and some pairs of times, in float64."""
     with jax.enable_x64(True):
-        return np.asarray(correlation(vector, Setup(), data.phi, np.asarray(t1, float), np.asarray(t2, float)))
+        return np.asarray(
+            correlation(vector, Setup(), data.phi, np.asarray(t1, float), np.asarray(t2, float))
+        )
 
 
 def pair(index: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
-    """The frames of a pair from its place in the files, where those of the first frame come first."""
-    first = np.floor((2 * frames - 1 - np.sqrt((2 * frames - 1.0) ** 2 - 8.0 * index)) / 2).astype(np.int64)
+    """The frames of a pair from its place in the files, where those of the first frame come
+    first.
+    """
+    first = np.floor((2 * frames - 1 - np.sqrt((2 * frames - 1.0) ** 2 - 8.0 * index)) / 2).astype(
+        np.int64
+    )
     first -= place(first, first + 1, frames) > index  # the root is rounded
     first += place(first + 1, first + 2, frames) <= index
     return first, index - place(first, first + 1, frames) + first + 1

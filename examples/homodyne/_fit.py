@@ -1,7 +1,8 @@
-"""One fit, three ways to sum its products: at once, in chunks inside one program, and read from disk piece by piece.
+"""One fit, three ways to sum its products: at once, in chunks inside one program, and read from
+disk piece by piece.
 
-Within a mesh the points lie over its devices, those of each piece from disk too: each device sums the products of its own, and the sums
-are added at the end.
+Within a mesh the points lie over its devices, those of each piece from disk too: each device sums
+the products of its own, and the sums are added at the end.
 """
 
 import hashlib
@@ -46,7 +47,9 @@ def in_memory(data: Data, program: Any = at_once) -> Products:
     """All points at once, from arrays that are read once."""
     t1, t2, measured = (np.array(data.mapped(name)) for name in ("t1", "t2", "measured"))
     t1, t2, measured = jax.device_put((t1, t2, measured))
-    return lambda vector: _summed(program(vector, Setup(), data.phi.astype(np.float32), t1, t2, measured))
+    return lambda vector: _summed(
+        program(vector, Setup(), data.phi.astype(np.float32), t1, t2, measured)
+    )
 
 
 def chunked(data: Data) -> Products:
@@ -54,13 +57,23 @@ def chunked(data: Data) -> Products:
     return in_memory(data, in_chunks)
 
 
-def streamed(data: Data, checkpoint: Path | None = None, chunk: int = 4 * CHUNK, progress: bool = False) -> Products:
-    """Read from disk at each evaluation; with a checkpoint an evaluation that breaks off goes on, on as many devices."""
+def streamed(
+    data: Data, checkpoint: Path | None = None, chunk: int = 4 * CHUNK, progress: bool = False
+) -> Products:
+    """Read from disk at each evaluation; with a checkpoint an evaluation that breaks off goes on,
+    on as many devices.
+    """
 
     def products(vector: np.ndarray) -> np.ndarray:
         given = {"vector": vector, "setup": Setup(), "phi": data.phi.astype(np.float32)}
         paths = {name: data.path(name) for name in ("t1", "t2", "measured")}
-        found = jitney.stream(at_once, given | paths, chunk={"points": chunk}, checkpoint=checkpoint, progress=progress)
+        found = jitney.stream(
+            at_once,
+            given | paths,
+            chunk={"points": chunk},
+            checkpoint=checkpoint,
+            progress=progress,
+        )
         return _summed(found.value)
 
     return products
@@ -72,7 +85,8 @@ def _summed(products: Any) -> np.ndarray:
 
 
 class Journal:
-    """The products that a fit has evaluated, in a file: a fit that broke off takes the same steps, and evaluates what is missing.
+    """The products that a fit has evaluated, in a file: a fit that broke off takes the same steps,
+    and evaluates what is missing.
 
     Args:
         path: Where.
@@ -87,7 +101,10 @@ class Journal:
         if path.exists():
             with np.load(path, allow_pickle=False) as file:
                 if np.array_equal(file["key"], self.key):
-                    self.known = {x.tobytes(): products for x, products in zip(file["x"], file["products"], strict=True)}
+                    self.known = {
+                        x.tobytes(): products
+                        for x, products in zip(file["x"], file["products"], strict=True)
+                    }
 
     def around(self, products: Products) -> Products:
         """The same products, looked up before they are evaluated, and kept."""
@@ -114,6 +131,10 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
 
-def fit(products: Products, data: Data, progress: Callable[[int, float], None] | None = None) -> ProductsResult:
+def fit(
+    products: Products, data: Data, progress: Callable[[int, float], None] | None = None
+) -> ProductsResult:
     """Fit the nine parameters."""
-    return least_squares_by_products(products, START, data.points, BOUNDS, progress=progress, **TIGHT)
+    return least_squares_by_products(
+        products, START, data.points, BOUNDS, progress=progress, **TIGHT
+    )

@@ -24,22 +24,34 @@ def draw(data: Data, vector: np.ndarray, path: Path) -> None:
     for column, angle in enumerate(angles):
         measured = np.asarray(data.mapped("measured")[angle][where], float)
         parts = (measured, fitted[angle], (measured - fitted[angle]) / NOISE)
-        for row, (part, name) in enumerate(zip(parts, ("measured", "fitted", "residual / noise"), strict=True)):
+        for row, (part, name) in enumerate(
+            zip(parts, ("measured", "fitted", "residual / noise"), strict=True)
+        ):
             axes, square = rows[row, column], np.full((frames.size, frames.size), np.nan)
             square[i, j] = square[j, i] = part
             low, high, colours = (-4, 4, "RdBu_r") if row == 2 else (0.98, 1.32, "viridis")
             image = axes.imshow(
-                square, origin="lower", extent=(0, span, 0, span), vmin=low, vmax=high, cmap=colours, interpolation="nearest"
+                square,
+                origin="lower",
+                extent=(0, span, 0, span),
+                vmin=low,
+                vmax=high,
+                cmap=colours,
+                interpolation="nearest",
             )
             axes.tick_params(labelsize=8)
             if column == 0:
                 axes.set_ylabel(f"{name}\nt2 (s)", fontsize=9)
             if row == 0:
-                axes.set_title(f"phi = {np.degrees(data.phi[angle]):.1f} deg", fontsize=9, loc="left")
+                axes.set_title(
+                    f"phi = {np.degrees(data.phi[angle]):.1f} deg", fontsize=9, loc="left"
+                )
             if row == 2:
                 axes.set_xlabel("t1 (s)", fontsize=9)
             if column == angles.size - 1:
                 figure.colorbar(image, ax=axes, shrink=0.85).ax.tick_params(labelsize=8)
-    figure.suptitle(f"Two-time correlation, {data.points:,} points (synthetic)", fontsize=12, x=0.02, ha="left")
+    figure.suptitle(
+        f"Two-time correlation, {data.points:,} points (synthetic)", fontsize=12, x=0.02, ha="left"
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

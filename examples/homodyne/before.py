@@ -1,6 +1,8 @@
-"""The fit as most of us would write it first: an array program per angle, all points at once, a Jacobian from `jax.jacfwd`.
+"""The fit as most of us would write it first: an array program per angle, all points at once, a
+Jacobian from `jax.jacfwd`.
 
-It is what the README's table calls "before". The physics is the same function; what is around it is not.
+It is what the README's table calls "before". The physics is the same function; what is around it is
+not.
 """
 
 from typing import Any
@@ -16,7 +18,10 @@ from examples.homodyne.model import Setup, residual
 def products(data: Data) -> Any:
     """Sum J^T J and J^T r over a Python loop of angles; compiled once for each number of points."""
     with jax.enable_x64(True):
-        arrays = [jnp.asarray(np.asarray(data.mapped(name)), jnp.float64) for name in ("t1", "t2", "measured")]
+        arrays = [
+            jnp.asarray(np.asarray(data.mapped(name)), jnp.float64)
+            for name in ("t1", "t2", "measured")
+        ]
     t1, t2, measured = arrays
     value = jax.jit(residual)
     slope = jax.jit(jax.jacfwd(residual))

@@ -1,7 +1,9 @@
-"""Seconds and peak memory of one fit each way, a fresh process for each: `python -m examples.homodyne.benchmark`.
+"""Seconds and peak memory of one fit each way, a fresh process for each: `python -m
+examples.homodyne.benchmark`.
 
-It ends with exit code 1 if the parameters of two ways differ by more than 1e-10. "Before" is `before.py`, a loop over angles around
-a jitted residual and `jax.jacfwd`, with all points in memory. Times include reading and compiling; the persistent cache is off.
+It ends with exit code 1 if the parameters of two ways differ by more than 1e-10. "Before" is
+`before.py`, a loop over angles around a jitted residual and `jax.jacfwd`, with all points in
+memory. Times include reading and compiling; the persistent cache is off.
 """
 
 import argparse
@@ -41,10 +43,16 @@ def measured(way: str, data: Data) -> dict:
 
 def main() -> None:
     """Run each way at each size, and print a line for each size."""
-    parser = argparse.ArgumentParser(prog="python -m examples.homodyne.benchmark", description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=float, nargs="+", default=[1e6, 1e7], help="points (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.homodyne.benchmark", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--sizes", type=float, nargs="+", default=[1e6, 1e7], help="points (default: %(default)s)"
+    )
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--folder", type=Path, help="where the data are written (default: a temporary folder)")
+    parser.add_argument(
+        "--folder", type=Path, help="where the data are written (default: a temporary folder)"
+    )
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
@@ -67,17 +75,25 @@ def main() -> None:
                     str(data.frames),
                     str(data.angles),
                 ]
-                run = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "JITNEY_CACHE": "off"})
+                run = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    env={**os.environ, "JITNEY_CACHE": "off"},
+                )
                 if run.returncode:
                     print(
-                        f"{data.points:>12,}  {way:10} failed with exit code {run.returncode}: {run.stderr.strip().splitlines()[-1:]}",
+                        f"{data.points:>12,}  {way:10} failed with exit code {run.returncode}:"
+                        f" {run.stderr.strip().splitlines()[-1:]}",
                         flush=True,
                     )
                     continue
                 found[way] = json.loads(run.stdout.splitlines()[-1])
                 each = found[way]
                 print(
-                    f"{data.points:>12,}  {way:10} {each['seconds']:8.2f} s  {each['peak']:6.2f} GiB  {each['nfev']} evaluations",
+                    f"{data.points:>12,}  {way:10} {each['seconds']:8.2f} s  {each['peak']:6.2f}"
+                    f" GiB  {each['nfev']} evaluations",
                     flush=True,
                 )
             x = np.array([each["x"] for each in found.values()])

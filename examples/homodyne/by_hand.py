@@ -1,7 +1,8 @@
 """The three ways to sum of `_fit.py` as one writes them without jitney.
 
-At once, by `vmap`; in chunks, by a loop over slices, and what is left over after it; from disk, over one device or several, by `shard_map`,
-and one `psum` at the end. It is what `examples/homodyne/tests/test_fit.py` and `tests/devices/examples/test_homodyne.py` compare with.
+At once, by `vmap`; in chunks, by a loop over slices, and what is left over after it; from disk,
+over one device or several, by `shard_map`, and one `psum` at the end. It is what
+`examples/homodyne/tests/test_fit.py` and `tests/devices/examples/test_homodyne.py` compare with.
 There are no checkpoints and there is no progress.
 """
 
@@ -49,7 +50,9 @@ def in_chunks(vector: Any, phi: Any, *arrays: Any) -> Any:
 
 
 def programs(mesh: Mesh) -> tuple[Any, Any]:
-    """What adds a piece to what each device has, without a word to the others; and the sum over the devices."""
+    """What adds a piece to what each device has, without a word to the others; and the sum over the
+    devices.
+    """
 
     def step(sums: Any, vector: Any, phi: Any, *piece: Any) -> Any:
         return sums + over_angles(vector, phi, *piece)[:, *UPPER][None]
@@ -58,8 +61,11 @@ def programs(mesh: Mesh) -> tuple[Any, Any]:
         return jax.lax.psum(sums[0], "points")
 
     own, none = P("points"), P()
-    # Unchecked: the check of jax 0.12.0.1 refuses `jnp.sinc`, "Primitive polynomial requires varying manual axes to match".
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=(own, none, none, *CUTS), out_specs=own, check_vma=False)
+    # Unchecked: the check of jax 0.12.0.1 refuses `jnp.sinc`, "Primitive polynomial requires
+    # varying manual axes to match".
+    mapped = jax.shard_map(
+        step, mesh=mesh, in_specs=(own, none, none, *CUTS), out_specs=own, check_vma=False
+    )
     return jax.jit(mapped), jax.jit(jax.shard_map(end, mesh=mesh, in_specs=own, out_specs=none))
 
 
@@ -74,24 +80,37 @@ def in_memory(data: Data, program: Any = at_once) -> Callable[[np.ndarray], np.n
     return summed
 
 
-def streamed(data: Data, chunk: int, mesh: Mesh | None = None) -> Callable[[np.ndarray], np.ndarray]:
-    """Over pieces that are read from disk; the last points, which the devices do not divide, on one of them."""
+def streamed(
+    data: Data, chunk: int, mesh: Mesh | None = None
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Over pieces that are read from disk; the last points, which the devices do not divide, on one
+    of them.
+    """
     mesh = mesh or Mesh(np.array(jax.devices()[:1]), ("points",))
     step, end = programs(mesh)
     alone, ended = programs(Mesh(mesh.devices.flat[:1], ("points",)))
-    arrays, parts, phi = [data.mapped(name) for name in ("t1", "t2", "measured")], mesh.size, data.phi.astype(np.float32).astype(float)
+    arrays, parts, phi = (
+        [data.mapped(name) for name in ("t1", "t2", "measured")],
+        mesh.size,
+        data.phi.astype(np.float32).astype(float),
+    )
 
     def summed(vector: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
             sums: Any = np.zeros((parts, data.angles, len(UPPER[0])))
             for start in range(0, data.pairs - data.pairs % parts, chunk):
                 stop = min(start + chunk, data.pairs - data.pairs % parts)
-                piece = (jax.device_put(x[..., start:stop], NamedSharding(mesh, cut)) for x, cut in zip(arrays, CUTS, strict=True))
+                piece = (
+                    jax.device_put(x[..., start:stop], NamedSharding(mesh, cut))
+                    for x, cut in zip(arrays, CUTS, strict=True)
+                )
                 sums = jax.block_until_ready(step(sums, vector, phi, *piece))
             found = np.asarray(end(sums))
             if data.pairs % parts:
                 piece = (np.asarray(x[..., -(data.pairs % parts) :]) for x in arrays)
-                found = found + np.asarray(ended(alone(np.zeros((1, *found.shape)), vector, phi, *piece)))
+                found = found + np.asarray(
+                    ended(alone(np.zeros((1, *found.shape)), vector, phi, *piece))
+                )
         out = np.zeros((len(NAMES) + 1, len(NAMES) + 1))
         out[UPPER] = found.sum(0)
         return out + np.triu(out, 1).T

@@ -1,4 +1,6 @@
-"""Amortised causal discovery: a network that reads samples and predicts which variables are the parents of one of them."""
+"""Amortised causal discovery: a network that reads samples and predicts which variables are the
+parents of one of them.
+"""
 
 from examples.surrogate._expert import batch as batch
 from examples.surrogate._step import PAD as PAD

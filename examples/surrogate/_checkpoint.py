@@ -18,7 +18,9 @@ import equinox as eqx
 _MAGIC = b"surrogate checkpoint 1\n"
 
 
-def save(path: Path, key: Mapping[str, Any], step: int, history: list[list[float]], state: Any) -> None:
+def save(
+    path: Path, key: Mapping[str, Any], step: int, history: list[list[float]], state: Any
+) -> None:
     """Write the file.
 
     Args:
@@ -45,7 +47,9 @@ def save(path: Path, key: Mapping[str, Any], step: int, history: list[list[float
             raise
 
 
-def load(path: Path, key: Mapping[str, Any], like: Any) -> tuple[int, list[list[float]], Any] | None:
+def load(
+    path: Path, key: Mapping[str, Any], like: Any
+) -> tuple[int, list[list[float]], Any] | None:
     """Steps done, history and state; None if there is no file.
 
     Args:
@@ -63,9 +67,15 @@ def load(path: Path, key: Mapping[str, Any], like: Any) -> tuple[int, list[list[
     head = len(_MAGIC)
     digest, body = content[head : head + 32], content[head + 32 :]
     if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
-        raise ValueError(f"{path} is no checkpoint, or it is damaged: remove it, or give another folder with --out.")
+        raise ValueError(
+            f"{path} is no checkpoint, or it is damaged: remove it, or give another folder with"
+            " --out."
+        )
     line, _, arrays = body.partition(b"\n")
     found = json.loads(line)
     if found["key"] != json.loads(json.dumps(dict(key))):
-        raise ValueError(f"{path} is of a run with other options: give these again, remove it, or give another folder with --out.")
+        raise ValueError(
+            f"{path} is of a run with other options: give these again, remove it, or give another"
+            " folder with --out."
+        )
     return found["step"], found["history"], eqx.tree_deserialise_leaves(io.BytesIO(arrays), like)

@@ -1,10 +1,12 @@
 """Random structural causal models, samples of them, and the parent sets that a target may have.
 
-The graph: a random order of the variables; each has a random number of parents, from none to `most_parents`, drawn from those before it.
-The mechanism of each variable is linear, y = sum a_i x_i + noise, or nonlinear, y = sum a_i sin(OMEGA x_i) + b_i cos(OMEGA x_i) + noise,
-with equal chance; the weights are Gaussian. Each variable is brought to unit variance before the next one is made (Ormaniec et al.,
-"Standardizing structural causal models", 2024), so that neither scale nor variance tells the order. Half of the samples are only
-observed; in each of the others one variable is set from outside.
+The graph: a random order of the variables; each has a random number of parents, from none to
+`most_parents`, drawn from those before it. The mechanism of each variable is linear, y = sum a_i
+x_i + noise, or nonlinear, y = sum a_i sin(OMEGA x_i) + b_i cos(OMEGA x_i) + noise, with equal
+chance; the weights are Gaussian. Each variable is brought to unit variance before the next one is
+made (Ormaniec et al., "Standardizing structural causal models", 2024), so that neither scale nor
+variance tells the order. Half of the samples are only observed; in each of the others one variable
+is set from outside.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,9 @@ Kind = Literal["linear", "nonlinear", "mixed"]
 
 
 def most_parents(variables: int) -> int:
-    """The size of the largest parent set: 3 for up to six variables, 2 above, so that 20 variables have 191 sets and not 1160."""
+    """The size of the largest parent set: 3 for up to six variables, 2 above, so that 20 variables
+    have 191 sets and not 1160.
+    """
     return min(WIDTH if variables <= EXACT else 2, variables - 1)
 
 
@@ -37,11 +41,17 @@ def parent_sets(variables: int, target: int) -> tuple[frozenset[int], ...]:
 def parents(variables: int, target: int) -> list[tuple[int, ...]]:
     """The members of each."""
     others = [i for i in range(variables) if i != target]
-    return [chosen for size in range(most_parents(variables) + 1) for chosen in combinations(others, size)]
+    return [
+        chosen
+        for size in range(most_parents(variables) + 1)
+        for chosen in combinations(others, size)
+    ]
 
 
 @lru_cache
-def arrays_of(variables: int, target: int) -> tuple[Int[np.ndarray, "sets parents"], Bool[np.ndarray, "sets parents"]]:
+def arrays_of(
+    variables: int, target: int
+) -> tuple[Int[np.ndarray, "sets parents"], Bool[np.ndarray, "sets parents"]]:
     """`parent_sets` as arrays: indices, and which of them count. What does not count is 0."""
     sets = parent_sets(variables, target)
     index, mask = np.zeros((len(sets), WIDTH), np.int32), np.zeros((len(sets), WIDTH), bool)
@@ -92,16 +102,21 @@ class Samples:
     target: Int[np.ndarray, "example"]
 
 
-def draw(rng: np.random.Generator, examples: int, variables: int, samples: int = 32, kind: Kind = "mixed") -> Samples:
+def draw(
+    rng: np.random.Generator, examples: int, variables: int, samples: int = 32, kind: Kind = "mixed"
+) -> Samples:
     """Random models, and samples of each."""
     ordered = _parents(rng, examples, variables)
     intervened = _interventions(rng, examples, samples, variables)
     values = _values(rng, ordered, intervened, kind)
-    names = np.argsort(rng.random((examples, variables)), axis=1)  # position in the order -> variable
+    # position in the order -> variable
+    names = np.argsort(rng.random((examples, variables)), axis=1)
     places = np.argsort(names, axis=1)
     values = np.take_along_axis(values, places[:, None, :], 2)
     intervened = np.take_along_axis(intervened, places[:, None, :], 2)
-    parents = np.take_along_axis(np.take_along_axis(ordered, places[:, :, None], 1), places[:, None, :], 2)
+    parents = np.take_along_axis(
+        np.take_along_axis(ordered, places[:, :, None], 1), places[:, None, :], 2
+    )
     return Samples(values, intervened, parents, rng.integers(variables, size=examples))
 
 
@@ -115,7 +130,9 @@ def _parents(rng: np.random.Generator, examples: int, variables: int) -> np.ndar
     return found
 
 
-def _interventions(rng: np.random.Generator, examples: int, samples: int, variables: int) -> np.ndarray:
+def _interventions(
+    rng: np.random.Generator, examples: int, samples: int, variables: int
+) -> np.ndarray:
     """In the second half of the samples, one variable each."""
     flags = np.zeros((examples, samples, variables), bool)
     chosen = rng.integers(variables, size=(examples, samples - samples // 2))
@@ -123,17 +140,26 @@ def _interventions(rng: np.random.Generator, examples: int, samples: int, variab
     return flags
 
 
-def _values(rng: np.random.Generator, parents: np.ndarray, intervened: np.ndarray, kind: Kind) -> np.ndarray:
+def _values(
+    rng: np.random.Generator, parents: np.ndarray, intervened: np.ndarray, kind: Kind
+) -> np.ndarray:
     """Values along the order, each variable at unit variance where nothing was set."""
     examples, samples, variables = intervened.shape
     weight, cosine = np.sqrt(SPREAD) * parents * rng.normal(size=(2, *parents.shape))
     noise = rng.normal(size=(examples, samples, variables))
     outside = 1.5 * rng.normal(size=(examples, samples, variables))
-    linear = rng.random((examples, variables)) < {"linear": 1.0, "nonlinear": 0.0, "mixed": 0.5}[kind]
+    linear = (
+        rng.random((examples, variables)) < {"linear": 1.0, "nonlinear": 0.0, "mixed": 0.5}[kind]
+    )
     x = np.zeros((examples, samples, variables))
     for child in range(variables):
-        waves = np.einsum("enp,ep->en", np.sin(OMEGA * x), weight[:, child]) + np.einsum("enp,ep->en", np.cos(OMEGA * x), cosine[:, child])
-        y = np.where(linear[:, None, child], np.einsum("enp,ep->en", x, weight[:, child]), waves) + noise[:, :, child]
+        waves = np.einsum("enp,ep->en", np.sin(OMEGA * x), weight[:, child]) + np.einsum(
+            "enp,ep->en", np.cos(OMEGA * x), cosine[:, child]
+        )
+        y = (
+            np.where(linear[:, None, child], np.einsum("enp,ep->en", x, weight[:, child]), waves)
+            + noise[:, :, child]
+        )
         seen = y[:, : samples // 2]
         y = (y - seen.mean(1, keepdims=True)) / seen.std(1, keepdims=True)
         x[:, :, child] = np.where(intervened[:, :, child], outside[:, :, child], y)
@@ -151,7 +177,12 @@ def true_sets(drawn: Samples) -> Int[np.ndarray, "example"]:
     """The position of each target's true parent set among its `parent_sets`."""
     variables = drawn.values.shape[2]
     rows = zip(drawn.parents, drawn.target, strict=True)
-    return np.array([_position(variables, int(target), np.flatnonzero(parents[target])) for parents, target in rows])
+    return np.array(
+        [
+            _position(variables, int(target), np.flatnonzero(parents[target]))
+            for parents, target in rows
+        ]
+    )
 
 
 def _position(variables: int, target: int, members: Sequence[int]) -> int:

@@ -6,7 +6,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from examples.surrogate.model import Surrogate
 
-FLOOR = 0.5  # the weight of an example of which the expert knows nothing; it is 1 where the expert is certain
+# the weight of an example of which the expert knows nothing; it is 1 where the expert is certain
+FLOOR = 0.5
 
 
 def kl(expert: Float[Array, "sets"], log_q: Float[Array, "sets"]) -> Float[Array, ""]:
@@ -15,7 +16,9 @@ def kl(expert: Float[Array, "sets"], log_q: Float[Array, "sets"]) -> Float[Array
 
 
 def certainty(expert: Float[Array, "sets"]) -> Float[Array, ""]:
-    """1 minus the expert's entropy over that of a guess: 1 where it is sure, 0 where all sets are as likely."""
+    """1 minus the expert's entropy over that of a guess: 1 where it is sure, 0 where all sets are
+    as likely.
+    """
     return 1 + jnp.sum(xlogy(expert, expert)) / jnp.log(jnp.asarray(expert.shape[0], expert.dtype))
 
 

@@ -32,7 +32,12 @@ def draw(history: np.ndarray, bins: Bins, exact: Bins, path: Path) -> None:
         said, true, count = np.array(each).T
         right.plot(said, true, "-", color=colour, lw=1)
         right.scatter(said, true, s=8 + 160 * count / count.sum(), color=colour, label=name)
-    right.set(xlabel="probability given to the top parent set", ylabel="how often it is the true one", xlim=(0, 1.03), ylim=(0, 1.03))
+    right.set(
+        xlabel="probability given to the top parent set",
+        ylabel="how often it is the true one",
+        xlim=(0, 1.03),
+        ylim=(0, 1.03),
+    )
     right.set_title("Calibration, up to six variables", fontsize=10, loc="left")
     right.legend(fontsize=8, frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,6 +58,10 @@ def draw_posterior(rows: list[tuple[str, float]], true: int | None, path: Path) 
     colours = [REFERENCE if i == true else INK for i in reversed(range(len(rows)))]
     axes.barh(names, values, color=colours)
     axes.set(xlabel="posterior probability", xlim=(0, 1))
-    axes.set_title("Likeliest parent sets" + (", the true one in orange" if true is not None else ""), fontsize=10, loc="left")
+    axes.set_title(
+        "Likeliest parent sets" + (", the true one in orange" if true is not None else ""),
+        fontsize=10,
+        loc="left",
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -1,11 +1,13 @@
 """One step of training, compiled: the gradient of the mean loss, a clip by its norm, AdamW.
 
-The loss is written for one example and mapped; the step is written for one batch, and its buffers are donated. Numbers of variables share
-programs by `pad`: with these buckets, batches of 3 to 20 variables compile five. `pad` stands on the step, the outermost
-program, since inside another program the sizes are that program's; jitney proves the gradient and all, as it is traced in the body.
+The loss is written for one example and mapped; the step is written for one batch, and its buffers
+are donated. Numbers of variables share programs by `pad`: with these buckets, batches of 3 to 20
+variables compile five. `pad` stands on the step, the outermost program, since inside another
+program the sizes are that program's; jitney proves the gradient and all, as it is traced in the
+body.
 
-Within a mesh of devices each has its share of the examples, and XLA adds up the gradients. With `fsdp` each also keeps but its share of
-every weight and of the moments that belong to it.
+Within a mesh of devices each has its share of the examples, and XLA adds up the gradients. With
+`fsdp` each also keeps but its share of every weight and of the moments that belong to it.
 """
 
 from collections.abc import Callable
@@ -21,7 +23,8 @@ import jitney
 from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
 
-PAD = {"vars": [4, 6, 8, 12, 20], "sets": [8, 29, 67, 191]}  # 3 and 4 variables, 5 and 6, 7 and 8, 9 to 12, 13 to 20
+# 3 and 4 variables, 5 and 6, 7 and 8, 9 to 12, 13 to 20
+PAD = {"vars": [4, 6, 8, 12, 20], "sets": [8, 29, 67, 191]}
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Recipe:
 
     Args:
         steps: In all.
-        rate: The largest learning rate, after a warm-up over the first tenth of the steps; a cosine brings it down to a hundredth.
+        rate: The largest learning rate, after a warm-up over the first tenth of the steps; a cosine
+            brings it down to a hundredth.
         clip: The largest global norm of a gradient.
         decay: Weight decay.
         loss: `"kl"`, or `"weighted"` by the expert's certainty.
@@ -45,8 +49,12 @@ class Recipe:
     def optimiser(self) -> optax.GradientTransformation:
         """The chain of transformations of the gradient."""
         warm_up = max(self.steps // 10, 1)
-        rate = optax.warmup_cosine_decay_schedule(self.rate / 100, self.rate, warm_up, max(self.steps, warm_up + 1), self.rate / 100)
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adamw(rate, weight_decay=self.decay))
+        rate = optax.warmup_cosine_decay_schedule(
+            self.rate / 100, self.rate, warm_up, max(self.steps, warm_up + 1), self.rate / 100
+        )
+        return optax.chain(
+            optax.clip_by_global_norm(self.clip), optax.adamw(rate, weight_decay=self.decay)
+        )
 
 
 def start(recipe: Recipe, model: Surrogate) -> Any:
@@ -54,13 +62,17 @@ def start(recipe: Recipe, model: Surrogate) -> Any:
     return recipe.optimiser().init(eqx.filter(model, eqx.is_inexact_array))
 
 
-def updated(recipe: Recipe, model: Surrogate, opt: Any, gradient: Surrogate) -> tuple[Surrogate, Any]:
+def updated(
+    recipe: Recipe, model: Surrogate, opt: Any, gradient: Surrogate
+) -> tuple[Surrogate, Any]:
     """Model and state after a gradient."""
     change, opt = recipe.optimiser().update(gradient, opt, eqx.filter(model, eqx.is_inexact_array))
     return eqx.apply_updates(model, change), opt
 
 
-def loss_of(recipe: Recipe, precision: str | None = None, remat: str | bool | None = None, pad: Any = None) -> Any:
+def loss_of(
+    recipe: Recipe, precision: str | None = None, remat: str | bool | None = None, pad: Any = None
+) -> Any:
     """The loss of one example as a program that is mapped over examples.
 
     Args:
@@ -69,7 +81,9 @@ def loss_of(recipe: Recipe, precision: str | None = None, remat: str | bool | No
         remat: As in `jitney.optimize`.
         pad: Of a loss that is called by itself, as in a validation.
     """
-    return jitney.optimize(vmap="example", precision=precision, remat=remat, pad=pad)(LOSSES[recipe.loss])
+    return jitney.optimize(vmap="example", precision=precision, remat=remat, pad=pad)(
+        LOSSES[recipe.loss]
+    )
 
 
 def step_of(
@@ -90,7 +104,12 @@ def step_of(
     """
     loss = loss_of(recipe, precision, remat)
 
-    @jitney.optimize(donate=("model", "opt"), pad=pad, shard=("fsdp", {"example": "*"}) if fsdp else {"example": "*"}, mesh="optional")
+    @jitney.optimize(
+        donate=("model", "opt"),
+        pad=pad,
+        shard=("fsdp", {"example": "*"}) if fsdp else {"example": "*"},
+        mesh="optional",
+    )
     def step(
         model: Surrogate,
         opt: PyTree,

@@ -1,4 +1,6 @@
-"""Train: each step has its own random numbers, so that a run that broke off goes on to the same weights."""
+"""Train: each step has its own random numbers, so that a run that broke off goes on to the same
+weights.
+"""
 
 import dataclasses
 import functools
@@ -57,7 +59,9 @@ class Run:
         rng = np.random.default_rng([self.seed, step])
         choices = np.arange(self.variables[0], self.variables[1] + 1)
         chance = 1 / choices
-        return batch(rng, self.examples, int(rng.choice(choices, p=chance / chance.sum())), self.samples)
+        return batch(
+            rng, self.examples, int(rng.choice(choices, p=chance / chance.sum())), self.samples
+        )
 
 
 @dataclass
@@ -70,7 +74,9 @@ class Trained:
 
 
 @functools.cache
-def program(recipe: Recipe, precision: str | None = None, remat: str | None = None, fsdp: bool = False) -> Any:
+def program(
+    recipe: Recipe, precision: str | None = None, remat: str | None = None, fsdp: bool = False
+) -> Any:
     """The step, made once for each recipe."""
     return step_of(recipe, precision, remat, fsdp=fsdp)
 
@@ -82,13 +88,15 @@ def train(
     progress: Callable[[int, float], None] = lambda done, loss: None,
     fsdp: bool = False,
 ) -> Trained:
-    """Train, or go on with a run whose checkpoint is there. Within `with jitney.mesh(data=-1):` devices share each batch, which their
-    number divides. They are no part of a run: it may go on on other ones.
+    """Train, or go on with a run whose checkpoint is there. Within `with jitney.mesh(data=-1):`
+    devices share each batch, which their number divides. They are no part of a run: it may go on on
+    other ones.
 
     Args:
         run: What.
         path: The checkpoint; None for none.
-        every: Steps between checkpoints, and between two looks at the metrics, which are on their way meanwhile.
+        every: Steps between checkpoints, and between two looks at the metrics, which are on their
+            way meanwhile.
         progress: Is told how many steps are done and their last mean loss.
         fsdp: Whether devices share weights and moments too.
 
@@ -104,7 +112,9 @@ def train(
         done, history, state = found
         progress(done, history[-1][0])
     with ThreadPoolExecutor(1) as maker:
-        coming = [maker.submit(run.batch, done + i) for i in range(min(AHEAD, run.recipe.steps - done))]
+        coming = [
+            maker.submit(run.batch, done + i) for i in range(min(AHEAD, run.recipe.steps - done))
+        ]
         waiting: list[jitney.Fetch[dict[str, Any]]] = []
         for at in range(done, run.recipe.steps):
             data = coming.pop(0).result()
@@ -112,10 +122,13 @@ def train(
                 coming.append(maker.submit(run.batch, at + AHEAD))
             *state, metrics = step(*state, *data.arrays)
             if virtual:
-                jax.block_until_ready(state)  # virtual devices come to a standstill where steps overlap
+                # virtual devices come to a standstill where steps overlap
+                jax.block_until_ready(state)
             waiting.append(jitney.host(metrics))
             if (at + 1) % every == 0 or at + 1 == run.recipe.steps:
-                history += [[each["loss"], each["norm"]] for each in (fetch.result() for fetch in waiting)]
+                history += [
+                    [each["loss"], each["norm"]] for each in (fetch.result() for fetch in waiting)
+                ]
                 waiting = []
                 if path:
                     _checkpoint.save(path, key, at + 1, history, tuple(state))

@@ -1,18 +1,20 @@
-"""Seconds of one training step, six ways in turn: `python -m examples.surrogate.benchmark`. Results are asserted equal first.
+"""Seconds of one training step, six ways in turn: `python -m examples.surrogate.benchmark`. Results
+are asserted equal first.
 
 The step is mean loss, gradient, clip by norm and AdamW. The ways:
 
-    eager loop        `before.py`: a Python loop over examples, parent sets as frozensets, floats read back
-    eager vmap        `jax.vmap` of the loss, nothing compiled
-    filter_jit loop   one compiled step, inside which a Python loop goes over the examples
-    filter_jit vmap   `eqx.filter_jit` of the step with `jax.vmap` inside
-    jitney            `optimize(vmap="example")` of the loss, `optimize(donate=("model", "opt"))` of the step
-    jitney padded     the same with `pad=`, as in training
+    eager loop        `before.py`: a Python loop over examples, parent sets as frozensets, floats
+    read back eager vmap        `jax.vmap` of the loss, nothing compiled filter_jit loop   one
+    compiled step, inside which a Python loop goes over the examples filter_jit vmap
+    `eqx.filter_jit` of the step with `jax.vmap` inside jitney            `optimize(vmap="example")`
+    of the loss, `optimize(donate=("model", "opt"))` of the step jitney padded     the same with
+    `pad=`, as in training
 
-Loops over more than `--most` examples, or over wide ones, are left out, with a dash: they compile for minutes. The first step is measured
-apart, with nothing in any cache: it is what tracing and compiling take, and the step. Warm steps go in turns, and the fastest counts.
-The last table has first steps in processes of their own: with an empty persistent cache, and with what that process left in it; jitney has
-one by default, `eqx.filter_jit` has none.
+Loops over more than `--most` examples, or over wide ones, are left out, with a dash: they compile
+for minutes. The first step is measured apart, with nothing in any cache: it is what tracing and
+compiling take, and the step. Warm steps go in turns, and the fastest counts. The last table has
+first steps in processes of their own: with an empty persistent cache, and with what that process
+left in it; jitney has one by default, `eqx.filter_jit` has none.
 """
 
 import argparse
@@ -25,7 +27,8 @@ from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("JITNEY_CACHE", "off")  # a first step is one that compiles, but in the processes of `fresh`
+# a first step is one that compiles, but in the processes of `fresh`
+os.environ.setdefault("JITNEY_CACHE", "off")
 
 import equinox as eqx
 import jax
@@ -47,7 +50,12 @@ from examples.surrogate.model import Surrogate
 
 WAYS = ("eager loop", "eager vmap", "filter_jit loop", "filter_jit vmap", "jitney", "jitney padded")
 QUICK = ((16, 8, 5), (16, 32, 5), (128, 8, 5))
-FULL = tuple((hidden, examples, d) for hidden in (16, 128, 512) for examples in (2, 8, 32, 128) for d in (3, 6, 12, 20))
+FULL = tuple(
+    (hidden, examples, d)
+    for hidden in (16, 128, 512)
+    for examples in (2, 8, 32, 128)
+    for d in (3, 6, 12, 20)
+)
 SAMPLES = 32
 RECIPE = Recipe()
 Step = Callable[[Surrogate, Any], tuple[Surrogate, Any, Any]]
@@ -68,19 +76,27 @@ def steps(data: Batch) -> dict[str, Step]:
     }
 
 
-def _stepped(model: Surrogate, opt: Any, mean: Callable[[Surrogate], Any]) -> tuple[Surrogate, Any, Any]:
+def _stepped(
+    model: Surrogate, opt: Any, mean: Callable[[Surrogate], Any]
+) -> tuple[Surrogate, Any, Any]:
     value, gradient = eqx.filter_value_and_grad(mean)(model)
     model, opt = updated(RECIPE, model, opt, gradient)
     return model, opt, {"loss": value, "norm": optax.tree.norm(gradient)}
 
 
 def _mapped(model: Surrogate, opt: Any, *arrays: Any) -> tuple[Surrogate, Any, Any]:
-    return _stepped(model, opt, lambda model: jnp.mean(jax.vmap(LOSSES[RECIPE.loss], (None, 0, 0, 0, 0))(model, *arrays)))
+    return _stepped(
+        model,
+        opt,
+        lambda model: jnp.mean(jax.vmap(LOSSES[RECIPE.loss], (None, 0, 0, 0, 0))(model, *arrays)),
+    )
 
 
 def _looped(model: Surrogate, opt: Any, *arrays: Any) -> tuple[Surrogate, Any, Any]:
     def mean(model: Surrogate) -> Any:
-        found = [LOSSES[RECIPE.loss](model, *(part[i] for part in arrays)) for i in range(len(arrays[0]))]
+        found = [
+            LOSSES[RECIPE.loss](model, *(part[i] for part in arrays)) for i in range(len(arrays[0]))
+        ]
         return sum(found) / len(found)
 
     return _stepped(model, opt, mean)
@@ -94,7 +110,9 @@ def once(step: Step, state: tuple[Surrogate, Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, found
 
 
-def measured(hidden: int, examples: int, variables: int, ways: tuple[str, ...], rounds: int) -> dict[str, tuple[float, float]]:
+def measured(
+    hidden: int, examples: int, variables: int, ways: tuple[str, ...], rounds: int
+) -> dict[str, tuple[float, float]]:
     """Seconds of the first and of the fastest warm step of each way.
 
     Raises:
@@ -117,13 +135,19 @@ def measured(hidden: int, examples: int, variables: int, ways: tuple[str, ...], 
 
 
 def equal(found: dict[str, Any]) -> None:
-    """End unless all ways gave the same loss, gradient norm, moments of the gradient and weights."""
+    """End unless all ways gave the same loss, gradient norm, moments of the gradient and
+    weights.
+    """
     (_, wanted), *rest = found.items()
     for way, each in rest:
         for name in ("loss", "norm"):
-            np.testing.assert_allclose(float(each[2][name]), float(wanted[2][name]), rtol=1e-4, err_msg=f"{name}, {way}")
+            np.testing.assert_allclose(
+                float(each[2][name]), float(wanted[2][name]), rtol=1e-4, err_msg=f"{name}, {way}"
+            )
         for ours, theirs in zip(*map(jax.tree.leaves, (each[1], wanted[1])), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-2, atol=1e-5, err_msg=f"optimiser, {way}")
+            np.testing.assert_allclose(
+                ours, theirs, rtol=1e-2, atol=1e-5, err_msg=f"optimiser, {way}"
+            )
         for ours, theirs in zip(*map(jax.tree.leaves, (each[0], wanted[0])), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-4, err_msg=f"weights, {way}")
 
@@ -135,7 +159,9 @@ def affordable(hidden: int, examples: int, variables: int, most: int) -> tuple[s
 
 
 def mixed(examples: int, hidden: int, exact: bool) -> tuple[str, dict[str, int]]:
-    """Compile counts and seconds of one step each with 3 to 20 variables, padded and, where asked for, at exact size."""
+    """Compile counts and seconds of one step each with 3 to 20 variables, padded and, where asked
+    for, at exact size.
+    """
     made = Run(examples=examples, hidden=hidden)
     data = [batch(np.random.default_rng(d), examples, d, made.samples) for d in range(3, 21)]
     lines, compiles = [], {}
@@ -151,19 +177,35 @@ def mixed(examples: int, hidden: int, exact: bool) -> tuple[str, dict[str, int]]
             *state, metrics = step(*state, *each.arrays)
         jax.block_until_ready(metrics)
         compiles[name] = step.stats.compiles
-        lines.append(f"{name}: {step.stats.compiles} compiles, {seconds:.1f} s, and {time.perf_counter() - again:.2f} s the second time")
+        lines.append(
+            f"{name}: {step.stats.compiles} compiles, {seconds:.1f} s, and"
+            f" {time.perf_counter() - again:.2f} s the second time"
+        )
     return "One step each with 3, 4, ..., 20 variables, " + "; ".join(lines), compiles
 
 
 def fresh(cell: tuple[int, ...]) -> list[tuple[str, float, float]]:
-    """Seconds of the first step of each compiled way in a process of its own, without and with what an earlier process compiled."""
+    """Seconds of the first step of each compiled way in a process of its own, without and with what
+    an earlier process compiled.
+    """
     out = []
     for way in ("filter_jit vmap", "jitney", "jitney padded"):
         with tempfile.TemporaryDirectory() as folder:
-            ours = "off" if way.startswith("filter_jit") else "on"  # JAX has one cache for a process: jitney's would serve both
+            # JAX has one cache for a process: jitney's would serve both
+            ours = "off" if way.startswith("filter_jit") else "on"
             env = {**os.environ, "JITNEY_CACHE": ours, "JITNEY_CACHE_DIR": folder}
-            command = [sys.executable, "-m", "examples.surrogate.benchmark", "--one", way, *map(str, cell)]
-            runs = [subprocess.run(command, capture_output=True, text=True, check=True, env=env) for _ in range(2)]
+            command = [
+                sys.executable,
+                "-m",
+                "examples.surrogate.benchmark",
+                "--one",
+                way,
+                *map(str, cell),
+            ]
+            runs = [
+                subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+                for _ in range(2)
+            ]
             out.append((way, *(float(run.stdout.splitlines()[-1]) for run in runs)))
     return out
 
@@ -177,43 +219,92 @@ def one(way: str, hidden: int, examples: int, variables: int) -> float:
 
 def main() -> None:
     """Run each cell, print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m examples.surrogate.benchmark", description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="hidden 16, 128, 512; batch 2, 8, 32, 128; 3, 6, 12, 20 variables")
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.surrogate.benchmark", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="hidden 16, 128, 512; batch 2, 8, 32, 128; 3, 6, 12, 20 variables",
+    )
     parser.add_argument("--cells", nargs="+", metavar="HIDDEN,BATCH,VARS", help="these alone")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of warm steps (default: %(default)s)")
-    parser.add_argument("--most", type=int, default=8, help="the largest batch that is looped over (default: %(default)s)")
-    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS, metavar="WAY", help="these alone, by name; jitney among them")
-    parser.add_argument("--no-mixed", action="store_true", help="leave out the run over all numbers of variables")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="turns of warm steps (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=8,
+        help="the largest batch that is looped over (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--ways",
+        nargs="+",
+        default=WAYS,
+        choices=WAYS,
+        metavar="WAY",
+        help="these alone, by name; jitney among them",
+    )
+    parser.add_argument(
+        "--no-mixed", action="store_true", help="leave out the run over all numbers of variables"
+    )
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
         print(one(chosen.one[0], *map(int, chosen.one[1:])))
         return
-    cells = [tuple(map(int, cell.split(","))) for cell in chosen.cells or ()] or (FULL if chosen.full else QUICK)
+    cells = [tuple(map(int, cell.split(","))) for cell in chosen.cells or ()] or (
+        FULL if chosen.full else QUICK
+    )
     console = Console(width=140)
-    tables = [Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left") for title in ("warm step, ms", "first step, s")]
+    tables = [
+        Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        for title in ("warm step, ms", "first step, s")
+    ]
     for table in tables:
-        for name in ("hidden", "batch", "vars", *WAYS, "eager loop / jitney", "filter_jit vmap / jitney"):
+        for name in (
+            "hidden",
+            "batch",
+            "vars",
+            *WAYS,
+            "eager loop / jitney",
+            "filter_jit vmap / jitney",
+        ):
             table.add_column(name, justify="right")
     warm, compiles = {}, {}
     for hidden, examples, variables in cells:
-        ways = tuple(way for way in affordable(hidden, examples, variables, chosen.most) if way in chosen.ways)
+        ways = tuple(
+            way
+            for way in affordable(hidden, examples, variables, chosen.most)
+            if way in chosen.ways
+        )
         found = measured(hidden, examples, variables, ways, chosen.rounds)
-        warm[f"{hidden},{examples},{variables}"] = {way: each[1] * 1e3 for way, each in found.items()}
+        warm[f"{hidden},{examples},{variables}"] = {
+            way: each[1] * 1e3 for way, each in found.items()
+        }
         for which, (table, scale, digits) in enumerate(zip(tables, (1e3, 1), (1, 2), strict=True)):
             at = 1 - which
             row = [f"{found[way][at] * scale:.{digits}f}" if way in found else "-" for way in WAYS]
-            ratios = [f"{found[way][at] / found['jitney'][at]:.2f}" if way in found else "-" for way in ("eager loop", "filter_jit vmap")]
+            ratios = [
+                f"{found[way][at] / found['jitney'][at]:.2f}" if way in found else "-"
+                for way in ("eager loop", "filter_jit vmap")
+            ]
             table.add_row(str(hidden), str(examples), str(variables), *row, *ratios)
         print(
-            f"{hidden},{examples},{variables}: " + ", ".join(f"{way} {a:.2f} s {b * 1e3:.1f} ms" for way, (a, b) in found.items()),
+            f"{hidden},{examples},{variables}: "
+            + ", ".join(f"{way} {a:.2f} s {b * 1e3:.1f} ms" for way, (a, b) in found.items()),
             file=sys.stderr,
             flush=True,
         )
         jax.clear_caches()
     for table in tables:
         console.print(table)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="first step in a process of its own, s", title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title="first step in a process of its own, s",
+        title_justify="left",
+    )
     for name in ("hidden", "batch", "vars", "way", "empty cache", "filled cache"):
         table.add_column(name, justify="left" if name == "way" else "right")
     for way, cold, again in fresh(cells[0]):

@@ -1,8 +1,10 @@
-"""What `_step.py` and `_validate.py` leave to jitney, as one writes it without: masks through the network, buckets, shardings, donation.
+"""What `_step.py` and `_validate.py` leave to jitney, as one writes it without: masks through the
+network, buckets, shardings, donation.
 
-The network is written once more, with what is inside at each place where the number of variables or of sets is read: the softmax over
-variables, their mean, the logarithm of the softmax over sets, and the two losses. It is what `tests/devices/examples/test_surrogate.py`
-compares `step_of(...)` with, and `predict`, and what `tests/perf/automation.py` counts.
+The network is written once more, with what is inside at each place where the number of variables or
+of sets is read: the softmax over variables, their mean, the logarithm of the softmax over sets, and
+the two losses. It is what `tests/devices/examples/test_surrogate.py` compares `step_of(...)` with,
+and `predict`, and what `tests/perf/automation.py` counts.
 """
 
 from collections.abc import Callable
@@ -30,7 +32,9 @@ def attention(layer: Attention, x: Any, inside: Any = None) -> Any:
     split = partial(jnp.reshape, shape=(*x.shape[:2], layer.heads, -1))
     query, key, value = split(layer.query(y)), split(y @ layer.key.T), split(layer.value(y))
     score = jnp.einsum("ornk,osnk->onrs", query, key) * query.shape[-1] ** -0.5
-    weight = jax.nn.softmax(score if inside is None else jnp.where(inside, score, -jnp.inf), axis=-1)
+    weight = jax.nn.softmax(
+        score if inside is None else jnp.where(inside, score, -jnp.inf), axis=-1
+    )
     return x + layer.out(jnp.einsum("onrs,osnk->ornk", weight, value).reshape(*x.shape))
 
 
@@ -47,7 +51,10 @@ def scores(scorer: Scorer, x: Any, target: Any, index: Any, mask: Any, inside: A
     """`Scorer.__call__`, with the mean over the variables inside."""
     members = jnp.sum(jnp.where(mask[:, :, None], scorer.member(x)[index], 0.0), axis=1)
     mean = jnp.sum(jnp.where(inside[:, None], x, 0.0), axis=0) / jnp.sum(inside)
-    return jax.nn.gelu(scorer.norm(members + scorer.target(target @ x) + scorer.all(mean))) @ scorer.out
+    return (
+        jax.nn.gelu(scorer.norm(members + scorer.target(target @ x) + scorer.all(mean)))
+        @ scorer.out
+    )
 
 
 def predicted(model: Surrogate, sizes: Any, x: Any, index: Any, mask: Any) -> Any:
@@ -60,7 +67,10 @@ def predicted(model: Surrogate, sizes: Any, x: Any, index: Any, mask: Any) -> An
 def kl(model: Surrogate, sizes: Any, x: Any, index: Any, mask: Any, expert: Any) -> Any:
     """`divergence`; the expert is 0 where sets are not inside."""
     log_q = predicted(model, sizes, x, index, mask)
-    return jnp.sum(xlogy(expert, expert) - expert * jnp.where(jnp.arange(index.shape[0]) < sizes[1], log_q, 0.0))
+    return jnp.sum(
+        xlogy(expert, expert)
+        - expert * jnp.where(jnp.arange(index.shape[0]) < sizes[1], log_q, 0.0)
+    )
 
 
 def weighted(model: Surrogate, sizes: Any, x: Any, index: Any, mask: Any, expert: Any) -> Any:
@@ -89,7 +99,9 @@ def padded(pad: bool, x: Any, index: Any, mask: Any, *expert: Any) -> tuple[Any,
 
 
 def shardings(mesh: Mesh, tree: Any, fsdp: bool) -> Any:
-    """Where the arrays of a model or of an optimiser's state lie: whole, or cut along the largest axis that divides."""
+    """Where the arrays of a model or of an optimiser's state lie: whole, or cut along the largest
+    axis that divides.
+    """
 
     def of(leaf: Any) -> NamedSharding:
         divides = [axis for axis, size in enumerate(leaf.shape) if size % mesh.shape["data"] == 0]
@@ -101,15 +113,21 @@ def shardings(mesh: Mesh, tree: Any, fsdp: bool) -> Any:
     return jax.tree.map(of, tree)
 
 
-def program(recipe: Recipe, model: Any, opt: Any, mesh: Mesh | None = None, fsdp: bool = False) -> tuple[Any, Any, Any]:
-    """The compiled step from arrays to arrays, where these lie (None for anywhere), and all of model and state that is no array."""
+def program(
+    recipe: Recipe, model: Any, opt: Any, mesh: Mesh | None = None, fsdp: bool = False
+) -> tuple[Any, Any, Any]:
+    """The compiled step from arrays to arrays, where these lie (None for anywhere), and all of
+    model and state that is no array.
+    """
     arrays, rest = eqx.partition((model, opt), eqx.is_array)
 
     def step(arrays: Any, sizes: Any, *batch: Any) -> Any:
         model, opt = eqx.combine(arrays, rest)
 
         def mean(model: Any) -> Any:
-            return jnp.mean(jax.vmap(LOSSES[recipe.loss], (None, None, 0, 0, 0, 0))(model, sizes, *batch))
+            return jnp.mean(
+                jax.vmap(LOSSES[recipe.loss], (None, None, 0, 0, 0, 0))(model, sizes, *batch)
+            )
 
         value, gradient = eqx.filter_value_and_grad(mean)(model)
         after = updated(recipe, model, opt, gradient)
@@ -117,12 +135,18 @@ def program(recipe: Recipe, model: Any, opt: Any, mesh: Mesh | None = None, fsdp
 
     if mesh is None:
         return jax.jit(step, donate_argnums=0), None, rest
-    state, data, whole = shardings(mesh, arrays, fsdp), NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
+    state, data, whole = (
+        shardings(mesh, arrays, fsdp),
+        NamedSharding(mesh, PartitionSpec("data")),
+        NamedSharding(mesh, PartitionSpec()),
+    )
     along = {"in_shardings": (state, whole, data, data, data, data), "out_shardings": (state, None)}
     return jax.jit(step, donate_argnums=0, **along), state, rest
 
 
-def step_of(recipe: Recipe, pad: bool = True, mesh: Mesh | None = None, fsdp: bool = False) -> Callable[..., tuple[Surrogate, Any, Any]]:
+def step_of(
+    recipe: Recipe, pad: bool = True, mesh: Mesh | None = None, fsdp: bool = False
+) -> Callable[..., tuple[Surrogate, Any, Any]]:
     """The step, for all models and states of one structure.
 
     Args:
@@ -133,13 +157,18 @@ def step_of(recipe: Recipe, pad: bool = True, mesh: Mesh | None = None, fsdp: bo
     """
     programs: dict[Any, tuple[Any, Any, Any]] = {}
 
-    def step(model: Surrogate, opt: Any, x: Any, index: Any, mask: Any, expert: Any) -> tuple[Surrogate, Any, Any]:
+    def step(
+        model: Surrogate, opt: Any, x: Any, index: Any, mask: Any, expert: Any
+    ) -> tuple[Surrogate, Any, Any]:
         structure = jax.tree.structure((model, opt))
         if structure not in programs:
             programs[structure] = program(recipe, model, opt, mesh, fsdp)
         jitted, where, rest = programs[structure]
         arrays = eqx.filter((model, opt), eqx.is_array)
-        arrays, metrics = jitted(arrays if where is None else jax.device_put(arrays, where), *padded(pad, x, index, mask, expert))
+        arrays, metrics = jitted(
+            arrays if where is None else jax.device_put(arrays, where),
+            *padded(pad, x, index, mask, expert),
+        )
         return *eqx.combine(arrays, rest), metrics
 
     return step
@@ -155,5 +184,7 @@ def predict(model: Surrogate, x: Any, index: Any, mask: Any) -> Any:
     examples, sets = mask.shape[:2]
     more = bucket("example", examples) - examples
     sizes, *arrays = padded(True, x, index, mask)
-    arrays = [np.pad(each, ((0, more), *[(0, 0)] * (each.ndim - 1)), mode="edge") for each in arrays]
+    arrays = [
+        np.pad(each, ((0, more), *[(0, 0)] * (each.ndim - 1)), mode="edge") for each in arrays
+    ]
     return _predictions(model, sizes, *arrays)[:examples, :sets]

@@ -1,8 +1,10 @@
-"""A network that reads samples of some variables and scores the parent sets of one of them, in the style of AVICI.
+"""A network that reads samples of some variables and scores the parent sets of one of them, in the
+style of AVICI.
 
-Lorch et al., "Amortized inference for causal structure learning", NeurIPS 2022: attention in turn over samples and over variables, with
-one set of weights for all, so that the order of neither matters and any number of them fits; then the largest over samples. A set
-of variables is the sum of what stands for its members, and one small network scores every set.
+Lorch et al., "Amortized inference for causal structure learning", NeurIPS 2022: attention in turn
+over samples and over variables, with one set of weights for all, so that the order of neither
+matters and any number of them fits; then the largest over samples. A set of variables is the sum of
+what stands for its members, and one small network scores every set.
 """
 
 from typing import Any
@@ -40,11 +42,16 @@ class Norm(eqx.Module):
     def __call__(self, x: Float[Array, "*any hidden"]) -> Float[Array, "*any hidden"]:
         """Each vector alone."""
         x = x - jnp.mean(x, axis=-1, keepdims=True)
-        return x * jax.lax.rsqrt(jnp.mean(x**2, axis=-1, keepdims=True) + 1e-5) * self.scale + self.shift
+        return (
+            x * jax.lax.rsqrt(jnp.mean(x**2, axis=-1, keepdims=True) + 1e-5) * self.scale
+            + self.shift
+        )
 
 
 class Attention(eqx.Module):
-    """Each row of a matrix attends to all of its rows; keys have no bias, since a softmax does not see it."""
+    """Each row of a matrix attends to all of its rows; keys have no bias, since a softmax does not
+    see it.
+    """
 
     norm: Norm
     query: Linear
@@ -63,8 +70,12 @@ class Attention(eqx.Module):
     def __call__(self, x: Float[Array, "other rows hidden"]) -> Float[Array, "other rows hidden"]:
         """For each of the others alone."""
         y = self.norm(x)
-        query, key, value = (self._split(part) for part in (self.query(y), y @ self.key.T, self.value(y)))
-        weight = jax.nn.softmax(jnp.einsum("ornk,osnk->onrs", query, key) * query.shape[-1] ** -0.5, axis=-1)
+        query, key, value = (
+            self._split(part) for part in (self.query(y), y @ self.key.T, self.value(y))
+        )
+        weight = jax.nn.softmax(
+            jnp.einsum("ornk,osnk->onrs", query, key) * query.shape[-1] ** -0.5, axis=-1
+        )
         mixed = jnp.einsum("onrs,osnk->ornk", weight, value)
         return x + self.out(mixed.reshape(*x.shape))
 
@@ -98,17 +109,24 @@ class Block(eqx.Module):
 
     def __init__(self, hidden: int, heads: int, depth: int, key: PRNGKeyArray):
         a, b, c, d = jax.random.split(key, 4)
-        self.samples, self.vars = Attention(hidden, heads, depth, a), Attention(hidden, heads, depth, b)
+        self.samples, self.vars = (
+            Attention(hidden, heads, depth, a),
+            Attention(hidden, heads, depth, b),
+        )
         self.feeds = Feed(hidden, depth, c), Feed(hidden, depth, d)
 
-    def __call__(self, x: Float[Array, "samples vars hidden"]) -> Float[Array, "samples vars hidden"]:
+    def __call__(
+        self, x: Float[Array, "samples vars hidden"]
+    ) -> Float[Array, "samples vars hidden"]:
         """One after the other."""
         x = self.feeds[0](jnp.swapaxes(self.samples(jnp.swapaxes(x, 0, 1)), 0, 1))
         return self.feeds[1](self.vars(x))
 
 
 class Scorer(eqx.Module):
-    """One number for each set, from what stands for its members, for the target and for all variables."""
+    """One number for each set, from what stands for its members, for the target and for all
+    variables.
+    """
 
     member: Linear
     target: Linear
@@ -118,7 +136,11 @@ class Scorer(eqx.Module):
 
     def __init__(self, hidden: int, key: PRNGKeyArray):
         a, b, c, d = jax.random.split(key, 4)
-        self.member, self.target, self.all = Linear(hidden, hidden, a), Linear(hidden, hidden, b), Linear(hidden, hidden, c)
+        self.member, self.target, self.all = (
+            Linear(hidden, hidden, a),
+            Linear(hidden, hidden, b),
+            Linear(hidden, hidden, c),
+        )
         self.norm, self.out = Norm(hidden), Linear(hidden, 1, d).weight[0]
 
     def __call__(
@@ -129,10 +151,15 @@ class Scorer(eqx.Module):
         mask: Bool[Array, "sets parents"],
     ) -> Float[Array, "sets"]:
         """The scores of sets given as indices and which of them count."""
-        return self.of_members(jnp.sum(jnp.where(mask[:, :, None], self.member(x)[index], 0.0), axis=1), x, target)
+        return self.of_members(
+            jnp.sum(jnp.where(mask[:, :, None], self.member(x)[index], 0.0), axis=1), x, target
+        )
 
     def of_members(
-        self, members: Float[Array, "sets hidden"], x: Float[Array, "vars hidden"], target: Float[Array, "vars"]
+        self,
+        members: Float[Array, "sets hidden"],
+        x: Float[Array, "vars hidden"],
+        target: Float[Array, "vars"],
     ) -> Float[Array, "sets"]:
         """The scores, from the sum over the members of each set of what `member` makes of them."""
         context = self.target(target @ x) + self.all(jnp.mean(x, axis=0))
@@ -156,7 +183,11 @@ class Surrogate(eqx.Module):
 
     def __init__(self, hidden: int = 32, depth: int = 2, heads: int = 4, *, key: PRNGKeyArray):
         first, last, *keys = jax.random.split(key, depth + 2)
-        self.first, self.norm, self.scorer = Linear(3, hidden, first), Norm(hidden), Scorer(hidden, last)
+        self.first, self.norm, self.scorer = (
+            Linear(3, hidden, first),
+            Norm(hidden),
+            Scorer(hidden, last),
+        )
         self.blocks = tuple(Block(hidden, heads, depth, each) for each in keys)
 
     def embed(self, x: Float[Array, "samples vars 3"]) -> Float[Array, "vars hidden"]:
@@ -167,7 +198,10 @@ class Surrogate(eqx.Module):
         return self.norm(jnp.max(h, axis=0))
 
     def __call__(
-        self, x: Float[Array, "samples vars 3"], index: Int[Array, "sets parents"], mask: Bool[Array, "sets parents"]
+        self,
+        x: Float[Array, "samples vars 3"],
+        index: Int[Array, "sets parents"],
+        mask: Bool[Array, "sets parents"],
     ) -> Float[Array, "sets"]:
         """Log probabilities of the parent sets of the variable that the last channel flags."""
         return jax.nn.log_softmax(self.scorer(self.embed(x), x[0, :, 2], index, mask))

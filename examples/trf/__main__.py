@@ -59,11 +59,15 @@ def fit(reference: Reference, start: int) -> Row:
     first, _ = timed(ours)
     warm, result = timed(ours, repeats=3)
     fun, jac = for_scipy(reference)
-    scipy_time, theirs = timed(lambda: scipy.optimize.least_squares(fun, b0, jac=jac, **TIGHT), repeats=3)
+    scipy_time, theirs = timed(
+        lambda: scipy.optimize.least_squares(fun, b0, jac=jac, **TIGHT), repeats=3
+    )
     return Row(reference, start, result, first, warm, theirs.nfev, scipy_time)
 
 
-def for_scipy(reference: Reference) -> tuple[Callable[[Any], np.ndarray], Callable[[Any], np.ndarray]]:
+def for_scipy(
+    reference: Reference,
+) -> tuple[Callable[[Any], np.ndarray], Callable[[Any], np.ndarray]]:
     """Residuals and exact Jacobian of a set, compiled, for NumPy arrays."""
     with jax.enable_x64(True):
         value = jax.jit(lambda b: reference.model(reference.x, *b) - reference.y)
@@ -82,7 +86,9 @@ def for_scipy(reference: Reference) -> tuple[Callable[[Any], np.ndarray], Callab
 
 
 def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Shortest time of a call, and what it gave. Overflow on the way is the solvers' business, not the reader's."""
+    """Shortest time of a call, and what it gave. Overflow on the way is the solvers' business, not
+    the reader's.
+    """
     best, value = np.inf, None
     with np.errstate(all="ignore"):
         for _ in range(repeats):
@@ -94,9 +100,19 @@ def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
 
 def compared(watch: Watch, reference: Reference) -> None:
     """Time a fit of one set as jitney's program and as plain `jax.jit` of the same function."""
-    setup = Setup(Residual(reference.model, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+    setup = Setup(
+        Residual(reference.model, "no"),
+        None,
+        "linear",
+        bounded=False,
+        scale_by_jac=False,
+        records=None,
+    )
     controls = np.array([1e-8, 1e-8, 1e-8, 1.0, 300.0])
-    given = np.asarray(reference.starts[1], np.float64), Data(None, None, None, controls, None, (reference.x, reference.y, None), {})
+    given = (
+        np.asarray(reference.starts[1], np.float64),
+        Data(None, None, None, controls, None, (reference.x, reference.y, None), {}),
+    )
     plain = jax.jit(lambda x0, data: fitted(setup, x0, data))
 
     def under_x64(call: Any) -> Any:
@@ -105,30 +121,64 @@ def compared(watch: Watch, reference: Reference) -> None:
 
     found = slice(len(SCALARS), len(SCALARS) + reference.certified.size)
     ours = programs(setup).fit
-    watch.compare(f"a fit of {reference.name}", lambda: under_x64(ours), lambda: under_x64(plain), part=lambda out: out[0][found])
+    watch.compare(
+        f"a fit of {reference.name}",
+        lambda: under_x64(ours),
+        lambda: under_x64(plain),
+        part=lambda out: out[0][found],
+    )
 
 
 def table(rows: list[Row]) -> Table:
     """All fits, one a line."""
-    out = Table(title="NIST StRD, every tolerance at 1e-15: n points, k parameters", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("set", "start", "n", "k", "digits", "nfev", "ms", "SciPy nfev", "SciPy ms", "compile s"):
+    out = Table(
+        title="NIST StRD, every tolerance at 1e-15: n points, k parameters",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for name in (
+        "set",
+        "start",
+        "n",
+        "k",
+        "digits",
+        "nfev",
+        "ms",
+        "SciPy nfev",
+        "SciPy ms",
+        "compile s",
+    ):
         out.add_column(name, justify="left" if name == "set" else "right", no_wrap=name == "set")
     for row in rows:
         colour = "green" if row.digits >= ENOUGH else "red"
         out.add_row(
-            row.reference.name, str(row.start + 1), str(row.reference.y.size), str(row.reference.certified.size),
-            f"[{colour}]{row.digits:.1f}[/]", str(row.result.nfev), f"{1e3 * row.warm:.2f}",
-            str(row.scipy_nfev), f"{1e3 * row.scipy_time:.2f}", "" if row.start else f"{row.first - row.warm:.2f}",
+            row.reference.name,
+            str(row.start + 1),
+            str(row.reference.y.size),
+            str(row.reference.certified.size),
+            f"[{colour}]{row.digits:.1f}[/]",
+            str(row.result.nfev),
+            f"{1e3 * row.warm:.2f}",
+            str(row.scipy_nfev),
+            f"{1e3 * row.scipy_time:.2f}",
+            "" if row.start else f"{row.first - row.warm:.2f}",
             end_section=row.start == 1,
-        )  # fmt: skip
+        )
     return out
 
 
 def options() -> argparse.Namespace:
     """The command line, checked."""
     parser = argparse.ArgumentParser(prog="python -m examples.trf", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/trf"), help="folder for the pictures (default: %(default)s)")
-    parser.add_argument("sets", nargs="*", metavar="set", help=f"which sets (default: all of {', '.join(MODELS)})")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/trf"),
+        help="folder for the pictures (default: %(default)s)",
+    )
+    parser.add_argument(
+        "sets", nargs="*", metavar="set", help=f"which sets (default: all of {', '.join(MODELS)})"
+    )
     chosen = parser.parse_args()
     unknown = sorted(set(chosen.sets) - set(MODELS))
     if unknown:
@@ -144,7 +194,8 @@ def options() -> argparse.Namespace:
 def until_interrupted() -> Iterator[Callable[[], bool]]:
     """Tell whether Ctrl-C was pressed. A second press ends the program at once.
 
-    An exception at any time would now and then be lost in one of JAX's callbacks, or leave its compiler to crash at exit.
+    An exception at any time would now and then be lost in one of JAX's callbacks, or leave its
+    compiler to crash at exit.
     """
     pressed = Event()
 
@@ -160,9 +211,16 @@ def until_interrupted() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def fits(names: list[str], out: Path, console: Console, interrupted: Callable[[], bool]) -> Iterator[Row]:
+def fits(
+    names: list[str], out: Path, console: Console, interrupted: Callable[[], bool]
+) -> Iterator[Row]:
     """Fit each set from both starts and draw it, under a progress bar."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=2 * len(names))
         for name in names:
@@ -179,16 +237,21 @@ def fits(names: list[str], out: Path, console: Console, interrupted: Callable[[]
 
 
 def main() -> int:
-    """Fit, draw and report; the exit code says whether every fit has its digits, 130 that it was interrupted."""
+    """Fit, draw and report; the exit code says whether every fit has its digits, 130 that it was
+    interrupted.
+    """
     chosen, console, watch = options(), Console(), Watch()
     with until_interrupted() as interrupted:
         rows = list(fits(chosen.sets or list(MODELS), chosen.out, console, interrupted))
         stopped = interrupted()
     console.print(table(rows))
     good = sum(row.digits >= ENOUGH for row in rows)
-    console.print(f"{good} of {len(rows)} fits have the certified values to {ENOUGH:.0f} digits or more.")
     console.print(
-        "Times are the shortest of 3 warm calls, from NumPy arrays to a result. SciPy: method 'trf' with a jitted exact Jacobian."
+        f"{good} of {len(rows)} fits have the certified values to {ENOUGH:.0f} digits or more."
+    )
+    console.print(
+        "Times are the shortest of 3 warm calls, from NumPy arrays to a result. SciPy: method 'trf'"
+        " with a jitted exact Jacobian."
     )
     if rows and not stopped:
         compared(watch, rows[-1].reference)

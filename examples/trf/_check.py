@@ -1,7 +1,9 @@
-"""What a user can get wrong in the arguments, each with its own error: what came, the rule, the fix.
+"""What a user can get wrong in the arguments, each with its own error: what came, the rule, the
+fix.
 
-Everything here sees concrete values on the host, where a check must cost no more than a microsecond or two. What the functions return is
-checked in `_shapes.py`, what only the numbers show in `_outcome.py`.
+Everything here sees concrete values on the host, where a check must cost no more than a microsecond
+or two. What the functions return is checked in `_shapes.py`, what only the numbers show in
+`_outcome.py`.
 """
 
 from collections.abc import Mapping
@@ -34,7 +36,12 @@ def numbers(values: Any, name: str, rule: str, fix: str) -> np.ndarray:
 
 def start(x0: Any, name: str) -> np.ndarray:
     """The start as float64, of rank 1, or 2 for a batch of fits."""
-    x = numbers(x0, f"`{name}`", "The parameters are real numbers.", "pass numbers; fit real and imaginary parts as two parameters.")
+    x = numbers(
+        x0,
+        f"`{name}`",
+        "The parameters are real numbers.",
+        "pass numbers; fit real and imaginary parts as two parameters.",
+    )
     if x.ndim == 0:
         x = x[None]
     if x.ndim > 2 or x.size == 0:
@@ -50,8 +57,16 @@ def pair(bounds: Any) -> tuple[Any, Any]:
     """Lower and upper bounds, from a pair or `scipy.optimize.Bounds`."""
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return bounds.lb, bounds.ub
-    if not isinstance(bounds, tuple | list | np.ndarray | jax.Array) or getattr(bounds, "ndim", 1) == 0 or len(bounds) != 2:
-        fail(f"`bounds` is {bounds!r}.", "It is a pair: lower, upper.", "pass (lower, upper), each a number or one per parameter.")
+    if (
+        not isinstance(bounds, tuple | list | np.ndarray | jax.Array)
+        or getattr(bounds, "ndim", 1) == 0
+        or len(bounds) != 2
+    ):
+        fail(
+            f"`bounds` is {bounds!r}.",
+            "It is a pair: lower, upper.",
+            "pass (lower, upper), each a number or one per parameter.",
+        )
     return bounds[0], bounds[1]
 
 
@@ -59,7 +74,12 @@ def box(bounds: Any, x0: np.ndarray, start: str) -> tuple[np.ndarray, np.ndarray
     """Lower and upper bounds in the shape of x0, or `None` if all are infinite."""
     sides = []
     for name, side in zip(("lower", "upper"), pair(bounds), strict=True):
-        side = numbers(side, f"The {name} bound", "Bounds are numbers or infinite.", "use -inf or inf where there is no bound.")
+        side = numbers(
+            side,
+            f"The {name} bound",
+            "Bounds are numbers or infinite.",
+            "use -inf or inf where there is no bound.",
+        )
         if side.shape not in ((), x0.shape, x0.shape[-1:]):
             fail(
                 f"The {name} bound has shape {side.shape} and `{start}` has {x0.shape}.",
@@ -69,16 +89,26 @@ def box(bounds: Any, x0: np.ndarray, start: str) -> tuple[np.ndarray, np.ndarray
         sides.append(np.broadcast_to(side, x0.shape))
     low, high = sides
     if np.isnan(low).any() or np.isnan(high).any():
-        fail("A bound is NaN.", "Bounds are numbers or infinite.", "use -inf or inf where there is no bound.")
+        fail(
+            "A bound is NaN.",
+            "Bounds are numbers or infinite.",
+            "use -inf or inf where there is no bound.",
+        )
     if (low >= high).any():
         i = _first(low >= high)
-        fail(f"Bounds of {start}{list(i)} are reversed or equal: lower {low[i]}, upper {high[i]}.",
-             "Each lower bound is below its upper one.", f"swap them; to hold a parameter fixed, take it out of `{start}`.")  # fmt: skip
+        fail(
+            f"Bounds of {start}{list(i)} are reversed or equal: lower {low[i]}, upper {high[i]}.",
+            "Each lower bound is below its upper one.",
+            f"swap them; to hold a parameter fixed, take it out of `{start}`.",
+        )
     outside = (x0 < low) | (x0 > high)
     if outside.any():
         i = _first(outside)
-        fail(f"{start}{list(i)} = {x0[i]} is infeasible: its bounds are {low[i]} and {high[i]}.", "The start lies within the bounds.",
-             f"move the start, e.g. with np.clip({start}, lower, upper), or widen the bounds.")  # fmt: skip
+        fail(
+            f"{start}{list(i)} = {x0[i]} is infeasible: its bounds are {low[i]} and {high[i]}.",
+            "The start lies within the bounds.",
+            f"move the start, e.g. with np.clip({start}, lower, upper), or widen the bounds.",
+        )
     return None if np.isneginf(low).all() and np.isposinf(high).all() else (low, high)
 
 
@@ -91,34 +121,61 @@ def scale(x_scale: Any, x0: np.ndarray) -> tuple[bool, np.ndarray | None]:
     if isinstance(x_scale, str):
         if x_scale == "jac":
             return True, None
-        fail(f"`x_scale` is {x_scale!r}.", 'It is "jac", a number, or one per parameter.', 'write "jac" or numbers.')
-    values = numbers(x_scale, "`x_scale`", 'It is "jac", a number, or one per parameter.', 'write "jac" or numbers.')
+        fail(
+            f"`x_scale` is {x_scale!r}.",
+            'It is "jac", a number, or one per parameter.',
+            'write "jac" or numbers.',
+        )
+    values = numbers(
+        x_scale,
+        "`x_scale`",
+        'It is "jac", a number, or one per parameter.',
+        'write "jac" or numbers.',
+    )
     if values.shape not in ((), x0.shape[-1:]):
         fail(
-            f"`x_scale` has shape {values.shape} and `x0` has {x0.shape}.", "It is a number or one per parameter.", "make the shapes agree."
+            f"`x_scale` has shape {values.shape} and `x0` has {x0.shape}.",
+            "It is a number or one per parameter.",
+            "make the shapes agree.",
         )
     if not (np.isfinite(values) & (values > 0)).all():
-        fail(f"`x_scale` is {values}.", "A scale is positive and finite.", "pass typical sizes of the parameters.")
+        fail(
+            f"`x_scale` is {values}.",
+            "A scale is positive and finite.",
+            "pass typical sizes of the parameters.",
+        )
     return False, np.broadcast_to(values, x0.shape[-1:])
 
 
 def plain(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """`NUMBERS` as Python's own, which have a hash."""
-    return tuple(v if type(v) in PLAIN else _number(v, name) for name, v in zip(NUMBERS, values, strict=True))
+    return tuple(
+        v if type(v) in PLAIN else _number(v, name) for name, v in zip(NUMBERS, values, strict=True)
+    )
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, str | bool) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiu":
+    if (
+        isinstance(value, str | bool)
+        or np.ndim(value) != 0
+        or np.asarray(value).dtype.kind not in "fiu"
+    ):
         fail(f"`{name}` is {value!r}.", "It is one number.", "pass a number.", TypeError)
     return float(value)
 
 
-def controls(ftol: float | None, xtol: float | None, gtol: float | None, f_scale: float, max_nfev: float) -> tuple[float, ...]:
+def controls(
+    ftol: float | None, xtol: float | None, gtol: float | None, f_scale: float, max_nfev: float
+) -> tuple[float, ...]:
     """Tolerances (0 for `None`), scale of the loss and limit, as floats."""
     tolerances = dict(zip(TOLERANCES, (ftol or 0.0, xtol or 0.0, gtol or 0.0), strict=True))
     for name, value in tolerances.items():
         if not value >= 0:
-            fail(f"`{name}` is {value}.", "A tolerance is not negative.", "pass a positive number, or None to switch the test off.")
+            fail(
+                f"`{name}` is {value}.",
+                "A tolerance is not negative.",
+                "pass a positive number, or None to switch the test off.",
+            )
     if max(tolerances.values()) < EPS:
         fail(
             "No tolerance is above the rounding unit.",
@@ -126,17 +183,25 @@ def controls(ftol: float | None, xtol: float | None, gtol: float | None, f_scale
             "pass one, such as 1e-8.",
         )
     if f_scale is None or not (np.isfinite(f_scale) and f_scale > 0):
-        fail(f"`f_scale` is {f_scale}.", "It is a positive size of a residual.", "pass the size at which residuals become outliers.")
+        fail(
+            f"`f_scale` is {f_scale}.",
+            "It is a positive size of a residual.",
+            "pass the size at which residuals become outliers.",
+        )
     if not (max_nfev >= 1 and float(max_nfev).is_integer()):
-        fail(f"`max_nfev` is {max_nfev}.", "It is a whole number; at least the start is evaluated.", "pass a positive integer or None.")
+        fail(
+            f"`max_nfev` is {max_nfev}.",
+            "It is a whole number; at least the start is evaluated.",
+            "pass a positive integer or None.",
+        )
     return (*tolerances.values(), float(f_scale), float(max_nfev))
 
 
 def too_fine(tolerances: tuple[float, ...]) -> tuple[str, ...]:
     """What to warn of: tolerances that no change of a float64 can meet."""
     return tuple(
-        f"`{name}` = {value:.2e} is below the rounding unit {EPS:.2e} of float64.\nNo change that small can be told from none.\n"
-        "Fix: pass a larger number, or None to switch the test off."
+        f"`{name}` = {value:.2e} is below the rounding unit {EPS:.2e} of float64.\nNo change that"
+        " small can be told from none.\nFix: pass a larger number, or None to switch the test off."
         for name, value in zip(TOLERANCES, tolerances, strict=True)
         if 0 < value < EPS
     )
@@ -152,13 +217,23 @@ def further(args: Any, kwargs: Any) -> None:
             TypeError,
         )
     if type(kwargs) is not dict and not isinstance(kwargs, Mapping):
-        fail(f"`kwargs` is of type {type(kwargs).__name__}.", "It holds arguments by name.", "pass a dict.", TypeError)
+        fail(
+            f"`kwargs` is of type {type(kwargs).__name__}.",
+            "It holds arguments by name.",
+            "pass a dict.",
+            TypeError,
+        )
 
 
 def functions(fun: Any, jac: Any, loss: Any) -> None:
     """Callables, and a loss that is known."""
     if not callable(fun):
-        fail(f"`fun` is {fun!r}.", "It is a function of the parameters.", "pass a callable.", TypeError)
+        fail(
+            f"`fun` is {fun!r}.",
+            "It is a function of the parameters.",
+            "pass a callable.",
+            TypeError,
+        )
     if jac is not None and not callable(jac):
         fail(
             f"`jac` is {jac!r}.",
@@ -166,15 +241,23 @@ def functions(fun: Any, jac: Any, loss: Any) -> None:
             "leave `jac` out, or pass a callable.",
         )
     if not callable(loss) and loss not in LOSSES:
-        fail(f"`loss` is {loss!r}.", f"It is one of {', '.join(LOSSES)}, or a function of z = (f / f_scale)^2.", "choose one of these.")
+        fail(
+            f"`loss` is {loss!r}.",
+            f"It is one of {', '.join(LOSSES)}, or a function of z = (f / f_scale)^2.",
+            "choose one of these.",
+        )
 
 
 def counted(mask: Any, x0: np.ndarray) -> np.ndarray:
     """The mask, which leaves every fit enough points."""
     mask = np.asarray(mask)
     if mask.dtype != bool:
-        fail(f"`mask` has dtype {mask.dtype}.", "It says of every point whether it counts: True or False.",
-             "pass booleans, e.g. mask=weights > 0; indices of points are not a mask.", TypeError)  # fmt: skip
+        fail(
+            f"`mask` has dtype {mask.dtype}.",
+            "It says of every point whether it counts: True or False.",
+            "pass booleans, e.g. mask=weights > 0; indices of points are not a mask.",
+            TypeError,
+        )
     if mask.ndim == 0 or mask.ndim > x0.ndim or mask.shape[:-1] not in ((), x0.shape[:-1]):
         fail(
             f"`mask` has shape {mask.shape} for a start of shape {x0.shape}.",
@@ -184,6 +267,9 @@ def counted(mask: Any, x0: np.ndarray) -> np.ndarray:
     k = x0.shape[-1]
     left = mask.sum(axis=-1).min()
     if left < k:
-        fail(f"The mask leaves {left} points for {k} parameters.", "A fit needs at least as many points as parameters.",
-             "mask fewer points or hold parameters fixed.")  # fmt: skip
+        fail(
+            f"The mask leaves {left} points for {k} parameters.",
+            "A fit needs at least as many points as parameters.",
+            "mask fewer points or hold parameters fixed.",
+        )
     return mask

@@ -1,8 +1,9 @@
 """Bounds: the scaling of Coleman and Li, and the choice among three strictly feasible steps.
 
-Branch, Coleman and Li, "A subspace, interior, and conjugate gradient method for large-scale bound-constrained minimization problems",
-SIAM J. Sci. Comput. 21 (1999). Steps, gradients and triangles with a hat live in parameters divided by `d`. The model of the cost there is
-q(s) = 0.5 |R s|^2 + g.s, whose triangle R holds the Jacobian and the curvature that the bounds add.
+Branch, Coleman and Li, "A subspace, interior, and conjugate gradient method for large-scale
+bound-constrained minimization problems", SIAM J. Sci. Comput. 21 (1999). Steps, gradients and
+triangles with a hat live in parameters divided by `d`. The model of the cost there is q(s) = 0.5 |R
+s|^2 + g.s, whose triangle R holds the Jacobian and the curvature that the bounds add.
 """
 
 import equinox as eqx
@@ -41,7 +42,9 @@ class Step(eqx.Module):
 
 
 def distance(x: Vector, g: Vector, bounds: Bounds) -> tuple[Vector, Vector]:
-    """Distance v to the bound that the descent direction -g points to (1 where there is none), and dv / dx."""
+    """Distance v to the bound that the descent direction -g points to (1 where there is none), and
+    dv / dx.
+    """
     to_upper = (g < 0) & jnp.isfinite(bounds.upper)
     to_lower = (g > 0) & jnp.isfinite(bounds.lower)
     v = jnp.where(to_upper, bounds.upper - x, jnp.where(to_lower, x - bounds.lower, 1.0))
@@ -54,11 +57,15 @@ def rescaled(v: Vector, dv: Vector, scale: Vector) -> Vector:
 
 
 def hat(x: Vector, g: Vector, R: Matrix, c: Vector, scale: Vector, bounds: Bounds) -> Hat:
-    """Scale the local model by `scale` and by the root of the distances, and add the curvature diag(g dv scale)."""
+    """Scale the local model by `scale` and by the root of the distances, and add the curvature
+    diag(g dv scale).
+    """
     v, dv = distance(x, g, bounds)
     d = jnp.sqrt(rescaled(v, dv, scale)) * scale
     curvature = jnp.diag(jnp.sqrt(g * dv * scale))  # g and dv have the same sign
-    triangle = triangularise(jnp.concatenate([R * d, curvature]).T, jnp.concatenate([c, jnp.zeros_like(c)]))
+    triangle = triangularise(
+        jnp.concatenate([R * d, curvature]).T, jnp.concatenate([c, jnp.zeros_like(c)])
+    )
     return Hat(d, d * g, triangle[:, :-1], triangle[:, -1])
 
 
@@ -66,13 +73,17 @@ def stride_to_bounds(x: Vector, s: Vector, bounds: Bounds) -> tuple[Scalar, Bool
     """How many steps `s` lead to the first bound, and which parameters reach theirs there."""
     moves = s != 0
     safe = jnp.where(moves, s, 1.0)
-    strides = jnp.where(moves, jnp.maximum((bounds.lower - x) / safe, (bounds.upper - x) / safe), jnp.inf)
+    strides = jnp.where(
+        moves, jnp.maximum((bounds.lower - x) / safe, (bounds.upper - x) / safe), jnp.inf
+    )
     nearest = jnp.min(strides)
     return nearest, moves & (strides == nearest)
 
 
 def stride_to_sphere(start: Vector, s: Vector, radius: Scalar) -> Scalar:
-    """How many steps `s` lead from inside a sphere to its surface; the roots as in Numerical Recipes, without cancellation."""
+    """How many steps `s` lead from inside a sphere to its surface; the roots as in Numerical
+    Recipes, without cancellation.
+    """
     a, b = s @ s, start @ s
     c = jnp.minimum(start @ start - radius**2, 0.0)
     q = -(b + jnp.copysign(jnp.sqrt(b * b - a * c), b))
@@ -80,7 +91,9 @@ def stride_to_sphere(start: Vector, s: Vector, radius: Scalar) -> Scalar:
 
 
 def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None = None) -> Step:
-    """Minimise the model over start + t s with low <= t <= high; the value is inf where low > high."""
+    """Minimise the model over start + t s with low <= t <= high; the value is inf where low >
+    high.
+    """
     Rs = product(hat.R, s)
     a, b, offset = 0.5 * (Rs @ Rs), hat.g @ s, jnp.zeros(())
     if start is not None:
@@ -91,7 +104,8 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
     ts = jnp.stack([low, high, jnp.clip(best, low, high)])
     values = ts * (a * ts + b) + offset
     least = jnp.min(values)
-    # Not by `argmin`: JAX lowers it outside of our scope, to float32, where an outer `jax.jit` runs with the global flag off.
+    # Not by `argmin`: JAX lowers it outside of our scope, to float32, where an outer `jax.jit` runs
+    # with the global flag off.
     t = jnp.where(values[0] == least, ts[0], jnp.where(values[1] == least, ts[1], ts[2]))
     moved = t * s if start is None else start + t * s
     return Step(moved, jnp.where(low > high, jnp.inf, least))
@@ -103,8 +117,11 @@ def model_value(hat: Hat, s: Vector) -> Scalar:
     return 0.5 * (Rs @ Rs) + hat.g @ s
 
 
-def choose_step(x: Vector, hat: Hat, p: Vector, radius: Scalar, theta: Scalar, bounds: Bounds) -> Step:
-    """Take the trust-region step if it is feasible, else the best of it cut short, its reflection and the scaled gradient.
+def choose_step(
+    x: Vector, hat: Hat, p: Vector, radius: Scalar, theta: Scalar, bounds: Bounds
+) -> Step:
+    """Take the trust-region step if it is feasible, else the best of it cut short, its reflection
+    and the scaled gradient.
 
     Args:
         x: The point, strictly inside.
@@ -138,8 +155,19 @@ def choose_step(x: Vector, hat: Hat, p: Vector, radius: Scalar, theta: Scalar, b
     return lax.cond(feasible, whole, restricted)
 
 
-def _reflected(x: Vector, hat: Hat, hit: Vector, r: Vector, stride: Scalar, radius: Scalar, theta: Scalar, bounds: Bounds) -> Step:
-    """Go to the bound (`hit`) and on along the reflected direction `r`, keeping off bounds and inside the region."""
+def _reflected(
+    x: Vector,
+    hat: Hat,
+    hit: Vector,
+    r: Vector,
+    stride: Scalar,
+    radius: Scalar,
+    theta: Scalar,
+    bounds: Bounds,
+) -> Step:
+    """Go to the bound (`hit`) and on along the reflected direction `r`, keeping off bounds and
+    inside the region.
+    """
     to_sphere = stride_to_sphere(hit, r, radius)
     to_bound, _ = stride_to_bounds(x + hat.d * hit, hat.d * r, bounds)
     length = jnp.minimum(to_bound, to_sphere)
@@ -159,15 +187,23 @@ def _gradient(x: Vector, hat: Hat, radius: Scalar, theta: Scalar, bounds: Bounds
 
 
 def active(x: Vector, bounds: Bounds, rtol: Scalar | float) -> Int[Array, "k"]:
-    """Tell which bounds hold x: -1 lower, 1 upper, 0 none, within `rtol` of the bound's size (at least of 1)."""
+    """Tell which bounds hold x: -1 lower, 1 upper, 0 none, within `rtol` of the bound's size (at
+    least of 1).
+    """
     above, below = x - bounds.lower, bounds.upper - x
-    low = jnp.isfinite(bounds.lower) & (above <= jnp.minimum(below, rtol * jnp.maximum(1.0, jnp.abs(bounds.lower))))
-    high = jnp.isfinite(bounds.upper) & (below <= jnp.minimum(above, rtol * jnp.maximum(1.0, jnp.abs(bounds.upper))))
+    low = jnp.isfinite(bounds.lower) & (
+        above <= jnp.minimum(below, rtol * jnp.maximum(1.0, jnp.abs(bounds.lower)))
+    )
+    high = jnp.isfinite(bounds.upper) & (
+        below <= jnp.minimum(above, rtol * jnp.maximum(1.0, jnp.abs(bounds.upper)))
+    )
     return jnp.where(high, 1, jnp.where(low, -1, 0))
 
 
 def off_bounds(x: Vector, bounds: Bounds, rstep: float) -> Vector:
-    """Move x at least `rstep` of their size off its bounds; to the middle where the box is too thin for that."""
+    """Move x at least `rstep` of their size off its bounds; to the middle where the box is too thin
+    for that.
+    """
     low = bounds.lower + rstep * jnp.maximum(1.0, jnp.abs(bounds.lower))
     high = bounds.upper - rstep * jnp.maximum(1.0, jnp.abs(bounds.upper))
     return _moved(x, active(x, bounds, rstep), low, high, bounds)

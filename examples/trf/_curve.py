@@ -20,16 +20,25 @@ class Residual:
     whiten: str  # "no", "vector" or "matrix"
 
     def __call__(
-        self, p: Sequence[Float[Array, ""]], t: Array, y: Float[Array, "points"], sigma: Array | None, held: Any = None
+        self,
+        p: Sequence[Float[Array, ""]],
+        t: Array,
+        y: Float[Array, "points"],
+        sigma: Array | None,
+        held: Any = None,
     ) -> Float[Array, "points"]:
-        """Misfit of every point in units of its standard deviation; uncorrelated ones for a covariance matrix.
+        """Misfit of every point in units of its standard deviation; uncorrelated ones for a
+        covariance matrix.
 
         `held` are the arrays of a model that is a module; see `_held.py`.
         """
         curve = jnp.asarray(eqx.combine(held[0], self.model)(t, *p) if held else self.model(t, *p))
         if curve.shape not in ((), y.shape):
-            fail(f"`model` returns shape {curve.shape} and `y` has {y.shape}.", "A curve has one value for every point of `y`.",
-                 "give `t` and `y` the same points, one each.")  # fmt: skip
+            fail(
+                f"`model` returns shape {curve.shape} and `y` has {y.shape}.",
+                "A curve has one value for every point of `y`.",
+                "give `t` and `y` the same points, one each.",
+            )
         misfit = curve - y
         if self.whiten == "matrix":
             return solve_triangular(sigma, misfit, lower=True)
@@ -44,7 +53,12 @@ class ResidualJacobian:
     whiten: str
 
     def __call__(
-        self, p: Float[Array, "k"], t: Array, y: Float[Array, "points"], sigma: Array | None, held: Any = None
+        self,
+        p: Float[Array, "k"],
+        t: Array,
+        y: Float[Array, "points"],
+        sigma: Array | None,
+        held: Any = None,
     ) -> Float[Array, "points k"]:
         """Derivative of every misfit with respect to every parameter."""
         del y

@@ -1,4 +1,5 @@
-"""Functions that are Equinox modules: their arrays become data, so that what is left has a hash and a program can be kept for it.
+"""Functions that are Equinox modules: their arrays become data, so that what is left has a hash and
+a program can be kept for it.
 
 Two modules of one structure then share a program, whatever numbers they hold.
 """
@@ -16,7 +17,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Held:
-    """A function whose arrays come as the first argument after x, in a tuple with those of others."""
+    """A function whose arrays come as the first argument after x, in a tuple with those of
+    others.
+    """
 
     rest: Callable[..., Any]
     i: int
@@ -39,12 +42,16 @@ def _is_module(kind: type) -> bool:
 
 
 def argument_names(fun: Callable[..., Any], count: int) -> list[str]:
-    """Names of the first positional parameters of a function after x; empty where they have none."""
+    """Names of the first positional parameters of a function after x; empty where they have
+    none.
+    """
     if isinstance(fun, Held):
         return ["", *argument_names(fun.rest, count - 1)]
     kinds = inspect.Parameter
     parameters = [
-        p.name for p in inspect.signature(fun).parameters.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        p.name
+        for p in inspect.signature(fun).parameters.values()
+        if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
     ]
     names = parameters[1 : count + 1]
     return [*names, *[""] * (count - len(names))]

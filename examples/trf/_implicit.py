@@ -1,7 +1,8 @@
 """Derivatives of a fit with respect to its data, by the implicit function theorem.
 
-At the solution the free part of the gradient g(x, data) is zero, so dx = -H^-1 dg with H the Hessian of the cost (all of it, not only its
-Gauss-Newton part). The loop itself carries no derivatives. Where nobody differentiates, XLA removes what this file adds.
+At the solution the free part of the gradient g(x, data) is zero, so dx = -H^-1 dg with H the
+Hessian of the cost (all of it, not only its Gauss-Newton part). The loop itself carries no
+derivatives. Where nobody differentiates, XLA removes what this file adds.
 """
 
 from typing import Any
@@ -25,12 +26,16 @@ def _tangent_of(value: Array, source: Array) -> Array:
 
 
 @_tangent_of.defjvp
-def _tangent_rule(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+def _tangent_rule(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
     return _tangent_of(*primals), tangents[1]
 
 
 def attach_derivative(setup: Setup, x: Vector, cost: Array, data: Data) -> tuple[Vector, Array]:
-    """Give the solution and its cost their derivatives with respect to `data` and to what the functions close over."""
+    """Give the solution and its cost their derivatives with respect to `data` and to what the
+    functions close over.
+    """
 
     def gradient(x: Vector) -> Vector:
         f, columns = residuals_and_columns(setup, x, data)
@@ -52,4 +57,6 @@ def attach_derivative(setup: Setup, x: Vector, cost: Array, data: Data) -> tuple
 
 def without_derivative(tree: Any) -> Any:
     """Cut a tree of arrays off from differentiation."""
-    return jax.tree.map(lambda leaf: lax.stop_gradient(leaf) if isinstance(leaf, jax.Array) else leaf, tree)
+    return jax.tree.map(
+        lambda leaf: lax.stop_gradient(leaf) if isinstance(leaf, jax.Array) else leaf, tree
+    )

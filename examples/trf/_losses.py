@@ -1,8 +1,10 @@
-"""Robust losses of the squared residual, and the weighted least-squares problem that stands for one of them.
+"""Robust losses of the squared residual, and the weighted least-squares problem that stands for one
+of them.
 
-The cost of a residual f is 0.5 C^2 rho(z) with z = (f / C)^2 and C = `f_scale`. Near a point it has the gradient and (where that is
-positive) the Gauss-Newton matrix of an ordinary problem with reweighted rows; see Triggs et al., "Bundle adjustment: a modern synthesis",
-1999, section 4.3. This is the only file that knows a loss by name.
+The cost of a residual f is 0.5 C^2 rho(z) with z = (f / C)^2 and C = `f_scale`. Near a point it has
+the gradient and (where that is positive) the Gauss-Newton matrix of an ordinary problem with
+reweighted rows; see Triggs et al., "Bundle adjustment: a modern synthesis", 1999, section 4.3. This
+is the only file that knows a loss by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,7 +51,9 @@ LOSSES: Mapping[str, Rho | None] = MappingProxyType(
 
 
 def rho_of(loss: str | Callable[[Points], Array]) -> Rho | None:
-    """Turn what the user gave as `loss` into a function z -> (rho, rho', rho''); `None` is the linear loss."""
+    """Turn what the user gave as `loss` into a function z -> (rho, rho', rho''); `None` is the
+    linear loss.
+    """
     if isinstance(loss, str):
         return LOSSES[loss]
 
@@ -75,7 +79,9 @@ def rho_of(loss: str | Callable[[Points], Array]) -> Rho | None:
     return rho
 
 
-def reweigh(rho: Rho, f: Points, f_scale: Float[Array, ""], counts: Points | None) -> tuple[Float[Array, ""], Points, Points]:
+def reweigh(
+    rho: Rho, f: Points, f_scale: Float[Array, ""], counts: Points | None
+) -> tuple[Float[Array, ""], Points, Points]:
     """Cost, and the residuals and row weights of the least-squares problem with the same gradient.
 
     Args:
@@ -84,8 +90,8 @@ def reweigh(rho: Rho, f: Points, f_scale: Float[Array, ""], counts: Points | Non
         f_scale: Residual at which the loss starts to differ from a square, in units of `f`.
         counts: True for the residuals that count, or `None` for all.
     Returns:
-        The cost; residuals; factor for each row of the Jacobian. A row whose curvature is not positive keeps
-        a weight of the square root of the machine precision, as SciPy's does.
+        The cost; residuals; factor for each row of the Jacobian. A row whose curvature is not
+        positive keeps a weight of the square root of the machine precision, as SciPy's does.
     """
     value, slope, bend = rho((f / f_scale) ** 2)
     if counts is not None:  # a callable loss need not be zero at zero

@@ -1,4 +1,6 @@
-"""Measurements and their spread, as `curve_fit` is given them: checked, and in the form that residuals are divided by."""
+"""Measurements and their spread, as `curve_fit` is given them: checked, and in the form that
+residuals are divided by.
+"""
 
 from typing import Any
 
@@ -18,33 +20,61 @@ def measured(values: Any, name: str, kinds: str) -> Any:
         name: What the user calls it.
         kinds: Which kinds of dtype it may have.
     """
-    array = values if isinstance(values, jax.Array) or type(values) is np.ndarray else _converted(values, name)
+    array = (
+        values
+        if isinstance(values, jax.Array) or type(values) is np.ndarray
+        else _converted(values, name)
+    )
     if not (array.dtype.kind in kinds or jnp.issubdtype(array.dtype, jnp.floating)):
-        fail(f"`{name}` has dtype {array.dtype}.", "Measurements are real numbers.", "pass an array of numbers.", TypeError)
+        fail(
+            f"`{name}` has dtype {array.dtype}.",
+            "Measurements are real numbers.",
+            "pass an array of numbers.",
+            TypeError,
+        )
     if array.ndim == 0 or (name == "y" and array.ndim > 2):
-        fail(f"`{name}` has shape {array.shape}.", "There is one value for every point; a batch of fits has one more leading axis.",
-             "reshape it.")  # fmt: skip
+        fail(
+            f"`{name}` has shape {array.shape}.",
+            "There is one value for every point; a batch of fits has one more leading axis.",
+            "reshape it.",
+        )
     return array
 
 
 def _converted(values: Any, name: str) -> np.ndarray:
     """A list, or an array of some other library or kind."""
     if isinstance(values, np.ma.MaskedArray):
-        fail(f"`{name}` is a masked array.", "Its mask would be lost.", f"pass {name}.data and mask=~{name}.mask.", TypeError)
+        fail(
+            f"`{name}` is a masked array.",
+            "Its mask would be lost.",
+            f"pass {name}.data and mask=~{name}.mask.",
+            TypeError,
+        )
     try:
         array = np.asarray(values)
     except ValueError:
-        fail(f"The rows of `{name}` differ in length.", "Measurements fill an array.", "pad them and use `mask`, or fit one at a time.")
+        fail(
+            f"The rows of `{name}` differ in length.",
+            "Measurements fill an array.",
+            "pad them and use `mask`, or fit one at a time.",
+        )
     return array.astype(np.float64) if array.dtype.kind in "iub" else array
 
 
 def spread(sigma: Any, y: Any) -> tuple[str, Any]:
-    """What `sigma` is ("no", "vector", "matrix"), and what residuals are divided by: standard deviations, or the Cholesky factor."""
+    """What `sigma` is ("no", "vector", "matrix"), and what residuals are divided by: standard
+    deviations, or the Cholesky factor.
+    """
     if sigma is None:
         return "no", None
     concrete = not isinstance(sigma, jax.core.Tracer)
     if concrete:
-        sigma = numbers(sigma, "`sigma`", "It is a number, one per point, or a covariance matrix.", "pass numbers.")
+        sigma = numbers(
+            sigma,
+            "`sigma`",
+            "It is a number, one per point, or a covariance matrix.",
+            "pass numbers.",
+        )
     n = y.shape[-1]
     if sigma.shape in ((), (n,), y.shape):
         if concrete and not (sigma > 0).all():
@@ -62,8 +92,14 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
         )
     if not concrete:
         return "matrix", jnp.linalg.cholesky(sigma)
-    if not np.isfinite(sigma).all() or not np.allclose(sigma, np.swapaxes(sigma, -1, -2), rtol=1e-6, atol=0.0):
-        fail("`sigma` is not finite and symmetric.", "A covariance matrix is.", "take points without a value out; check how it was made.")
+    if not np.isfinite(sigma).all() or not np.allclose(
+        sigma, np.swapaxes(sigma, -1, -2), rtol=1e-6, atol=0.0
+    ):
+        fail(
+            "`sigma` is not finite and symmetric.",
+            "A covariance matrix is.",
+            "take points without a value out; check how it was made.",
+        )
     try:
         return "matrix", np.linalg.cholesky(sigma)
     except np.linalg.LinAlgError:

@@ -22,7 +22,13 @@ def draw(reference: Reference, result: Result, path: Path) -> None:
         _one_predictor(top, bottom, reference, result)
     else:
         _by_temperature(top, bottom, reference, result)
-    figure.suptitle(f"{reference.name}: {reference.model.__name__.replace('_', ' ')}", fontsize=13, x=0.02, ha="left", color=INK)
+    figure.suptitle(
+        f"{reference.name}: {reference.model.__name__.replace('_', ' ')}",
+        fontsize=13,
+        x=0.02,
+        ha="left",
+        color=INK,
+    )
     top.set_title(_summary(reference, result), fontsize=8.5, loc="left", color="#555555")
     bottom.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
     bottom.set_ylabel("residual")
@@ -40,9 +46,25 @@ def _one_predictor(top: Axes, bottom: Axes, reference: Reference, result: Result
     margin = 0.03 * np.ptp(x)
     fine = np.linspace(x.min() - (margin if x.min() > margin else 0), x.max() + margin, 600)
     dense = x.size > 60
-    top.plot(fine, _curve(reference, fine, result.x), color=SERIES[0], linewidth=1.6, label="fit", zorder=4 if dense else 2)
+    top.plot(
+        fine,
+        _curve(reference, fine, result.x),
+        color=SERIES[0],
+        linewidth=1.6,
+        label="fit",
+        zorder=4 if dense else 2,
+    )
     size = 9 if dense else 22
-    top.scatter(x, y, s=size, facecolor="white", edgecolor=INK, linewidth=0.8, zorder=3, label=f"{x.size} observations")
+    top.scatter(
+        x,
+        y,
+        s=size,
+        facecolor="white",
+        edgecolor=INK,
+        linewidth=0.8,
+        zorder=3,
+        label=f"{x.size} observations",
+    )
     # The curve is y - misfit, and the residual of a fit is the misfit's negative.
     bottom.vlines(x, 0, -result.fun, color=SERIES[0], linewidth=0.8, alpha=0.6)
     bottom.scatter(x, -result.fun, s=0.6 * size, color=SERIES[0], zorder=3)
@@ -57,9 +79,17 @@ def _by_temperature(top: Axes, bottom: Axes, reference: Reference, result: Resul
     levels = np.unique(celsius)
     for i, level in enumerate(levels):
         colour, here = SERIES[i % len(SERIES)], celsius == level
-        aside = (i - (len(levels) - 1) / 2) * 0.5  # weeks, so that equal times do not hide each other
-        top.plot(fine, _curve(reference, np.stack([fine, np.full_like(fine, level)]), result.x), color=colour, linewidth=1.4)
-        top.scatter(weeks[here] + aside, reference.y[here], s=12, color=colour, label=f"{level:.0f} °C")
+        # weeks, so that equal times do not hide each other
+        aside = (i - (len(levels) - 1) / 2) * 0.5
+        top.plot(
+            fine,
+            _curve(reference, np.stack([fine, np.full_like(fine, level)]), result.x),
+            color=colour,
+            linewidth=1.4,
+        )
+        top.scatter(
+            weeks[here] + aside, reference.y[here], s=12, color=colour, label=f"{level:.0f} °C"
+        )
         bottom.scatter(weeks[here] + aside, -result.fun[here], s=9, color=colour)
     top.set_ylabel("log of breakdown strength")
     bottom.set_xlabel("weeks")
@@ -73,7 +103,10 @@ def _curve(reference: Reference, x: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _summary(reference: Reference, result: Result) -> str:
     deviations = np.sqrt(np.diag(result.covariance))
-    values = [f"b{i + 1} = {_with_error(b, s)}" for i, (b, s) in enumerate(zip(result.x, deviations, strict=True))]
+    values = [
+        f"b{i + 1} = {_with_error(b, s)}"
+        for i, (b, s) in enumerate(zip(result.x, deviations, strict=True))
+    ]
     lines = ["   ".join(values[i : i + 4]) for i in range(0, len(values), 4)]
     lines[-1] += f"   |   {reference.digits(result.x):.1f} certified digits"
     return "\n".join(lines)

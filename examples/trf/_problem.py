@@ -1,4 +1,6 @@
-"""The problem as the compiled program sees it: what is fixed (`Setup`), what is data (`Data`), and the local model of the cost."""
+"""The problem as the compiled program sees it: what is fixed (`Setup`), what is data (`Data`), and
+the local model of the cost.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ Columns = Float[Array, "k points"]
 
 @dataclass(frozen=True)
 class Setup:
-    """What changes the compiled code. Equal setups share a program, so functions are best defined once."""
+    """What changes the compiled code. Equal setups share a program, so functions are best defined
+    once.
+    """
 
     fun: Callable[..., Any]
     jac: Callable[..., Any] | None
@@ -46,7 +50,9 @@ class Controls(eqx.Module):
 
 
 class Data(NamedTuple):
-    """All that a fit depends on besides its start. A named tuple, since one is made for every call."""
+    """All that a fit depends on besides its start. A named tuple, since one is made for every
+    call.
+    """
 
     lower: Float[Array, "k"] | None
     upper: Float[Array, "k"] | None
@@ -103,19 +109,29 @@ def points(setup: Setup, x: Float[Array, "k"], data: Data) -> Float[Array, ""]:
     return jnp.asarray(residual_type(setup, x, data).shape[0], x.dtype)
 
 
-def residuals(setup: Setup, x: Float[Array, "k"] | list[Array], data: Data) -> Float[Array, "points"]:
+def residuals(
+    setup: Setup, x: Float[Array, "k"] | list[Array], data: Data
+) -> Float[Array, "points"]:
     """Residuals at x in float64, 0 where masked out."""
     f = _called(setup, x, data).astype(jnp.float64)
     return f if data.mask is None else jnp.where(data.mask, f, 0.0)
 
 
-def residuals_and_columns(setup: Setup, x: Float[Array, "k"], data: Data) -> tuple[Float[Array, "points"], Columns]:
-    """Residuals and the columns of their Jacobian: one forward pass, whose exponentials XLA computes once."""
+def residuals_and_columns(
+    setup: Setup, x: Float[Array, "k"], data: Data
+) -> tuple[Float[Array, "points"], Columns]:
+    """Residuals and the columns of their Jacobian: one forward pass, whose exponentials XLA
+    computes once.
+    """
     if setup.jac is not None:
         columns = jnp.asarray(setup.jac(x, *data.args, **data.kwargs)).astype(x.dtype).T
-        return residuals(setup, x, data), columns if data.mask is None else jnp.where(data.mask, columns, 0.0)
+        return residuals(setup, x, data), columns if data.mask is None else jnp.where(
+            data.mask, columns, 0.0
+        )
     if isinstance(setup.fun, Residual) and x.size <= WIDE:
-        return residuals(setup, x, data), jnp.stack([_column(setup, list(x), i, data) for i in range(x.size)])
+        return residuals(setup, x, data), jnp.stack(
+            [_column(setup, list(x), i, data) for i in range(x.size)]
+        )
     f, push = jax.linearize(lambda x: residuals(setup, x, data), x)
     return f, jax.vmap(push)(jnp.eye(x.size, dtype=x.dtype))
 
@@ -123,8 +139,9 @@ def residuals_and_columns(setup: Setup, x: Float[Array, "k"], data: Data) -> tup
 def _column(setup: Setup, parameters: list[Array], i: int, data: Data) -> Float[Array, "points"]:
     """Derivative with respect to one parameter of a curve.
 
-    Parameters that come apart have no tangent but their own, so the others' terms are left out. A unit vector for all of them would
-    multiply those terms by zero: a third of the time at a million points (`python -m examples.trf.options`).
+    Parameters that come apart have no tangent but their own, so the others' terms are left out. A
+    unit vector for all of them would multiply those terms by zero: a third of the time at a million
+    points (`python -m examples.trf.options`).
     """
 
     def along(parameter: Array) -> Float[Array, "points"]:
@@ -133,8 +150,12 @@ def _column(setup: Setup, parameters: list[Array], i: int, data: Data) -> Float[
     return jax.jvp(along, (parameters[i],), (jnp.ones_like(parameters[i]),))[1]
 
 
-def weighted(setup: Setup, f: Float[Array, "points"], columns: Columns, data: Data) -> tuple[Array, Array, Columns]:
-    """Cost, residuals and columns of the linear least-squares problem that stands for the loss at this point."""
+def weighted(
+    setup: Setup, f: Float[Array, "points"], columns: Columns, data: Data
+) -> tuple[Array, Array, Columns]:
+    """Cost, residuals and columns of the linear least-squares problem that stands for the loss at
+    this point.
+    """
     rho = rho_of(setup.loss)
     if rho is None:
         return 0.5 * (f @ f), f, columns
@@ -143,7 +164,9 @@ def weighted(setup: Setup, f: Float[Array, "points"], columns: Columns, data: Da
 
 
 def model_at(setup: Setup, x: Float[Array, "k"], data: Data) -> Model:
-    """Evaluate residuals and Jacobian at x and reduce them to a few numbers a parameter, which carry no derivative."""
+    """Evaluate residuals and Jacobian at x and reduce them to a few numbers a parameter, which
+    carry no derivative.
+    """
     f, columns = lax.stop_gradient(residuals_and_columns(setup, x, data))
     cost, f, columns = weighted(setup, f, columns, data)
     return Model(cost, triangularise(columns, f))

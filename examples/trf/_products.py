@@ -1,8 +1,11 @@
-"""The same method where residuals and Jacobian are never there as a whole: all that it needs are their products.
+"""The same method where residuals and Jacobian are never there as a whole: all that it needs are
+their products.
 
-A trial step takes the cost and the triangle of the Jacobian. Both come from the Gram matrix of [J, r], (parameters + 1) squared numbers
-that can be summed over any pieces of the data. The loop runs on the host, since evaluating the products is anybody's business: one
-program, a program in chunks, a stream from disk. Forming J^T J squares the condition number, so columns are scaled to length 1 first.
+A trial step takes the cost and the triangle of the Jacobian. Both come from the Gram matrix of [J,
+r], (parameters + 1) squared numbers that can be summed over any pieces of the data. The loop runs
+on the host, since evaluating the products is anybody's business: one program, a program in chunks,
+a stream from disk. Forming J^T J squares the condition number, so columns are scaled to length 1
+first.
 """
 
 from collections.abc import Callable
@@ -78,7 +81,8 @@ def least_squares_by_products(
     polish: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> ProductsResult:
-    """Minimise 0.5 sum f(x)^2 over a box, by the Trust Region Reflective method, from products of the Jacobian J and the residuals r alone.
+    """Minimise 0.5 sum f(x)^2 over a box, by the Trust Region Reflective method, from products of
+    the Jacobian J and the residuals r alone.
 
     Args:
         gram: At x, the matrix [[J^T J, J^T r], [r^T J, r^T r]] in float64.
@@ -90,11 +94,13 @@ def least_squares_by_products(
         gtol: As of `least_squares`.
         x_scale: As of `least_squares`.
         max_nfev: As of `least_squares`.
-        polish: So many Gauss-Newton steps at the end, judged by the gradient. The cost does not see steps below the root of its
-            rounding, 1e-8 of a parameter; these bring fits whose sums were added in another order together.
+        polish: So many Gauss-Newton steps at the end, judged by the gradient. The cost does not see
+            steps below the root of its rounding, 1e-8 of a parameter; these bring fits whose sums
+            were added in another order together.
         progress: Called after each evaluation, with their number and the cost.
     Raises:
-        ValueError: An argument is infeasible or has a wrong shape, or the products at the start are not finite or not of full rank.
+        ValueError: An argument is infeasible or has a wrong shape, or the products at the start are
+            not finite or not of full rank.
     """
     with jax.enable_x64(True):
         start = _check.start(x0, "x0")
@@ -104,7 +110,13 @@ def least_squares_by_products(
         controls = jnp.asarray(_check.controls(ftol, xtol, gtol, 1.0, limit))
         lower, upper = box or (None, None)
         data = Data(lower, upper, scale, controls, None, (), {})
-        run = _Run(_programs(Setup(_none, None, "linear", box is not None, by_jac, None)), gram, data, points, progress)
+        run = _Run(
+            _programs(Setup(_none, None, "linear", box is not None, by_jac, None)),
+            gram,
+            data,
+            points,
+            progress,
+        )
         return run(jnp.asarray(start), int(limit), polish)
 
 
@@ -115,7 +127,14 @@ def _none() -> None:
 class _Run:
     """One fit."""
 
-    def __init__(self, programs: tuple[Any, Any, Any, Any, Any], gram: Any, data: Data, points: int, progress: Any):
+    def __init__(
+        self,
+        programs: tuple[Any, Any, Any, Any, Any],
+        gram: Any,
+        data: Data,
+        points: int,
+        progress: Any,
+    ):
         self.begin, self.propose, self.judge, self.newton, self.model = programs
         self.gram, self.data, self.progress = gram, data, progress
         self.count = jnp.asarray(float(points))
@@ -128,21 +147,28 @@ class _Run:
             step = self.propose(state, self.count, self.data)
             state = self.judge(state, step, self.products(step.x), self.data)
         if int(state.status) == NOT_FINITE:
-            fail("The products at the start are not finite, or not of full rank.",
-                 "Each parameter has to change the residuals, and none as others do together.",
-                 "start elsewhere, or leave out a parameter.")  # fmt: skip
+            fail(
+                "The products at the start are not finite, or not of full rank.",
+                "Each parameter has to change the residuals, and none as others do together.",
+                "start elsewhere, or leave out a parameter.",
+            )
         status = max(int(state.status), 0)
         x, model = self.polished(state.x, state.model, polish)
         inverse = np.linalg.inv(np.asarray(model.R))
         cost = float(model.cost)
         covariance = inverse @ inverse.T * (2 * cost / max(1, self.points - x.size))
-        return ProductsResult(np.asarray(x), cost, covariance, float(state.optimality), self.nfev, status)
+        return ProductsResult(
+            np.asarray(x), cost, covariance, float(state.optimality), self.nfev, status
+        )
 
     def products(self, x: Array) -> Array:
         found = np.asarray(self.gram(np.asarray(x)), np.float64)
         if found.shape != (x.size + 1, x.size + 1):
-            fail(f"`gram` gave an array of shape {found.shape}.", f"At {x.size} parameters it is {x.size + 1} by {x.size + 1}.",
-                 "return the Gram matrix of [J, r].")  # fmt: skip
+            fail(
+                f"`gram` gave an array of shape {found.shape}.",
+                f"At {x.size} parameters it is {x.size + 1} by {x.size + 1}.",
+                "return the Gram matrix of [J, r].",
+            )
         self.nfev += 1
         if self.progress is not None:
             self.progress(self.nfev, 0.5 * float(found[-1, -1]))
@@ -152,7 +178,9 @@ class _Run:
         """Gauss-Newton steps, as long as they stay inside the box."""
         for _ in range(steps):
             new = self.newton(x, model)
-            outside = self.data.lower is not None and bool(np.any((new <= self.data.lower) | (new >= self.data.upper)))
+            outside = self.data.lower is not None and bool(
+                np.any((new <= self.data.lower) | (new >= self.data.upper))
+            )
             if outside or not np.all(np.isfinite(np.asarray(new))):
                 break
             x, model = new, self.model(self.products(new))
@@ -186,7 +214,9 @@ def _programs(setup: Setup) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def model_of(gram: Gram) -> Model:
-    """Cost and triangle from the products: Cholesky, of columns scaled to length 1. Not of full rank: NaN."""
+    """Cost and triangle from the products: Cholesky, of columns scaled to length 1. Not of full
+    rank: NaN.
+    """
     inner, mixed = gram[:-1, :-1], gram[:-1, -1]
     lengths = jnp.sqrt(jnp.diag(inner))
     lengths = jnp.where(lengths > 0, lengths, 1.0)

@@ -1,7 +1,7 @@
 """The compiled programs of a setup: one fit, a batch of fits, residuals and Jacobian at a point.
 
-Everything above this file is plain JAX, everything below runs on the host. A result crosses in one vector, since every array that crosses
-costs microseconds.
+Everything above this file is plain JAX, everything below runs on the host. A result crosses in one
+vector, since every array that crosses costs microseconds.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,15 @@ from jaxtyping import Array, Float
 from examples.trf._coleman_li import Bounds, active
 from examples.trf._implicit import attach_derivative
 from examples.trf._jit import optimize
-from examples.trf._problem import Controls, Data, Setup, points, residual_type, residuals_and_columns, weighted
+from examples.trf._problem import (
+    Controls,
+    Data,
+    Setup,
+    points,
+    residual_type,
+    residuals_and_columns,
+    weighted,
+)
 from examples.trf._solve import solve
 from examples.trf._state import Records, State
 
@@ -26,7 +34,9 @@ Evaluated = tuple[Float[Array, "points"], Float[Array, "points k"]]
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """What is compiled for one setup. Each fits or evaluates; a batch takes each fit's own data apart from what all share."""
+    """What is compiled for one setup. Each fits or evaluates; a batch takes each fit's own data
+    apart from what all share.
+    """
 
     fit: Any
     fit_batch: Any
@@ -36,10 +46,11 @@ class Programs:
 
 @lru_cache(maxsize=256)
 def programs(setup: Setup) -> Programs:
-    """Programs for a setup, made once: with functions and options closed over, a call carries arrays alone.
+    """Programs for a setup, made once: with functions and options closed over, a call carries
+    arrays alone.
 
-    Within a mesh each device has its share of the fits of a batch. They are independent: all that devices tell each other is, once for each
-    turn of a loop, whether any of them is not done.
+    Within a mesh each device has its share of the fits of a batch. They are independent: all that
+    devices tell each other is, once for each turn of a loop, whether any of them is not done.
     """
 
     @optimize
@@ -68,18 +79,35 @@ def fitted(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
     return _packed(setup, last, x, cost, data), last.records
 
 
-def _packed(setup: Setup, last: State, x: Float[Array, "k"], cost: Float[Array, ""], data: Data) -> Float[Array, "packed"]:
+def _packed(
+    setup: Setup, last: State, x: Float[Array, "k"], cost: Float[Array, ""], data: Data
+) -> Float[Array, "packed"]:
     resolution = jnp.finfo(residual_type(setup, x, data).dtype).eps
-    scalars: tuple[Any, ...] = (cost, last.optimality, last.nfev, last.njev, last.status, points(setup, x, data), resolution)
+    scalars: tuple[Any, ...] = (
+        cost,
+        last.optimality,
+        last.nfev,
+        last.njev,
+        last.status,
+        points(setup, x, data),
+        resolution,
+    )
     holds = jnp.zeros_like(x)
     if setup.bounded:
         holds = active(x, Bounds(data.lower, data.upper), Controls.unpack(data.controls).xtol)
     vectors = (x, last.model.g, holds, last.model.R.ravel())
-    return jnp.concatenate([jnp.stack([jnp.asarray(s, x.dtype) for s in scalars]), *(v.astype(x.dtype) for v in vectors)])
+    return jnp.concatenate(
+        [
+            jnp.stack([jnp.asarray(s, x.dtype) for s in scalars]),
+            *(v.astype(x.dtype) for v in vectors),
+        ]
+    )
 
 
 def _evaluate(setup: Setup, x: Float[Array, "k"], data: Data) -> Evaluated:
-    """Residuals at x, and the Jacobian with the weights of the loss, as SciPy's results hold them."""
+    """Residuals at x, and the Jacobian with the weights of the loss, as SciPy's results hold
+    them.
+    """
     f, columns = residuals_and_columns(setup, x, data)
     _, _, columns = weighted(setup, f, columns, data)
     return f, columns.T

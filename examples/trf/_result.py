@@ -1,4 +1,6 @@
-"""What a fit gives back. Numbers come from one packed vector when asked for; residuals, Jacobian and covariance are computed then."""
+"""What a fit gives back. Numbers come from one packed vector when asked for; residuals, Jacobian
+and covariance are computed then.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,8 +55,9 @@ class History:
 class Result:
     """A fit, or a batch of fits with a leading axis on every attribute.
 
-    The attributes are those of SciPy's `OptimizeResult` for `least_squares`, and `covariance`. NumPy arrays in float64; JAX arrays
-    inside `jax.jit` and its like, where `x` and `cost` carry derivatives with respect to the data.
+    The attributes are those of SciPy's `OptimizeResult` for `least_squares`, and `covariance`.
+    NumPy arrays in float64; JAX arrays inside `jax.jit` and its like, where `x` and `cost` carry
+    derivatives with respect to the data.
     """
 
     packed: Any
@@ -89,7 +92,9 @@ class Result:
 
     def _count(self, name: str) -> Any:
         value = self._scalar(name)
-        return value.astype(int) if value.ndim else value if isinstance(value, Tracer) else int(value)
+        return (
+            value.astype(int) if value.ndim else value if isinstance(value, Tracer) else int(value)
+        )
 
     def _vector(self, i: int) -> Any:
         first = len(SCALARS) + i * self._size
@@ -132,7 +137,9 @@ class Result:
 
     @property
     def status(self) -> Any:
-        """Why it stopped, in SciPy's codes: 1 `gtol`, 2 `ftol`, 3 `xtol`, 4 both of these, 0 `max_nfev`; -1: the start is not finite."""
+        """Why it stopped, in SciPy's codes: 1 `gtol`, 2 `ftol`, 3 `xtol`, 4 both of these, 0
+        `max_nfev`; -1: the start is not finite.
+        """
         return self._count("status")
 
     @property
@@ -146,7 +153,11 @@ class Result:
         status = self.status
         if isinstance(status, Tracer):
             return "Known when the compiled program has run."
-        return MESSAGES[status] if isinstance(status, int) else [MESSAGES[int(code)] for code in status]
+        return (
+            MESSAGES[status]
+            if isinstance(status, int)
+            else [MESSAGES[int(code)] for code in status]
+        )
 
     @cached_property
     def _evaluated(self) -> tuple[Any, Any]:
@@ -164,15 +175,19 @@ class Result:
 
     @property
     def jac(self) -> Float[Array, "*fit points k"]:
-        """Jacobian at the solution, its rows weighted by the loss, so that `jac.T @ jac` approximates the Hessian of the cost."""
+        """Jacobian at the solution, its rows weighted by the loss, so that `jac.T @ jac`
+        approximates the Hessian of the cost.
+        """
         return self._evaluated[1]
 
     @cached_property
     def covariance(self) -> Float[Array, "*fit k k"]:
-        """Covariance of the parameters: the pseudo-inverse of J^T J times the variance of a residual.
+        """Covariance of the parameters: the pseudo-inverse of J^T J times the variance of a
+        residual.
 
-        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute. Singular values below eps max(points,
-        k) s_max count as zero, as in SciPy; inf everywhere if points = k and the variance is not known.
+        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute.
+        Singular values below eps max(points, k) s_max count as zero, as in SciPy; inf everywhere if
+        points = k and the variance is not known.
         """
         xp = jnp if isinstance(self.packed, jax.Array) else np
         k, m = self._size, self._scalar("points")
@@ -186,16 +201,26 @@ class Result:
                 return unit * self.variance
             known = m > k
             variance = xp.where(known, 2 * self.cost / xp.where(known, m - k, 1.0), xp.inf)
-            return xp.where(known[..., None, None], unit * xp.where(known, variance, 1.0)[..., None, None], xp.inf)
+            return xp.where(
+                known[..., None, None],
+                unit * xp.where(known, variance, 1.0)[..., None, None],
+                xp.inf,
+            )
 
     @cached_property
     def history(self) -> History | list[History] | None:
-        """The trial steps, where `history=True` asked for them; a list for a batch. Inside a trace: with NaN behind the last step."""
+        """The trial steps, where `history=True` asked for them; a list for a batch. Inside a trace:
+        with NaN behind the last step.
+        """
         if self.records is None:
             return None
         if isinstance(self.packed, Tracer):
-            return History(self.records.cost, self.records.step, self.records.radius, self.records.optimality)
-        columns = jax.device_get((self.records.cost, self.records.step, self.records.radius, self.records.optimality))
+            return History(
+                self.records.cost, self.records.step, self.records.radius, self.records.optimality
+            )
+        columns = jax.device_get(
+            (self.records.cost, self.records.step, self.records.radius, self.records.optimality)
+        )
         trials = np.asarray(self.nfev) - 1
         if trials.ndim == 0:
             return History(*(column[:trials] for column in columns))
@@ -203,21 +228,45 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copies: all numbers, evaluated now, without the compiled programs."""
-        numbers = jax.device_get({**self.__dict__, "_evaluated": self._evaluated, "programs": None, "mapped": None, "data": None})
+        numbers = jax.device_get(
+            {
+                **self.__dict__,
+                "_evaluated": self._evaluated,
+                "programs": None,
+                "mapped": None,
+                "data": None,
+            }
+        )
         return {**numbers, "variance": self.variance}
 
     def __repr__(self) -> str:
-        names = ("message", "status", "success", "cost", "x", "grad", "optimality", "active_mask", "nfev", "njev")
+        names = (
+            "message",
+            "status",
+            "success",
+            "cost",
+            "x",
+            "grad",
+            "optimality",
+            "active_mask",
+            "nfev",
+            "njev",
+        )
         if self.packed.ndim == 1 or isinstance(self.packed, Tracer):
             return "\n".join(f"{name:>12}: {getattr(self, name)}" for name in names)
         more = ["         ..."] if self.packed[..., 0].size > SHOWN else []
-        return "\n".join([self._summary(), *(f"{i:>12}: {line}" for i, line in enumerate(self._first())), *more])
+        return "\n".join(
+            [self._summary(), *(f"{i:>12}: {line}" for i, line in enumerate(self._first())), *more]
+        )
 
     def _summary(self) -> str:
         """How many fits there are, what they ended with, and where their figures lie."""
         status, cost, nfev = (np.asarray(of).ravel() for of in (self.status, self.cost, self.nfev))
         lines = [f"{'fits':>12}: {status.size:,}, {np.count_nonzero(status > 0):,} with success"]
-        lines += [f"{f'status {code}':>12}: {np.count_nonzero(status == code):,}. {MESSAGES[code]}" for code in np.unique(status).tolist()]
+        lines += [
+            f"{f'status {code}':>12}: {np.count_nonzero(status == code):,}. {MESSAGES[code]}"
+            for code in np.unique(status).tolist()
+        ]
         for name, of in (("cost", cost), ("nfev", nfev)):
             if of.size:
                 low, middle, high = np.min(of), np.median(of), np.max(of)
@@ -226,7 +275,13 @@ class Result:
 
     def _first(self) -> list[str]:
         """The first few fits, in a line each."""
-        status, cost = np.asarray(self.status).ravel()[:SHOWN], np.asarray(self.cost).ravel()[:SHOWN]
+        status, cost = (
+            np.asarray(self.status).ravel()[:SHOWN],
+            np.asarray(self.cost).ravel()[:SHOWN],
+        )
         x = np.asarray(self.x).reshape(-1, self._size)[:SHOWN]
         with np.printoptions(threshold=SHOWN, edgeitems=2, linewidth=10**6):
-            return [f"status {code}, cost {of:.6g}, x {at}" for code, of, at in zip(status, cost, x, strict=True)]
+            return [
+                f"status {code}, cost {of:.6g}, x {at}"
+                for code, of, at in zip(status, cost, x, strict=True)
+            ]

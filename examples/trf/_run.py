@@ -1,6 +1,7 @@
 """From what the user gave to a result: validate, choose the program, run it, wrap the numbers.
 
-This is the host's share of every call, so all that depends on functions and options alone is kept from the last call.
+This is the host's share of every call, so all that depends on functions and options alone is kept
+from the last call.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +52,14 @@ class Prepared:
     warnings: tuple[str, ...]
 
 
-def run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
+def run(
+    request: Request,
+    x0: Any,
+    bounds: Any,
+    mask: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Result:
     """Fit, in float64 whatever the global flag says, under a trace or not."""
     _check.further(args, kwargs)
     values = (x0, bounds, request.x_scale, mask, *args, *kwargs.values(), *request.numbers)
@@ -62,7 +70,14 @@ def run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...]
         return (_run_traced if traced else _run)(request, x0, bounds, mask, args, kwargs)
 
 
-def _run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
+def _run(
+    request: Request,
+    x0: Any,
+    bounds: Any,
+    mask: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Result:
     """Fit concrete values: check them, and bring the result to the host."""
     name = "p0" if isinstance(request.fun, Residual) else "x0"
     x0 = _check.start(x0, name)
@@ -78,21 +93,31 @@ def _run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...
     for warning in prepared.warnings:
         _outcome.warn(warning)
     packed, records, mapped, shared = _called(prepared.programs, x0, data, request)
-    if not isinstance(packed, Tracer):  # else all that came is concrete, but the call stands in a trace or `fun` holds its stand-ins
+    # else all that came is concrete, but the call stands in a trace or `fun` holds its stand-ins
+    if not isinstance(packed, Tracer):
         packed = np.asarray(packed)
         _outcome.check_start(packed, STATUS, x0, name, mask, lambda: _named(request.fun, data))
         _outcome.check_resolution(packed, RESOLUTION, prepared.finest)
     return Result(packed, records, prepared.programs, mapped, shared, None)
 
 
-def _run_traced(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
+def _run_traced(
+    request: Request,
+    x0: Any,
+    bounds: Any,
+    mask: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Result:
     """Fit inside an outer trace: nothing is known but shapes."""
     _check.functions(request.fun, request.jac, request.loss)
     args, kwargs = jax.tree.map(_widened, (args, kwargs))
     x0 = jnp.atleast_1d(jnp.asarray(x0, jnp.float64))
     lower = upper = scale = None
     if bounds is not UNBOUNDED:
-        lower, upper = (jnp.broadcast_to(jnp.asarray(side, x0.dtype), x0.shape) for side in _check.pair(bounds))
+        lower, upper = (
+            jnp.broadcast_to(jnp.asarray(side, x0.dtype), x0.shape) for side in _check.pair(bounds)
+        )
     by_jac = False
     if isinstance(request.x_scale, str):
         by_jac, _ = _check.scale(request.x_scale, x0)
@@ -100,18 +125,33 @@ def _run_traced(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[A
         scale = jnp.broadcast_to(jnp.asarray(request.x_scale, x0.dtype), x0.shape[-1:])
     *others, max_nfev = request.numbers
     limit = 100 * x0.shape[-1] if max_nfev is None else max_nfev
-    controls = jnp.stack([jnp.asarray(0.0 if number is None else number, x0.dtype) for number in (*others, limit)])
+    controls = jnp.stack(
+        [jnp.asarray(0.0 if number is None else number, x0.dtype) for number in (*others, limit)]
+    )
     mask = None if mask is None else jnp.asarray(mask)
     records = int(limit) if request.history else None
-    made = programs(Setup(request.fun, request.jac, request.loss, lower is not None, by_jac, records))
-    packed, rows, mapped, data = _called(made, x0, Data(lower, upper, scale, controls, mask, args, kwargs), request)
+    made = programs(
+        Setup(request.fun, request.jac, request.loss, lower is not None, by_jac, records)
+    )
+    packed, rows, mapped, data = _called(
+        made, x0, Data(lower, upper, scale, controls, mask, args, kwargs), request
+    )
     return Result(packed, rows, made, mapped, data, None)
 
 
 def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared:
     """What is kept for this request; functions are kept by equality, so they must have a hash."""
     try:
-        return prepare(request.fun, request.jac, request.loss, bounded, by_jac, request.history, k, request.numbers)
+        return prepare(
+            request.fun,
+            request.jac,
+            request.loss,
+            bounded,
+            by_jac,
+            request.history,
+            k,
+            request.numbers,
+        )
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
@@ -121,13 +161,23 @@ def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared
         fail(
             f"A function cannot be kept: {error}.",
             "Programs are kept by their functions, which must be hashable.",
-            "give the class of the callable a hash, or make it an `equinox.Module`, whose arrays are data.",
+            "give the class of the callable a hash, or make it an `equinox.Module`, whose arrays"
+            " are data.",
             TypeError,
         )
 
 
 @lru_cache(maxsize=256)
-def prepare(fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history: bool, k: int, numbers: tuple[Any, ...]) -> Prepared:
+def prepare(
+    fun: Any,
+    jac: Any,
+    loss: Any,
+    bounded: bool,
+    by_jac: bool,
+    history: bool,
+    k: int,
+    numbers: tuple[Any, ...],
+) -> Prepared:
     """Check functions and numbers, find their programs, and put the numbers on the device."""
     _check.functions(fun, jac, loss)
     *others, max_nfev = _check.plain(numbers)
@@ -136,22 +186,38 @@ def prepare(fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history:
     with jax.ensure_compile_time_eval():  # what is kept must not be a stand-in of an outer trace
         on_device = jnp.asarray(numbers)
     tolerances = numbers[:3]
-    return Prepared(programs(setup), on_device, min(t for t in tolerances if t >= EPS), _check.too_fine(tolerances))
+    return Prepared(
+        programs(setup),
+        on_device,
+        min(t for t in tolerances if t >= EPS),
+        _check.too_fine(tolerances),
+    )
 
 
-def _called(made: Programs, x0: Any, data: Data, request: Request) -> tuple[Any, Any, Data | None, Data]:
-    """Run the program for one fit or for a batch; gives the data back as the result will need it."""
+def _called(
+    made: Programs, x0: Any, data: Data, request: Request
+) -> tuple[Any, Any, Data | None, Data]:
+    """Run the program for one fit or for a batch; gives the data back as the result will need
+    it.
+    """
     if x0.ndim == 1:
         if request.mapped:
-            fail(f"`mapped` names {', '.join(request.mapped)}, and the start is that of one fit.",
-                 "A batch has a row of starts for each fit.",
-                 "repeat the start, e.g. with np.tile(x0, (fits, 1)), or leave `mapped` out.")  # fmt: skip
+            fail(
+                f"`mapped` names {', '.join(request.mapped)}, and the start is that of one fit.",
+                "A batch has a row of starts for each fit.",
+                "repeat the start, e.g. with np.tile(x0, (fits, 1)), or leave `mapped` out.",
+            )
         return *made.fit(x0, data), None, data
     names = _mappable(request, data)
     own = Data(
-        lower=True, upper=True, x_scale=False, controls=False, mask=data.mask is not None and data.mask.ndim == 2,
-        args=tuple(name in request.mapped for name in names), kwargs={name: name in request.mapped for name in data.kwargs},
-    )  # fmt: skip
+        lower=True,
+        upper=True,
+        x_scale=False,
+        controls=False,
+        mask=data.mask is not None and data.mask.ndim == 2,
+        args=tuple(name in request.mapped for name in names),
+        kwargs={name: name in request.mapped for name in data.kwargs},
+    )
     mapped, shared = eqx.partition(data, own)
     return *made.fit_batch(x0, mapped, shared), mapped, shared
 
@@ -162,8 +228,11 @@ def _mappable(request: Request, data: Data) -> list[str]:
     for name in request.mapped:
         if name not in names and name not in data.kwargs:
             called = ", ".join(name for name in (*names, *data.kwargs) if name)
-            fail(f"`mapped` names {name!r}.", f"The named arguments of `fun` that are passed are: {called or 'none'}.",
-                 "name arguments that are passed in `args` or `kwargs`.")  # fmt: skip
+            fail(
+                f"`mapped` names {name!r}.",
+                f"The named arguments of `fun` that are passed are: {called or 'none'}.",
+                "name arguments that are passed in `args` or `kwargs`.",
+            )
     return names
 
 
@@ -171,18 +240,27 @@ def _named(fun: Callable[..., Any], data: Data) -> dict[str, Any]:
     """The data as the user calls them; factors of `sigma` are not the user's."""
     names = [name or f"args[{i}]" for i, name in enumerate(argument_names(fun, len(data.args)))]
     named = {**dict(zip(names, data.args, strict=True)), **data.kwargs}
-    return {name: value for name, value in named.items() if not (isinstance(fun, Residual) and name == "sigma")}
+    return {
+        name: value
+        for name, value in named.items()
+        if not (isinstance(fun, Residual) and name == "sigma")
+    }
 
 
 def any_traced(*values: Any) -> bool:
     """Tell whether one of the values is a stand-in of an outer trace, or holds one."""
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves([v for v in values if not _is_plain(type(v))]))
+    return any(
+        isinstance(leaf, Tracer)
+        for leaf in jax.tree.leaves([v for v in values if not _is_plain(type(v))])
+    )
 
 
 @lru_cache(maxsize=1024)
 def _is_plain(kind: type) -> bool:
     """Tell by its type that a value is no stand-in and holds none."""
-    return issubclass(kind, np.ndarray | np.generic | jax.Array | float | int | str | NoneType) and not issubclass(kind, Tracer)
+    return issubclass(
+        kind, np.ndarray | np.generic | jax.Array | float | int | str | NoneType
+    ) and not issubclass(kind, Tracer)
 
 
 def closes_over_tracer(fun: Any) -> bool:
@@ -192,7 +270,9 @@ def closes_over_tracer(fun: Any) -> bool:
 
 
 def _as_data(value: Any) -> Any:
-    """Python floats, lists of numbers and other libraries' columns are data, not part of the program."""
+    """Python floats, lists of numbers and other libraries' columns are data, not part of the
+    program.
+    """
     if isinstance(value, float | list):
         return np.asarray(value, dtype=np.float64)
     return np.asarray(value) if _is_foreign(type(value)) else value
@@ -201,11 +281,15 @@ def _as_data(value: Any) -> Any:
 @lru_cache(maxsize=1024)
 def _is_foreign(kind: type) -> bool:
     """Tell by its type that a value is another library's array."""
-    return hasattr(kind, "__array__") and not issubclass(kind, np.ndarray | np.generic | jax.Array | Tracer)
+    return hasattr(kind, "__array__") and not issubclass(
+        kind, np.ndarray | np.generic | jax.Array | Tracer
+    )
 
 
 def _widened(leaf: Any) -> Any:
-    """Stand-ins of a trace in float64: one of a float32 trace that holds float64 values is refused by `jax.jit` under the scoped flag."""
+    """Stand-ins of a trace in float64: one of a float32 trace that holds float64 values is refused
+    by `jax.jit` under the scoped flag.
+    """
     if isinstance(leaf, Tracer) and jnp.issubdtype(leaf.dtype, jnp.floating):
         return jnp.asarray(leaf, jnp.float64)
     return leaf

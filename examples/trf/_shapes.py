@@ -1,4 +1,6 @@
-"""What a user can get wrong in what the functions return: shapes, types, NumPy where JAX is needed. Seen while a program is traced."""
+"""What a user can get wrong in what the functions return: shapes, types, NumPy where JAX is needed.
+Seen while a program is traced.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +22,11 @@ def check_shapes(setup: Setup, x: Float[Array, "k"], data: Data) -> None:
     with _traceable(fun):
         f = residual_type(setup, x, data)
     if len(f.shape) != 1:
-        fail(f"`{fun}` returns shape {f.shape}.", "Residuals have one axis.", "return residuals.ravel().")
+        fail(
+            f"`{fun}` returns shape {f.shape}.",
+            "Residuals have one axis.",
+            "return residuals.ravel().",
+        )
     if not jnp.issubdtype(f.dtype, jnp.floating):
         fail(
             f"`{fun}` returns {f.dtype}.",
@@ -50,7 +56,9 @@ def check_shapes(setup: Setup, x: Float[Array, "k"], data: Data) -> None:
 
 def _check_jacobian(setup: Setup, x: Float[Array, "k"], data: Data, shape: tuple[int, int]) -> None:
     with _traceable("jac"):
-        J = eqx.filter_eval_shape(lambda x, data: jnp.asarray(setup.jac(x, *data.args, **data.kwargs)), x, data)
+        J = eqx.filter_eval_shape(
+            lambda x, data: jnp.asarray(setup.jac(x, *data.args, **data.kwargs)), x, data
+        )
     if J.shape != shape:
         fail(
             f"`jac` returns shape {J.shape}.",
@@ -66,7 +74,8 @@ def _traceable(name: str) -> Iterator[None]:
         yield
     except jax.errors.TracerArrayConversionError as error:
         raise TypeError(
-            f"`{name}` calls NumPy with a value that is known only when the program runs.\n"
-            "`fun`, `model`, `jac` and `loss` are compiled: what depends on the parameters is computed by JAX.\n"
-            "Fix: write it with jax.numpy instead of numpy; arrays that are fixed may stay NumPy's."
+            f"`{name}` calls NumPy with a value that is known only when the program runs.\n`fun`,"
+            " `model`, `jac` and `loss` are compiled: what depends on the parameters is computed"
+            " by JAX.\nFix: write it with jax.numpy instead of numpy; arrays that are fixed may"
+            " stay NumPy's."
         ) from error

@@ -1,9 +1,10 @@
 """The method: one `lax.while_loop` over trial steps, from the start to the verdict.
 
-SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop, whose body tries a step and either
-moves or shrinks, so that fits mapped over an axis do not wait for each other at every move. The first trial is the start itself, so that
-residuals and Jacobian are in the program once, and compiled once. The state is a few numbers a parameter: residuals and Jacobian live
-within one turn, where XLA can fuse them away.
+SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop,
+whose body tries a step and either moves or shrinks, so that fits mapped over an axis do not wait
+for each other at every move. The first trial is the start itself, so that residuals and Jacobian
+are in the program once, and compiled once. The state is a few numbers a parameter: residuals and
+Jacobian live within one turn, where XLA can fuse them away.
 """
 
 import equinox as eqx
@@ -13,7 +14,17 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, model_value, off_bounds, rescaled, strictly_inside
+from examples.trf._coleman_li import (
+    Bounds,
+    Hat,
+    choose_step,
+    distance,
+    hat,
+    model_value,
+    off_bounds,
+    rescaled,
+    strictly_inside,
+)
 from examples.trf._implicit import without_derivative
 from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
 from examples.trf._shapes import check_shapes
@@ -49,7 +60,8 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
         x0: Start, inside the bounds.
         data: Bounds, tolerances and what the functions take.
     Returns:
-        The last state. Its status is SciPy's, or `NOT_FINITE` for a start where residuals or Jacobian are not finite.
+        The last state. Its status is SciPy's, or `NOT_FINITE` for a start where residuals or
+        Jacobian are not finite.
     """
     check_shapes(setup, x0, data)
     x0, data = without_derivative((x0, data))
@@ -65,11 +77,15 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
         return Carry.of(advance(setup, data, state, attempt(setup, data, state, bounds), bounds))
 
     last = lax.while_loop(unfinished, turn, Carry.of(start(setup, x0, data, bounds))).state()
-    return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0.0, last.status))
+    return eqx.tree_at(
+        lambda state: state.status, last, jnp.where(last.status == RUNNING, 0.0, last.status)
+    )
 
 
 def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
-    """The state before the first trial, which is of the start itself: its model allows no step and its cost is infinite."""
+    """The state before the first trial, which is of the start itself: its model allows no step and
+    its cost is infinite.
+    """
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
     scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
     model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
@@ -138,26 +154,51 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     radius, alpha = resized(state, trial, ratio, finite)
     radius = jnp.where(state.first, first_radius(x, model, scale_inv, bounds), radius)
     alpha = jnp.where(state.first, 0.0, alpha)
-    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, NOT_FINITE, RUNNING))
+    status = jnp.where(
+        finite,
+        verdict(controls, state, trial, actual, ratio),
+        jnp.where(state.first, NOT_FINITE, RUNNING),
+    )
     status = jnp.where(finite & (optimality < controls.gtol), 1, status)
-    records = recorded(state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality)
-    return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved.astype(float), status, records)
+    records = recorded(
+        state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality
+    )
+    return State(
+        x,
+        model,
+        scale_inv,
+        radius,
+        alpha,
+        optimality,
+        state.nfev + 1,
+        state.njev + moved.astype(float),
+        status,
+        records,
+    )
 
 
 def longest(state: State, model: Model) -> Vector:
-    """The greatest length that each column of the Jacobian has had; 1 for one that is zero at the start."""
+    """The greatest length that each column of the Jacobian has had; 1 for one that is zero at the
+    start.
+    """
     norms = jnp.linalg.norm(model.R, axis=0)  # which are those of its triangle
-    return jnp.where(state.first, jnp.where(norms == 0, 1.0, norms), jnp.maximum(state.scale_inv, norms))
+    return jnp.where(
+        state.first, jnp.where(norms == 0, 1.0, norms), jnp.maximum(state.scale_inv, norms)
+    )
 
 
 def gain(actual: Scalar, predicted: Scalar) -> Scalar:
-    """Reduction of the cost as a fraction of what the model predicted; 1 if both are zero, 0 if the model predicted none."""
+    """Reduction of the cost as a fraction of what the model predicted; 1 if both are zero, 0 if the
+    model predicted none.
+    """
     down = predicted > 0
     neither = (predicted == 0) & (actual == 0)
     return jnp.where(down, actual / jnp.where(down, predicted, 1.0), jnp.where(neither, 1.0, 0.0))
 
 
-def resized(state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]) -> tuple[Scalar, Scalar]:
+def resized(
+    state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]
+) -> tuple[Scalar, Scalar]:
     """New radius and, with it, a new guess for the multiplier."""
     at_edge = trial.step.scaled_length > 0.95 * state.radius
     grown = jnp.where((ratio > 0.75) & at_edge, 2 * state.radius, state.radius)
@@ -165,18 +206,27 @@ def resized(state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]) 
     return radius, jnp.where(finite, trial.step.alpha * (state.radius / radius), trial.step.alpha)
 
 
-def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Scalar:
+def verdict(
+    controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar
+) -> Scalar:
     """Tell whether the cost (2), the step (3) or both (4) changed too little to go on."""
     by_cost = (actual < controls.ftol * state.model.cost) & (ratio > 0.25)
     by_step = trial.step.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
-    met = jnp.where(by_cost & by_step, 4.0, jnp.where(by_cost, 2.0, jnp.where(by_step, 3.0, RUNNING)))
+    met = jnp.where(
+        by_cost & by_step, 4.0, jnp.where(by_cost, 2.0, jnp.where(by_step, 3.0, RUNNING))
+    )
     return jnp.where(state.first, RUNNING, met)
 
 
-def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimality: Scalar) -> Records | None:
+def recorded(
+    state: State, cost: Scalar, step: Scalar, radius: Scalar, optimality: Scalar
+) -> Records | None:
     """Write one row of the history."""
     if state.records is None:
         return None
     row = Records(cost, step, radius, optimality)
-    i = jnp.where(state.first, state.records.cost.size, state.nfev.astype(int) - 1)  # behind the end nothing is written
-    return jax.tree.map(lambda column, value: column.at[i].set(value, mode="drop"), state.records, row)
+    # behind the end nothing is written
+    i = jnp.where(state.first, state.records.cost.size, state.nfev.astype(int) - 1)
+    return jax.tree.map(
+        lambda column, value: column.at[i].set(value, mode="drop"), state.records, row
+    )

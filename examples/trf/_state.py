@@ -23,7 +23,9 @@ class Records(eqx.Module):
 
 
 class State(eqx.Module):
-    """Where the solver stands before a trial step. Counts and status are floats as all else is, to go into one array with it."""
+    """Where the solver stands before a trial step. Counts and status are floats as all else is, to
+    go into one array with it.
+    """
 
     x: Vector
     model: Model
@@ -43,7 +45,9 @@ class State(eqx.Module):
 
 
 class Carry(eqx.Module):
-    """A state in few arrays: for each that a turn makes XLA compiles a kernel, and a batch selects among each."""
+    """A state in few arrays: for each that a turn makes XLA compiles a kernel, and a batch selects
+    among each.
+    """
 
     x: Vector
     triangle: Float[Array, "k k+1"]
@@ -54,8 +58,18 @@ class Carry(eqx.Module):
     @classmethod
     def of(cls, state: State) -> "Carry":
         """Put it together."""
-        numbers = (state.model.cost, state.radius, state.alpha, state.optimality, state.nfev, state.njev, state.status)
-        return cls(state.x, state.model.triangle, state.scale_inv, jnp.stack(numbers), state.records)
+        numbers = (
+            state.model.cost,
+            state.radius,
+            state.alpha,
+            state.optimality,
+            state.nfev,
+            state.njev,
+            state.status,
+        )
+        return cls(
+            state.x, state.model.triangle, state.scale_inv, jnp.stack(numbers), state.records
+        )
 
     def state(self) -> State:
         """Take it apart."""

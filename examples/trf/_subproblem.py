@@ -1,8 +1,9 @@
 """The trust-region subproblem: the p that minimises |R p + c|^2 with |p| <= radius, exactly.
 
-Either the Gauss-Newton step is short enough, or p(alpha) = -(R^T R + alpha I)^-1 R^T c has the length of the radius for one alpha > 0.
-Newton's method on the secular equation 1 / |p(alpha)| = 1 / radius finds it inside a bracket that it narrows (More, "The
-Levenberg-Marquardt algorithm", 1978, section 5). Each alpha is one triangularisation of [R; sqrt(alpha) I], which never squares the
+Either the Gauss-Newton step is short enough, or p(alpha) = -(R^T R + alpha I)^-1 R^T c has the
+length of the radius for one alpha > 0. Newton's method on the secular equation 1 / |p(alpha)| = 1 /
+radius finds it inside a bracket that it narrows (More, "The Levenberg-Marquardt algorithm", 1978,
+section 5). Each alpha is one triangularisation of [R; sqrt(alpha) I], which never squares the
 condition number.
 """
 
@@ -16,7 +17,8 @@ from jaxtyping import Array, Bool, Float
 from examples.trf._losses import EPS
 from examples.trf._qr import back_substitute, product, solved
 
-RTOL = 0.01  # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
+# the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
+RTOL = 0.01
 MAX_STEPS = 10
 
 Scalar = Float[Array, ""]
@@ -25,7 +27,9 @@ Matrix = Float[Array, "k k"]
 
 
 class Secular(NamedTuple):
-    """Numbers of the root search. In its loop they are one array, since XLA compiles a kernel for each array that a turn makes."""
+    """Numbers of the root search. In its loop they are one array, since XLA compiles a kernel for
+    each array that a turn makes.
+    """
 
     taken: Scalar  # the last alpha
     stretch: Scalar  # what the step that it gave is to be multiplied by
@@ -36,7 +40,9 @@ class Secular(NamedTuple):
     left: Scalar  # turns that are left
 
 
-def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
+def solve_subproblem(
+    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar
+) -> tuple[Vector, Scalar]:
     """Minimise |R p + c|^2 over |p| <= radius.
 
     Args:
@@ -51,14 +57,18 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
     inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
     newton = product(inverse, -c)
     # R^-T p has the square of length -|p| d|p| / d alpha, here at 0.
-    norms, (length, steepest, bend) = _lengths([R, inverse], [newton, product(R.T, c), product(inverse.T, newton)])
+    norms, (length, steepest, bend) = _lengths(
+        [R, inverse], [newton, product(R.T, c), product(inverse.T, newton)]
+    )
     full_rank = _has_full_rank(*norms, points)
     fits = full_rank & (length <= radius)
     upper = steepest / radius
     lower = jnp.where(full_rank, (length - radius) * length / bend**2, 0.0)
     flat = upper == 0  # a zero gradient shows no way down
     left = jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
-    start = jnp.stack(_bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left))
+    start = jnp.stack(
+        _bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left)
+    )
     triangle = jnp.concatenate([R, c[:, None]], axis=1)
 
     def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
@@ -73,24 +83,32 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
 def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar], list[Scalar]]:
     """Frobenius norms and lengths, by one sum."""
     size = matrices[0].size
-    rows = [matrix.ravel() for matrix in matrices] + [jnp.pad(vector, (0, size - vector.size)) for vector in vectors]
+    rows = [matrix.ravel() for matrix in matrices] + [
+        jnp.pad(vector, (0, size - vector.size)) for vector in vectors
+    ]
     lengths = list(jnp.sqrt(jnp.sum(jnp.stack(rows) ** 2, axis=1)))
     return lengths[: len(matrices)], lengths[len(matrices) :]
 
 
 def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array, ""]:
-    """Tell whether the smallest singular value is safely above rounding, by Frobenius bounds for both ends of the spectrum.
+    """Tell whether the smallest singular value is safely above rounding, by Frobenius bounds for
+    both ends of the spectrum.
 
-    True implies SciPy's test, s_min > eps m s_max; between the two lies a factor of k at most. NaN and inf, from a zero pivot, say no.
+    True implies SciPy's test, s_min > eps m s_max; between the two lies a factor of k at most. NaN
+    and inf, from a zero pivot, say no.
     """
     return 1 / inverse > EPS * points * norm
 
 
-def _newton_step(triangle: Float[Array, "k k+1"], radius: Scalar, state: Secular) -> tuple[Vector, Secular]:
-    """Take the next alpha, and improve on it: the turn behind one that was close enough is the last.
+def _newton_step(
+    triangle: Float[Array, "k k+1"], radius: Scalar, state: Secular
+) -> tuple[Vector, Secular]:
+    """Take the next alpha, and improve on it: the turn behind one that was close enough is the
+    last.
 
-    A step of about the length of the radius is to be stretched to be exactly as long. Where R is singular the step may stay short as
-    alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
+    A step of about the length of the radius is to be stretched to be exactly as long. Where R is
+    singular the step may stay short as alpha goes to zero; then it is the shortest of the best
+    steps, and is left as it is.
     """
     p, length, bend = _damped(triangle, state.root)
     ratio = length / radius
@@ -102,7 +120,9 @@ def _newton_step(triangle: Float[Array, "k k+1"], radius: Scalar, state: Secular
     return p, _bracketed(state.alpha, stretch, state.alpha - ratio * step, lower, upper, left)
 
 
-def _bracketed(taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upper: Scalar, left: Scalar) -> Secular:
+def _bracketed(
+    taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upper: Scalar, left: Scalar
+) -> Secular:
     """Go on with this alpha if it is in the bracket, else with one that is."""
     inside = (alpha > 0) & (alpha >= lower) & (alpha <= upper)
     alpha = jnp.where(inside, alpha, jnp.maximum(0.001 * upper, jnp.sqrt(lower * upper)))
@@ -110,7 +130,9 @@ def _bracketed(taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upp
 
 
 def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
-    """Levenberg-Marquardt step p for alpha = root^2, |p|, and |T^-T p| with the triangle T of the damped matrix."""
+    """Levenberg-Marquardt step p for alpha = root^2, |p|, and |T^-T p| with the triangle T of the
+    damped matrix.
+    """
     k = triangle.shape[0]
     p, squares = solved(jnp.concatenate([triangle.T, root * np.eye(k + 1, k)], axis=1))
     length, bend = jnp.sqrt(jnp.sum(jnp.stack([p**2, squares]), axis=1))

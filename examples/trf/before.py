@@ -1,7 +1,9 @@
-"""The solver before: the same method as a Python loop with NumPy in it, for comparison. Unbounded, linear loss.
+"""The solver before: the same method as a Python loop with NumPy in it, for comparison. Unbounded,
+linear loss.
 
-Nothing here is slow for want of care: residuals and Jacobian are compiled by `jax.jit`, the linear algebra is LAPACK's. What it costs is
-that every turn of the loop goes from JAX to NumPy and back, and that a hundred small NumPy calls a turn take longer than the arithmetic.
+Nothing here is slow for want of care: residuals and Jacobian are compiled by `jax.jit`, the linear
+algebra is LAPACK's. What it costs is that every turn of the loop goes from JAX to NumPy and back,
+and that a hundred small NumPy calls a turn take longer than the arithmetic.
 """
 
 from collections.abc import Callable
@@ -26,7 +28,9 @@ class Fit(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The Jacobian's singular values and right vectors, and what is left of the residuals in its span."""
+    """The Jacobian's singular values and right vectors, and what is left of the residuals in its
+    span.
+    """
 
     s: Vector
     vt: Float[np.ndarray, "k k"]
@@ -34,8 +38,17 @@ class Factors(NamedTuple):
     full_rank: bool
 
 
-def least_squares(fun: Residual, x0: Vector, jac: Jacobian, ftol: float = 1e-8, xtol: float = 1e-8, gtol: float = 1e-8) -> Fit:
-    """Minimise 0.5 |fun(x)|^2 by the trust-region rules of `examples.trf`, one NumPy call at a time."""
+def least_squares(
+    fun: Residual,
+    x0: Vector,
+    jac: Jacobian,
+    ftol: float = 1e-8,
+    xtol: float = 1e-8,
+    gtol: float = 1e-8,
+) -> Fit:
+    """Minimise 0.5 |fun(x)|^2 by the trust-region rules of `examples.trf`, one NumPy call at a
+    time.
+    """
     x, f, J = x0, fun(x0), jac(x0)
     cost, g, factors = 0.5 * f @ f, J.T @ f, factored(J, f)
     radius, alpha, nfev, status = np.linalg.norm(x) or 1.0, 0.0, 1, 0
@@ -54,8 +67,17 @@ def least_squares(fun: Residual, x0: Vector, jac: Jacobian, ftol: float = 1e-8, 
         cost_new = 0.5 * f_new @ f_new
         actual, predicted = cost - cost_new, -(0.5 * np.sum((J @ step) ** 2) + g @ step)
         ratio = actual / predicted if predicted > 0 else float(predicted == actual == 0)
-        resized = 0.25 * length if ratio < 0.25 else 2 * radius if ratio > 0.75 and length > 0.95 * radius else radius
-        by_cost, by_step = actual < ftol * cost and ratio > 0.25, length < xtol * (xtol + np.linalg.norm(x))
+        resized = (
+            0.25 * length
+            if ratio < 0.25
+            else 2 * radius
+            if ratio > 0.75 and length > 0.95 * radius
+            else radius
+        )
+        by_cost, by_step = (
+            actual < ftol * cost and ratio > 0.25,
+            length < xtol * (xtol + np.linalg.norm(x)),
+        )
         status = 4 if by_cost and by_step else 2 if by_cost else 3 if by_step else 0
         alpha, radius = alpha * radius / resized, resized
         if actual > 0:

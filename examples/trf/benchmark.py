@@ -1,10 +1,13 @@
-"""Time fits against SciPy and optimistix, in turn, in one process: `python -m examples.trf.benchmark [--quick]`.
+"""Time fits against SciPy and optimistix, in turn, in one process: `python -m
+examples.trf.benchmark [--quick]`.
 
-What is compared. Every solver gets the same data, start, tolerances (1e-8) and exact derivatives, and what it reaches is compared before
-anything is timed: fits that end more than 1e-6 above the best cost are counted as missed. `trf` is the whole call of `curve_fit`, checks
-and result included, from JAX arrays to the parameters in NumPy. `optx` is optimistix: one jitted function around
-`optimistix.least_squares`, likewise from JAX arrays to NumPy. SciPy's residuals and Jacobian are jitted; its method "lm" has no bounds.
-`loop` is `before.py`. Rounds alternate between solvers, so that a busy machine is busy for all. Times are medians; compile times are apart.
+What is compared. Every solver gets the same data, start, tolerances (1e-8) and exact derivatives,
+and what it reaches is compared before anything is timed: fits that end more than 1e-6 above the
+best cost are counted as missed. `trf` is the whole call of `curve_fit`, checks and result included,
+from JAX arrays to the parameters in NumPy. `optx` is optimistix: one jitted function around
+`optimistix.least_squares`, likewise from JAX arrays to NumPy. SciPy's residuals and Jacobian are
+jitted; its method "lm" has no bounds. `loop` is `before.py`. Rounds alternate between solvers, so
+that a busy machine is busy for all. Times are medians; compile times are apart.
 """
 
 import argparse
@@ -14,7 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads it: two threads that contend for two cores slow LAPACK 40 times
+# before NumPy loads it: two threads that contend for two cores slow LAPACK 40 times
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import jax.numpy as jnp
@@ -41,14 +45,18 @@ def decay(t: Points, a: Scalar, b: Scalar, c: Scalar) -> Points:
 
 
 @optimize
-def peak(t: Points, height: Scalar, centre: Scalar, width: Scalar, slope: Scalar, offset: Scalar) -> Points:
+def peak(
+    t: Points, height: Scalar, centre: Scalar, width: Scalar, slope: Scalar, offset: Scalar
+) -> Points:
     """Gaussian on a line."""
     return height * jnp.exp(-0.5 * ((t - centre) / width) ** 2) + slope * t + offset
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A curve with its truth, start, and two boxes: one that holds the solution inside, one that keeps the first parameter below it."""
+    """A curve with its truth, start, and two boxes: one that holds the solution inside, one that
+    keeps the first parameter below it.
+    """
 
     model: Callable[..., Array]
     truth: tuple[float, ...]
@@ -58,12 +66,21 @@ class Case:
 
 
 CASES = {
-    "decay": Case(decay, (2.5, 1.3, 0.5), (1.0, 1.0, 0.1), ((0, 0, 0), (10, 10, 10)), ((0, 0, 0), (2.2, 10, 10))),
-    "peak": Case(
-        peak, (2.0, 1.8, 0.4, 0.3, 1.0), (1.0, 1.5, 0.6, 0.1, 0.5),
-        ((0, 0, 0.05, -5, -5), (10, 4, 4, 5, 5)), ((0, 0, 0.05, -5, -5), (1.8, 4, 4, 5, 5)),
+    "decay": Case(
+        decay,
+        (2.5, 1.3, 0.5),
+        (1.0, 1.0, 0.1),
+        ((0, 0, 0), (10, 10, 10)),
+        ((0, 0, 0), (2.2, 10, 10)),
     ),
-}  # fmt: skip
+    "peak": Case(
+        peak,
+        (2.0, 1.8, 0.4, 0.3, 1.0),
+        (1.0, 1.5, 0.6, 0.1, 0.5),
+        ((0, 0, 0.05, -5, -5), (10, 4, 4, 5, 5)),
+        ((0, 0, 0.05, -5, -5), (1.8, 4, 4, 5, 5)),
+    ),
+}
 SIZES = (100, 1_000, 10_000, 50_000, 1_000_000)
 
 
@@ -92,17 +109,29 @@ def solvers(case: Case, n: int, box: Any) -> dict[str, Solver]:
 
     def by_scipy(method: str) -> Solver:
         bounds = (-np.inf, np.inf) if box is None else box
-        return lambda: scipy.optimize.least_squares(fun, start, jac=jac, method=method, bounds=bounds).x
+        return lambda: (
+            scipy.optimize.least_squares(fun, start, jac=jac, method=method, bounds=bounds).x
+        )
 
     def by_optimistix(solver: Any) -> Solver:
         def one(p: Array, t: Array, y: Array) -> Array:
-            return optimistix.least_squares(lambda p, data: case.model(data[0], *p) - data[1], solver, p, args=(t, y), throw=False).value
+            return optimistix.least_squares(
+                lambda p, data: case.model(data[0], *p) - data[1],
+                solver,
+                p,
+                args=(t, y),
+                throw=False,
+            ).value
 
         run = jax.jit(one)
-        return lambda: np.asarray(run(start, t, y).block_until_ready())  # waiting first is faster for optimistix
+        # waiting first is faster for optimistix
+        return lambda: np.asarray(run(start, t, y).block_until_ready())
 
     if box is not None:
-        return {"trf": lambda: curve_fit(case.model, t, y, start, bounds=box).x, "scipy trf": by_scipy("trf")}
+        return {
+            "trf": lambda: curve_fit(case.model, t, y, start, bounds=box).x,
+            "scipy trf": by_scipy("trf"),
+        }
     return {
         "trf": lambda: curve_fit(case.model, t, y, start).x,
         "optx LM": by_optimistix(optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8)),
@@ -121,7 +150,11 @@ def batch_solvers(case: Case, fits: int, n: int) -> dict[str, Solver]:
     def by_optimistix(solver: Any) -> Solver:
         def one(y: Array) -> Array:
             return optimistix.least_squares(
-                lambda p, data: case.model(data[0], *p) - data[1], solver, start, args=(t, y), throw=False
+                lambda p, data: case.model(data[0], *p) - data[1],
+                solver,
+                start,
+                args=(t, y),
+                throw=False,
             ).value
 
         run = jax.jit(jax.vmap(one))
@@ -136,14 +169,18 @@ def batch_solvers(case: Case, fits: int, n: int) -> dict[str, Solver]:
 
 @dataclass(frozen=True)
 class Timing:
-    """One solver on one problem: median and first call in seconds, and how many of its fits did not reach the best cost."""
+    """One solver on one problem: median and first call in seconds, and how many of its fits did not
+    reach the best cost.
+    """
 
     median: float
     first: float
     missed: int
 
 
-def compare(named: Mapping[str, Solver], cost: Callable[[np.ndarray], np.ndarray], seconds: float) -> dict[str, Timing]:
+def compare(
+    named: Mapping[str, Solver], cost: Callable[[np.ndarray], np.ndarray], seconds: float
+) -> dict[str, Timing]:
     """Compile every solver and see what it reaches, then time them in turn.
 
     Raises:
@@ -158,7 +195,10 @@ def compare(named: Mapping[str, Solver], cost: Callable[[np.ndarray], np.ndarray
     best = np.nanmin(np.stack(list(ends.values())), axis=0)
     missed = {name: int(np.sum(~(end <= best * (1 + 1e-6)))) for name, end in ends.items()}
     if missed["trf"]:
-        raise RuntimeError(f"trf misses the best cost in {missed['trf']} of {best.size} fits; only equal results are worth timing.")
+        raise RuntimeError(
+            f"trf misses the best cost in {missed['trf']} of {best.size} fits; only equal results"
+            " are worth timing."
+        )
     times: dict[str, list[float]] = {name: [] for name in named}
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds or len(times["trf"]) < 5:
@@ -167,7 +207,10 @@ def compare(named: Mapping[str, Solver], cost: Callable[[np.ndarray], np.ndarray
             start = time.perf_counter()
             solve()
             times[name].append(time.perf_counter() - start)
-    return {name: Timing(float(np.median(taken)), first[name], missed[name]) for name, taken in times.items()}
+    return {
+        name: Timing(float(np.median(taken)), first[name], missed[name])
+        for name, taken in times.items()
+    }
 
 
 def costs(case: Case, t: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -180,7 +223,9 @@ def costs(case: Case, t: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np
     return cost
 
 
-def show(console: Console, title: str, rows: Mapping[str, Mapping[str, Timing]], unit: float) -> None:
+def show(
+    console: Console, title: str, rows: Mapping[str, Mapping[str, Timing]], unit: float
+) -> None:
     """Print a row per problem and a column per solver."""
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     out = Table(title=title)
@@ -190,7 +235,10 @@ def show(console: Console, title: str, rows: Mapping[str, Mapping[str, Timing]],
     for label, row in rows.items():
         fastest = min(timing.median for timing in row.values())
         peers = [timing.median for name, timing in row.items() if name not in ("trf", "loop")]
-        cells = [_cell(row[name], unit, bold=row[name].median == fastest) if name in row else "" for name in names]
+        cells = [
+            _cell(row[name], unit, bold=row[name].median == fastest) if name in row else ""
+            for name in names
+        ]
         out.add_row(label, *cells, f"{min(peers) / row['trf'].median:.1f}")
     firsts = []
     for name in names:
@@ -220,16 +268,23 @@ def by_package(row: Mapping[str, Timing], unit: float) -> dict[str, float]:
 def main() -> None:
     """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(
-        prog="python -m examples.trf.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m examples.trf.benchmark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--quick", action="store_true", help="up to 10,000 points, a tenth of a second a problem")
+    length.add_argument(
+        "--quick", action="store_true", help="up to 10,000 points, a tenth of a second a problem"
+    )
     length.add_argument("--full", action="store_true", help="ten seconds a problem instead of two")
     options = parser.parse_args()
     os.environ["JITNEY_CACHE"] = "off"  # first calls compile, for every solver
     seconds = 0.1 if options.quick else 10.0 if options.full else 2.0
     console = Console()
-    console.print(f"jax {jax.__version__}, optimistix {optimistix.__version__}, scipy {scipy.__version__}, {os.cpu_count()} cores")
+    console.print(
+        f"jax {jax.__version__}, optimistix {optimistix.__version__}, scipy {scipy.__version__},"
+        f" {os.cpu_count()} cores"
+    )
     found: dict[str, dict[str, dict[str, float]]] = {}
     with jax.enable_x64(True):
         for kind in ("free", "box", "held"):
@@ -237,7 +292,9 @@ def main() -> None:
             for name, case in CASES.items():
                 for n in SIZES[:3] if options.quick else SIZES:
                     box = None if kind == "free" else getattr(case, kind)
-                    rows[f"{name} {n:,}"] = compare(solvers(case, n, box), costs(case, *measured(case, n)), seconds)
+                    rows[f"{name} {n:,}"] = compare(
+                        solvers(case, n, box), costs(case, *measured(case, n)), seconds
+                    )
             titles = {
                 "free": "Without bounds",
                 "box": "Bounds that do not hold at the solution",
@@ -248,7 +305,9 @@ def main() -> None:
         rows = {}
         for name, case in CASES.items():
             fits = 1000
-            rows[f"{name}, {fits} x 100"] = compare(batch_solvers(case, fits, 100), costs(case, *measured(case, 100, fits)), seconds)
+            rows[f"{name}, {fits} x 100"] = compare(
+                batch_solvers(case, fits, 100), costs(case, *measured(case, 100, fits)), seconds
+            )
         show(console, "Batches: us per fit", rows, 1e-6 * fits)
         found["batch"] = {name: by_package(row, 1e-6 * fits) for name, row in rows.items()}
     record(**found)

@@ -1,4 +1,5 @@
-"""A batch of fits as one writes it without jitney, on one device or over several: `jax.vmap`, and a sharding for each argument.
+"""A batch of fits as one writes it without jitney, on one device or over several: `jax.vmap`, and a
+sharding for each argument.
 
 It is what `tests/devices/examples/test_trf.py` compares `curve_fit(..., mesh=mesh)` with.
 """
@@ -24,5 +25,8 @@ def fit_batch(setup: Setup, mesh: Mesh | None = None) -> Any:
     batch = jax.vmap(fit, (0, 0, None))
     if mesh is None:
         return jax.jit(batch)
-    rows, whole = NamedSharding(mesh, PartitionSpec(mesh.axis_names)), NamedSharding(mesh, PartitionSpec())
+    rows, whole = (
+        NamedSharding(mesh, PartitionSpec(mesh.axis_names)),
+        NamedSharding(mesh, PartitionSpec()),
+    )
     return jax.jit(batch, in_shardings=(rows, rows, whole), out_shardings=rows)

@@ -1,9 +1,10 @@
 """What each step of the port bought: `python -m examples.trf.options`.
 
-One fit of `decay` to 1,000 points, by the same method all the way: a Python loop with NumPy in it (`before.py`), the compiled loop under
-`equinox.filter_jit`, and under `@optimize` with one option at a time. Then 1,000 fits of 100 points, called one by one and mapped; what
-a turn of the loop does with the data, in two ways each; and the first call in a fresh process, without the persistent cache, with an empty
-one, and with a filled one. Warm times are medians of rounds that alternate.
+One fit of `decay` to 1,000 points, by the same method all the way: a Python loop with NumPy in it
+(`before.py`), the compiled loop under `equinox.filter_jit`, and under `@optimize` with one option
+at a time. Then 1,000 fits of 100 points, called one by one and mapped; what a turn of the loop does
+with the data, in two ways each; and the first call in a fresh process, without the persistent
+cache, with an empty one, and with a filled one. Warm times are medians of rounds that alternate.
 """
 
 import argparse
@@ -34,7 +35,9 @@ from examples.trf._qr import triangularise
 from examples.trf._solve import solve
 from examples.trf.benchmark import CASES, decay, measured
 
-SETUP = Setup(Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+SETUP = Setup(
+    Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None
+)
 TURNS = 10
 START = np.asarray(CASES["decay"].start)
 FRESH = """
@@ -49,7 +52,9 @@ print(time.perf_counter() - begin)
 """
 
 
-def fit(x0: Float[Array, "k"], t: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, "k"]:
+def fit(
+    x0: Float[Array, "k"], t: Float[Array, "points"], y: Float[Array, "points"]
+) -> Float[Array, "k"]:
     """Fit a decay to one set of measurements."""
     controls = jnp.asarray([1e-8, 1e-8, 1e-8, 1.0, 300.0])
     return solve(SETUP, x0, Data(None, None, None, controls, None, (t, y, None), {})).x
@@ -68,7 +73,9 @@ def one_fit() -> dict[str, Callable[[], np.ndarray]]:
     }
 
     def loop() -> np.ndarray:
-        return before.least_squares(lambda p: np.asarray(value(p)), START, lambda p: np.asarray(slope(p))).x
+        return before.least_squares(
+            lambda p: np.asarray(value(p)), START, lambda p: np.asarray(slope(p))
+        ).x
 
     calls = {"Python loop, NumPy inside": loop}
     for name, program in compiled.items():
@@ -87,7 +94,9 @@ def many_fits() -> dict[str, Callable[[], np.ndarray]]:
     }
 
 
-def timed(calls: Mapping[str, Callable[[], np.ndarray]], seconds: float) -> dict[str, tuple[float, float]]:
+def timed(
+    calls: Mapping[str, Callable[[], np.ndarray]], seconds: float
+) -> dict[str, tuple[float, float]]:
     """Median of warm calls, and the first call, in seconds. All must agree to six digits."""
     first, found = {}, []
     for name, call in calls.items():
@@ -121,7 +130,9 @@ def one_turn(points: int) -> dict[str, Callable[[], np.ndarray]]:
     def by_parameter(p: Float[Array, "k"]) -> tuple[Array, Array]:
         return residuals_and_columns(setup, p, data)
 
-    def householder(columns: Float[Array, "k points"], f: Float[Array, "points"]) -> Float[Array, "k k+1"]:
+    def householder(
+        columns: Float[Array, "k points"], f: Float[Array, "points"]
+    ) -> Float[Array, "k k+1"]:
         R = jnp.linalg.qr(jnp.concatenate([columns, f[None]]).T, mode="r")[:-1]
         return R * jnp.sign(jnp.diag(R))[:, None]
 
@@ -134,8 +145,14 @@ def one_turn(points: int) -> dict[str, Callable[[], np.ndarray]]:
     }
 
 
-def _turns(evaluate: Callable[[Array], tuple[Array, Array]], reduce: Callable[[Array, Array], Array], p: Array) -> Callable[[], np.ndarray]:
-    """TURNS turns of a loop that do nothing else: as in the solver, what a turn writes the next overwrites."""
+def _turns(
+    evaluate: Callable[[Array], tuple[Array, Array]],
+    reduce: Callable[[Array, Array], Array],
+    p: Array,
+) -> Callable[[], np.ndarray]:
+    """TURNS turns of a loop that do nothing else: as in the solver, what a turn writes the next
+    overwrites.
+    """
 
     @jax.jit
     def run(p: Array) -> Array:
@@ -149,11 +166,23 @@ def _turns(evaluate: Callable[[Array], tuple[Array, Array]], reduce: Callable[[A
 
 
 def first_calls() -> dict[str, float]:
-    """Seconds of the first call of `curve_fit` in a fresh process, by state of the persistent cache."""
+    """Seconds of the first call of `curve_fit` in a fresh process, by state of the persistent
+    cache.
+    """
 
     def fresh(cache: str) -> float:
-        environment = {**os.environ, "JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": cache} if cache else dict(os.environ)
-        done = subprocess.run([sys.executable, "-c", FRESH], env=environment, capture_output=True, text=True, check=True)
+        environment = (
+            {**os.environ, "JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": cache}
+            if cache
+            else dict(os.environ)
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", FRESH],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return float(done.stdout)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -167,14 +196,19 @@ def first_calls() -> dict[str, float]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        prog="python -m examples.trf.options", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m examples.trf.options",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.parse_args()
     os.environ["JITNEY_CACHE"] = "off"  # first calls below compile
     console = Console()
     found: dict[str, dict[str, float]] = {}
     with jax.enable_x64(True):
-        for title, calls in (("One fit of 1,000 points", one_fit()), ("1,000 fits of 100 points", many_fits())):
+        for title, calls in (
+            ("One fit of 1,000 points", one_fit()),
+            ("1,000 fits of 100 points", many_fits()),
+        ):
             out = Table("", "warm / ms", "first call / s", title=title)
             for name, (warm, first) in timed(calls, 5.0).items():
                 out.add_row(name, f"{1e3 * warm:.3g}", f"{first:.2f}")

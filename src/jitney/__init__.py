@@ -1,7 +1,7 @@
 """Make numerical JAX code fast without rewriting it.
 
-Each name is imported when it is first asked for, and JAX with it: `import jitney` alone takes next to no time, and `python -m jitney`
-reads what was typed before JAX is there.
+Each name is imported when it is first asked for, and JAX with it: `import jitney` alone takes next
+to no time, and `python -m jitney` reads what was typed before JAX is there.
 """
 
 import os as _os
@@ -212,7 +212,8 @@ else:
 if "jax" in _sys.modules:  # which may have traced something before a name is asked for
     from ._jax import user_contexts as _user_contexts  # noqa: F401  # pyright: ignore[reportUnusedImport] - it makes them
 
-if not {"JITNEY_THREADS", "JITNEY_MEMORY", "JITNEY_PLATFORM"}.isdisjoint(_os.environ):  # JAX may start before a name is asked for
+# JAX may start before a name is asked for
+if not {"JITNEY_THREADS", "JITNEY_MEMORY", "JITNEY_PLATFORM"}.isdisjoint(_os.environ):
     from ._devices.configure import from_environment as _from_environment
 
     _from_environment()

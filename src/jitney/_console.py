@@ -1,6 +1,7 @@
 """What people read in a terminal or a notebook: tables, and the bar of a long run.
 
-It is imported when something is shown: rich takes a tenth of the time in which everything else is imported.
+It is imported when something is shown: rich takes a tenth of the time in which everything else is
+imported.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -34,7 +43,9 @@ def table(title: str, rows: Sequence[Row]) -> Table:
     columns = max(map(len, rows), default=1)
     for i in range(columns):
         grid.add_column(
-            style="bold" if i == columns - 2 else None, no_wrap=i < columns - 1, overflow="fold" if i == columns - 1 else "ellipsis"
+            style="bold" if i == columns - 2 else None,
+            no_wrap=i < columns - 1,
+            overflow="fold" if i == columns - 1 else "ellipsis",
         )
     for row in rows:
         grid.add_row(*(Text(text, style=style) for text, style in row))
@@ -42,10 +53,14 @@ def table(title: str, rows: Sequence[Row]) -> Table:
 
 
 def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
-    """A table of names and figures: the first two columns to the left and folded, the others to the right."""
+    """A table of names and figures: the first two columns to the left and folded, the others to the
+    right.
+    """
     grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
     for i in range(max(map(len, rows), default=1)):
-        grid.add_column(justify="left" if i < _NAMES else "right", overflow="fold", no_wrap=i >= _NAMES)
+        grid.add_column(
+            justify="left" if i < _NAMES else "right", overflow="fold", no_wrap=i >= _NAMES
+        )
     for row in rows:
         grid.add_row(*map(Text, row))
     return grid
@@ -54,7 +69,8 @@ def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
 _NAMES = 2
 
 
-# In a notebook a console of rich displays what it prints and leaves its file empty, unless it is told that it is in none.
+# In a notebook a console of rich displays what it prints and leaves its file empty, unless it is
+# told that it is in none.
 
 
 def text_of(shown: Any) -> str:
@@ -63,13 +79,19 @@ def text_of(shown: Any) -> str:
     watched = sys.stdout.isatty()
     colours = watched and not os.environ.get("NO_COLOR")
     width = _wide() if watched else _WIDEST
-    Console(file=file, width=width, force_terminal=colours or None, force_jupyter=False).print(shown)
+    Console(file=file, width=width, force_terminal=colours or None, force_jupyter=False).print(
+        shown
+    )
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
 def folded(line: str) -> str:
     """One line, folded between words where a terminal is not as wide."""
-    return textwrap.fill(line, _wide(), subsequent_indent="   ", break_long_words=False) if sys.stdout.isatty() else line
+    return (
+        textwrap.fill(line, _wide(), subsequent_indent="   ", break_long_words=False)
+        if sys.stdout.isatty()
+        else line
+    )
 
 
 def _wide() -> int:
@@ -87,15 +109,19 @@ class _Rate(ProgressColumn):
     """Rows a second, or whatever there are."""
 
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed * task.fields['size']:,.0f} {task.fields['each']}/s" if task.speed else "")
+        return Text(
+            f"{task.speed * task.fields['size']:,.0f} {task.fields['each']}/s" if task.speed else ""
+        )
 
 
 def bar(
     name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows"
 ) -> AbstractContextManager[Callable[[], None]]:
-    """The progress of a run over chunks; what it gives is called after each. Where nobody looks, as in a file, it writes nothing.
+    """The progress of a run over chunks; what it gives is called after each. Where nobody looks, as
+    in a file, it writes nothing.
 
-    A notebook shows it with the package ipywidgets; without that package there is a warning, and no bar.
+    A notebook shows it with the package ipywidgets; without that package there is a warning, and no
+    bar.
 
     Args:
         name: What runs.
@@ -106,8 +132,13 @@ def bar(
         each: What rows are called.
     """
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(of), _Rate(), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(of),
+        _Rate(),
+        TimeRemainingColumn(),
+    )
     console = Console()
     if not (console.is_terminal or console.is_jupyter):
         return nullcontext(_nothing)
@@ -115,7 +146,8 @@ def bar(
         text = sentence(
             f"{name}()",
             "no progress bar is shown.",
-            "A notebook draws it with the package ipywidgets, which is not installed; the run goes on without the bar.",
+            "A notebook draws it with the package ipywidgets, which is not installed; the run goes"
+            " on without the bar.",
             "`pip install ipywidgets` and start the kernel again, or `progress=False`.",
         )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())

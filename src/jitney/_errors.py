@@ -1,7 +1,8 @@
 """Every exception that jitney raises, and the one formatter of their messages.
 
-It stands first because everything else may fail. A message has three parts, in this order: where and what happened, the rule
-that was broken, and the fix. Each exception has a short code, which is an anchor of `docs/errors.md`.
+It stands first because everything else may fail. A message has three parts, in this order: where
+and what happened, the rule that was broken, and the fix. Each exception has a short code, which is
+an anchor of `docs/errors.md`.
 """
 
 from __future__ import annotations
@@ -17,18 +18,27 @@ from typing import Any, ClassVar
 class JitneyError(Exception):
     """Base of all errors that jitney raises on its own account.
 
-    `code` is that of the class, or of one cause among several that the class has: each stands on the page of errors.
+    `code` is that of the class, or of one cause among several that the class has: each stands on
+    the page of errors.
     """
 
     code: str = "J100"
 
-    def __init__(self, *args: object, code: str | None = None):
-        super().__init__(*args)
+    def __init__(
+        self,
+        where: Where | str,
+        what: str = "",
+        rule: str = "",
+        fix: str = "",
+        *,
+        code: str | None = None,
+    ):
+        """Take the parts of a message, or `where` alone, which is the whole of it then."""
+        super().__init__(sentence(where, what, rule, fix) if what else str(where))
         if code is not None:
             self.code = code
-        self.add_note(
-            f"{self.code}: docs/errors.md#{self.code.lower()}"
-        )  # Python prints it under the traceback; `str` has the message alone
+        # Python prints it under the traceback; `str` has the message alone.
+        self.add_note(f"{self.code}: docs/errors.md#{self.code.lower()}")
 
 
 class OptionError(JitneyError, ValueError):
@@ -56,31 +66,41 @@ class CompileError(JitneyError, RuntimeError):
 
 
 class AxisError(JitneyError):
-    """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried from chunk to chunk."""
+    """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried
+    from chunk to chunk.
+    """
 
     code: str = "J103"
 
 
 class PrecisionError(JitneyError, ArithmeticError):
-    """`precision="auto:..."` finds no choice of products that holds its tolerance, or the compiler has no kernel for a low product."""
+    """`precision="auto:..."` finds no choice of products that holds its tolerance, or the compiler
+    has no kernel for a low product.
+    """
 
     code: str = "J109"
 
 
 class MeshError(JitneyError, ValueError):
-    """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide, a mesh without that axis."""
+    """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide,
+    a mesh without that axis.
+    """
 
     code: str = "J105"
 
 
 class ProcessError(JitneyError, RuntimeError):
-    """The processes of a run cannot be started or reached, differ in what they call, or one of them has stopped."""
+    """The processes of a run cannot be started or reached, differ in what they call, or one of them
+    has stopped.
+    """
 
     code: str = "J106"
 
 
 class BudgetError(JitneyError, MemoryError):
-    """A gradient does not fit into the memory that it may take, whatever is saved and recomputed."""
+    """A gradient does not fit into the memory that it may take, whatever is saved and
+    recomputed.
+    """
 
     code: str = "J112"
 
@@ -88,7 +108,8 @@ class BudgetError(JitneyError, MemoryError):
 class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none.
 
-    `positions` are the arguments of a sparse derivative that decide where it may be nonzero, and were traced.
+    `positions` are the arguments of a sparse derivative that decide where it may be nonzero, and
+    were traced.
     """
 
     code: str = "J104"
@@ -109,7 +130,9 @@ class StaticError(JitneyError, TypeError):
 
 
 class DataError(JitneyError, OSError):
-    """The data of a stream are not what they were, or a reading gave other rows than were asked for."""
+    """The data of a stream are not what they were, or a reading gave other rows than were asked
+    for.
+    """
 
     code: str = "J113"
 
@@ -171,14 +194,20 @@ _SHOWN = 57  # of the thousands of digits of an int
 
 
 def repr_of(value: Any) -> str:
-    """What Python shows of a user's value. What is said of a call must not stop it, so where Python shows nothing it is the type.
+    """What Python shows of a user's value. What is said of a call must not stop it, so where Python
+    shows nothing it is the type.
 
-    That is so of an int of more digits than `sys.get_int_max_str_digits()`, in a list too, and of a class whose `__repr__` raises.
+    That is so of an int of more digits than `sys.get_int_max_str_digits()`, in a list too, and of a
+    class whose `__repr__` raises.
     """
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a `__repr__` is code of the user's
-        return f"{value:#x}"[:_SHOWN] + "..." if isinstance(value, int) else f"<{type(value).__qualname__}>"
+        return (
+            f"{value:#x}"[:_SHOWN] + "..."
+            if isinstance(value, int)
+            else f"<{type(value).__qualname__}>"
+        )
 
 
 _FEW = 4
@@ -186,7 +215,11 @@ _FEW = 4
 
 def few(texts: Sequence[str]) -> str:
     """A list that is read, however long it is."""
-    return ", ".join(texts) if len(texts) <= _FEW else f"{', '.join(texts[: _FEW - 1])} and {len(texts) - _FEW + 1} more"
+    return (
+        ", ".join(texts)
+        if len(texts) <= _FEW
+        else f"{', '.join(texts[: _FEW - 1])} and {len(texts) - _FEW + 1} more"
+    )
 
 
 def counted(count: int, what: str) -> str:
@@ -195,20 +228,28 @@ def counted(count: int, what: str) -> str:
 
 
 def name_fix(name: str, known: Iterable[str], otherwise: str = "correct the name.") -> str:
-    """What to do about a name that nobody knows: the nearest of those that are known, if one is near."""
+    """What to do about a name that nobody knows: the nearest of those that are known, if one is
+    near.
+    """
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def misfit(
-    where: Where | str, signature: inspect.Signature, error: TypeError, keywords: Sequence[str] = (), elsewhere: Mapping[str, str] = {}
+    where: Where | str,
+    signature: inspect.Signature,
+    error: TypeError,
+    keywords: Sequence[str] = (),
+    elsewhere: Mapping[str, str] = {},
 ) -> str:
-    """The message of a call whose arguments do not fit: as Python says it, and first that of a keyword which nobody knows.
+    """The message of a call whose arguments do not fit: as Python says it, and first that of a
+    keyword which nobody knows.
 
     Args:
         where: Of the function.
         signature: Of the function.
-        error: Of Python, which says of a misspelt keyword that the argument it was meant for is missing.
+        error: Of Python, which says of a misspelt keyword that the argument it was meant for is
+            missing.
         keywords: The names of the call.
         elsewhere: Names that are no parameters, and what to write in place of each.
     """
@@ -234,7 +275,10 @@ def _fix_of(what: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     if what.startswith("multiple values") and named:
         return f"pass {name} once, by position or by name."
     if what.startswith("too many positional"):
-        return f"pass {sum(parameter.kind in _BY_POSITION for parameter in parameters.values())} by position at most."
+        return (
+            f"pass {sum(parameter.kind in _BY_POSITION for parameter in parameters.values())} by"
+            " position at most."
+        )
     return "pass positional-only arguments by position."
 
 

@@ -1,8 +1,9 @@
-"""Read and evaluate sizes that are written as expressions: `2*n+1`, `n**2`, `max(n,3)`, `{model.width}+1`.
+"""Read and evaluate sizes that are written as expressions: `2*n+1`, `n**2`, `max(n,3)`,
+`{model.width}+1`.
 
-It stands on the ground, since three ask: contracts, of what annotations say, on ints; padding and chunks, of the same, on symbolic sizes;
-and the rules of the axes, of what JAX's symbolic dimensions print, on ints, NumPy ranges and traced scalars. It is a whitelist over `ast`,
-never `eval`.
+It stands on the ground, since three ask: contracts, of what annotations say, on ints; padding and
+chunks, of the same, on symbolic sizes; and the rules of the axes, of what JAX's symbolic dimensions
+print, on ints, NumPy ranges and traced scalars. It is a whitelist over `ast`, never `eval`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _LARGEST_POWER = 64
 
 
 class Unreadable(Exception):
-    """A size cannot be worked out; the text is the reason, a part of a sentence. It never leaves jitney."""
+    """A size cannot be worked out; the text is the reason, a part of a sentence. It never leaves
+    jitney.
+    """
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,19 @@ class Expression:
     def names(self) -> frozenset[str]:
         """The axes, or symbols, that it depends on."""
         called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
-        return frozenset(node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and id(node) not in called)
+        return frozenset(
+            node.id
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Name) and id(node) not in called
+        )
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """The value where each name has a size: an int or a float, an array of ints, a traced scalar, a symbolic dimension.
+        """The value where each name has a size: an int or a float, an array of ints, a traced
+        scalar, a symbolic dimension.
 
         Raises:
-            Unreadable: A name has no size, or something in it is not arithmetic that is exact for such sizes.
+            Unreadable: A name has no size, or something in it is not arithmetic that is exact for
+                such sizes.
         """
         value = _compute(self.tree, sizes)
         if isinstance(value, str | list | tuple | dict):
@@ -69,12 +78,16 @@ def read(text: str) -> Expression:
 
 
 def read_dim(dim: Any) -> Expression:
-    """One of JAX's symbolic dimensions, by the grammar of its documentation: Python's, but `^` is a power there."""
+    """One of JAX's symbolic dimensions, by the grammar of its documentation: Python's, but `^` is a
+    power there.
+    """
     return read(str(dim).replace("^", "**"))
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The axes that a size of an annotation depends on; what stands in braces are arguments, not axes."""
+    """The axes that a size of an annotation depends on; what stands in braces are arguments, not
+    axes.
+    """
     try:
         return read(re.sub(r"\{[^}]*\}", "0", text)).names
     except Unreadable:
@@ -82,7 +95,8 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def filled(text: str, arguments: Mapping[str, Any]) -> str:
-    """A size with `{argument.attribute}` replaced by its value, as jaxtyping does by way of an f-string.
+    """A size with `{argument.attribute}` replaced by its value, as jaxtyping does by way of an
+    f-string.
 
     Raises:
         Unreadable: What stands in braces is not a name, an attribute or an item, or has no value.
@@ -95,8 +109,14 @@ def filled(text: str, arguments: Mapping[str, Any]) -> str:
     for part in parts:
         if isinstance(part, ast.Constant):
             pieces.append(str(part.value))
-        elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
-            pieces.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
+        elif (
+            isinstance(part, ast.FormattedValue)
+            and part.conversion == -1
+            and part.format_spec is None
+        ):
+            pieces.append(
+                _written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value))
+            )
         else:
             raise Unreadable(f"`{text}` has a format that jitney does not read")
     return "".join(pieces)
@@ -133,7 +153,9 @@ def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = Fal
             return _apply(node, _OPERATORS[type(op)], go(operand))
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return [go(item) for item in items]
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and name not in names:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (
+            name in _CALLS and name not in names
+        ):
             return _call(node, name, [go(arg) for arg in args])
         case ast.Attribute(value=value, attr=attr) if attributes and not attr.startswith("__"):
             return _guard(node, lambda: getattr(go(value), attr))
@@ -148,15 +170,22 @@ def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
     if op is _op.pow:
         return _power(node, *values)
     if op is _op.truediv and not all(map(is_known, values)):
-        raise Unreadable(f"`{ast.unparse(node)}` is a division with `/`; of a size that is not known yet only `//` is one")
+        raise Unreadable(
+            f"`{ast.unparse(node)}` is a division with `/`; of a size that is not known yet only"
+            " `//` is one"
+        )
     return _guard(node, lambda: op(*values))
 
 
 def _demand_numbers(node: ast.expr, values: Sequence[Any]) -> None:
-    """Sizes that are not known yet have no fractions: theirs are numbers of 32 bits on the device."""
+    """Sizes that are not known yet have no fractions: theirs are numbers of 32 bits on the
+    device.
+    """
     known = all(map(is_known, values))
     for value in values:
-        if isinstance(value, str | list | tuple | dict) or not (is_known(value) or hasattr(value, "__add__")):
+        if isinstance(value, str | list | tuple | dict) or not (
+            is_known(value) or hasattr(value, "__add__")
+        ):
             raise Unreadable(f"`{ast.unparse(node)}` is not made of numbers")
         if isinstance(value, float) and not known:
             raise Unreadable(f"`{ast.unparse(node)}` has a fraction")
@@ -215,7 +244,8 @@ _CALLS: Mapping[str, Callable[..., Any]] = {  # of plain values
     "floordiv": _op.floordiv,
     "mod": _op.mod,
 }
-_OPEN_CALLS: Mapping[str, Callable[..., Any]] = {  # of sizes that are not known yet, which are whole numbers
+# of sizes that are not known yet, which are whole numbers
+_OPEN_CALLS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *args: reduce(partial(_extreme, "min"), args),
     "max": lambda *args: reduce(partial(_extreme, "max"), args),
     "abs": _absolute,
@@ -229,7 +259,11 @@ _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {  # of sizes that are not known
 
 def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
     # `min((a, b))` is `min(a, b)`
-    flat = list(cast(Sequence[Any], args[0])) if len(args) == 1 and isinstance(args[0], list | tuple) else args
+    flat = (
+        list(cast(Sequence[Any], args[0]))
+        if len(args) == 1 and isinstance(args[0], list | tuple)
+        else args
+    )
     if name == "len" or all(isinstance(arg, _PLAIN) for arg in flat):
         return _guard(node, lambda: _CALLS[name](*args))
     _demand_numbers(node, flat)
@@ -245,13 +279,31 @@ def _item(node: ast.expr, value: Any, index: Any) -> Any:
 def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
     try:
         return compute()
-    except (ArithmeticError, AttributeError, InconclusiveDimensionOperation, LookupError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        InconclusiveDimensionOperation,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise Unreadable(f"`{ast.unparse(node)}` fails: {error}") from error
 
 
 AUTO = "auto"
 """As much as there is."""
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 
 
 def parsed_bytes(value: Any) -> int | str | None:

@@ -1,8 +1,8 @@
 """What a process may use of its machine: cores and memory, by every limit that is set on it.
 
-Containers and batch systems say it in several places, of which XLA looks at one, the affinity of the process. This stands on the ground,
-since how much fits is asked when a plan is made, and when one asks what is there. Files are read each time: a container's limits may
-change while it runs.
+Containers and batch systems say it in several places, of which XLA looks at one, the affinity of
+the process. This stands on the ground, since how much fits is asked when a plan is made, and when
+one asks what is there. Files are read each time: a container's limits may change while it runs.
 """
 
 from __future__ import annotations
@@ -40,8 +40,13 @@ class Host:
     affinity: int | None = None
 
     def cores(self) -> tuple[Limit, ...]:
-        """On how many cores the process may run, by each limit there is; the machine's own count comes first."""
-        found = [Limit("the machine", os.cpu_count() or 1), Limit("the affinity of the process", self.by_affinity())]
+        """On how many cores the process may run, by each limit there is; the machine's own count
+        comes first.
+        """
+        found = [
+            Limit("the machine", os.cpu_count() or 1),
+            Limit("the affinity of the process", self.by_affinity()),
+        ]
         quota = self.quota()
         if quota is not None:
             found.append(Limit("the cgroup", whole_cores(quota)))
@@ -52,7 +57,11 @@ class Host:
         """How many cores the system lets the process run on, which is what XLA counts."""
         if self.affinity is not None:
             return self.affinity
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
 
     def quota(self) -> float | None:
         """How many cores' time the cgroup may use; None without a limit."""
@@ -69,7 +78,9 @@ class Host:
         return min((limit for limit, _ in self._memory_groups()), default=None)
 
     def memory_used(self) -> int | None:
-        """The bytes that the cgroup with the least limit uses, files that are kept in memory included; None without a limit."""
+        """The bytes that the cgroup with the least limit uses, files that are kept in memory
+        included; None without a limit.
+        """
         _, used = min(self._memory_groups(), key=lambda group: group[0], default=(0, None))
         return used
 
@@ -78,7 +89,9 @@ class Host:
         text = _text(self.root / "proc/meminfo")
         lines = dict(line.split(":", 1) for line in (text or "").splitlines() if ":" in line)
         try:
-            total, free = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+            total, free = (
+                int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")
+            )
         except (KeyError, ValueError, IndexError):
             return None
         return total, free
@@ -86,13 +99,18 @@ class Host:
     def _memory_groups(self) -> Iterator[tuple[int, int | None]]:
         """The limit of each group that has one, and what it uses."""
         for folder in self._groups("memory"):
-            for limited, using in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            for limited, using in (
+                ("memory.max", "memory.current"),
+                ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            ):
                 limit = _number(folder / limited)
                 if limit is not None and limit < _NO_LIMIT:
                     yield limit, _number(folder / using)
 
     def _groups(self, controller: str) -> Iterator[Path]:
-        """The folders of the process's cgroup, the innermost first, of both versions; limits of those above count as well."""
+        """The folders of the process's cgroup, the innermost first, of both versions; limits of
+        those above count as well.
+        """
         mounted = self.root / "sys/fs/cgroup"
         for line in (_text(self.root / "proc/self/cgroup") or "").splitlines():
             number, _, rest = line.partition(":")
@@ -105,7 +123,9 @@ class Host:
                 continue
             for base in bases:
                 inner = base / path.strip("/")
-                yield from (folder for folder in (inner, *inner.parents) if folder.is_relative_to(base))
+                yield from (
+                    folder for folder in (inner, *inner.parents) if folder.is_relative_to(base)
+                )
 
 
 def cores() -> tuple[Limit, ...]:
@@ -127,7 +147,10 @@ def host_memory(host: Host | None = None) -> tuple[int, int]:
     """Bytes of the host's memory that the process may have, and how many of these are free."""
     host = host or Host()
     page = os.sysconf("SC_PAGE_SIZE")
-    total, free = host.memory() or (os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page)
+    total, free = host.memory() or (
+        os.sysconf("SC_PHYS_PAGES") * page,
+        os.sysconf("SC_AVPHYS_PAGES") * page,
+    )
     limit, used = host.memory_limit(), host.memory_used()
     if limit is not None:
         total, free = min(total, limit), min(free, max(0, limit - (used or 0)))
@@ -141,8 +164,15 @@ def _quota(folder: Path) -> float | None:
         with suppress(ValueError, ZeroDivisionError):
             return int(quota) / int(period)
         return None
-    microseconds, period_ = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
-    return microseconds / period_ if microseconds is not None and microseconds > 0 and period_ else None
+    microseconds, period_ = (
+        _number(folder / "cpu.cfs_quota_us"),
+        _number(folder / "cpu.cfs_period_us"),
+    )
+    return (
+        microseconds / period_
+        if microseconds is not None and microseconds > 0 and period_
+        else None
+    )
 
 
 def _number(file: Path) -> int | None:

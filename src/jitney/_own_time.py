@@ -1,7 +1,9 @@
-"""The seconds that jitney's own searches take while JAX traces a function: what of a trace is not the function's.
+"""The seconds that jitney's own searches take while JAX traces a function: what of a trace is not
+the function's.
 
-A derivative looks for the structure of its Jacobian, and for what fits into memory, in the middle of what JAX takes for its trace.
-Each thread has a clock of its own, which runs while such a search does, and once for one that is inside another.
+A derivative looks for the structure of its Jacobian, and for what fits into memory, in the middle
+of what JAX takes for its trace. Each thread has a clock of its own, which runs while such a search
+does, and once for one that is inside another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Whose code a file or a frame is: the one place that says so.
 
-It stands first, beside the errors: messages point to the user's lines, and what may look at a size, and what may not, depends on
-who looks. A file belongs to a package if it lies in the folder of that package. The first letters of its path say nothing:
-`site-packages/jax` also begins jaxopt, jaxley and jax_md.
+It stands first, beside the errors: messages point to the user's lines, and what may look at a size,
+and what may not, depends on who looks. A file belongs to a package if it lies in the folder of that
+package. The first letters of its path say nothing: `site-packages/jax` also begins jaxopt, jaxley
+and jax_md.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 STARTED = time.time_ns()
 """When jitney was first used in this process: what was installed later is not what runs."""
-Owner = Literal["jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"]
+Owner = Literal[
+    "jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"
+]
 
 
 def _whole(path: str) -> str:
-    """A path as it is compared with others: some thousand are, for which `pathlib` takes its time."""
+    """A path as it is compared with others: some thousand are, for which `pathlib` takes its
+    time.
+    """
     return os.path.normcase(path) + os.sep
 
 
@@ -47,9 +52,16 @@ _PACKAGES: dict[Owner, str] = {
 }
 _SITES = tuple(
     _whole(os.path.realpath(folder))
-    for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages(), site.getusersitepackages())
+    for folder in (
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    )
 )
-_STDLIB = tuple(_whole(os.path.realpath(sysconfig.get_path(name))) for name in ("stdlib", "platstdlib"))
+_STDLIB = tuple(
+    _whole(os.path.realpath(sysconfig.get_path(name))) for name in ("stdlib", "platstdlib")
+)
 
 
 def _real(file: str) -> str:
@@ -65,7 +77,9 @@ _real_folder = functools.cache(os.path.realpath)
 
 @functools.cache
 def owner(file: str) -> Owner:
-    """Whose a file is. Text that was never a file (`<string>`, `<stdin>`) is generated; its frame says more: see `owner_of`."""
+    """Whose a file is. Text that was never a file (`<string>`, `<stdin>`) is generated; its frame
+    says more: see `owner_of`.
+    """
     if file.startswith("<"):
         return "stdlib" if file.startswith("<frozen") else "generated"
     path = _whole(_real(file))
@@ -78,13 +92,19 @@ def owner(file: str) -> Owner:
 
 
 def owner_of(frame: FrameType) -> Owner:
-    """Whose a frame is; "generated" is what a tool wrote (a dataclass's `__eq__`), which acts for whoever called it.
+    """Whose a frame is; "generated" is what a tool wrote (a dataclass's `__eq__`), which acts for
+    whoever called it.
 
-    All else without a file is of the module that it runs in, and of the user where that has none: a notebook, `python -c`, `exec`.
+    All else without a file is of the module that it runs in, and of the user where that has none: a
+    notebook, `python -c`, `exec`.
     """
     code = frame.f_code
     name = owner(code.co_filename)
-    if name != "generated" or code.co_qualname.startswith("__create_fn__.") or code.co_filename.startswith("<attrs generated"):
+    if (
+        name != "generated"
+        or code.co_qualname.startswith("__create_fn__.")
+        or code.co_filename.startswith("<attrs generated")
+    ):
         return name
     module = sys.modules.get(frame.f_globals.get("__name__", ""))
     file: str | None = getattr(module, "__file__", None)
@@ -92,12 +112,18 @@ def owner_of(frame: FrameType) -> Owner:
 
 
 def owner_of_class(kind: type[Any]) -> Owner:
-    """Whose a class is: of the module that it names, and of the user where that has no file, as in a notebook."""
+    """Whose a class is: of the module that it names, and of the user where that has no file, as in
+    a notebook.
+    """
     module = sys.modules.get(kind.__module__)
     file: str | None = getattr(module, "__file__", None)
     if file is not None:
         return owner(file)
-    return "stdlib" if kind.__module__ in sys.stdlib_module_names and kind.__module__ != "__main__" else "user"
+    return (
+        "stdlib"
+        if kind.__module__ in sys.stdlib_module_names and kind.__module__ != "__main__"
+        else "user"
+    )
 
 
 def is_users(file: str) -> bool:
@@ -106,25 +132,37 @@ def is_users(file: str) -> bool:
 
 
 def short(file: str) -> str:
-    """A file as messages name it: its name, and the folder too where the name alone says nothing."""
+    """A file as messages name it: its name, and the folder too where the name alone says
+    nothing.
+    """
     path = Path(file)
-    return f"{path.parent.name}/{path.name}" if path.name in ("__init__.py", "__main__.py") else path.name
+    return (
+        f"{path.parent.name}/{path.name}"
+        if path.name in ("__init__.py", "__main__.py")
+        else path.name
+    )
 
 
 def package(file: str) -> str | None:
-    """The package that a file was installed with, `equinox`; None of a file of the user's, or of Python's own."""
+    """The package that a file was installed with, `equinox`; None of a file of the user's, or of
+    Python's own.
+    """
     name = owner(file)
     if name in _PACKAGES:
         return name
     parts = Path(file).parts
-    last = max((i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")), default=None)
+    last = max(
+        (i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")),
+        default=None,
+    )
     return None if name != "library" or last is None else parts[last + 1].removesuffix(".py")
 
 
 def spelled_place(file: str, line: int | str, function: str, users: str = "") -> str:
     """`fit.py:12 (residual)`; `_solve.py:801 (lineax's linear_solve)` of a library's line.
 
-    The user's line that led to that one comes first where it is known: `fit.py:12 (residual; lineax's _solve.py:801)`.
+    The user's line that led to that one comes first where it is known: `fit.py:12 (residual;
+    lineax's _solve.py:801)`.
 
     Args:
         file: Where it is.
@@ -136,7 +174,11 @@ def spelled_place(file: str, line: int | str, function: str, users: str = "") ->
     of = "" if library is None else f"{library}'s "
     if not users or is_users(file):
         return f"{short(file)}:{line} ({of}{function})"
-    return f"{users[:-1].partition('; ')[0]}; {of}{short(file)}:{line})" if users.endswith(")") else users
+    return (
+        f"{users[:-1].partition('; ')[0]}; {of}{short(file)}:{line})"
+        if users.endswith(")")
+        else users
+    )
 
 
 def place_of(frame: FrameType, line: int | None = None) -> str:
@@ -166,7 +208,9 @@ _BETWEEN = ("jitney", "jax", "jaxlib", "equinox")  # what stands between a trace
 
 
 def users_function() -> str:
-    """`step (fit.py:12)`: the user's function that called jitney, and its line; of those on the stack the innermost."""
+    """`step (fit.py:12)`: the user's function that called jitney, and its line; of those on the
+    stack the innermost.
+    """
     frame = inspect.currentframe()
     while frame is not None:
         if owner_of(frame) == "user":
@@ -186,7 +230,9 @@ def users_place() -> str:
 
 
 def user_line(error: BaseException) -> str | None:
-    """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed packages and the standard library."""
+    """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed
+    packages and the standard library.
+    """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_users(frame.filename):
             code = f" (`{frame.line}`)" if frame.line else ""
@@ -195,11 +241,13 @@ def user_line(error: BaseException) -> str | None:
 
 
 def shorten(error: BaseException) -> None:
-    """Leave jitney's own frames out of the traceback of an error that goes to the user, and of its causes, as JAX does with its own.
+    """Leave jitney's own frames out of the traceback of an error that goes to the user, and of its
+    causes, as JAX does with its own.
 
     So they are out of the stack in the message of a failed run-time check.
 
-    `JITNEY_TRACEBACK=full` keeps them. Whoever calls this re-raises with a bare `raise`, which adds no frame again.
+    `JITNEY_TRACEBACK=full` keeps them. Whoever calls this re-raises with a bare `raise`, which adds
+    no frame again.
     """
     if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
         return
@@ -210,7 +258,11 @@ def shorten(error: BaseException) -> None:
         if each is not None and id(each) not in seen:
             seen.add(id(each))
             each.__traceback__ = _without_ours(each.__traceback__)
-            if isinstance(each, equinox.EquinoxRuntimeError) and each.args and type(each.args[0]) is str:
+            if (
+                isinstance(each, equinox.EquinoxRuntimeError)
+                and each.args
+                and type(each.args[0]) is str
+            ):
                 each.args = (_inside_of_jit(each.args[0]), *each.args[1:])
             waiting += [each.__cause__, each.__context__]
 
@@ -228,9 +280,11 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _inside_of_jit(message: str) -> str:
-    """The message of a failed run-time check of Equinox, whose stack begins behind the frame of jitney that the function was called by.
+    """The message of a failed run-time check of Equinox, whose stack begins behind the frame of
+    jitney that the function was called by.
 
-    Equinox cuts it so at its own `filter_jit`, whose frames and those of JAX it leaves out; it knows of no other.
+    Equinox cuts it so at its own `filter_jit`, whose frames and those of JAX it leaves out; it
+    knows of no other.
     """
     head, begins, rest = message.partition(_BEGINS)
     stack, ends, said = rest.partition(_ENDS)
@@ -256,7 +310,9 @@ _FRAME = re.compile('^(?=  File ")', re.MULTILINE)  # lines of code stand furthe
 
 
 def public(fn: Callable[P, R]) -> Callable[P, R]:
-    """What users call: an error that leaves it shows their frames. For what is called once in a while; a warm call does so itself."""
+    """What users call: an error that leaves it shows their frames. For what is called once in a
+    while; a warm call does so itself.
+    """
 
     @functools.wraps(fn)
     def shown(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class Shown:
-    """Something that `__rich__` makes a table of. A dataclass has `repr=False` too: else it writes a `__repr__` of its own."""
+    """Something that `__rich__` makes a table of. A dataclass has `repr=False` too: else it writes
+    a `__repr__` of its own.
+    """
 
     __slots__ = ()
 

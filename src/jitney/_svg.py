@@ -1,6 +1,8 @@
-"""Pictures as SVG text that needs nothing beside it: one set of colours in light and dark, words that stay within a width.
+"""Pictures as SVG text that needs nothing beside it: one set of colours in light and dark, words
+that stay within a width.
 
-It stands beside `_console.py`: that is what people read in a terminal, this is what they see in a notebook, a page or a file.
+It stands beside `_console.py`: that is what people read in a terminal, this is what they see in a
+notebook, a page or a file.
 """
 
 from __future__ import annotations
@@ -9,8 +11,14 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 
-_LIGHT = "--ground: #fff; --text: #1c1e21; --soft: #5c636b; --line: #d9dde2; --a: #2f7fd8; --b: #d9742b; --c: #1a9a8a; --d: #8a63d2;"
-_DARK = "--ground: #16181b; --text: #e6e8ea; --soft: #9aa2ab; --line: #363b41; --a: #5ca2f0; --b: #f0934f; --c: #3dbdac; --d: #a98bea;"
+_LIGHT = (
+    "--ground: #fff; --text: #1c1e21; --soft: #5c636b; --line: #d9dde2; --a: #2f7fd8; --b: #d9742b;"
+    " --c: #1a9a8a; --d: #8a63d2;"
+)
+_DARK = (
+    "--ground: #16181b; --text: #e6e8ea; --soft: #9aa2ab; --line: #363b41; --a: #5ca2f0; --b:"
+    " #f0934f; --c: #3dbdac; --d: #a98bea;"
+)
 _LETTER = 6.3  # of a usual letter at 12 pixels, and of any at 11 in the font of code
 
 
@@ -29,18 +37,27 @@ class Picture(str):
 def style(scope: str) -> str:
     """The colours and fonts of all that has this class, which no other part of a page gets."""
     return (
-        f".{scope} {{ {_LIGHT} }} @media (prefers-color-scheme: dark) {{ .{scope} {{ {_DARK} }} }} "
-        f".{scope} text {{ fill: var(--text); font: 12px system-ui, sans-serif; }} .{scope} .soft {{ fill: var(--soft); }} "
-        f".{scope} .code {{ fill: var(--soft); font: 10.5px ui-monospace, monospace; }} .{scope} .name {{ font-weight: 600; }}"
+        f".{scope} {{ {_LIGHT} }} @media (prefers-color-scheme: dark) {{ .{scope} {{ {_DARK} }} }}"
+        f" .{scope} text {{ fill: var(--text); font: 12px system-ui, sans-serif; }} .{scope} .soft"
+        f" {{ fill: var(--soft); }} .{scope} .code {{ fill: var(--soft); font: 10.5px ui-monospace,"
+        f" monospace; }} .{scope} .name {{ font-weight: 600; }}"
     )
 
 
-def picture(scope: str, label: str, wide: float, high: float, parts: Sequence[str], widest: float | None = None) -> Picture:
+def picture(
+    scope: str,
+    label: str,
+    wide: float,
+    high: float,
+    parts: Sequence[str],
+    widest: float | None = None,
+) -> Picture:
     """A whole picture, as wide as there is place, up to a width."""
     return Picture(
-        f'<svg class="{scope}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" role="img" '
-        f'aria-label="{escape(label)}" style="max-width:{widest or wide:g}px;width:100%"><style>{style(scope)}</style>'
-        f'<rect width="{wide:g}" height="{high:g}" fill="var(--ground)"/>{"".join(parts)}</svg>'
+        f'<svg class="{scope}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}"'
+        f' role="img" aria-label="{escape(label)}"'
+        f' style="max-width:{widest or wide:g}px;width:100%"><style>{style(scope)}</style><rect'
+        f' width="{wide:g}" height="{high:g}" fill="var(--ground)"/>{"".join(parts)}</svg>'
     )
 
 
@@ -53,10 +70,24 @@ def words(x: float, y: float, what: str, kind: str = "", anchor: str = "start") 
 
 def folded(what: str, wide: float, most: int = 3) -> list[str]:
     """A text as lines that fit a width in pixels; what is more than `most` lines ends in dots."""
-    return textwrap.wrap(what, max(8, int(wide / _LETTER)), max_lines=most, placeholder=" ...", break_on_hyphens=False)
+    return textwrap.wrap(
+        what,
+        max(8, int(wide / _LETTER)),
+        max_lines=most,
+        placeholder=" ...",
+        break_on_hyphens=False,
+    )
 
 
-def box(x: float, y: float, wide: float, high: float, fill: str = "none", line: str = "var(--line)", more: str = "") -> str:
+def box(
+    x: float,
+    y: float,
+    wide: float,
+    high: float,
+    fill: str = "none",
+    line: str = "var(--line)",
+    more: str = "",
+) -> str:
     """A rectangle with round corners."""
     size = f'width="{wide:.1f}" height="{high:.1f}"'
     return f'<rect x="{x:.1f}" y="{y:.1f}" {size} rx="3" fill="{fill}" stroke="{line}"{more}/>'

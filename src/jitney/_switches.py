@@ -1,8 +1,9 @@
-"""What is switched for all functions at once: whether programs are verified, and whether jitney does anything.
+"""What is switched for all functions at once: whether programs are verified, and whether jitney
+does anything.
 
-It stands before everything that is switched. `JITNEY_VERIFY` and `jitney.configure(verify=...)` count from the next call of each
-function, since whoever looks for a fault has programs already; `JITNEY_DISABLE` counts for functions decorated while it is set, as
-`JITNEY_DEBUG_NANS` does.
+It stands before everything that is switched. `JITNEY_VERIFY` and `jitney.configure(verify=...)`
+count from the next call of each function, since whoever looks for a fault has programs already;
+`JITNEY_DISABLE` counts for functions decorated while it is set, as `JITNEY_DEBUG_NANS` does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 import weakref
 from typing import Any, Literal, Protocol
 
-from ._errors import OptionError, sentence
+from ._errors import OptionError
 
 TRUE = ("1", "true", "on", "yes")
 _FALSE = ("", "0", "false", "off", "no")
@@ -36,7 +37,11 @@ class Switch:
     @property
     def on(self) -> bool:
         """Whether `jitney.configure(verify=...)`, or else `JITNEY_VERIFY`, asks for it."""
-        return self._asked if self._asked is not None else os.environ.get("JITNEY_VERIFY", "").lower() in TRUE
+        return (
+            self._asked
+            if self._asked is not None
+            else os.environ.get("JITNEY_VERIFY", "").lower() in TRUE
+        )
 
     def turns(self, switched: Switched) -> None:
         """Tell this one when the switch turns."""
@@ -69,7 +74,9 @@ def disabled(where: Any) -> Disabled | None:
     if text == "eager":
         return "eager"
     raise OptionError(
-        sentence(where, f"JITNEY_DISABLE={text!r} is not known.", "It is 1 for plain `jax.jit`, or eager for no jit at all.",
-                 "correct or unset it."),
+        where,
+        f"JITNEY_DISABLE={text!r} is not known.",
+        "It is 1 for plain `jax.jit`, or eager for no jit at all.",
+        "correct or unset it.",
         code="J206",
-    )  # fmt: skip
+    )

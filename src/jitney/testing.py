@@ -1,7 +1,8 @@
-"""What a test of numerical code asserts: that nothing is compiled again, what is faster, how much memory a program takes.
+"""What a test of numerical code asserts: that nothing is compiled again, what is faster, how much
+memory a program takes.
 
-The fixture `compiles`, the marker `budget` and `--jitney-report` are of the pytest plugin that comes with jitney (`pytest_jitney.py`); what
-is here needs no pytest.
+The fixture `compiles`, the marker `budget` and `--jitney-report` are of the pytest plugin that
+comes with jitney (`pytest_jitney.py`); what is here needs no pytest.
 """
 
 from __future__ import annotations
@@ -35,25 +36,30 @@ def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
     assert_no_recompile(residual, [(x[:n], scale) for n in (5, 6, 7)])
     ```
 
-    What other threads compile meanwhile counts as well. A program that the persistent cache holds is no warm call either.
+    What other threads compile meanwhile counts as well. A program that the persistent cache holds
+    is no warm call either.
 
     Args:
         f: Compiled, or what calls what is compiled.
-        calls: The arguments of each call: a tuple of them, a dict of them by name, or one that is neither.
+        calls: The arguments of each call: a tuple of them, a dict of them by name, or one that is
+            neither.
     Returns:
         What the first call traced and compiled.
     Raises:
-        AssertionError: A later call traced or compiled something: which, what, and how its arguments differ from those of the first.
+        AssertionError: A later call traced or compiled something: which, what, and how its
+            arguments differ from those of the first.
         OptionError: There are fewer than two calls.
     """
     check_calls("assert_no_recompile()", {"f": f}, None)
     given = [_arguments(call) for call in calls]
     if len(given) < _TWO:
         raise OptionError(
-            sentence("assert_no_recompile()", f"`calls` has {len(given)} calls.", "The first may compile, those after it may not.",
-                     "give two calls or more, each a tuple of arguments."),
+            "assert_no_recompile()",
+            f"`calls` has {len(given)} calls.",
+            "The first may compile, those after it may not.",
+            "give two calls or more, each a tuple of arguments.",
             code="J208",
-        )  # fmt: skip
+        )
     with watch() as first:
         f(*given[0][0], **given[0][1])
     for number, (args, kwargs) in enumerate(given[1:], 2):
@@ -61,12 +67,19 @@ def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
             f(*args, **kwargs)
         if seen.work:
             what = few([f"{work.name}() at {work.place}" for work in seen.work])
-            where, how = f"call {number} of {names_of(f, None)[0]}()", _changes(given[0], (args, kwargs))
+            where, how = (
+                f"call {number} of {names_of(f, None)[0]}()",
+                _changes(given[0], (args, kwargs)),
+            )
             raise AssertionError(
-                sentence(where, f"it traced or compiled again: {what}. {how}",
-                         "After the first call all others are to find what it compiled.",
-                         'give arrays of one shape and dtype (`pad={"n": "pow2"}` takes sizes together), and the same static values.')
-            )  # fmt: skip
+                sentence(
+                    where,
+                    f"it traced or compiled again: {what}. {how}",
+                    "After the first call all others are to find what it compiled.",
+                    'give arrays of one shape and dtype (`pad={"n": "pow2"}` takes sizes together),'
+                    " and the same static values.",
+                )
+            )
     return first
 
 
@@ -87,9 +100,10 @@ def assert_faster(
 ) -> Faster:
     """One way is faster than another by so many times, and computes the same.
 
-    Both are called as `jitney.measure` does it: results compared first, then warm calls in turn, each waited for. After 16, 32 and 64
-    rounds it is looked: the interval that holds the median ratio with 99 % lies above `by`, and the test passes, or below it by 2 % or
-    more, and the next try begins. It fails when all tries say so. Between the two it is unknown, which is a warning.
+    Both are called as `jitney.measure` does it: results compared first, then warm calls in turn,
+    each waited for. After 16, 32 and 64 rounds it is looked: the interval that holds the median
+    ratio with 99 % lies above `by`, and the test passes, or below it by 2 % or more, and the next
+    try begins. It fails when all tries say so. Between the two it is unknown, which is a warning.
 
     Args:
         a: The one that should be faster.
@@ -97,7 +111,8 @@ def assert_faster(
         *args: What they are called with.
         by: How many times as fast `a` should be.
         kwargs: Arguments by name, for both.
-        tolerance: How far the results may be apart, as `jitney.measure` has it; `math.inf` compares nothing.
+        tolerance: How far the results may be apart, as `jitney.measure` has it; `math.inf` compares
+            nothing.
         tries: How many measurements have to say no.
         seconds: Past these no rounds are added, beyond 16 for each try.
         unknown: "fail" takes what is not shown for a failure.
@@ -110,7 +125,10 @@ def assert_faster(
     _check("assert_faster()", by=by, tries=tries, seconds=seconds)
     if unknown not in ("warn", "fail"):
         raise OptionError(
-            sentence("assert_faster()", f"unknown={unknown!r} is not known.", 'It is "warn" or "fail".', "correct or remove it."),
+            "assert_faster()",
+            f"unknown={unknown!r} is not known.",
+            'It is "warn" or "fail".',
+            "correct or remove it.",
             code="J208",
         )
     given = put(args, dict(kwargs or {}), on_device=True)
@@ -120,15 +138,25 @@ def assert_faster(
     found = faster(ways_of(sides), float(by), int(tries), float(seconds))
     if found.outcome == "yes":
         return found
-    between = f"between {found.low:.3g} and {found.high:.3g} times as fast as {names[1]}, with {CONFIDENCE:.0%} confidence"
+    between = (
+        f"between {found.low:.3g} and {found.high:.3g} times as fast as {names[1]}, with"
+        f" {CONFIDENCE:.0%} confidence"
+    )
     where = f"assert_faster({names[0]}, {names[1]}, by={by:g})"
     if found.outcome == "no":
-        rule = f"{found.tries} measurements of {found.rounds} rounds or more, in turn, all said that it is slower than that."
-        raise AssertionError(sentence(where, f"{names[0]} is {between}.", rule, "make it faster, or ask for less."))
+        rule = (
+            f"{found.tries} measurements of {found.rounds} rounds or more, in turn, all said that"
+            " it is slower than that."
+        )
+        raise AssertionError(
+            sentence(where, f"{names[0]} is {between}.", rule, "make it faster, or ask for less.")
+        )
     text = sentence(
-        where, f"it is unknown: {names[0]} is {between}.", f"After {found.rounds} rounds that is on neither side of {by:g}.",
+        where,
+        f"it is unknown: {names[0]} is {between}.",
+        f"After {found.rounds} rounds that is on neither side of {by:g}.",
         "ask for less, give it longer work or more `seconds`, or measure where less else runs.",
-    )  # fmt: skip
+    )
     if unknown == "fail":
         raise AssertionError(text)
     warnings.warn(text, JitneyWarning, stacklevel=users_level())
@@ -136,8 +164,11 @@ def assert_faster(
 
 
 @public
-def assert_memory(f: Callable[..., Any], *args: Any, temp_mb: float, kwargs: Mapping[str, Any] | None = None) -> int:
-    """What a program takes besides its arguments and results is at most so much, as XLA plans it. Nothing is run.
+def assert_memory(
+    f: Callable[..., Any], *args: Any, temp_mb: float, kwargs: Mapping[str, Any] | None = None
+) -> int:
+    """What a program takes besides its arguments and results is at most so much, as XLA plans it.
+    Nothing is run.
 
     Args:
         f: A decorated function, one under `jax.jit`, or any other, which is decorated for this.
@@ -154,21 +185,28 @@ def assert_memory(f: Callable[..., Any], *args: Any, temp_mb: float, kwargs: Map
     _check("assert_memory()", temp_mb=temp_mb)
     lowers: Any = f if hasattr(f, "lower") else optimize(f, check=False)
     compiled = lowers.lower(*args, **(kwargs or {})).compile()
-    stats = getattr(compiled, "compiled", compiled).memory_analysis()  # Equinox has JAX's inside of its own
+    # Equinox has JAX's inside of its own
+    stats = getattr(compiled, "compiled", compiled).memory_analysis()
     name = names_of(f, None)[0]
     if stats is None:
         raise OptionError(
-            sentence(f"assert_memory({name})", "XLA does not say how much memory it takes.", "Not every device has an analysis.",
-                     "leave the test out for this one."),
+            f"assert_memory({name})",
+            "XLA does not say how much memory it takes.",
+            "Not every device has an analysis.",
+            "leave the test out for this one.",
             code="J208",
-        )  # fmt: skip
+        )
     took = int(stats.temp_size_in_bytes)
     if took > temp_mb * MB:
         raise AssertionError(
-            sentence(f"assert_memory({name})", f"its temporaries take {took / MB:.4g} MB, where {temp_mb:g} are allowed.",
-                     "Temporaries are what XLA plans besides arguments and results.",
-                     "cut an axis (`chunk=` or `memory=`), recompute in the backward pass (`remat=`), or allow more.")
-        )  # fmt: skip
+            sentence(
+                f"assert_memory({name})",
+                f"its temporaries take {took / MB:.4g} MB, where {temp_mb:g} are allowed.",
+                "Temporaries are what XLA plans besides arguments and results.",
+                "cut an axis (`chunk=` or `memory=`), recompute in the backward pass (`remat=`), or"
+                " allow more.",
+            )
+        )
     return took
 
 
@@ -185,23 +223,38 @@ def _changes(first: Any, later: Any) -> str:
         return "Its arguments are built differently from those of the first call."
     pairs = [(keystr(path[1:]), _kind(x), _kind(y)) for (path, x), (_, y) in zip(a, b, strict=True)]
     changed = [f"{path} was {was} and is {now}" for path, was, now in pairs if was != now]
-    return f"Of its arguments {few(changed)}." if changed else "Its arguments are of the same kinds as those of the first call."
+    return (
+        f"Of its arguments {few(changed)}."
+        if changed
+        else "Its arguments are of the same kinds as those of the first call."
+    )
 
 
 def _kind(leaf: Any) -> str:
     if not hasattr(leaf, "dtype"):
         return repr(leaf)
-    return f"{leaf.dtype}{list(leaf.shape)}" + (" (weak)" if getattr(leaf, "weak_type", False) else "")
+    return f"{leaf.dtype}{list(leaf.shape)}" + (
+        " (weak)" if getattr(leaf, "weak_type", False) else ""
+    )
 
 
 def _check(where: str, **options: Any) -> None:
     for name, value in options.items():
         if not is_number(value) or not 0 < value < math.inf:
             raise OptionError(
-                sentence(where, f"{name}={value!r} makes no sense.", "It is a positive number.", f"correct `{name}`."), code="J208"
+                where,
+                f"{name}={value!r} makes no sense.",
+                "It is a positive number.",
+                f"correct `{name}`.",
+                code="J208",
             )
 
 
 __all__: Sequence[str] = (
-    "CompiledProgram", "Faster", "Temporaries", "assert_faster", "assert_memory", "assert_no_recompile",
-)  # fmt: skip
+    "CompiledProgram",
+    "Faster",
+    "Temporaries",
+    "assert_faster",
+    "assert_memory",
+    "assert_no_recompile",
+)

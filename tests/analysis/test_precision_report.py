@@ -1,4 +1,6 @@
-"""`jitney.precision_report` and `precision="auto:..."`: errors measured against float64, and the products that must stay."""
+"""`jitney.precision_report` and `precision="auto:..."`: errors measured against float64, and the
+products that must stay.
+"""
 
 import equinox as eqx
 import jax
@@ -40,7 +42,9 @@ def double(model, x, low=()):
 
     def r(a, name):
         a = np.asarray(a)
-        return (a.astype(np.float32).astype(ml_dtypes.bfloat16) if name in low else a).astype(np.float64)
+        return (a.astype(np.float32).astype(ml_dtypes.bfloat16) if name in low else a).astype(
+            np.float64
+        )
 
     h = np.cos(r(x, "first") @ r(model.first, "first"))
     return np.sin(40 * (r(h, "last") @ r(model.last, "last")))
@@ -59,7 +63,8 @@ def test_errors_are_those_against_doubles():
     assert row.single < 1e-4
     np.testing.assert_allclose(row.low, off(double(NET, X, ("first", "last")), exact), rtol=0.05)
     assert {p.name: p.alone for p in report.products} == {
-        f"model.{name}": pytest.approx(off(double(NET, X, (name,)), exact), rel=0.05) for name in ("first", "last")
+        f"model.{name}": pytest.approx(off(double(NET, X, (name,)), exact), rel=0.05)
+        for name in ("first", "last")
     }
     assert {p.source.partition(":")[0] for p in report.products} == {"test_precision_report.py"}
     assert report.holds
@@ -81,7 +86,9 @@ UNEVEN = Uneven(draw(4, 4), draw(4, 4))
 
 
 def test_what_it_names_is_pinned_and_the_tolerance_holds():
-    """The costly product, and not the other; the policy can be passed on as it is; gradients are compared by the argument's path."""
+    """The costly product, and not the other; the policy can be passed on as it is; gradients are
+    compared by the argument's path.
+    """
 
     def loss(model, x):
         return model(x)
@@ -89,13 +96,17 @@ def test_what_it_names_is_pinned_and_the_tolerance_holds():
     report = precision_report(loss, UNEVEN, X, tolerance=2e-3)
     assert [d.name for d in report.deviations] == ["result", "model.first", "model.last", "x"]
     assert report.policy == {"default": "bf16", "model.first": "f32"} or report.policy == {
-        "default": "bf16", "model.first": "f32", "model.last": "f32",
-    }  # fmt: skip
+        "default": "bf16",
+        "model.first": "f32",
+        "model.last": "f32",
+    }
     assert report.holds
-    exact = np.sum(np.sin(np.asarray(X, np.float64) @ np.asarray(UNEVEN.first, np.float64)) ** 2) + 0.01 * np.sum(
-        np.sin(np.asarray(X, np.float64) @ np.asarray(UNEVEN.last, np.float64))
+    exact = np.sum(
+        np.sin(np.asarray(X, np.float64) @ np.asarray(UNEVEN.first, np.float64)) ** 2
+    ) + 0.01 * np.sum(np.sin(np.asarray(X, np.float64) @ np.asarray(UNEVEN.last, np.float64)))
+    assert abs(float(optimize(precision=report.policy)(loss)(UNEVEN, X)) - exact) < 2e-3 * abs(
+        exact
     )
-    assert abs(float(optimize(precision=report.policy)(loss)(UNEVEN, X)) - exact) < 2e-3 * abs(exact)
     shown = str(report)
     assert "holds to 0.002" in shown
     assert "model.first" in shown
@@ -103,7 +114,9 @@ def test_what_it_names_is_pinned_and_the_tolerance_holds():
 
 
 def test_the_shadow_follows_loops_branches_draws_and_rules_of_derivatives():
-    """Each in float64 with what float32 has seen: the float32 error is rounding, not another function."""
+    """Each in float64 with what float32 has seen: the float32 error is rounding, not another
+    function.
+    """
 
     @jax.custom_jvp
     def clipped(x):
@@ -123,7 +136,9 @@ def test_the_shadow_follows_loops_branches_draws_and_rules_of_derivatives():
     assert report.holds
 
 
-@pytest.mark.parametrize(("options", "text"), [({"low": "f32"}, "low='f32'"), ({"tolerance": 0.0}, "tolerance=0.0")])
+@pytest.mark.parametrize(
+    ("options", "text"), [({"low": "f32"}, "low='f32'"), ({"tolerance": 0.0}, "tolerance=0.0")]
+)
 def test_what_cannot_be_measured_is_refused(options, text):
     """Another type, no tolerance, and shapes without values."""
     with pytest.raises(OptionError, match=text):
@@ -136,19 +151,28 @@ def test_what_cannot_be_measured_is_refused(options, text):
 
 
 def test_auto_holds_its_tolerance_and_the_plan_says_how():
-    """On the first call's values; before it, the plan says that nothing is chosen yet; a warm call neither traces nor chooses."""
+    """On the first call's values; before it, the plan says that nothing is chosen yet; a warm call
+    neither traces nor chooses.
+    """
 
     @optimize(precision="auto:1e-3", donate="y")
     def loss(model: Net, x: Float[Array, "n 4"], y: Float[Array, "n 4"]) -> Float[Array, "n 4"]:
         return model(x) + 0 * y
 
     def why():
-        (line,) = [d["why"] for d in loss.plan(NET, X, X).to_dict()["decisions"] if d["name"] == "precision"]
+        (line,) = [
+            d["why"]
+            for d in loss.plan(NET, X, X).to_dict()["decisions"]
+            if d["name"] == "precision"
+        ]
         return line
 
     assert "not called yet" in why()
     assert off(np.asarray(loss(NET, X, X + 0)), double(NET, X)) < 1e-3
-    assert "model.first in f32, model.last in f32; chosen on the first call's arguments to hold 0.001" in why()
+    assert (
+        "model.first in f32, model.last in f32; chosen on the first call's arguments to hold 0.001"
+        in why()
+    )
     before = loss.stats.traces
     loss(NET, X, X + 0)
     assert loss.stats.traces == before == 1
@@ -164,7 +188,13 @@ def test_auto_chooses_for_each_new_key():
 
     small, large = X, 300 * jnp.concatenate([X, X])
     for x in (small, large):
-        assert off(np.asarray(loss(NET.first, x)), np.sin(np.asarray(x, np.float64) @ np.asarray(NET.first, np.float64))) < 1e-1
+        assert (
+            off(
+                np.asarray(loss(NET.first, x)),
+                np.sin(np.asarray(x, np.float64) @ np.asarray(NET.first, np.float64)),
+            )
+            < 1e-1
+        )
     assert loss.stats.traces == 2
 
 
@@ -178,7 +208,9 @@ def test_auto_says_where_it_has_no_values():
         optimize(precision="auto:1e-2")(f).compile(NET.first, sizes={"n": 3})
     with pytest.raises(OptionError, match="no values"):
         jax.grad(optimize(precision="auto:1e-2")(f))(NET.first, X)
-    with pytest.raises(PrecisionError, match=r"no choice of products holds 1e-12.*\n.*float64 shadow"):
+    with pytest.raises(
+        PrecisionError, match=r"no choice of products holds 1e-12.*\n.*float64 shadow"
+    ):
         optimize(precision="auto:1e-12")(f)(NET.first, X)
 
 
@@ -190,7 +222,9 @@ def test_auto_needs_a_tolerance(bad):
 
 
 def test_one_policy_has_one_figure():
-    """With nothing pinned, "bf16" and "pinned" are one program, and its error is that of the decorated function."""
+    """With nothing pinned, "bf16" and "pinned" are one program, and its error is that of the
+    decorated function.
+    """
     w, x = draw(32, 32), draw(16, 32)
 
     def f(w: Float[Array, "a b"], x: Float[Array, "n a"]) -> Float[Array, "n b"]:
@@ -199,15 +233,24 @@ def test_one_policy_has_one_figure():
     (row,) = precision_report(f, w, x, tolerance=1.0).deviations
     exact = np.tanh(np.asarray(x, float) @ np.asarray(w, float)) @ np.asarray(w, float)
     assert row.low == row.pinned
-    assert row.low == pytest.approx(off(np.asarray(optimize(f, precision="bf16")(w, x)), exact), rel=1e-3)
+    assert row.low == pytest.approx(
+        off(np.asarray(optimize(f, precision="bf16")(w, x)), exact), rel=1e-3
+    )
 
 
 @pytest.mark.core("None-bf16", "bf16-bf16", "fp16-fp16")
 @pytest.mark.parametrize(
     ("precision", "low"),
-    [(None, "bf16"), ("bf16", "bf16"), ("fp16", "fp16"), ({"default": "fp16", "w": "f32"}, "fp16"),
-     ({"default": "f32", "w": "fp16"}, "fp16"),     ("fp16-all", "fp16-all"), ("f64", "bf16")],
-)  # fmt: skip
+    [
+        (None, "bf16"),
+        ("bf16", "bf16"),
+        ("fp16", "fp16"),
+        ({"default": "fp16", "w": "f32"}, "fp16"),
+        ({"default": "f32", "w": "fp16"}, "fp16"),
+        ("fp16-all", "fp16-all"),
+        ("f64", "bf16"),
+    ],
+)
 def test_the_type_is_that_of_the_program(precision, low):
     """Unless another is asked for; the report says which."""
     w, x = draw(4, 4), draw(3, 4)
@@ -236,9 +279,13 @@ def test_a_function_in_a_low_type_as_a_whole_is_judged_as_such(policy):
     report = program.precision_report(FAR, tolerance=1e-3)
     output, of_x = report.deviations
     assert output.low == pytest.approx(off(float(program(FAR)), value), rel=1e-3)
-    assert of_x.low == pytest.approx(off(np.asarray(program.grad(FAR)["x"], float), gradient), rel=1e-2)
+    assert of_x.low == pytest.approx(
+        off(np.asarray(program.grad(FAR)["x"], float), gradient), rel=1e-2
+    )
     assert (report.holds, report.policy, report.products) == (False, policy, ())
-    assert f"{policy} does not hold to 0.001, with precision='{policy}'" in " ".join(str(report).split())
+    assert f"{policy} does not hold to 0.001, with precision='{policy}'" in " ".join(
+        str(report).split()
+    )
     assert precision_report(spread, FAR, low=policy).worst == pytest.approx(report.worst)
 
 
@@ -258,6 +305,8 @@ def test_complex_results_are_measured():
     w, x = draw(32, 32), draw(16, 32)
     (row,) = precision_report(f, w, x, tolerance=1.0).deviations
     z = np.asarray(x, float) @ np.asarray(w, float)
-    assert row.low == pytest.approx(off(np.asarray(optimize(f, precision="bf16")(w, x)), z + 1j * np.sin(z)), rel=1e-3)
+    assert row.low == pytest.approx(
+        off(np.asarray(optimize(f, precision="bf16")(w, x)), z + 1j * np.sin(z)), rel=1e-3
+    )
     with pytest.raises(PrecisionError, match="no choice of products holds"):
         optimize(f, precision="auto:1e-12")(w, x)

@@ -20,7 +20,11 @@ def energy(w: Float[Array, "k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
 def test_what_fits_is_worked_on_in_memory():
     """With the bytes that the compiler says."""
     found = strategy(energy, sizes=SIZES, memory="1GiB")
-    compiled = jax.jit(energy.__wrapped__).lower(jax.ShapeDtypeStruct((4,), "f4"), jax.ShapeDtypeStruct((10**6, 4), "f4")).compile()
+    compiled = (
+        jax.jit(energy.__wrapped__)
+        .lower(jax.ShapeDtypeStruct((4,), "f4"), jax.ShapeDtypeStruct((10**6, 4), "f4"))
+        .compile()
+    )
     said = compiled.memory_analysis()
     assert found.chosen.name == "in memory"
     assert found.chosen.bytes == said.temp_size_in_bytes + said.argument_size_in_bytes
@@ -45,7 +49,9 @@ def test_a_stream_where_the_data_do_not_fit():
     assert found.chosen.bytes <= 2**20
     small = optimize(energy.__wrapped__, memory="1MiB")
     x = np.random.default_rng(0).normal(size=(200_000, 4)).astype(np.float32)
-    value, stats = stream(small, {"w": np.ones(4, np.float32), "x": x}, chunk={"n": "auto"}, progress=False)
+    value, stats = stream(
+        small, {"w": np.ones(4, np.float32), "x": x}, chunk={"n": "auto"}, progress=False
+    )
     np.testing.assert_allclose(value, x.sum(dtype=float), rtol=1e-3)
     assert stats.chunks == -(-200_000 // found.chosen.chunk)
 
@@ -72,16 +78,22 @@ def test_what_cannot_be_cut_is_worked_on_in_memory_or_not_at_all():
 
 def test_examples_stand_for_sizes():
     """Arrays, by position and by name; nothing is run."""
-    found = strategy(energy, jnp.ones(4), x=jax.ShapeDtypeStruct((10**6, 4), np.float32), memory="1GiB")
+    found = strategy(
+        energy, jnp.ones(4), x=jax.ShapeDtypeStruct((10**6, 4), np.float32), memory="1GiB"
+    )
     assert found.size == 10**6
     assert energy.stats.calls == 0
 
 
 @pytest.mark.rest
 def test_options_of_the_program_stay():
-    """In double precision the arguments are still what they were, and the values take twice as much."""
+    """In double precision the arguments are still what they were, and the values take twice as
+    much.
+    """
     small = strategy(energy, sizes=SIZES, memory="10GiB").chosen.bytes
-    large = strategy(optimize(energy.__wrapped__, precision="f64"), sizes=SIZES, memory="10GiB").chosen.bytes
+    large = strategy(
+        optimize(energy.__wrapped__, precision="f64"), sizes=SIZES, memory="10GiB"
+    ).chosen.bytes
     assert large > 1.3 * small
 
 

@@ -1,4 +1,6 @@
-"""Tools take `wrt` of a derivative as a call of it does; of a function it is an argument like others."""
+"""Tools take `wrt` of a derivative as a call of it does; of a function it is an argument like
+others.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,8 +29,12 @@ def of_wrt(wrt: Float[Array, "d"], x: Float[Array, "b d"]):
     ids=["strategy", "axes", "precision_report"],
 )
 def test_a_tool_takes_wrt_where_the_derivative_does(tool, more):
-    """The gradient with respect to one argument; a function with an argument of that name is asked about with it."""
-    assert str(tool(loss.grad, ROWS[0], ROWS, wrt="w", **more)) == str(tool(loss.grad.program(wrt="w"), ROWS[0], ROWS, **more))
+    """The gradient with respect to one argument; a function with an argument of that name is asked
+    about with it.
+    """
+    assert str(tool(loss.grad, ROWS[0], ROWS, wrt="w", **more)) == str(
+        tool(loss.grad.program(wrt="w"), ROWS[0], ROWS, **more)
+    )
     assert tool(of_wrt, x=ROWS, wrt=ROWS[0])
     with pytest.raises(ContractError, match=r"'wrt'(.|\n)*derivatives take it"):
         tool(loss, ROWS[0], ROWS, wrt="w")

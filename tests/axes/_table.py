@@ -1,9 +1,9 @@
-"""What each operation does along an axis, and what padding, chunks and streams do about it: `python -m tests.axes._table` prints it, with
-`--write` into `docs/axes.md`.
+"""What each operation does along an axis, and what padding, chunks and streams do about it: `python
+-m tests.axes._table` prints it, with `--write` into `docs/axes.md`.
 
-All of it is asked of the rules: of each, what goes on from chunk to chunk (`Rule.across`), whether it is done at once (`Rule.at_once`),
-and what it says of the operations in the bodies of `_cases.py`, refusals among them. A new rule comes
-with its cases, and so into the table.
+All of it is asked of the rules: of each, what goes on from chunk to chunk (`Rule.across`), whether
+it is done at once (`Rule.at_once`), and what it says of the operations in the bodies of
+`_cases.py`, refusals among them. A new rule comes with its cases, and so into the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from jitney._jax.primitives import CALLS, REMATS, spelled
 from tests.axes import _cases as cases
 
 PAGE = Path(__file__).parents[2] / "docs" / "axes.md"
-BEGIN, END = "<!-- the table of the rules: python -m tests.axes._table --write -->", "<!-- its end -->"
+BEGIN, END = (
+    "<!-- the table of the rules: python -m tests.axes._table --write -->",
+    "<!-- its end -->",
+)
 SIZE = 23
 WAYS = {
     "folded": "put together",
@@ -61,9 +64,17 @@ PROBES = [  # along the axis, of what no case tries there
     cases.Case("", lambda x: jnp.unstack(x), V),
     cases.Case("", lambda x: jax.debug.print("{}", x), V),
     cases.Case("", lambda x: jax.debug.callback(print, x), V),
-    cases.Case("", lambda x: io_callback(lambda a: a, jax.ShapeDtypeStruct(x.shape, x.dtype), x), V),
-    cases.Case("", lambda x: jax.lax.reduce_window(x, np.float32(0), jax.lax.add, (2,), (1,), "SAME"), V),
-    cases.Case("", lambda x: jax.lax.reduce_window(x, np.float32(np.inf), jax.lax.min, (2,), (1,), "SAME"), V),
+    cases.Case(
+        "", lambda x: io_callback(lambda a: a, jax.ShapeDtypeStruct(x.shape, x.dtype), x), V
+    ),
+    cases.Case(
+        "", lambda x: jax.lax.reduce_window(x, np.float32(0), jax.lax.add, (2,), (1,), "SAME"), V
+    ),
+    cases.Case(
+        "",
+        lambda x: jax.lax.reduce_window(x, np.float32(np.inf), jax.lax.min, (2,), (1,), "SAME"),
+        V,
+    ),
     cases.Case("", lambda x: x.at[jnp.array([0, 1])].mul(x[:2]), V),
     cases.Case("", lambda x: x.at[jnp.array([0, 1])].min(x[:2]), V),
     cases.Case("", lambda x: jax.lax.dynamic_update_slice(x, x[:1], (2,)), V),
@@ -75,7 +86,9 @@ BY_VERSION = {"unstack"}  # operations of their own since jax 0.12: the page is 
 
 @dataclass
 class Seen:
-    """What the rule of an operation says of it in all cases: what it does along the axis, and what it refuses."""
+    """What the rule of an operation says of it in all cases: what it does along the axis, and what
+    it refuses.
+    """
 
     hows: dict[str, None] = field(default_factory=dict)
     refused: dict[str, None] = field(default_factory=dict)
@@ -107,12 +120,16 @@ def _said(text: str) -> str:
 
 
 def looks(name: str) -> bool:
-    """Whether a rule has something to say of an axis; else each element is alone, or the rules of the program that is held say it."""
+    """Whether a rule has something to say of an axis; else each element is alone, or the rules of
+    the program that is held say it.
+    """
     return RULES[name].uses is not nothing and spelled(name) not in HOLDERS
 
 
 def rows() -> Iterator[tuple[list[str], str, str, str]]:
-    """Operations of which the same is said; what they do along the axis; and what is done about it under `pad`, and in chunks."""
+    """Operations of which the same is said; what they do along the axis; and what is done about it
+    under `pad`, and in chunks.
+    """
     about = seen()
     groups: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
     for name in sorted(RULES.keys() - BY_VERSION, key=shown):
@@ -151,9 +168,14 @@ def _cut(name: str, about: Seen) -> str:
 
 def table() -> str:
     """Markdown."""
-    lines = ["| operation | along the axis | `pad` | `chunk`, `jitney.stream` |", "|---|---|---|---|"]
+    lines = [
+        "| operation | along the axis | `pad` | `chunk`, `jitney.stream` |",
+        "|---|---|---|---|",
+    ]
     for names, *cells in rows():
-        listed = ", ".join(f"`{name}`" for name in names[:MANY]) + (f" and {len(names) - MANY} more" if len(names) > MANY else "")
+        listed = ", ".join(f"`{name}`" for name in names[:MANY]) + (
+            f" and {len(names) - MANY} more" if len(names) > MANY else ""
+        )
         lines.append(f"| {listed} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

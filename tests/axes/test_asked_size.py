@@ -1,4 +1,6 @@
-"""What a refusal says of code that asks for a size as a number: the expression, and what does without."""
+"""What a refusal says of code that asks for a size as a number: the expression, and what does
+without.
+"""
 
 import math
 
@@ -38,8 +40,9 @@ def repeated(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def across_lines(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x) / int(
+        # the expression stands on lines of its own
         x.shape[0]
-    )  # fmt: skip
+    )
 
 
 def as_tuple(größe: Float[Array, "n"]) -> Float[Array, ""]:

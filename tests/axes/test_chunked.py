@@ -16,16 +16,48 @@ from tests.axes import _cases as cases
 from tests.axes.test_padded import drawn
 
 PASSES = {
-    "relu": 1, "mean": 1, "norm": 1, "Gram matrix": 1, "segment sum": 1, "variance with ddof": 2, "log-sum-exp": 2, "covariance": 2,
-    "standardise": 3, "softmax": 3, "several levels": 3, "cumulative sum": 1, "scan": 1, "recurrent network": 1,
-    "min and argmin": 1, "argmax by column": 1, "argmax with ties": 1, "gradient for shared weights": 1, "gradient of a variance": 3,
-    "cumulative sum from the end": 1, "cumulative max from the end": 1, "scan from the end": 1, "vmap of a loop": 1,
-    "normal draws": 1, "16-bit draws": 1, "dropout": 1, "a key for each": 1,
+    "relu": 1,
+    "mean": 1,
+    "norm": 1,
+    "Gram matrix": 1,
+    "segment sum": 1,
+    "variance with ddof": 2,
+    "log-sum-exp": 2,
+    "covariance": 2,
+    "standardise": 3,
+    "softmax": 3,
+    "several levels": 3,
+    "cumulative sum": 1,
+    "scan": 1,
+    "recurrent network": 1,
+    "min and argmin": 1,
+    "argmax by column": 1,
+    "argmax with ties": 1,
+    "gradient for shared weights": 1,
+    "gradient of a variance": 3,
+    "cumulative sum from the end": 1,
+    "cumulative max from the end": 1,
+    "scan from the end": 1,
+    "vmap of a loop": 1,
+    "normal draws": 1,
+    "16-bit draws": 1,
+    "dropout": 1,
+    "a key for each": 1,
     **{case.name: 1 for case in (*cases.LOOPS, *cases.IMAGED)},
-    "largest": 1, "gradient of a cumulative sum": 2, "gradient of a scan": 2, "sort": 0, "median": 1, "differences": 0, "last": 0,
-    "quantiles by column": 1, "largest of columns": 1, "cumulative sums in both directions": 2, "sums in a branch": 2,
-    "merge behind the leading axis": 1, "gradient of a sort": 0,
-}  # fmt: skip
+    "largest": 1,
+    "gradient of a cumulative sum": 2,
+    "gradient of a scan": 2,
+    "sort": 0,
+    "median": 1,
+    "differences": 0,
+    "last": 0,
+    "quantiles by column": 1,
+    "largest of columns": 1,
+    "cumulative sums in both directions": 2,
+    "sums in a branch": 2,
+    "merge behind the leading axis": 1,
+    "gradient of a sort": 0,
+}
 WHOLE = {"attention", "rows by rows", "loop until", "QR along it", "outer product"}
 BY_NAME = {case.name: case for case in cases.CASES}
 
@@ -40,12 +72,21 @@ def agree(case, *chunks):
     """Of several sizes, each with the size of its chunks, in one program."""
     groups = drawn(case, *(n for n, _ in chunks))
     passes = [planned(case, n) for n, _ in chunks]
-    run = jax.jit(lambda groups: [run_chunked(*each) for each in zip(passes, groups, *zip(*chunks, strict=True), strict=True)])
-    for (n, chunk), found, wants in zip(chunks, run([*groups.values()]), case.exact([*groups.values()]), strict=True):
+    run = jax.jit(
+        lambda groups: [
+            run_chunked(*each)
+            for each in zip(passes, groups, *zip(*chunks, strict=True), strict=True)
+        ]
+    )
+    for (n, chunk), found, wants in zip(
+        chunks, run([*groups.values()]), case.exact([*groups.values()]), strict=True
+    ):
         for i, (got, want) in enumerate(zip(found, wants, strict=True)):
             assert (got.shape, got.dtype) == (want.shape, want.dtype)
             said = f"result {i} at size {n} by {chunk}"
-            np.testing.assert_allclose(got, want, rtol=3 * case.tolerance, atol=3 * case.tolerance, err_msg=said)
+            np.testing.assert_allclose(
+                got, want, rtol=3 * case.tolerance, atol=3 * case.tolerance, err_msg=said
+            )
 
 
 @pytest.mark.parametrize("case", params(cases.CASES))
@@ -61,10 +102,14 @@ def test_chunks_equal_the_whole_or_are_refused(case):
 
 
 @pytest.mark.core(
-    "relu", "softmax", "gradient of a variance", "sums of a loop",
-    "gradient of what a recurrent network stacks", "windows by a computation",
+    "relu",
+    "softmax",
+    "gradient of a variance",
+    "sums of a loop",
+    "gradient of what a recurrent network stacks",
+    "windows by a computation",
     "largest of columns",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_are_as_many_as_levels(name):
     """One for each reduction that waits for another, and one for elements that wait for it."""
@@ -89,13 +134,24 @@ def test_any_chunk_of_any_size(name, n, chunk):
 def test_what_no_result_needs_is_not_streamed():
     """A body that only looks at the size, or at what has no axis, makes no pass."""
     assert len(planned(cases.Case("size", lambda x: x.shape[0] * 2.0, cases.V), 9).passes) == 0
-    assert len(planned(cases.Case("weights", lambda w, x: w * 2, [((3,), cases.F), (("n", 3), cases.F)]), 9).passes) == 0
+    assert (
+        len(
+            planned(
+                cases.Case("weights", lambda w, x: w * 2, [((3,), cases.F), (("n", 3), cases.F)]), 9
+            ).passes
+        )
+        == 0
+    )
 
 
 def chunked(numbers):
     """Arrays and sizes of chunks, few enough that programs are compiled once and used again."""
     sizes = st.sampled_from([(2, 1), (5, 5), (6, 2), (9, 4), (12, 5)])
-    return sizes.flatmap(lambda size: st.tuples(st.lists(numbers, min_size=size[0], max_size=size[0]), st.just(size[1])))
+    return sizes.flatmap(
+        lambda size: st.tuples(
+            st.lists(numbers, min_size=size[0], max_size=size[0]), st.just(size[1])
+        )
+    )
 
 
 @functools.cache
@@ -119,10 +175,21 @@ def places(x):
     {"values_and_chunk": ([1.0, 1.0], 1), "kind": "f4"},
     {"values_and_chunk": ([-np.inf, np.inf], 1), "kind": "f4"},
     {"values_and_chunk": ([np.nan] * 2, 1), "kind": "f4"},
-    {"values_and_chunk": ([0.0, 1.0, -1.0, 1.0, -1.0, 0.0, 1.0, -1.0, 1.0], 4), "kind": "f4"},  # ties in each chunk
+    # ties in each chunk
+    {"values_and_chunk": ([0.0, 1.0, -1.0, 1.0, -1.0, 0.0, 1.0, -1.0, 1.0], 4), "kind": "f4"},
     {"values_and_chunk": ([-np.inf] * 9, 4), "kind": "f4"},
-    {"values_and_chunk": ([np.inf, 0.0, np.inf, 1.0, -np.inf, np.nan, np.inf, np.nan, np.nan], 4), "kind": "f4"},
-    {"values_and_chunk": ([np.inf, 0.0, np.inf, 1.0, -np.inf, 0.0, -np.inf, 1.0, np.nan], 4), "kind": "f4"},  # in a rest of one
+    {
+        "values_and_chunk": (
+            [np.inf, 0.0, np.inf, 1.0, -np.inf, np.nan, np.inf, np.nan, np.nan],
+            4,
+        ),
+        "kind": "f4",
+    },
+    # in a rest of one
+    {
+        "values_and_chunk": ([np.inf, 0.0, np.inf, 1.0, -np.inf, 0.0, -np.inf, 1.0, np.nan], 4),
+        "kind": "f4",
+    },
     {"values_and_chunk": ([0.0] * 6, 2), "kind": "i4"},
     {"values_and_chunk": ([1.0, -1.0, np.inf, -np.inf, -np.inf, np.inf], 2), "kind": "i4"},
     {"values_and_chunk": ([0.0] * 5, 5), "kind": "?"},
@@ -148,17 +215,26 @@ READ = {
     "sin": lambda w, x: jax.lax.scan(lambda c, a: (jnp.sin(c + jnp.sum(a)), None), w[0], x.T)[0],
     "mul": lambda w, x: jax.lax.scan(lambda c, a: (c * jnp.sum(a), None), w[0], x.T)[0],
     "div": lambda w, x: jax.lax.scan(lambda c, a: (c + a / jnp.sum(a), None), x[:, 0], x.T)[0],
-    "integer_pow": lambda w, x: jax.lax.scan(lambda c, a: (c + jnp.sum(a) ** 2, None), w[0], x.T)[0],
+    "integer_pow": lambda w, x: jax.lax.scan(lambda c, a: (c + jnp.sum(a) ** 2, None), w[0], x.T)[
+        0
+    ],
     "abs": lambda w, x: jax.lax.scan(lambda c, a: (c + abs(jnp.sum(a)), None), w[0], x.T)[0],
-    "convert_element_type": lambda w, x: jax.lax.scan(lambda c, a: (c + jnp.sum(a > 0).astype(c.dtype), None), w[0], x.T)[0],
-    "jax.lax.while_loop": lambda w, x: jax.lax.while_loop(lambda c: c[0] < 10, lambda c: (c[0] + jnp.sum(x**2), c[1]), (w[0], w[1])),
+    "convert_element_type": lambda w, x: jax.lax.scan(
+        lambda c, a: (c + jnp.sum(a > 0).astype(c.dtype), None), w[0], x.T
+    )[0],
+    "jax.lax.while_loop": lambda w, x: jax.lax.while_loop(
+        lambda c: c[0] < 10, lambda c: (c[0] + jnp.sum(x**2), c[1]), (w[0], w[1])
+    ),
 }
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_loop_that_reads_what_it_adds_up_is_refused(name):
     """What a chunk would read there is a part."""
-    with pytest.raises(Refused, match=rf"test_chunked.py:\d+ .*reads what is put together over all of it .*`{name}`"):
+    with pytest.raises(
+        Refused,
+        match=rf"test_chunked.py:\d+ .*reads what is put together over all of it .*`{name}`",
+    ):
         planned(cases.Case(name, READ[name], [cases.PAIR, (("n", 3), cases.F)]), 9)
 
 
@@ -173,7 +249,11 @@ def beside(x):
 
 
 @pytest.mark.core("while")
-@pytest.mark.parametrize("body", [counted, stacked, lambda x: jax.grad(lambda x: counted(x).sum())(x)], ids=["while", "scan", "gradient"])
+@pytest.mark.parametrize(
+    "body",
+    [counted, stacked, lambda x: jax.grad(lambda x: counted(x).sum())(x)],
+    ids=["while", "scan", "gradient"],
+)
 def test_loops_over_another_axis_begin_anew_in_each_chunk(body):
     """What such a loop carries without the axis does not go on from chunk to chunk."""
     case = cases.Case("loop", body, cases.V)
@@ -183,7 +263,9 @@ def test_loops_over_another_axis_begin_anew_in_each_chunk(body):
 def weighted(x):
     """A sum and a product of what loops make beside what has the axis."""
     counts, ys = jax.lax.scan(lambda c, _: (c + 1, (c, x * c)), jnp.float32(1), None, length=3)[1]
-    return jnp.sum(ys * counts[:, None], axis=0) * jnp.sum(counts) * (counts @ counts), jnp.sum(ys) * jnp.max(counts)
+    return jnp.sum(ys * counts[:, None], axis=0) * jnp.sum(counts) * (counts @ counts), jnp.sum(
+        ys
+    ) * jnp.max(counts)
 
 
 def test_what_is_the_same_in_each_chunk_is_added_once():
@@ -193,31 +275,53 @@ def test_what_is_the_same_in_each_chunk_is_added_once():
 
 def test_a_value_beside_one_with_the_axis_is_refused():
     """It is named."""
-    with pytest.raises(Refused, match=r"returns a value without it that is made beside one with it \(`jax.lax.scan`\)"):
+    with pytest.raises(
+        Refused,
+        match=r"returns a value without it that is made beside one with it \(`jax.lax.scan`\)",
+    ):
         planned(cases.Case("beside", beside, cases.V), 9)
 
 
 FROM_THE_END = {
     "sum": (lambda x: jax.lax.cumsum(x, reverse=True), lambda x: np.cumsum(x[::-1])[::-1]),
     "product": (lambda x: jax.lax.cumprod(x, reverse=True), lambda x: np.cumprod(x[::-1])[::-1]),
-    "max": (lambda x: jax.lax.cummax(x, reverse=True), lambda x: np.maximum.accumulate(x[::-1])[::-1]),
-    "min": (lambda x: jax.lax.cummin(x, reverse=True), lambda x: np.minimum.accumulate(x[::-1])[::-1]),
-    "scan": (
-        lambda x: jax.lax.scan(lambda c, a: (c * 2 + a, c - a), jnp.zeros((), x.dtype), x, reverse=True)[1],
-        lambda x: np.array([sum(2**k * b for k, b in enumerate(x[i + 1 :])) - a for i, a in enumerate(x)], x.dtype),
+    "max": (
+        lambda x: jax.lax.cummax(x, reverse=True),
+        lambda x: np.maximum.accumulate(x[::-1])[::-1],
     ),
-    "place": (lambda x: jnp.argmax(jax.lax.cummax(x, reverse=True)), lambda x: np.argmax(np.maximum.accumulate(x[::-1])[::-1])),
-}  # fmt: skip
+    "min": (
+        lambda x: jax.lax.cummin(x, reverse=True),
+        lambda x: np.minimum.accumulate(x[::-1])[::-1],
+    ),
+    "scan": (
+        lambda x: jax.lax.scan(
+            lambda c, a: (c * 2 + a, c - a), jnp.zeros((), x.dtype), x, reverse=True
+        )[1],
+        lambda x: np.array(
+            [sum(2**k * b for k, b in enumerate(x[i + 1 :])) - a for i, a in enumerate(x)], x.dtype
+        ),
+    ),
+    "place": (
+        lambda x: jnp.argmax(jax.lax.cummax(x, reverse=True)),
+        lambda x: np.argmax(np.maximum.accumulate(x[::-1])[::-1]),
+    ),
+}
 
 
 @pytest.mark.core("sum")
 @pytest.mark.parametrize("name", FROM_THE_END)
-@given(values_and_chunk=chunked(st.integers(-2, 2)), hole=st.integers(0, 20), kind=st.sampled_from("fdi"))
+@given(
+    values_and_chunk=chunked(st.integers(-2, 2)),
+    hole=st.integers(0, 20),
+    kind=st.sampled_from("fdi"),
+)
 @examples(
     {"values_and_chunk": ([2, -1], 1), "hole": 20, "kind": "f"},
     {"values_and_chunk": ([0, 0], 1), "hole": 0, "kind": "f"},
-    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 20, "kind": "f"},  # ties in each chunk
-    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 8, "kind": "f"},  # a NaN in a rest of one
+    # ties in each chunk
+    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 20, "kind": "f"},
+    # a NaN in a rest of one
+    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 8, "kind": "f"},
     {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 0, "kind": "f"},
     {"values_and_chunk": ([-1, 2, -2, 1, 2], 5), "hole": 2, "kind": "d"},  # all in one chunk
     {"values_and_chunk": ([2, 2, 1, -2, -2, 2], 2), "hole": 20, "kind": "i"},
@@ -239,6 +343,20 @@ def test_what_runs_from_the_end(name, values_and_chunk, hole, kind):
 
 def test_one_level_may_be_read_both_ways():
     """From the front and from the end, in a pass each; what needs neither comes with the first."""
-    passes = planned(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x, reverse=True), x.sum(), x * 2), cases.V), 9)
+    passes = planned(
+        cases.Case(
+            "both",
+            lambda x: (jnp.cumsum(x), jax.lax.cumsum(x, reverse=True), x.sum(), x * 2),
+            cases.V,
+        ),
+        9,
+    )
     assert [(each.back, each.emits) for each in passes.passes] == [(False, (0, 3)), (True, (1,))]
-    agree(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x / x.sum(), reverse=True), x.max()), cases.V), (9, 4))
+    agree(
+        cases.Case(
+            "both",
+            lambda x: (jnp.cumsum(x), jax.lax.cumsum(x / x.sum(), reverse=True), x.max()),
+            cases.V,
+        ),
+        (9, 4),
+    )

@@ -1,4 +1,6 @@
-"""The derivatives that JAX takes of a program in chunks: every body of `_cases.py`, both ways, against the body's own all at once."""
+"""The derivatives that JAX takes of a program in chunks: every body of `_cases.py`, both ways,
+against the body's own all at once.
+"""
 
 import functools
 
@@ -16,7 +18,9 @@ RANGES = {"d0": (SIZE, SIZE)}
 
 
 def in_chunks(case):
-    """The program of a case in chunks, of its real arguments; its derivative is made when it is asked for."""
+    """The program of a case in chunks, of its real arguments; its derivative is made when it is
+    asked for.
+    """
 
     def planned(fn, varying=()):
         def avals(sizes):
@@ -29,7 +33,9 @@ def in_chunks(case):
     def derivative(varying):
         return planned(pushed_forward(case.flat, len(case.takes), varying), varying)
 
-    return lambda *arrays: run_chunked_differentiable(planned(case.flat), derivative, arrays, SIZE, CHUNK)
+    return lambda *arrays: run_chunked_differentiable(
+        planned(case.flat), derivative, arrays, SIZE, CHUNK
+    )
 
 
 @pytest.mark.core("relu")
@@ -42,7 +48,9 @@ def test_derivatives_equal_those_of_the_whole(case):
     results = jax.eval_shape(body, *at)
     if not results:
         pytest.skip("no real result")
-    tangents, cotangents = ([rng.normal(size=x.shape).astype(x.dtype) for x in like] for like in (at, results))
+    tangents, cotangents = (
+        [rng.normal(size=x.shape).astype(x.dtype) for x in like] for like in (at, results)
+    )
     try:
         wants = jax.jit(functools.partial(both_ways, body))(at, tangents, cotangents)
     except ValueError as error:

@@ -12,22 +12,34 @@ from tests.axes.test_chunked import planned
 RANGES = {"d0": (5, 8)}
 CORE = [case for case in cases.CASES if case.core]
 
-OTHER_NAMES = {"scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max"}  # of other versions of JAX
-OF_EQUINOX = {"unvmap_any", "unvmap_all", "unvmap_max"}  # of run-time checks: tests/stages/test_pad.py and test_chunk.py
+# of other versions of JAX
+OTHER_NAMES = {"scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max"}
+# of run-time checks: tests/stages/test_pad.py and test_chunk.py
+OF_EQUINOX = {"unvmap_any", "unvmap_all", "unvmap_max"}
 REFUSALS = {  # along the axis, whatever is asked of them: test_table.py
     *("cholesky_update", "geqp3", "hessenberg", "ormqr", "tridiagonal", "tridiagonal_solve"),
     *("eig", "householder_product", "schur"),
 }
 CALLBACKS = {"pure_callback", "io_callback", "debug_callback", "debug_print"}  # test_effects.py
 # `empty` is `jnp.empty`'s, and `call_hi_primitive` and `unstack` are of newer versions of JAX.
-ELSEWHERE = {*OTHER_NAMES, *OF_EQUINOX, *REFUSALS, *CALLBACKS, "empty", "call_hi_primitive", "unstack"}
+ELSEWHERE = {
+    *OTHER_NAMES,
+    *OF_EQUINOX,
+    *REFUSALS,
+    *CALLBACKS,
+    "empty",
+    "call_hi_primitive",
+    "unstack",
+}
 
 
 def along(case, ranges=RANGES):
     """The rules of the operations of its body that see the axis; it can be padded."""
     program = trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges)
     demand(program.jaxpr, ranges)
-    names = {op.name for op in (Op(eqn, ranges) for eqn in equations(program.jaxpr)) if op.is_ragged}
+    names = {
+        op.name for op in (Op(eqn, ranges) for eqn in equations(program.jaxpr)) if op.is_ragged
+    }
     return {id(RULES[name]) for name in names & RULES.keys()}
 
 
@@ -57,5 +69,7 @@ def test_each_rule_is_padded_in_the_core():
 def test_each_way_on_from_chunk_to_chunk_is_gone_in_the_core():
     """Of each rule that has one."""
     used = set().union(*(along(case) for case in CORE if is_cut(case)))
-    unused = {name for name, rule in RULES.items() if rule.across is not None and id(rule) not in used}
+    unused = {
+        name for name, rule in RULES.items() if rule.across is not None and id(rule) not in used
+    }
     assert unused - OTHER_NAMES - OF_EQUINOX == set()

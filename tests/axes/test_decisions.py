@@ -1,4 +1,6 @@
-"""What code decides by a size without asking it is seen by the trace at the true size: against plain `jax.jit`."""
+"""What code decides by a size without asking it is seen by the trace at the true size: against
+plain `jax.jit`.
+"""
 
 import contextlib
 import functools
@@ -134,7 +136,9 @@ def as_index(x: V):
 
 
 def as_constant(x: V):
-    return x[:2] * np.array([1.0, 2.0 if isinstance(x.shape[0], int) and x.shape[0] > 300 else 1.0], np.float32)
+    return x[:2] * np.array(
+        [1.0, 2.0 if isinstance(x.shape[0], int) and x.shape[0] > 300 else 1.0], np.float32
+    )
 
 
 def backwards_if_known(x: V):
@@ -154,7 +158,11 @@ def in_a_loop(x: V):
     return jax.lax.scan(lambda c, _: (helper(c), None), x, None, length=2)[0]
 
 
-DECISIONS = [value for value in list(globals().values()) if getattr(value, "__annotations__", {}).get("x") is V]
+DECISIONS = [
+    value
+    for value in list(globals().values())
+    if getattr(value, "__annotations__", {}).get("x") is V
+]
 
 
 @pytest.mark.core("by_array", "by_decimal", "as_number")

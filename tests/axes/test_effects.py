@@ -1,4 +1,6 @@
-"""What a body does besides its numbers happens as often as in plain JAX, and on the same values, however the body is carried out."""
+"""What a body does besides its numbers happens as often as in plain JAX, and on the same values,
+however the body is carried out.
+"""
 
 import equinox as eqx
 import jax
@@ -99,7 +101,9 @@ def in_a_branch_for_nothing(x: V) -> S:
 
 
 def in_a_while(x: V) -> S:
-    return jax.lax.while_loop(lambda c: c < 3, lambda c: (jax.debug.callback(note, c), c + 1)[1], 0 * x.sum())
+    return jax.lax.while_loop(
+        lambda c: c < 3, lambda c: (jax.debug.callback(note, c), c + 1)[1], 0 * x.sum()
+    )
 
 
 def in_a_loop_beside(x: V) -> S:
@@ -146,9 +150,22 @@ def answered_for_each(x: V) -> S:
 
 
 ONCE = (
-    beside_the_axis, of_a_sum, between_two_passes, in_a_call, in_a_branch, in_a_branch_for_nothing, in_a_while, in_a_loop_beside,
-    in_a_loop_along, in_a_loop_along_in_two_passes, in_a_loop_along_for_nothing, in_a_loop_that_carries, by_io, answered, answered_for_each,
-)  # fmt: skip
+    beside_the_axis,
+    of_a_sum,
+    between_two_passes,
+    in_a_call,
+    in_a_branch,
+    in_a_branch_for_nothing,
+    in_a_while,
+    in_a_loop_beside,
+    in_a_loop_along,
+    in_a_loop_along_in_two_passes,
+    in_a_loop_along_for_nothing,
+    in_a_loop_that_carries,
+    by_io,
+    answered,
+    answered_for_each,
+)
 
 
 def in_order(x: V) -> V:
@@ -163,7 +180,12 @@ def in_order(x: V) -> V:
 
 def in_order_from_the_end(x: V) -> V:
     jax.debug.callback(note, 1.0, ordered=True)
-    y = jax.lax.scan(lambda c, y: (c, (jax.debug.callback(note, y, ordered=True), 2 * y)[1]), None, x, reverse=True)[1]
+    y = jax.lax.scan(
+        lambda c, y: (c, (jax.debug.callback(note, y, ordered=True), 2 * y)[1]),
+        None,
+        x,
+        reverse=True,
+    )[1]
     jax.debug.callback(note, 2.0, ordered=True)
     return y
 
@@ -175,19 +197,31 @@ def check(made, plain):
 
 
 @pytest.mark.core(
-    "beside_the_axis-*", "between_two_passes-chunked", "in_a_branch-padded",
-    "in_a_loop_along-streamed", "in_a_loop_along-padded", "in_a_loop_that_carries-chunked",
-    "by_io-*", "answered-chunked", "answered_for_each-padded",
-)  # fmt: skip
+    "beside_the_axis-*",
+    "between_two_passes-chunked",
+    "in_a_branch-padded",
+    "in_a_loop_along-streamed",
+    "in_a_loop_along-padded",
+    "in_a_loop_that_carries-chunked",
+    "by_io-*",
+    "answered-chunked",
+    "answered_for_each-padded",
+)
 @pytest.mark.parametrize("way", [chunked, streamed, padded], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("body", ONCE, ids=lambda body: body.__name__)
 def test_callbacks_happen_as_often_as_in_plain_jax(body, way):
-    """Once where they do not touch the axis, once for each element in a loop along it: not once for each chunk, pass, or padded row."""
+    """Once where they do not touch the axis, once for each element in a loop along it: not once for
+    each chunk, pass, or padded row.
+    """
     check(way(body), jax.jit(body))
 
 
 @pytest.mark.core("beside_the_axis", "of_the_loss")
-@pytest.mark.parametrize("body", [beside_the_axis, of_the_loss, in_a_call, in_a_loop_beside], ids=lambda body: body.__name__)
+@pytest.mark.parametrize(
+    "body",
+    [beside_the_axis, of_the_loss, in_a_call, in_a_loop_beside],
+    ids=lambda body: body.__name__,
+)
 def test_callbacks_of_a_loss_happen_once(body):
     """As in a gradient of plain JAX, where what is rematerialised calls again."""
     check(accumulated(body), gradient(body))
@@ -204,7 +238,9 @@ def test_ordered_callbacks_keep_their_order(body, way):
 @pytest.mark.core("chunked")
 @pytest.mark.parametrize("way", [chunked, streamed], ids=lambda way: way.__name__)
 def test_what_goes_both_ways_is_called_as_often_and_in_order(way):
-    """A pass in each direction: what is called from the end, and what accumulates from the front, in the results of one operation."""
+    """A pass in each direction: what is called from the end, and what accumulates from the front,
+    in the results of one operation.
+    """
 
     def both(x: V) -> V:
         return in_order_from_the_end(x) + jnp.cumsum(x)
@@ -244,12 +280,24 @@ def test_callbacks_under_a_budget_happen_once():
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(lambda x: (jax.debug.callback(lambda y: None, x), x.sum())[1], id="debug.callback"),
-        pytest.param(lambda x: (jax.debug.print("{}", x), x.sum())[1], id="debug.print"),
-        pytest.param(lambda x: (io_callback(lambda y: None, None, x), x.sum())[1], id="io_callback"),
-        pytest.param(lambda x: jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct(x.shape, x.dtype), x).sum(), id="pure_callback"),
         pytest.param(
-            lambda x: jax.lax.fori_loop(0, 3, lambda i, y: (jax.debug.callback(lambda y: None, y), 2 * y)[1], x).sum(), id="in a loop"
+            lambda x: (jax.debug.callback(lambda y: None, x), x.sum())[1], id="debug.callback"
+        ),
+        pytest.param(lambda x: (jax.debug.print("{}", x), x.sum())[1], id="debug.print"),
+        pytest.param(
+            lambda x: (io_callback(lambda y: None, None, x), x.sum())[1], id="io_callback"
+        ),
+        pytest.param(
+            lambda x: jax.pure_callback(
+                lambda y: y, jax.ShapeDtypeStruct(x.shape, x.dtype), x
+            ).sum(),
+            id="pure_callback",
+        ),
+        pytest.param(
+            lambda x: jax.lax.fori_loop(
+                0, 3, lambda i, y: (jax.debug.callback(lambda y: None, y), 2 * y)[1], x
+            ).sum(),
+            id="in a loop",
         ),
     ],
 )
@@ -259,13 +307,17 @@ def test_a_callback_that_would_be_given_a_part_is_refused(body):
     def f(x: V) -> S:
         return body(x)
 
-    with pytest.raises(AxisError, match="hands it to a callback, which would see padding, or a part of it") as caught:
+    with pytest.raises(
+        AxisError, match="hands it to a callback, which would see padding, or a part of it"
+    ) as caught:
         chunked(f)(X)
     assert "test_effects.py" in str(caught.value)
 
 
 def in_a_jitted_loop(x):
-    return jax.jit(lambda x: jax.lax.fori_loop(0, 2, lambda i, y: (io_callback(note, None, y), 2 * y)[1], x))(x)
+    return jax.jit(
+        lambda x: jax.lax.fori_loop(0, 2, lambda i, y: (io_callback(note, None, y), 2 * y)[1], x)
+    )(x)
 
 
 @jax.custom_jvp
@@ -284,13 +336,19 @@ def noted_backward(x):
     return x**2
 
 
-noted_backward.defvjp(lambda x: (x**2, x), lambda x, t: (jax.debug.callback(note, x), (2 * x * t,))[1])
+noted_backward.defvjp(
+    lambda x: (x**2, x), lambda x, t: (jax.debug.callback(note, x), (2 * x * t,))[1]
+)
 
 OF_AN_ELEMENT = {
     "io_callback": asked,
     "debug.callback": lambda x: (jax.debug.callback(note, x), 2 * x)[1],
-    "pure_callback": lambda x: jax.pure_callback(answer, jax.ShapeDtypeStruct((), np.float32), x, vmap_method="sequential"),
-    "in a branch": lambda x: jax.lax.cond(x > 2, lambda: (jax.debug.callback(note, x), 1.0)[1], lambda: 0.0),
+    "pure_callback": lambda x: jax.pure_callback(
+        answer, jax.ShapeDtypeStruct((), np.float32), x, vmap_method="sequential"
+    ),
+    "in a branch": lambda x: jax.lax.cond(
+        x > 2, lambda: (jax.debug.callback(note, x), 1.0)[1], lambda: 0.0
+    ),
     "in a loop": in_a_jitted_loop,
     "in a custom_jvp": lambda x: in_a_call(x[None]),
 }
@@ -308,9 +366,13 @@ def of_elements(body, **options):
 @pytest.mark.core("io_callback", "pure_callback", "in a branch")
 @pytest.mark.parametrize("body", OF_AN_ELEMENT.values(), ids=OF_AN_ELEMENT)
 def test_rows_that_are_filled_in_call_nothing(body):
-    """Where the body calls Python a mapped axis runs at exact size, with a warning: seven rows, not the eight of the bucket."""
+    """Where the body calls Python a mapped axis runs at exact size, with a warning: seven rows, not
+    the eight of the bucket.
+    """
     made, plain = of_elements(body)
-    with pytest.warns(JitneyWarning, match=r"'b' cannot be padded here: .*test_effects.py:.* calls Python"):
+    with pytest.warns(
+        JitneyWarning, match=r"'b' cannot be padded here: .*test_effects.py:.* calls Python"
+    ):
         check(made, jax.jit(plain))
     check(made, jax.jit(plain))  # nor in a later call
 
@@ -329,11 +391,17 @@ def test_rows_that_are_filled_in_print_nothing(capsys):
     ("body", "derivative"),
     [
         pytest.param(noted_rule, lambda f: jax.grad(lambda x: f(x).sum()), id="forward"),
-        pytest.param(noted_backward, lambda f: getattr(f, "grad", jax.vmap(jax.grad(noted_backward))), id="backward"),
+        pytest.param(
+            noted_backward,
+            lambda f: getattr(f, "grad", jax.vmap(jax.grad(noted_backward))),
+            id="backward",
+        ),
     ],
 )
 def test_derivatives_of_rows_that_are_filled_in_call_nothing(body, derivative):
-    """What calls Python in a rule of a derivative alone, under JAX's own transform and in that of jitney."""
+    """What calls Python in a rule of a derivative alone, under JAX's own transform and in that of
+    jitney.
+    """
     made, plain = of_elements(body)
     with pytest.warns(JitneyWarning, match="'b' cannot be padded here: .*calls Python"):
         check(lambda x: jax.tree.leaves(derivative(made)(x))[0], derivative(plain))
@@ -352,7 +420,9 @@ def test_a_grid_that_is_filled_in_calls_nothing():
 
 
 def test_rows_with_a_reference_of_their_own_are_padded():
-    """It is read and written inside of its row alone: one program for both sizes, and no warning."""
+    """It is read and written inside of its row alone: one program for both sizes, and no
+    warning.
+    """
 
     def swapped(x):
         ref = jax.new_ref(x)
@@ -410,7 +480,9 @@ def test_references_that_change_in_place_are_refused_in_chunks():
 
 
 def test_the_jacobian_of_a_function_that_changes_references_is_whole():
-    """What is written in place is no operation's result, so that no structure is known: the diagonal was missing."""
+    """What is written in place is no operation's result, so that no structure is known: the
+    diagonal was missing.
+    """
 
     def f(x: V) -> V:
         held = jax.new_ref(jnp.zeros(x.shape))
@@ -436,7 +508,9 @@ def test_callbacks_happen_once_for_all_colours():
 
 
 def test_a_program_that_calls_back_is_not_timed():
-    """Which of two ways is faster was found by running both, with callbacks, on numbers that were made up."""
+    """Which of two ways is faster was found by running both, with callbacks, on numbers that were
+    made up.
+    """
 
     def f(x: V) -> V:
         jax.debug.callback(note, x.sum())
@@ -459,7 +533,9 @@ def test_error_if_in_chunks_raises_for_an_element():
 
 
 def test_a_check_is_functionalised_or_refused():
-    """`checkify` around a program makes results of its checks; JAX raises at others, and chunks dropped them."""
+    """`checkify` around a program makes results of its checks; JAX raises at others, and chunks
+    dropped them.
+    """
 
     def f(x: V) -> S:
         checkify.check(x.sum() < 20, "too much")

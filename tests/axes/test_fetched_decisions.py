@@ -1,4 +1,6 @@
-"""Decisions by a size with what is fetched from somewhere, and by errors of one's own: against plain `jax.jit`."""
+"""Decisions by a size with what is fetched from somewhere, and by errors of one's own: against
+plain `jax.jit`.
+"""
 
 import dataclasses
 import functools
@@ -112,7 +114,11 @@ def by_what_is_bound(x: V, ask=types.MethodType(isinstance, 3)):  # noqa: B008
 
 
 def by_identity_of_a_descriptor(x: V):
-    return 2 * x if str(object.__eq__(x.shape[0], 300)) == "NotImplemented" and x.shape[0] == 300 else x
+    return (
+        2 * x
+        if str(object.__eq__(x.shape[0], 300)) == "NotImplemented" and x.shape[0] == 300
+        else x
+    )
 
 
 def by_names_of_an_object(x: V):
@@ -165,24 +171,44 @@ def by_suppression(x: V):
 
 
 FETCHED = (
-    by_an_error_in_other_words, by_a_context_that_swallows, by_suppression,
-    out_of_a_dict, out_of_a_tuple, out_of_a_named_tuple, out_of_slots, out_of_a_dataclass, out_of_a_module, out_of_a_class,
-    by_a_name_that_is_made, deep_inside, by_an_attribute_getter, by_a_class_of_a_class, by_a_partial, by_a_partial_of_isinstance,
-    by_what_is_bound, by_identity_of_a_descriptor, by_names_of_an_object, by_an_operator,
-)  # fmt: skip
+    by_an_error_in_other_words,
+    by_a_context_that_swallows,
+    by_suppression,
+    out_of_a_dict,
+    out_of_a_tuple,
+    out_of_a_named_tuple,
+    out_of_slots,
+    out_of_a_dataclass,
+    out_of_a_module,
+    out_of_a_class,
+    by_a_name_that_is_made,
+    deep_inside,
+    by_an_attribute_getter,
+    by_a_class_of_a_class,
+    by_a_partial,
+    by_a_partial_of_isinstance,
+    by_what_is_bound,
+    by_identity_of_a_descriptor,
+    by_names_of_an_object,
+    by_an_operator,
+)
 
 
 @pytest.mark.core("by_an_error_in_other_words", "out_of_a_dict", "out_of_slots", "out_of_a_class")
 @pytest.mark.parametrize("fn", FETCHED, ids=lambda fn: fn.__name__)
 def test_no_decision_by_what_is_fetched_goes_unseen(fn):
-    """What is called is held against the list, wherever it came from: containers, attributes, partials; so are ways around errors."""
+    """What is called is held against the list, wherever it came from: containers, attributes,
+    partials; so are ways around errors.
+    """
     padded, plain = optimize(fn, pad={"n": "pow2"}), jax.jit(fn)
     for n in SIZES:
         agrees(padded, plain, n)
 
 
 def test_errors_of_ones_own_and_texts_of_errors_are_no_decisions():
-    """Nothing that JAX says of a size is one of the user's errors; what runs straight to a `raise` makes a text."""
+    """Nothing that JAX says of a size is one of the user's errors; what runs straight to a `raise`
+    makes a text.
+    """
 
     def checked(x):
         if x.ndim != 1:

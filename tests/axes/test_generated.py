@@ -1,4 +1,6 @@
-"""Random programs, put together from the families of rules: padded, in chunks, and as they are, forward and backward."""
+"""Random programs, put together from the families of rules: padded, in chunks, and as they are,
+forward and backward.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.axes.test_padded import GARBAGE, agree, drawn, run_of
 
 pytestmark = pytest.mark.sweep
 LOW, HIGH = 5, 8
-V, M, S, K = "n", "n k", "", "k"  # what values have: the axis, the axis and another, neither, the other
+# what values have: the axis, the axis and another, neither, the other
+V, M, S, K = "n", "n k", "", "k"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,9 @@ def tame(x):
 
 
 def scanned(x, reverse):
-    return jax.lax.scan(lambda c, a: ((c + a) / 2, jnp.tanh(c * a)), x[0] * 0, x, reverse=reverse)[1]
+    return jax.lax.scan(lambda c, a: ((c + a) / 2, jnp.tanh(c * a)), x[0] * 0, x, reverse=reverse)[
+        1
+    ]
 
 
 def branch(x, s):
@@ -55,19 +60,44 @@ def softened(x):
     return jnp.logaddexp(x, 0)
 
 
-softened.defjvp(lambda primals, tangents: (softened(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]))
+softened.defjvp(
+    lambda primals, tangents: (softened(*primals), jax.nn.sigmoid(primals[0]) * tangents[0])
+)
 
-SIMPLE = {"sin": jnp.sin, "negative": jnp.negative, "bell": lambda x: jnp.exp(-(x**2)), "softened": softened}
+SIMPLE = {
+    "sin": jnp.sin,
+    "negative": jnp.negative,
+    "bell": lambda x: jnp.exp(-(x**2)),
+    "softened": softened,
+}
 JOINS = {"add": jnp.add, "multiply": jnp.multiply, "maximum": jnp.maximum}
-SUMMARIES = {"mean": jnp.mean, "max": jnp.max, "min": jnp.min, "variance": jnp.var, "sum": lambda x: jnp.sum(x) / 8}
+SUMMARIES = {
+    "mean": jnp.mean,
+    "max": jnp.max,
+    "min": jnp.min,
+    "variance": jnp.var,
+    "sum": lambda x: jnp.sum(x) / 8,
+}
 PARTS = {
     # Elementwise, comparisons, selections, conversions, types of other kinds.
-    **{f"{name} of {kind or 'a number'}": Part((kind,), kind, fn) for kind in (V, M, S) for name, fn in SIMPLE.items()},
-    **{f"{name} of {kind or 'numbers'}": Part((kind, kind), kind, fn) for kind in (V, M, S, K) for name, fn in JOINS.items()},
+    **{
+        f"{name} of {kind or 'a number'}": Part((kind,), kind, fn)
+        for kind in (V, M, S)
+        for name, fn in SIMPLE.items()
+    },
+    **{
+        f"{name} of {kind or 'numbers'}": Part((kind, kind), kind, fn)
+        for kind in (V, M, S, K)
+        for name, fn in JOINS.items()
+    },
     "where": Part((V, V), V, lambda x, y: jnp.where(x > y, x, y * 2)),
-    "through ints": Part((V,), V, lambda x: jnp.floor(x * 4).astype(jnp.int32).astype(jnp.float32) / 4),
+    "through ints": Part(
+        (V,), V, lambda x: jnp.floor(x * 4).astype(jnp.int32).astype(jnp.float32) / 4
+    ),
     "clip": Part((M,), M, lambda x: jnp.clip(x, -0.5, 0.5)),
-    "places modulo 3": Part((V,), V, lambda x: x / (1 + jnp.abs(x)) + (jnp.arange(x.shape[0]) % 3).astype(jnp.float32)),
+    "places modulo 3": Part(
+        (V,), V, lambda x: x / (1 + jnp.abs(x)) + (jnp.arange(x.shape[0]) % 3).astype(jnp.float32)
+    ),
     # Between the shapes.
     "outer product": Part((V, K), M, lambda x, w: x[:, None] * w),
     "add a row": Part((M, K), M, lambda x, w: x + w),
@@ -85,7 +115,11 @@ PARTS = {
     "product": Part((V,), S, lambda x: jnp.prod(1 + x / 8)),
     "argmax": Part((V,), S, lambda x: jnp.argmax(x).astype(jnp.float32) / 8),
     "any": Part((V,), S, lambda x: jnp.any(x > 0.9).astype(jnp.float32)),
-    **{f"{name} of columns": Part((M,), K, partial(fn, axis=0)) for name, fn in SUMMARIES.items() if name in ("mean", "max", "variance")},
+    **{
+        f"{name} of columns": Part((M,), K, partial(fn, axis=0))
+        for name, fn in SUMMARIES.items()
+        if name in ("mean", "max", "variance")
+    },
     "softmax": Part((V,), V, jax.nn.softmax),
     "centred": Part((M,), M, lambda x: x - x.mean(0)),
     # Products.
@@ -117,14 +151,21 @@ SHAPES = [(("n",), np.float32), (("n",), np.float32), (("n", 3), np.float32), ((
 
 @st.composite
 def programs(draw):
-    """A program of a few parts, each of values that are there: the names of the parts, and the values that each takes."""
+    """A program of a few parts, each of values that are there: the names of the parts, and the
+    values that each takes.
+    """
     kinds = [V, V, M, K]
     steps = []
     for _ in range(draw(st.integers(1, 5))):
-        fitting = [name for name, part in PARTS.items() if all(kind in kinds for kind in part.takes)]
+        fitting = [
+            name for name, part in PARTS.items() if all(kind in kinds for kind in part.takes)
+        ]
         chosen = draw(st.sampled_from(fitting))
         # The newest values are the likelier ones, so that parts stand upon each other.
-        operands = tuple(draw(st.sampled_from([i for i, k in enumerate(kinds) if k == kind][-2:])) for kind in PARTS[chosen].takes)
+        operands = tuple(
+            draw(st.sampled_from([i for i, k in enumerate(kinds) if k == kind][-2:]))
+            for kind in PARTS[chosen].takes
+        )
         steps.append((chosen, operands))
         kinds.append(PARTS[chosen].makes)
     return tuple(steps)
@@ -145,14 +186,20 @@ def loss(steps, *arrays):
 def case_of(steps, backward):
     """The values of a program, and its gradient."""
     gradient = jax.grad(partial(loss, steps), argnums=(0, 2, 3))
-    fn = (lambda *arrays: (run(steps, *arrays), gradient(*arrays))) if backward else partial(run, steps)
+    fn = (
+        (lambda *arrays: (run(steps, *arrays), gradient(*arrays)))
+        if backward
+        else partial(run, steps)
+    )
     return cases.Case("generated", fn, SHAPES, 2e-4)
 
 
 def agrees_in_chunks(case, n, chunk, exact, wants):
     ranges = {"d0": (n, n)}
     try:
-        passes = plan_passes(trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges).jaxpr, "d0", ranges)
+        passes = plan_passes(
+            trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges).jaxpr, "d0", ranges
+        )
     except Refused:
         return
     got = jax.jit(lambda *arrays: run_chunked(passes, arrays, n, chunk))(*exact)
@@ -183,8 +230,19 @@ def test_each_part_alone(name):
 
 
 # The arguments are the values 0 to 3, of the kinds V, V, M and K; what the first part makes is 4.
-ORDERS = (("by argsort", (0,)), ("roll", (4,)), ("cumulative max from the end", (5,)), ("sort", (6,)))
-LEVELS = (("softmax", (0,)), ("variance", (4,)), ("times a number", (4, 5)), ("log-sum-exp", (6,)), ("branch", (6, 7)))
+ORDERS = (
+    ("by argsort", (0,)),
+    ("roll", (4,)),
+    ("cumulative max from the end", (5,)),
+    ("sort", (6,)),
+)
+LEVELS = (
+    ("softmax", (0,)),
+    ("variance", (4,)),
+    ("times a number", (4, 5)),
+    ("log-sum-exp", (6,)),
+    ("branch", (6, 7)),
+)
 BOTH_WAYS = (("scan", (0,)), ("scan from the end", (4,)), ("cumulative sum", (5,)), ("max", (6,)))
 MATRICES = (
     *(("outer product", (0, 3)), ("flip", (4,)), ("softmax of rows", (5,))),
@@ -194,11 +252,23 @@ OWN_RULES = (
     *(("softened of n", (0,)), ("checkpoint", (4,)), ("jit", (5,))),
     *(("places modulo 3", (6,)), ("first less last", (7,))),
 )
-PLACES = (("through ints", (1,)), ("where", (4, 0)), ("argmax", (5,)), ("any", (5,)), ("multiply of numbers", (6, 7)))
+PLACES = (
+    ("through ints", (1,)),
+    ("where", (4, 0)),
+    ("argmax", (5,)),
+    ("any", (5,)),
+    ("multiply of numbers", (6, 7)),
+)
 
 
 @settings(max_examples=25, deadline=None)
-@given(steps=programs(), backward=st.booleans(), n=st.integers(LOW, HIGH), chunk=st.integers(1, 4), garbage=GARBAGES)
+@given(
+    steps=programs(),
+    backward=st.booleans(),
+    n=st.integers(LOW, HIGH),
+    chunk=st.integers(1, 4),
+    garbage=GARBAGES,
+)
 @examples(
     {"steps": ORDERS, "backward": False, "n": 5, "chunk": 4, "garbage": np.inf},
     {"steps": LEVELS, "backward": True, "n": 5, "chunk": 2, "garbage": np.nan},
@@ -214,7 +284,13 @@ def test_any_program(steps, backward, n, chunk, garbage):
 
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
-@given(steps=programs(), backward=st.booleans(), n=st.integers(LOW, HIGH), chunk=st.integers(1, 4), garbage=GARBAGES)
+@given(
+    steps=programs(),
+    backward=st.booleans(),
+    n=st.integers(LOW, HIGH),
+    chunk=st.integers(1, 4),
+    garbage=GARBAGES,
+)
 def test_very_many_programs(steps, backward, n, chunk, garbage):
     """The same for hours."""
     agrees(steps, backward, n, chunk, garbage)

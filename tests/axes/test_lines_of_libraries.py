@@ -1,4 +1,6 @@
-"""Where a library does what cannot be padded or cut, the message names the user's line first, and then the library's, with its package."""
+"""Where a library does what cannot be padded or cut, the message names the user's line first, and
+then the library's, with its package.
+"""
 
 import importlib
 import sys
@@ -42,7 +44,13 @@ LINE = with_numpy.__code__.co_firstlineno + 1
 
 def test_the_users_line_stands_before_numpys():
     """NumPy turns the size into text on its way; whoever handed it the size can change that."""
-    with pytest.raises(AxisError, match=rf"test_lines_of_libraries.py:{LINE} \(with_numpy; numpy's numeric.py:\d+\) turns the size n"):
+    with pytest.raises(
+        AxisError,
+        match=(
+            rf"test_lines_of_libraries.py:{LINE} \(with_numpy; numpy's numeric.py:\d+\) turns the"
+            r" size n"
+        ),
+    ):
         optimize(chunk={"n": 2})(with_numpy)(jnp.ones(5))
 
 
@@ -54,5 +62,7 @@ def test_the_users_line_stands_before_that_of_a_jitted_function_of_a_library(lib
         return library.transform(x)
 
     line = f.__wrapped__.__code__.co_firstlineno + 2
-    with pytest.raises(AxisError, match=rf"test_lines_of_libraries.py:{line} \(f; spectral's core.py:7\)"):
+    with pytest.raises(
+        AxisError, match=rf"test_lines_of_libraries.py:{line} \(f; spectral's core.py:7\)"
+    ):
         f(jnp.ones(5))

@@ -1,4 +1,6 @@
-"""Matrices without a factor or an inverse, and with NaNs, on padded axes: what plain JAX says of them."""
+"""Matrices without a factor or an inverse, and with NaNs, on padded axes: what plain JAX says of
+them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -40,22 +42,37 @@ def matrices(n):
         yield from (column, cross)
     indefinite = fine.copy()
     indefinite[2, 2] = -9
-    yield from (indefinite, np.zeros_like(x), np.full_like(x, np.nan), np.tril(fine) - np.diag(np.diag(fine)))
+    yield from (
+        indefinite,
+        np.zeros_like(x),
+        np.full_like(x, np.nan),
+        np.tril(fine) - np.diag(np.diag(fine)),
+    )
 
 
 @pytest.mark.rest
 def test_infinite_pivots_beside_nans_leave_nothing_but_nans():
-    """LAPACK makes zeros of some NaNs of such a column, as its blocks lie; no such zero is said to be a number."""
+    """LAPACK makes zeros of some NaNs of such a column, as its blocks lie; no such zero is said to
+    be a number.
+    """
     x = np.full((33, 33), np.nan, np.float32)
     np.fill_diagonal(x, np.inf)
-    case = cases.Case("cholesky", lambda x: (jnp.linalg.cholesky(x, symmetrize_input=False), linalg.lu_factor(x)[0]), cases.SQUARE)
+    case = cases.Case(
+        "cholesky",
+        lambda x: (jnp.linalg.cholesky(x, symmetrize_input=False), linalg.lu_factor(x)[0]),
+        cases.SQUARE,
+    )
     traced, _ = program(case, 33, 40)
-    for factor in run_padded(traced.jaxpr, padded(case, [x], 40, GARBAGE), {"d0": 40}, {"d0": np.int32(33)}):
+    for factor in run_padded(
+        traced.jaxpr, padded(case, [x], 40, GARBAGE), {"d0": 40}, {"d0": np.int32(33)}
+    ):
         assert np.isnan(np.asarray(factor)[:33, :33][np.tril_indices(33)]).all()
 
 
 def without_infinities(name, numbers):
-    """What a system's solution promises: where its pivot is zero, BLAS makes infinity or NaN of it as its kernels for this CPU lie."""
+    """What a system's solution promises: where its pivot is zero, BLAS makes infinity or NaN of it
+    as its kernels for this CPU lie.
+    """
     return np.where(np.isinf(numbers), np.nan, numbers) if name in SOLVED else numbers
 
 
@@ -68,11 +85,20 @@ def test_singular_matrices_and_nans_are_those_of_plain_jax(name):
     run = jax.jit(lambda n, x: run_padded(traced.jaxpr, [x], {"d0": HIGH}, {"d0": n}))
     for n in (5, 7):
         given = [*matrices(n)]
-        for number, (x, wants) in enumerate(zip(given, case.exact([[x] for x in given]), strict=True)):
-            for got, want in zip(run(np.int32(n), *padded(case, [x], HIGH, GARBAGE)), wants, strict=True):
+        for number, (x, wants) in enumerate(
+            zip(given, case.exact([[x] for x in given]), strict=True)
+        ):
+            for got, want in zip(
+                run(np.int32(n), *padded(case, [x], HIGH, GARBAGE)), wants, strict=True
+            ):
                 valid = np.asarray(got)[tuple(slice(0, size) for size in want.shape)]
-                valid, want = without_infinities(name, valid), without_infinities(name, np.asarray(want))
-                np.testing.assert_allclose(valid, want, rtol=1e-3, atol=1e-3, err_msg=f"matrix {number} at size {n}")
+                valid, want = (
+                    without_infinities(name, valid),
+                    without_infinities(name, np.asarray(want)),
+                )
+                np.testing.assert_allclose(
+                    valid, want, rtol=1e-3, atol=1e-3, err_msg=f"matrix {number} at size {n}"
+                )
 
 
 @pytest.mark.rest
@@ -82,26 +108,42 @@ def test_complex_systems():
     def body(x, b):
         matrix = jax.lax.complex(x, x.T)
         definite = matrix @ matrix.conj().T + 9 * jnp.eye(x.shape[0], dtype=matrix.dtype)
-        return jnp.linalg.solve(definite, b.astype(matrix.dtype)), jnp.linalg.cholesky(definite), jnp.linalg.qr(matrix)
+        return (
+            jnp.linalg.solve(definite, b.astype(matrix.dtype)),
+            jnp.linalg.cholesky(definite),
+            jnp.linalg.qr(matrix),
+        )
 
     case = cases.Case("complex", body, cases.SYSTEM, 1e-4)
     traced, _ = program(case)
     rng = np.random.default_rng(0)
     exact = [rng.normal(size=aval.shape).astype(aval.dtype) for aval in case.avals(6)]
-    results = run_padded(traced.jaxpr, padded(case, exact, HIGH, GARBAGE), {"d0": HIGH}, {"d0": np.int32(6)})
+    results = run_padded(
+        traced.jaxpr, padded(case, exact, HIGH, GARBAGE), {"d0": HIGH}, {"d0": np.int32(6)}
+    )
     for got, want in zip(results, case.flat(*exact), strict=True):
-        np.testing.assert_allclose(np.asarray(got)[tuple(slice(0, size) for size in want.shape)], want, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            np.asarray(got)[tuple(slice(0, size) for size in want.shape)],
+            want,
+            rtol=1e-4,
+            atol=1e-4,
+        )
 
 
 @pytest.mark.rest
 def test_a_batch_of_systems_of_a_batch_that_is_padded_too():
     """Each matrix is completed by itself, with as many of them as there are."""
-    case = cases.Case("batch", lambda x, b: jnp.linalg.solve(x + 9 * jnp.eye(x.shape[-1]), b[..., None]),
-                      [(("n", "n", "n"), np.float32), (("n", "n"), np.float32)])  # fmt: skip
+    case = cases.Case(
+        "batch",
+        lambda x, b: jnp.linalg.solve(x + 9 * jnp.eye(x.shape[-1]), b[..., None]),
+        [(("n", "n", "n"), np.float32), (("n", "n"), np.float32)],
+    )
     traced, _ = program(case)
     rng = np.random.default_rng(0)
     exact = [rng.normal(size=aval.shape).astype(aval.dtype) for aval in case.avals(6)]
-    (got,) = run_padded(traced.jaxpr, padded(case, exact, HIGH, GARBAGE), {"d0": HIGH}, {"d0": np.int32(6)})
+    (got,) = run_padded(
+        traced.jaxpr, padded(case, exact, HIGH, GARBAGE), {"d0": HIGH}, {"d0": np.int32(6)}
+    )
     want = np.linalg.solve(exact[0].astype(np.float64) + 9 * np.eye(6), exact[1][..., None])
     np.testing.assert_allclose(got[:6, :6], want, rtol=1e-4, atol=1e-5)
 
@@ -109,11 +151,23 @@ def test_a_batch_of_systems_of_a_batch_that_is_padded_too():
 @pytest.mark.parametrize(
     ("fn", "takes", "why"),
     [
-        (lambda x: jnp.linalg.svd(x, full_matrices=False)[2], cases.M, r"takes singular vectors along it, whose signs change with it"),
-        (lambda x: jnp.linalg.eigh(x)[0], cases.SQUARE, r"takes eigenvectors along it, whose signs change with its size \(`eigh`\)"),
-        (lambda x: linalg.lu(x), cases.M, r"factorises matrices along it that are not square \(`lu`\)"),
+        (
+            lambda x: jnp.linalg.svd(x, full_matrices=False)[2],
+            cases.M,
+            r"takes singular vectors along it, whose signs change with it",
+        ),
+        (
+            lambda x: jnp.linalg.eigh(x)[0],
+            cases.SQUARE,
+            r"takes eigenvectors along it, whose signs change with its size \(`eigh`\)",
+        ),
+        (
+            lambda x: linalg.lu(x),
+            cases.M,
+            r"factorises matrices along it that are not square \(`lu`\)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_changes_with_the_size_is_refused(fn, takes, why):
     """The reason is one of mathematics."""
     with pytest.raises(Refused, match=why):

@@ -1,4 +1,6 @@
-"""Models that people train: the gradient of a batch padded, cut, accumulated and streamed, against JAX's own at exact size."""
+"""Models that people train: the gradient of a batch padded, cut, accumulated and streamed, against
+JAX's own at exact size.
+"""
 
 import functools
 import inspect
@@ -72,27 +74,41 @@ class Autoencoder(eqx.Module):
         self.encode, self.decode = eqx.nn.Linear(3, 4, key=KEY), eqx.nn.Linear(2, 3, key=KEY)
 
 
-def gru(model: Recurrent, x: Float[Array, "batch time 2"], y: Float[Array, "batch"]) -> Float[Array, ""]:
+def gru(
+    model: Recurrent, x: Float[Array, "batch time 2"], y: Float[Array, "batch"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(model)(x) - y) ** 2)
 
 
-def cnn(model: Convolutional, x: Float[Array, "batch 1 8 8"], y: Int[Array, "batch"]) -> Float[Array, ""]:
-    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(jax.vmap(model)(x)), y[:, None], axis=1))
+def cnn(
+    model: Convolutional, x: Float[Array, "batch 1 8 8"], y: Int[Array, "batch"]
+) -> Float[Array, ""]:
+    return -jnp.mean(
+        jnp.take_along_axis(jax.nn.log_softmax(jax.vmap(model)(x)), y[:, None], axis=1)
+    )
 
 
-def attention(model: Attention, x: Float[Array, "batch 5 4"], keys: UInt32[Array, "batch 2"]) -> Float[Array, ""]:
+def attention(
+    model: Attention, x: Float[Array, "batch 5 4"], keys: UInt32[Array, "batch 2"]
+) -> Float[Array, ""]:
     return jnp.mean(jax.vmap(model)(x, keys) ** 2)
 
 
-def dropped(model: Attention, x: Float[Array, "batch 5 4"], key: UInt32[Array, "2"]) -> Float[Array, ""]:
+def dropped(
+    model: Attention, x: Float[Array, "batch 5 4"], key: UInt32[Array, "2"]
+) -> Float[Array, ""]:
     """The keys are made of one."""
     return jnp.mean(jax.vmap(model)(x, jax.random.split(key, x.shape[0])) ** 2)
 
 
-def vae(model: Autoencoder, x: Float[Array, "batch 3"], key: UInt32[Array, "2"]) -> Float[Array, ""]:
+def vae(
+    model: Autoencoder, x: Float[Array, "batch 3"], key: UInt32[Array, "2"]
+) -> Float[Array, ""]:
     mean, log = jnp.split(jax.vmap(model.encode)(x), 2, axis=1)
     z = mean + jnp.exp(log) * jax.random.normal(key, mean.shape)
-    return jnp.mean((jax.vmap(model.decode)(z) - x) ** 2) + 0.1 * jnp.mean(mean**2 + jnp.exp(2 * log) - 2 * log)
+    return jnp.mean((jax.vmap(model.decode)(z) - x) ** 2) + 0.1 * jnp.mean(
+        mean**2 + jnp.exp(2 * log) - 2 * log
+    )
 
 
 def rows(*shape):
@@ -102,7 +118,11 @@ def rows(*shape):
 LOSSES = {
     "gru": (gru, Recurrent, lambda: [rows(N, 4, 2), rows(N)]),
     "cnn": (cnn, Convolutional, lambda: [rows(N, 1, 8, 8), np.arange(N, dtype=np.int32) % 3]),
-    "attention": (attention, Attention, lambda: [rows(N, 5, 4), np.asarray(jax.random.split(jax.random.PRNGKey(1), N))]),
+    "attention": (
+        attention,
+        Attention,
+        lambda: [rows(N, 5, 4), np.asarray(jax.random.split(jax.random.PRNGKey(1), N))],
+    ),
     "dropout": (dropped, Attention, lambda: [rows(N, 5, 4), np.asarray(jax.random.PRNGKey(1))]),
     "vae": (vae, Autoencoder, lambda: [rows(N, 3), np.asarray(jax.random.PRNGKey(1))]),
 }
@@ -144,7 +164,9 @@ def test_the_gradient_is_padded(name):
     loss, model, given, want = exact(name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check(optimize(pad={"batch": "pow2"})(loss).value_and_grad(model, *given, wrt="model"), want)
+        check(
+            optimize(pad={"batch": "pow2"})(loss).value_and_grad(model, *given, wrt="model"), want
+        )
 
 
 @pytest.mark.rest
@@ -152,4 +174,12 @@ def test_the_gradient_is_streamed():
     """From arrays on the host; each chunk draws what the whole would have there."""
     loss, model, given, want = exact("vae")
     data = dict(zip(inspect.signature(loss).parameters, [model, *given], strict=True))
-    check(stream(optimize(loss).value_and_grad.program(wrt="model"), data, chunk={"batch": CHUNK}, progress=False).value, want)
+    check(
+        stream(
+            optimize(loss).value_and_grad.program(wrt="model"),
+            data,
+            chunk={"batch": CHUNK},
+            progress=False,
+        ).value,
+        want,
+    )

@@ -1,4 +1,6 @@
-"""What adds up, in every dtype that JAX has: padded and in chunks, against `jax.jit` at exact size; long sums against NumPy's float64."""
+"""What adds up, in every dtype that JAX has: padded and in chunks, against `jax.jit` at exact size;
+long sums against NumPy's float64.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,16 @@ from jax import lax
 from jitney._axes import Refused, demand, plan_passes, run_chunked, run_padded, trace
 
 N, HIGH, CHUNK = 6, 8, 2
-LOW = ["bfloat16", "float16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"]
+LOW = [
+    "bfloat16",
+    "float16",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+]
 FLOATS = [*LOW, "float8_e5m2fnuz", "float4_e2m1fn", "float32"]
 INTS = ["int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
 RNG = np.random.default_rng(0)
@@ -22,7 +33,11 @@ def dtype_of(name):
 
 def traced(fn, dtype, low, high):
     ranges = {"d0": (low, high)}
-    flat = trace(lambda x: jax.tree.leaves(fn(x)), lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), dtype)], ranges)
+    flat = trace(
+        lambda x: jax.tree.leaves(fn(x)),
+        lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), dtype)],
+        ranges,
+    )
     return flat.jaxpr, ranges
 
 
@@ -34,7 +49,10 @@ def padded(fn, dtype):
 
     def cut(x):
         filler = np.resize(x[::-1], HIGH - N).astype(dtype)
-        return [y[:N] if y.shape[:1] == (HIGH,) else y for y in run(np.int32(N), np.concatenate([x, filler]))]
+        return [
+            y[:N] if y.shape[:1] == (HIGH,) else y
+            for y in run(np.int32(N), np.concatenate([x, filler]))
+        ]
 
     return cut
 
@@ -59,14 +77,22 @@ def bits(x):
 
 
 def any_bits(dtype):
-    """Arrays of all kinds of elements: every bit pattern of a byte, extremes alone, NaNs of both signs, infinities, zeros."""
+    """Arrays of all kinds of elements: every bit pattern of a byte, extremes alone, NaNs of both
+    signs, infinities, zeros.
+    """
     if jnp.issubdtype(dtype, jnp.integer):
         info = jnp.iinfo(dtype)
-        return [RNG.integers(int(info.min), int(info.max) + 1, N).astype(dtype), *(np.full(N, end, dtype) for end in (info.min, info.max))]
+        return [
+            RNG.integers(int(info.min), int(info.max) + 1, N).astype(dtype),
+            *(np.full(N, end, dtype) for end in (info.min, info.max)),
+        ]
     if dtype == np.bool_:
         return [np.zeros(N, bool), np.ones(N, bool), np.arange(N) % 2 == 0]
     info = ml_dtypes.finfo(dtype)
-    odd = np.asarray([float(info.min), float(info.max), -np.inf, np.inf, np.nan, -np.nan, 0.0, -0.0, 1, -2], np.float64)
+    odd = np.asarray(
+        [float(info.min), float(info.max), -np.inf, np.inf, np.nan, -np.nan, 0.0, -0.0, 1, -2],
+        np.float64,
+    )
     with np.errstate(all="ignore"):
         odd = odd.astype(dtype)
     drawn = [RNG.choice(odd, N) for _ in range(8)]
@@ -76,17 +102,25 @@ def any_bits(dtype):
 def extremes(x):
     by, row = jnp.arange(x.shape[0]) % 2, x[:, None] if x.ndim == 1 else x
     return (
-        lax.reduce_max(row, axes=(0,)), lax.reduce_min(row, axes=(0,)), lax.cummax(x), lax.cummin(x),
-        lax.cummax(x, reverse=True), lax.cummin(x, reverse=True),
-        lax.argmax(x, 0, np.int32), lax.argmin(x, 0, np.int32),
-        lax.full((2,), lax.reduce_max(x, axes=(0,))).at[by].min(x), lax.full((2,), lax.reduce_min(x, axes=(0,))).at[by].max(x),
-    )  # fmt: skip
+        lax.reduce_max(row, axes=(0,)),
+        lax.reduce_min(row, axes=(0,)),
+        lax.cummax(x),
+        lax.cummin(x),
+        lax.cummax(x, reverse=True),
+        lax.cummin(x, reverse=True),
+        lax.argmax(x, 0, np.int32),
+        lax.argmin(x, 0, np.int32),
+        lax.full((2,), lax.reduce_max(x, axes=(0,))).at[by].min(x),
+        lax.full((2,), lax.reduce_min(x, axes=(0,))).at[by].max(x),
+    )
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", [*FLOATS, *INTS])
 def test_extremes_of_every_dtype(name):
-    """To the bit, also in types without infinity, of NaNs, infinities, zeros of both signs, and the outermost number alone."""
+    """To the bit, also in types without infinity, of NaNs, infinities, zeros of both signs, and the
+    outermost number alone.
+    """
     dtype = dtype_of(name)
     exact, ways = whole(extremes), [how(extremes, dtype) for how in (padded, chunked)]
     for x in any_bits(dtype):
@@ -96,16 +130,28 @@ def test_extremes_of_every_dtype(name):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("name", [*LOW, "float8_e5m2fnuz", "float8_e8m0fnu", "float32", *INTS[2:], "bool"])
+@pytest.mark.parametrize(
+    "name", [*LOW, "float8_e5m2fnuz", "float8_e8m0fnu", "float32", *INTS[2:], "bool"]
+)
 def test_largest_of_every_dtype(name):
-    """Padding, and what no chunk has filled yet, comes behind NaNs of either sign with any digits, as it does in `top_k`."""
+    """Padding, and what no chunk has filled yet, comes behind NaNs of either sign with any digits,
+    as it does in `top_k`.
+    """
     dtype = dtype_of(name)
 
     def body(x):
-        return (*lax.top_k(x, 3), jnp.sort(x), *lax.top_k(x[:, None] * 1 if dtype == np.int32 else x, 1))
+        return (
+            *lax.top_k(x, 3),
+            jnp.sort(x),
+            *lax.top_k(x[:, None] * 1 if dtype == np.int32 else x, 1),
+        )
 
     ways, want = [how(body, dtype) for how in (padded, chunked)], whole(body)
-    more = [RNG.integers(0, 256, N * dtype.itemsize, np.uint8).view(dtype) for _ in range(24)] if dtype != np.bool_ else []
+    more = (
+        [RNG.integers(0, 256, N * dtype.itemsize, np.uint8).view(dtype) for _ in range(24)]
+        if dtype != np.bool_
+        else []
+    )
     negative = [np.full(N * dtype.itemsize, 255, np.uint8).view(dtype)] if dtype != np.bool_ else []
     for x in [*more, *negative, *(any_bits(dtype) if name != "float8_e8m0fnu" else [])]:
         for run in ways:
@@ -115,10 +161,15 @@ def test_largest_of_every_dtype(name):
 @pytest.mark.core("float8_e5m2")
 @pytest.mark.parametrize("name", [*LOW, "float8_e5m2fnuz", "float32"])
 def test_the_largest_are_found_in_chunks_beside_nan_of_either_sign(name):
-    """A NaN with its sign set is the last in the order of `top_k`, from chunk to chunk too; what no chunk has filled is behind it."""
+    """A NaN with its sign set is the last in the order of `top_k`, from chunk to chunk too; what no
+    chunk has filled is behind it.
+    """
     dtype = dtype_of(name)
     odd = np.array([1, np.nan, -np.nan, 3, -np.inf, -np.nan, 2], np.float32).astype(dtype)
-    run, want = chunked(lambda x: lax.top_k(x, 5), dtype, len(odd)), whole(lambda x: lax.top_k(x, 5))
+    run, want = (
+        chunked(lambda x: lax.top_k(x, 5), dtype, len(odd)),
+        whole(lambda x: lax.top_k(x, 5)),
+    )
     for x in (odd, odd[::-1].copy(), np.arange(7).astype(dtype)):
         assert [*map(bits, run(x))] == [*map(bits, want(x))]
 
@@ -133,8 +184,15 @@ def test_the_gradient_of_the_largest_of_a_low_type():
 
 
 def totals(x):
-    return (lax.reduce_sum(x, axes=(0,)), lax.reduce_prod(x, axes=(0,)), lax.cumsum(x), lax.cumprod(x),
-            lax.cumsum(x, reverse=True), x @ x, jnp.zeros(2, x.dtype).at[jnp.arange(x.shape[0]) % 2].add(x))  # fmt: skip
+    return (
+        lax.reduce_sum(x, axes=(0,)),
+        lax.reduce_prod(x, axes=(0,)),
+        lax.cumsum(x),
+        lax.cumprod(x),
+        lax.cumsum(x, reverse=True),
+        x @ x,
+        jnp.zeros(2, x.dtype).at[jnp.arange(x.shape[0]) % 2].add(x),
+    )
 
 
 @pytest.mark.sweep
@@ -150,7 +208,9 @@ def test_sums_of_every_integer_wrap(name):
 
 
 def test_a_part_of_an_axis_that_is_added_to_keeps_the_sign_of_zero():
-    """What is added behind the true part changes no bit: minus zero stays minus zero, which plus zero would not leave."""
+    """What is added behind the true part changes no bit: minus zero stays minus zero, which plus
+    zero would not leave.
+    """
     half = lambda x: x.at[: x.shape[0] // 2].add(x[: x.shape[0] // 2])
     got = padded(half, np.dtype(np.float32))(np.full(N, -0.0, np.float32))
     assert [*map(bits, got)] == [bits(np.full(N, -0.0, np.float32))]
@@ -164,17 +224,27 @@ def test_a_sum_of_bfloat16_counts_further_than_bfloat16_does():
 
 def sums(x):
     one, first = jnp.ones((), x.dtype), jnp.zeros(x.shape[0], np.int32)
-    return (lax.reduce_sum(x, axes=(0,)), x @ jnp.full_like(x, one), lax.cumsum(x), lax.cumsum(x, reverse=True),
-            jnp.zeros(1, x.dtype).at[first].add(x), jnp.zeros(1, x.dtype).at[first].subtract(x))  # fmt: skip
+    return (
+        lax.reduce_sum(x, axes=(0,)),
+        x @ jnp.full_like(x, one),
+        lax.cumsum(x),
+        lax.cumsum(x, reverse=True),
+        jnp.zeros(1, x.dtype).at[first].add(x),
+        jnp.zeros(1, x.dtype).at[first].subtract(x),
+    )
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("chunk", [1, 300])
 @pytest.mark.parametrize("name", LOW)
 def test_low_types_accumulate_in_float32(name, chunk):
-    """Thousands of equal numbers, of which a low type stops counting: as NumPy has it in float64, rounded once."""
+    """Thousands of equal numbers, of which a low type stops counting: as NumPy has it in float64,
+    rounded once.
+    """
     dtype, n = dtype_of(name), 512 if name == "float8_e3m4" else 4096
-    x = np.full(n, min(1.0, 2.0 ** np.floor(np.log2(float(ml_dtypes.finfo(dtype).max) / n)))).astype(dtype)
+    x = np.full(
+        n, min(1.0, 2.0 ** np.floor(np.log2(float(ml_dtypes.finfo(dtype).max) / n)))
+    ).astype(dtype)
     total = x.astype(np.float64).cumsum()
     assert total[-1] > 0
     want = [total[-1], total[-1], total, total[::-1], total[-1:], -total[-1:]]
@@ -204,7 +274,9 @@ def test_products_and_logarithms_of_sums_accumulate_in_float32(name):
 @pytest.mark.parametrize("name", ["complex64", "float8_e8m0fnu"])
 @pytest.mark.parametrize("fn", [lambda x: lax.reduce_max(x, axes=(0,)), lax.cummin])
 def test_extremes_without_an_order_are_refused(name, fn):
-    """XLA drops or keeps the NaN of a complex number by the order it goes in, and has no first value in float8_e8m0fnu."""
+    """XLA drops or keeps the NaN of a complex number by the order it goes in, and has no first
+    value in float8_e8m0fnu.
+    """
     for way in (padded, chunked):
         with pytest.raises(Refused, match="whose NaNs XLA drops or keeps"):
             way(fn, dtype_of(name))

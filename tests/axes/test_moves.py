@@ -1,4 +1,6 @@
-"""Moves of elements, which JAX does by other operations where a size is a symbol: known for the same ones."""
+"""Moves of elements, which JAX does by other operations where a size is a symbol: known for the
+same ones.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +29,12 @@ MOVES = {
 @pytest.mark.core("slice")
 @pytest.mark.parametrize("name", MOVES)
 def test_moves_of_a_symbolic_size_are_those_of_a_known_one(name):
-    """JAX moves elements by other operations where a size is a symbol; values and gradients are not refused for that."""
+    """JAX moves elements by other operations where a size is a symbol; values and gradients are not
+    refused for that.
+    """
     backward = lambda x: jax.grad(lambda y: jnp.sum(jnp.sin(MOVES[name](y))))(x)
-    fn = lambda x: [MOVES[name](x), *([] if name in ("written", "rolled") else [backward(x)])]  # their derivatives have no rule
+    # their derivatives have no rule
+    fn = lambda x: [MOVES[name](x), *([] if name in ("written", "rolled") else [backward(x)])]
     avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], 4), np.float32)]
     program = trace(fn, avals, {"d0": (5, 8)})
     demand(program.jaxpr, program.ranges)
@@ -42,7 +47,12 @@ def test_moves_of_a_symbolic_size_are_those_of_a_known_one(name):
 
 @pytest.mark.parametrize(
     "other",
-    [lambda x: x[1:], lambda x: x[::-1][:-1], lambda x: x[jnp.arange(x.shape[0] - 1) // 2], lambda x: jnp.roll(x, 1)[:-1]],
+    [
+        lambda x: x[1:],
+        lambda x: x[::-1][:-1],
+        lambda x: x[jnp.arange(x.shape[0] - 1) // 2],
+        lambda x: jnp.roll(x, 1)[:-1],
+    ],
     ids=["a slice", "backwards", "twice each", "rolled"],
 )
 def test_other_moves_are_other_operations(other):

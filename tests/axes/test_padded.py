@@ -1,4 +1,6 @@
-"""Every body of `_cases.py`, on an axis that is longer than what is valid of it, against the same body at exact size."""
+"""Every body of `_cases.py`, on an axis that is longer than what is valid of it, against the same
+body at exact size.
+"""
 
 import functools
 
@@ -28,7 +30,11 @@ def program(case, low=LOW, high=HIGH):
 def arguments(case, n, rng):
     def made(aval):
         x = rng.normal(size=aval.shape) * 2
-        return rng.integers(0, 4, aval.shape).astype(aval.dtype) if aval.dtype.kind == "i" else x.astype(aval.dtype)
+        return (
+            rng.integers(0, 4, aval.shape).astype(aval.dtype)
+            if aval.dtype.kind == "i"
+            else x.astype(aval.dtype)
+        )
 
     return [made(aval) for aval in case.avals(n)]
 
@@ -63,7 +69,9 @@ def agree(case, run, groups, high=HIGH, garbages=(GARBAGE,)):
                 valid = np.asarray(got)[tuple(slice(0, size) for size in want.shape)]
                 assert (valid.shape, valid.dtype) == (want.shape, want.dtype)
                 said = f"result {i} at size {n} before {garbage}"
-                np.testing.assert_allclose(valid, want, rtol=case.tolerance, atol=case.tolerance, err_msg=said)
+                np.testing.assert_allclose(
+                    valid, want, rtol=case.tolerance, atol=case.tolerance, err_msg=said
+                )
 
 
 def drawn(case, *sizes):
@@ -91,9 +99,14 @@ def test_what_traces_at_no_size_is_no_refusal():
 
 
 @pytest.mark.core(
-    "mean", "product", "segment sum", "largest from a number on", "all but the least two",
-    "cumulative max from the end", "loop until",
-)  # fmt: skip
+    "mean",
+    "product",
+    "segment sum",
+    "largest from a number on",
+    "all but the least two",
+    "cumulative max from the end",
+    "loop until",
+)
 @pytest.mark.parametrize("case", params([*cases.REDUCED, *cases.ORDERED]))
 def test_what_stands_behind_is_never_looked_at(case):
     """Infinities and huge numbers in the padding, as NaNs."""
@@ -110,7 +123,16 @@ ORDER = {case.name: case for case in cases.ORDERED + cases.REDUCED}
 @settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(
-        ["sort", "argsort", "largest", "median", "argmax by column", "min and argmin", "log-sum-exp", "cumulative max from the end"]
+        [
+            "sort",
+            "argsort",
+            "largest",
+            "median",
+            "argmax by column",
+            "min and argmin",
+            "log-sum-exp",
+            "cumulative max from the end",
+        ]
     ),
     values=st.lists(st.sampled_from(SPECIAL), min_size=LOW, max_size=HIGH),
 )
@@ -132,14 +154,21 @@ ORDER = {case.name: case for case in cases.ORDERED + cases.REDUCED}
     {"name": "log-sum-exp", "values": [-np.inf] * 5},
     {"name": "log-sum-exp", "values": [np.inf, -np.inf, 1.5, 0.0, -2.0]},
     {"name": "log-sum-exp", "values": [np.nan, -np.inf, 1.5, 0.0, -2.0]},
-    {"name": "cumulative max from the end", "values": [1.5, np.nan, -np.inf, -np.inf, -2.0, -np.inf]},
+    {
+        "name": "cumulative max from the end",
+        "values": [1.5, np.nan, -np.inf, -np.inf, -2.0, -np.inf],
+    },
     {"name": "cumulative max from the end", "values": [-np.inf] * 8},
 )
 def test_nans_and_infinities_among_the_valid_keep_their_order(name, values):
     """Padding sorts behind every NaN, and ties go to the first, as at exact size."""
     case = ORDER[name]
     x = np.array(values, np.float32)
-    agree(case, run_of(case), {len(values): [np.stack([x] * 3, 1) if name == "argmax by column" else x]})
+    agree(
+        case,
+        run_of(case),
+        {len(values): [np.stack([x] * 3, 1) if name == "argmax by column" else x]},
+    )
 
 
 BUCKETS = [(2, 2), (3, 4), (5, 8), (9, 16), (17, 31)]
@@ -149,7 +178,9 @@ BY_NAME = {case.name: case for case in cases.CASES}
 def sizes_of(name):
     """A case by its name, a bucket of sizes that it has, and one of these."""
     fitting = [bucket for bucket in BUCKETS if BY_NAME[name].least <= bucket[0]]
-    return st.sampled_from(fitting).flatmap(lambda bucket: st.tuples(st.just(name), st.just(bucket), st.integers(*bucket)))
+    return st.sampled_from(fitting).flatmap(
+        lambda bucket: st.tuples(st.just(name), st.just(bucket), st.integers(*bucket))
+    )
 
 
 @pytest.mark.rest
@@ -157,7 +188,8 @@ def sizes_of(name):
 @given(chosen=st.sampled_from(sorted(BY_NAME)).flatmap(sizes_of))
 @examples(
     {"chosen": ("argsort", (2, 2), 2)},  # a bucket of one size
-    {"chosen": ("partition", (3, 4), 3)},  # the smallest size that the case has, and the smallest of a bucket
+    # the smallest size that the case has, and the smallest of a bucket
+    {"chosen": ("partition", (3, 4), 3)},
     {"chosen": ("standardise", (5, 8), 8)},  # nothing is padded
     {"chosen": ("gradient of a cumulative sum", (9, 16), 9)},  # almost half is padded
     {"chosen": ("pad between", (17, 31), 30)},  # a bucket that is no power of two
@@ -177,12 +209,25 @@ def test_any_case_in_any_bucket(chosen):
 IDENTITIES = ["sum", "max", "min", "prod", "any", "sort", "cumsum", "argmax", "argmin"]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32, np.int8, np.uint8, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float32, np.float16, np.int32, np.int8, np.uint8, np.bool_]
+)
 def test_identities_of_every_dtype(dtype):
-    """The padding of a reduction is its identity in the dtype at hand: also of elements on one side of zero, and of the outermost ones."""
-    case = cases.Case("identities", lambda x: [getattr(jax.numpy, name)(x) for name in IDENTITIES], [(("n",), dtype)], 1e-2)
+    """The padding of a reduction is its identity in the dtype at hand: also of elements on one side
+    of zero, and of the outermost ones.
+    """
+    case = cases.Case(
+        "identities",
+        lambda x: [getattr(jax.numpy, name)(x) for name in IDENTITIES],
+        [(("n",), dtype)],
+        1e-2,
+    )
     with jax.enable_x64(dtype is np.float64):
-        x = np.random.default_rng(1).integers(0 if dtype is np.bool_ else 1, 2 if dtype is np.bool_ else 5, 6).astype(dtype)
+        x = (
+            np.random.default_rng(1)
+            .integers(0 if dtype is np.bool_ else 1, 2 if dtype is np.bool_ else 5, 6)
+            .astype(dtype)
+        )
         x = -x if np.issubdtype(dtype, np.signedinteger) or np.issubdtype(dtype, np.floating) else x
         ends = (
             (0, 1)
@@ -192,7 +237,12 @@ def test_identities_of_every_dtype(dtype):
             else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         )
         for array in (x, *(np.full(6, end, dtype) for end in ends)):
-            agree(case, run_of(case), {6: [array]}, garbages=[{"f": np.nan, "i": 99, "u": 200, "b": True}])
+            agree(
+                case,
+                run_of(case),
+                {6: [array]},
+                garbages=[{"f": np.nan, "i": 99, "u": 200, "b": True}],
+            )
 
 
 @pytest.mark.rest
@@ -213,7 +263,9 @@ def test_two_axes_at_once():
     x, y = rng.normal(size=(3, 6)).astype(np.float32), rng.normal(size=(6, 3)).astype(np.float32)
     wide, high = np.full((4, 8), np.nan, np.float32), np.full((8, 4), np.nan, np.float32)
     wide[:3, :6], high[:6, :3] = x, y
-    product, total = run_padded(traced.jaxpr, [wide, high], {"d0": 4, "d1": 8}, {"d0": np.int32(3), "d1": np.int32(6)})
+    product, total = run_padded(
+        traced.jaxpr, [wide, high], {"d0": 4, "d1": 8}, {"d0": np.int32(3), "d1": np.int32(6)}
+    )
     e = np.exp(x @ y - (x @ y).max(0))
     np.testing.assert_allclose(product[:3, :3], e / e.sum(0), rtol=1e-5)
     np.testing.assert_allclose(total, (x.sum(0) * y.mean(1)).sum(), rtol=1e-5)
@@ -221,8 +273,12 @@ def test_two_axes_at_once():
 
 @pytest.mark.parametrize("dtype", [jnp.int2, jnp.uint2])
 def test_sorts_of_two_bits_are_refused(dtype):
-    """XLA compiles no sort of them with a key beside, and raised an error of its own; its sort of them alone is wrong in plain JAX."""
+    """XLA compiles no sort of them with a key beside, and raised an error of its own; its sort of
+    them alone is wrong in plain JAX.
+    """
     body = lambda x: [jnp.sort(x)]
-    traced = trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), dtype)], {"d0": (5, 8)})
+    traced = trace(
+        body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), dtype)], {"d0": (5, 8)}
+    )
     with pytest.raises(Refused, match=f"sorts {jnp.dtype(dtype).name} along it"):
         demand(traced.jaxpr, {"d0": (5, 8)})

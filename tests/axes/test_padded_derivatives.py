@@ -1,4 +1,6 @@
-"""The derivatives that JAX takes of a padded program: every body of `_cases.py`, both ways, against the body's own at exact size."""
+"""The derivatives that JAX takes of a padded program: every body of `_cases.py`, both ways, against
+the body's own at exact size.
+"""
 
 import functools
 
@@ -20,7 +22,9 @@ def real(x):
 
 @functools.cache
 def differentiable(case):
-    """The padded program of a case, of its real arguments; its derivative is made when it is asked for."""
+    """The padded program of a case, of its real arguments; its derivative is made when it is asked
+    for.
+    """
     program = trace(case.flat, lambda sizes: case.avals(sizes["d0"]), RANGES)
     demand(program.jaxpr, RANGES)
 
@@ -33,7 +37,9 @@ def differentiable(case):
         demand(found.jaxpr, RANGES)
         return found.jaxpr
 
-    return lambda n, *arrays: run_differentiable(program.jaxpr, derivative, arrays, {"d0": HIGH}, {"d0": n})
+    return lambda n, *arrays: run_differentiable(
+        program.jaxpr, derivative, arrays, {"d0": HIGH}, {"d0": n}
+    )
 
 
 def of_real(fn, arrays):
@@ -70,7 +76,9 @@ def both_ways(fn, at, tangents, cotangents):
 @pytest.mark.core("relu")
 @pytest.mark.parametrize("case", cases.few(CASES))
 def test_derivatives_equal_those_at_exact_size(case):
-    """With NaN behind what is valid of the arguments, and behind their tangents; nothing comes back for what was cut off."""
+    """With NaN behind what is valid of the arguments, and behind their tangents; nothing comes back
+    for what was cut off.
+    """
     n = LOW + 1
     rng = np.random.default_rng(0)
     exact = arguments(case, n, rng)
@@ -78,13 +86,17 @@ def test_derivatives_equal_those_at_exact_size(case):
     results = jax.eval_shape(body, *at)
     if not results:
         pytest.skip("no real result")
-    tangents, cotangents = ([rng.normal(size=x.shape).astype(x.dtype) for x in like] for like in (at, results))
+    tangents, cotangents = (
+        [rng.normal(size=x.shape).astype(x.dtype) for x in like] for like in (at, results)
+    )
     try:
         wants = jax.jit(functools.partial(both_ways, body))(at, tangents, cotangents)
     except ValueError as error:
         pytest.skip(f"JAX has no reverse of it: {error}")
 
-    run, there = of_real(functools.partial(differentiable(case), np.int32(n)), padded(case, exact, HIGH, GARBAGE))
+    run, there = of_real(
+        functools.partial(differentiable(case), np.int32(n)), padded(case, exact, HIGH, GARBAGE)
+    )
     try:
         shapes = jax.eval_shape(run, *there)
         tangents = [behind(t, x.shape, np.nan) for t, x in zip(tangents, there, strict=True)]
@@ -93,4 +105,6 @@ def test_derivatives_equal_those_at_exact_size(case):
     except Refused as refused:
         pytest.skip(f"refused: {refused.what}")
     for mine, want in zip(jax.tree.leaves(got), jax.tree.leaves(wants), strict=True):
-        np.testing.assert_allclose(leading(mine, want), want, rtol=10 * case.tolerance, atol=10 * case.tolerance)
+        np.testing.assert_allclose(
+            leading(mine, want), want, rtol=10 * case.tolerance, atol=10 * case.tolerance
+        )

@@ -1,4 +1,6 @@
-"""The four ports count as code that cannot look at a size unseen, so that no size costs a trace more."""
+"""The four ports count as code that cannot look at a size unseen, so that no size costs a trace
+more.
+"""
 
 from unittest import mock
 
@@ -58,15 +60,30 @@ def test_the_products_of_homodyne_are_clean():
     """They are cut, and streamed."""
     points = np.ones(16, np.float32)
     over = jax.vmap(gram, (None, None, 0, None, None, 0))
-    assert looks(over, np.ones(9, np.float32), Setup(), np.ones(2, np.float32), points, points, np.ones((2, 16), np.float32)) == []
+    assert (
+        looks(
+            over,
+            np.ones(9, np.float32),
+            Setup(),
+            np.ones(2, np.float32),
+            points,
+            points,
+            np.ones((2, 16), np.float32),
+        )
+        == []
+    )
 
 
 @pytest.mark.core("brock_mirman")
-@pytest.mark.parametrize("model", [brock_mirman.MODEL, sectors.model(3)], ids=["brock_mirman", "sectors"])
+@pytest.mark.parametrize(
+    "model", [brock_mirman.MODEL, sectors.model(3)], ids=["brock_mirman", "sectors"]
+)
 def test_the_sweep_of_the_equilibrium_is_clean(model):
     """Steady states, derivatives and paths of one draw."""
     with jax.enable_x64(True):
-        theta, *rest = _sweep.arguments(model, jax.tree.map(lambda value: np.asarray(value)[None], model.params), None, None, 5)
+        theta, *rest = _sweep.arguments(
+            model, jax.tree.map(lambda value: np.asarray(value)[None], model.params), None, None, 5
+        )
         assert looks(_sweep.one_draw(model), theta[0], *rest) == []
 
 

@@ -1,7 +1,9 @@
-"""Positions of every integer type in arrays that are longer than the type counts, against `jax.jit` at exact size.
+"""Positions of every integer type in arrays that are longer than the type counts, against `jax.jit`
+at exact size.
 
-The reference has the same positions in int32. XLA itself counts in the type of the positions in a scatter, and drops what is written behind
-element 43 of 300 by int8; JAX wraps 64-bit positions where it fills. What is documented is what is computed here.
+The reference has the same positions in int32. XLA itself counts in the type of the positions in a
+scatter, and drops what is written behind element 43 of 300 by int8; JAX wraps 64-bit positions
+where it fills. What is documented is what is computed here.
 """
 
 import jax
@@ -15,14 +17,42 @@ from jitney._axes import Refused, demand, plan_passes, run_chunked, run_padded, 
 N, HIGH = 300, 512
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
 MODES = ["clip", "fill", "promise_in_bounds"]
-NUMBERS = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
-INTO = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+NUMBERS = lax.GatherDimensionNumbers(
+    offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,)
+)
+INTO = lax.ScatterDimensionNumbers(
+    update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
+)
 
 
 def at(dtype):
-    """Positions at the ends of the type, of int8, and of the array; beyond it too, where the type has such numbers."""
+    """Positions at the ends of the type, of int8, and of the array; beyond it too, where the type
+    has such numbers.
+    """
     info = np.iinfo(dtype)
-    found = [0, 5, 43, 100, 126, 127, 128, 200, 254, 255, 256, 299, 300, 511, 512, -1, -5, -100, -300, info.min, info.max]
+    found = [
+        0,
+        5,
+        43,
+        100,
+        126,
+        127,
+        128,
+        200,
+        254,
+        255,
+        256,
+        299,
+        300,
+        511,
+        512,
+        -1,
+        -5,
+        -100,
+        -300,
+        info.min,
+        info.max,
+    ]
     return np.array([i for i in found if info.min <= i <= info.max], dtype)
 
 
@@ -32,7 +62,8 @@ def read(x, i):
     def windows(k):
         return lax.dynamic_slice(x, (k,), (3,))
 
-    front = lax.max(i, jnp.zeros_like(i))  # JAX adds the size to negative starts in their own type while it traces, at exact size too
+    # JAX adds the size to negative starts in their own type while it traces, at exact size too
+    front = lax.max(i, jnp.zeros_like(i))
     gathers = [lax.gather(x, i[:, None], NUMBERS, (1,), mode=mode) for mode in ("clip", "fill")]
     return [
         *gathers,
@@ -44,16 +75,31 @@ def read(x, i):
 
 def inside(x, i):
     """What is promised to be inside."""
-    return [lax.gather(x, i[:, None], NUMBERS, (1,), mode="promise_in_bounds"), lax.scatter(x, i[:1, None], x[:1], INTO)]
+    return [
+        lax.gather(x, i[:, None], NUMBERS, (1,), mode="promise_in_bounds"),
+        lax.scatter(x, i[:1, None], x[:1], INTO),
+    ]
 
 
 def write(x, i):
     """Every way to write; those out of the array are dropped or clipped."""
     updates = jnp.arange(1.0, 1 + i.shape[0], dtype=x.dtype)
     kinds = (lax.scatter_add, lax.scatter_min, lax.scatter_max, lax.scatter_mul)
-    found = [kind(x, i[:, None], updates, INTO, mode=mode) for kind in kinds for mode in ("clip", "fill")]
-    one = [lax.map(lambda k, mode=mode: lax.scatter(x, k[None], x[7], INTO, mode=mode).sum(), i) for mode in ("clip", "fill")]
-    return [*found, *one, lax.map(lambda k: lax.dynamic_update_slice(x, jnp.zeros(3, x.dtype), (k,)), lax.max(i, jnp.zeros_like(i)))]
+    found = [
+        kind(x, i[:, None], updates, INTO, mode=mode) for kind in kinds for mode in ("clip", "fill")
+    ]
+    one = [
+        lax.map(lambda k, mode=mode: lax.scatter(x, k[None], x[7], INTO, mode=mode).sum(), i)
+        for mode in ("clip", "fill")
+    ]
+    return [
+        *found,
+        *one,
+        lax.map(
+            lambda k: lax.dynamic_update_slice(x, jnp.zeros(3, x.dtype), (k,)),
+            lax.max(i, jnp.zeros_like(i)),
+        ),
+    ]
 
 
 def known(i):
@@ -63,14 +109,25 @@ def known(i):
 
 
 def padded(fn, avals, arrays, n=N, high=HIGH, behind=np.nan):
-    """The results of a function at the true size, with NaN (or what is given) behind it; arguments that have the axis come as `None` in
-    their shape."""
+    """The results of a function at the true size, with NaN (or what is given) behind it; arguments
+    that have the axis come as `None` in their shape.
+    """
     ranges = {"d0": (n - 40, high)}
-    jaxpr = trace(lambda *given: jax.tree.leaves(fn(*given)), lambda sizes: avals(sizes["d0"]), ranges).jaxpr
+    jaxpr = trace(
+        lambda *given: jax.tree.leaves(fn(*given)), lambda sizes: avals(sizes["d0"]), ranges
+    ).jaxpr
     demand(jaxpr, ranges)
-    wide = [np.concatenate([x, np.full((high - n, *x.shape[1:]), behind if x.dtype.kind == "f" else 1, x.dtype)])
-            if aval.shape != x.shape else x for x, aval in zip(arrays, avals(high), strict=True)]  # fmt: skip
-    return jax.jit(lambda n, *given: run_padded(jaxpr, given, {"d0": high}, {"d0": n}))(np.int32(n), *wide)
+    wide = [
+        np.concatenate(
+            [x, np.full((high - n, *x.shape[1:]), behind if x.dtype.kind == "f" else 1, x.dtype)]
+        )
+        if aval.shape != x.shape
+        else x
+        for x, aval in zip(arrays, avals(high), strict=True)
+    ]
+    return jax.jit(lambda n, *given: run_padded(jaxpr, given, {"d0": high}, {"d0": n}))(
+        np.int32(n), *wide
+    )
 
 
 def cut(x, want):
@@ -93,7 +150,10 @@ def test_positions_of_every_type(fn, dtype):
 
 def test_what_is_read_beyond_the_end_is_filled_in_and_not_what_stands_there():
     """JAX fills in NaN; here a number stands behind the true size, from its first element on."""
-    x, i = np.arange(1.0, N + 1, dtype=np.float32), np.array([0, N - 1, N, N + 1, HIGH - 1, HIGH], np.int32)
+    x, i = (
+        np.arange(1.0, N + 1, dtype=np.float32),
+        np.array([0, N - 1, N, N + 1, HIGH - 1, HIGH], np.int32),
+    )
 
     def avals(n):
         return [jax.ShapeDtypeStruct((n,), x.dtype), jax.ShapeDtypeStruct(i.shape, i.dtype)]
@@ -110,7 +170,11 @@ def test_as_many_positions_as_rows_into_as_many(dtype):
 
     def body(x, i):
         gathered = lax.gather(x, i[:, None], NUMBERS, (1,), mode="clip")
-        return gathered, lax.scatter_add(x, i[:, None], x, INTO, mode="fill"), lax.scatter_add(x, i[:, None], x, INTO, mode="clip")
+        return (
+            gathered,
+            lax.scatter_add(x, i[:, None], x, INTO, mode="fill"),
+            lax.scatter_add(x, i[:, None], x, INTO, mode="clip"),
+        )
 
     def avals(n):
         return [jax.ShapeDtypeStruct((n,), x.dtype), jax.ShapeDtypeStruct((n,), i.dtype)]
@@ -125,7 +189,21 @@ def test_positions_of_64_bits(dtype):
     """Those beyond 32 bits are beyond the array, at either end."""
     x = np.arange(1.0, N + 1, dtype=np.float32)
     info = np.iinfo(dtype)
-    i = np.array([0, 299, 300, 2**31 - 1, 2**31, 2**32, 2**32 + 5, info.max, info.min, *([-1, -(2**32) + 5] if info.min else [])], dtype)
+    i = np.array(
+        [
+            0,
+            299,
+            300,
+            2**31 - 1,
+            2**31,
+            2**32,
+            2**32 + 5,
+            info.max,
+            info.min,
+            *([-1, -(2**32) + 5] if info.min else []),
+        ],
+        dtype,
+    )
 
     def avals(n):
         return [jax.ShapeDtypeStruct((n,), x.dtype), jax.ShapeDtypeStruct(i.shape, i.dtype)]
@@ -143,12 +221,18 @@ def test_a_start_along_another_axis_is_counted_from_the_end_once(start):
     x = np.arange(60.0 * 10, dtype=np.float32).reshape(60, 10)
 
     def body(x, k):
-        return lax.dynamic_slice(x, (1, k), (2, 3)), lax.dynamic_update_slice(x, jnp.zeros((2, 3), x.dtype), (1, k))
+        return lax.dynamic_slice(x, (1, k), (2, 3)), lax.dynamic_update_slice(
+            x, jnp.zeros((2, 3), x.dtype), (1, k)
+        )
 
     def avals(n):
         return [jax.ShapeDtypeStruct((n, 10), x.dtype), jax.ShapeDtypeStruct((), np.int32)]
 
-    for got, want in zip(padded(body, avals, [x, np.int32(start)], 60, 64), jax.jit(body)(x, np.int32(start)), strict=True):
+    for got, want in zip(
+        padded(body, avals, [x, np.int32(start)], 60, 64),
+        jax.jit(body)(x, np.int32(start)),
+        strict=True,
+    ):
         np.testing.assert_array_equal(cut(got, want), want)
 
 
@@ -162,7 +246,9 @@ def test_positions_in_chunks_are_those_of_the_whole(dtype):
         return [lax.iota(jnp.dtype(dtype), x.shape[0]), x]
 
     ranges = {"d0": (n, n)}
-    jaxpr = trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], ranges).jaxpr
+    jaxpr = trace(
+        body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], ranges
+    ).jaxpr
     passes = plan_passes(jaxpr, "d0", ranges)
     x = np.zeros(n, np.float32)
     got, _ = jax.jit(lambda x: run_chunked(passes, [x], n, chunk))(x)
@@ -171,7 +257,9 @@ def test_positions_in_chunks_are_those_of_the_whole(dtype):
 
 @pytest.mark.parametrize("name", ["argmin", "argmax"])
 def test_places_in_a_type_that_cannot_count_the_axis_are_refused(name):
-    """XLA compares wrapped places among equal elements: neither padding nor chunks can know which is first."""
+    """XLA compares wrapped places among equal elements: neither padding nor chunks can know which
+    is first.
+    """
     find = lambda x: [getattr(jax.lax, name)(x, 0, np.dtype(np.uint8))]
     avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.uint8)]
     demand(trace(find, avals, {"d0": (129, 256)}).jaxpr, {"d0": (129, 256)})

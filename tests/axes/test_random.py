@@ -1,4 +1,6 @@
-"""Draws of random numbers along an axis that is cut or padded: to the bit those of JAX at exact size."""
+"""Draws of random numbers along an axis that is cut or padded: to the bit those of JAX at exact
+size.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +29,9 @@ def draws(shape, dtype):
     return cases.Case("draws", body, cases.V)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("n", np.uint8), ("n 3", np.uint32), ("2 n", np.uint64)])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("n", np.uint8), ("n 3", np.uint32), ("2 n", np.uint64)]
+)
 def test_draws_are_those_of_the_whole(name, dtype):
     """In chunks of five of twelve, and of nine in a bucket of sixteen."""
     with jax.enable_x64(dtype is np.uint64):
@@ -41,7 +45,9 @@ def test_draws_are_those_of_the_whole(name, dtype):
         ranges = {"d0": (9, 16)}
         program = trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges).jaxpr
         demand(program, ranges)
-        padded = jax.jit(lambda n, x: run_padded(program, [x], {"d0": 16}, {"d0": n}))(np.int32(9), np.zeros(16, np.float32))
+        padded = jax.jit(lambda n, x: run_padded(program, [x], {"d0": 16}, {"d0": n}))(
+            np.int32(9), np.zeros(16, np.float32)
+        )
         for a, b in zip(padded, case.flat(np.zeros(9, np.float32)), strict=True):
             np.testing.assert_array_equal(np.take(np.asarray(a), np.arange(9), axis), b)
 
@@ -58,22 +64,45 @@ def test_elements_are_counted_beyond_32_bits():
     walk = Walk({"d0": 4}, {"d0": 4}, RULES, {"d0": 2**31 - 1}, {"d0": np.int32(far)})
     (got,) = walk.run(program, [np.zeros(4, np.float32)])
     counts = [(far + i) * wide + j for i in range(4) for j in range(wide)]
-    words = [np.array(each, np.uint32) for each in zip(*((count >> 32, count & 0xFFFFFFFF) for count in counts), strict=True)]
-    high, low = ciphers.threefry2x32_p.bind(*(jnp.full(len(counts), k) for k in jax.random.key_data(jax.random.key(5))), *words)
+    words = [
+        np.array(each, np.uint32)
+        for each in zip(*((count >> 32, count & 0xFFFFFFFF) for count in counts), strict=True)
+    ]
+    high, low = ciphers.threefry2x32_p.bind(
+        *(jnp.full(len(counts), k) for k in jax.random.key_data(jax.random.key(5))), *words
+    )
     np.testing.assert_array_equal(got.reshape(-1), high ^ low)
 
 
-@pytest.mark.parametrize("options", [{"jax_threefry_partitionable": False}, {"jax_default_prng_impl": "rbg"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"jax_threefry_partitionable": False}, {"jax_default_prng_impl": "rbg"}], ids=str
+)
 def test_other_generators_are_refused(options):
-    """They draw by how many numbers there are; where each element has a key of its own, it is alone with any of them."""
+    """They draw by how many numbers there are; where each element has a key of its own, it is alone
+    with any of them.
+    """
     was = {name: getattr(jax.config, name) for name in options}
     try:
         for name, value in options.items():
             jax.config.update(name, value)
-        with pytest.raises(Refused, match="from a generator whose draws depend on how many there are"):
-            planned(cases.Case("draws", lambda x: jax.random.normal(jax.random.key(0), x.shape), cases.V), 9)
+        with pytest.raises(
+            Refused, match="from a generator whose draws depend on how many there are"
+        ):
+            planned(
+                cases.Case(
+                    "draws", lambda x: jax.random.normal(jax.random.key(0), x.shape), cases.V
+                ),
+                9,
+            )
         own = [(("n", *jax.random.key_data(jax.random.key(0)).shape), np.uint32)]
-        planned(cases.Case("own", lambda k: jax.vmap(lambda k: jax.random.normal(jax.random.wrap_key_data(k)))(k), own), 9)
+        planned(
+            cases.Case(
+                "own",
+                lambda k: jax.vmap(lambda k: jax.random.normal(jax.random.wrap_key_data(k)))(k),
+                own,
+            ),
+            9,
+        )
     finally:
         for name, value in was.items():
             jax.config.update(name, value)
@@ -87,7 +116,9 @@ def test_what_is_counted_along_a_multiple_of_the_axis_is_that_of_the_whole():
         def turn(c, _):
             return c, (x.reshape(-1) + jnp.arange(2 * x.shape[0], dtype=x.dtype)).reshape(-1, 2)
 
-        return jax.lax.scan(turn, 0.0, None, length=2)[1] + jax.random.normal(KEYS[0], (2 * x.shape[0],)).reshape(-1, 2)
+        return jax.lax.scan(turn, 0.0, None, length=2)[1] + jax.random.normal(
+            KEYS[0], (2 * x.shape[0],)
+        ).reshape(-1, 2)
 
     case = cases.Case("counted", body, [(("n", 2), np.float32)])
     x = np.zeros((9, 2), np.float32)
@@ -99,7 +130,14 @@ def test_what_is_of_another_length_inside_a_loop_is_refused_in_chunks():
     """A chunk of four has no three elements of n - 1."""
 
     def body(x):
-        return jax.lax.scan(lambda c, _: (c + jnp.sum(jnp.ones(x.shape[0] - 1)), None), 0.0, None, length=2)[0] + x.sum()
+        return (
+            jax.lax.scan(
+                lambda c, _: (c + jnp.sum(jnp.ones(x.shape[0] - 1)), None), 0.0, None, length=2
+            )[0]
+            + x.sum()
+        )
 
-    with pytest.raises(Refused, match=r"makes an array with d0 - 1 elements along it inside `jax.lax.scan`"):
+    with pytest.raises(
+        Refused, match=r"makes an array with d0 - 1 elements along it inside `jax.lax.scan`"
+    ):
         planned(cases.Case("odd", body, cases.V), 9)

@@ -1,4 +1,6 @@
-"""Loops and checks whose length or outcome depends on rows: they see those of the data only, never padding."""
+"""Loops and checks whose length or outcome depends on rows: they see those of the data only, never
+padding.
+"""
 
 import equinox as eqx
 import jax
@@ -10,13 +12,16 @@ from jaxtyping import Array, Float
 import jitney
 
 V = Float[Array, "n"]
-X = np.array([1, 3, 2, 5, 4], np.float32)  # 5 of 8; their differences are new numbers, and zeros behind what is valid
+# 5 of 8; their differences are new numbers, and zeros behind what is valid
+X = np.array([1, 3, 2, 5, 4], np.float32)
 MANY = 100  # turns; without end for the user, but a test shall fail, not hang
 
 
 def doubled(y):
     """It ends for no number at or below zero."""
-    value, turns = jax.lax.while_loop(lambda c: (c[0] < 1) & (c[1] < MANY), lambda c: (2 * c[0], c[1] + 1), (y / 8, 0))
+    value, turns = jax.lax.while_loop(
+        lambda c: (c[0] < 1) & (c[1] < MANY), lambda c: (2 * c[0], c[1] + 1), (y / 8, 0)
+    )
     return eqx.error_if(value, turns == MANY, "it does not end")
 
 
@@ -37,10 +42,14 @@ BODIES = [doubled, checked, nested, through]
 OVER = {
     "map": lambda f, y: jax.lax.map(f, y),
     "vmap": lambda f, y: jax.vmap(f)(y),
-    "vmap of a map": lambda f, y: jax.vmap(lambda row: jax.lax.map(f, row), in_axes=1, out_axes=1)(jnp.stack([y, y + 1], 1)),
+    "vmap of a map": lambda f, y: jax.vmap(lambda row: jax.lax.map(f, row), in_axes=1, out_axes=1)(
+        jnp.stack([y, y + 1], 1)
+    ),
     "map of a vmap": lambda f, y: jax.lax.map(jax.vmap(f), jnp.stack([y, y + 1], 1)),
     "scan": lambda f, y: jax.lax.scan(lambda c, y: (c + f(y), c), jnp.zeros(()), y),
-    "scan from the end": lambda f, y: jax.lax.scan(lambda c, y: (c - y, f(y)), jnp.zeros(()), y, reverse=True),
+    "scan from the end": lambda f, y: jax.lax.scan(
+        lambda c, y: (c - y, f(y)), jnp.zeros(()), y, reverse=True
+    ),
     "jit of a checkpoint": lambda f, y: jax.jit(jax.checkpoint(jax.vmap(f)))(y),
 }
 
@@ -79,7 +88,9 @@ def test_a_gradient_goes_through_a_map_with_a_check():
     f = jitney.optimize(program(lambda y: jnp.sqrt(checked(y)), "map"), pad={"n": "pow2"})
     plain = program(lambda y: jnp.sqrt(y), "map")
     got = jax.grad(lambda x: jnp.sum(f(x)))(jnp.asarray(X))
-    np.testing.assert_allclose(got, jax.grad(lambda x: jnp.sum(plain(x)))(jnp.asarray(X)), rtol=1e-6)
+    np.testing.assert_allclose(
+        got, jax.grad(lambda x: jnp.sum(plain(x)))(jnp.asarray(X)), rtol=1e-6
+    )
 
 
 @pytest.mark.rest
@@ -100,6 +111,8 @@ def test_keys_that_come_out_of_a_map_with_a_check():
     """A row that is not run gives a key nonetheless, which nobody sees."""
 
     def fn(x: V):
-        return jax.random.key_data(jax.lax.map(lambda y: jax.random.key(checked(y).astype(np.int32)), jnp.abs(jnp.diff(x))))
+        return jax.random.key_data(
+            jax.lax.map(lambda y: jax.random.key(checked(y).astype(np.int32)), jnp.abs(jnp.diff(x)))
+        )
 
     np.testing.assert_array_equal(jitney.optimize(fn, pad={"n": "pow2"})(X), jax.jit(fn)(X))

@@ -50,7 +50,11 @@ def test_what_else_is_done_along_an_axis_is_no_sum(fn):
 
 def test_the_text_of_a_use_is_that_of_its_monoid():
     """One fact, said once: what a plan shows cannot differ from what is decided by it."""
-    for fn, name in ((lambda x: jnp.sum(x, 0), "add"), (lambda x: jnp.min(x, 0), "min"), (lambda x: jnp.all(x > 0, 0), "and")):
+    for fn, name in (
+        (lambda x: jnp.sum(x, 0), "add"),
+        (lambda x: jnp.min(x, 0), "min"),
+        (lambda x: jnp.all(x > 0, 0), "and"),
+    ):
         (use,) = uses(fn)
         assert (use.monoid, use.how) == (MONOIDS[name], MONOIDS[name].word)
 
@@ -58,5 +62,19 @@ def test_the_text_of_a_use_is_that_of_its_monoid():
 def test_all_that_goes_on_from_chunk_to_chunk_has_a_monoid():
     """Besides the state of a loop, and elements that are found."""
     ways = {name: rule.across for name, rule in RULES.items() if rule.across is not None}
-    assert {name for name, across in ways.items() if across.monoid is None} == {"scan", "top_k", "gather", "dynamic_slice", "slice"}
-    assert {across.way for across in ways.values()} == {"folded", "placed", "picked", "topped", "written", "cumulated", "looped"}
+    assert {name for name, across in ways.items() if across.monoid is None} == {
+        "scan",
+        "top_k",
+        "gather",
+        "dynamic_slice",
+        "slice",
+    }
+    assert {across.way for across in ways.values()} == {
+        "folded",
+        "placed",
+        "picked",
+        "topped",
+        "written",
+        "cumulated",
+        "looped",
+    }

@@ -42,12 +42,23 @@ def in_half_precision(x: V):
 
 
 def in_calls(x: V):
-    """Of a size that is a symbol, JAX's own jitted functions compute these: a remainder by what nearly divides it, a quotient."""
+    """Of a size that is a symbol, JAX's own jitted functions compute these: a remainder by what
+    nearly divides it, a quotient.
+    """
     n = x.shape[0]
     return x * (-n % (0.5 / 7)) + n // (0.1 / 7)
 
 
-NUMBERS = [pairs, shrunk, cubed, as_integer, in_a_loop_too, in_a_branch, in_half_precision, in_calls]
+NUMBERS = [
+    pairs,
+    shrunk,
+    cubed,
+    as_integer,
+    in_a_loop_too,
+    in_a_branch,
+    in_half_precision,
+    in_calls,
+]
 
 
 @pytest.mark.core("pairs")
@@ -63,7 +74,11 @@ def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
 
 
 @pytest.mark.core("pairs", "shrunk")
-@pytest.mark.parametrize("fn", [pairs, shrunk, cubed, as_integer, in_half_precision, in_calls], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn",
+    [pairs, shrunk, cubed, as_integer, in_half_precision, in_calls],
+    ids=lambda fn: fn.__name__,
+)
 def test_numbers_made_of_a_size_are_pythons_in_chunks(fn):
     """The size is known there, and so is what Python made of it."""
     chunked, plain = optimize(fn, chunk={"n": 7000}), jax.jit(fn)
@@ -75,7 +90,9 @@ def test_numbers_made_of_a_size_are_pythons_in_streams():
     """As in chunks, from the host."""
     x = np.random.default_rng(0).normal(size=60_000).astype(np.float32)
     got, _ = jitney.stream(optimize(pairs), {"x": x}, chunk={"n": 7000}, progress=False)
-    np.testing.assert_allclose(got, x.astype(np.float64).sum() / (60_000 * 59_999 / 2), rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(
+        got, x.astype(np.float64).sum() / (60_000 * 59_999 / 2), rtol=1e-4, atol=1e-9
+    )
 
 
 def test_numbers_made_of_a_size_in_a_mapped_function_and_ahead_of_time():

@@ -16,8 +16,18 @@ def test_the_page_has_the_table_that_the_rules_print():
 def test_every_operation_that_is_cut_or_refused_along_an_axis_is_tried_there():
     """Else a row would say of a rule what nobody has asked it."""
     about = _table.seen()
-    unseen = {name for name in map(_table.shown, filter(_table.looks, _table.RULES)) if not about[name].tried}
-    assert unseen - _table.BY_VERSION <= {"scatter-sub", "unvmap_any", "unvmap_all", "unvmap_max", *INNER}
+    unseen = {
+        name
+        for name in map(_table.shown, filter(_table.looks, _table.RULES))
+        if not about[name].tried
+    }
+    assert unseen - _table.BY_VERSION <= {
+        "scatter-sub",
+        "unvmap_any",
+        "unvmap_all",
+        "unvmap_max",
+        *INNER,
+    }
 
 
 INNER = {"geqp3", "geqrf", "lu_pivots_to_permutation", "ormqr"}

@@ -25,9 +25,14 @@ def annotated(case):
     def body(*arrays):
         return case.fn(*arrays)
 
-    hints = {f"a{i}": Shaped[Array, " ".join(map(size_text, shape))] for i, (shape, _) in enumerate(case.takes)}
+    hints = {
+        f"a{i}": Shaped[Array, " ".join(map(size_text, shape))]
+        for i, (shape, _) in enumerate(case.takes)
+    }
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    body.__signature__ = inspect.Signature([inspect.Parameter(name, kind, annotation=hint) for name, hint in hints.items()])
+    body.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, kind, annotation=hint) for name, hint in hints.items()]
+    )
     body.__annotations__ = hints
     return body
 
@@ -35,13 +40,20 @@ def annotated(case):
 def arguments(case, n):
     rng = np.random.default_rng(n)
     return [
-        jnp.asarray(rng.integers(0, 4, aval.shape) if aval.dtype.kind == "i" else rng.normal(size=aval.shape) * 2, aval.dtype)
+        jnp.asarray(
+            rng.integers(0, 4, aval.shape)
+            if aval.dtype.kind == "i"
+            else rng.normal(size=aval.shape) * 2,
+            aval.dtype,
+        )
         for aval in case.avals(n)
     ]
 
 
 @pytest.mark.core("relu-pad", "standardise-chunk", "largest-pad")
-@pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=["pad", "chunk"])
+@pytest.mark.parametrize(
+    "options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=["pad", "chunk"]
+)
 @pytest.mark.parametrize("case", cases.few(cases.CASES))
 def test_what_is_honest_is_no_difference(case, options):
     """Padded or cut, or refused as it is without `verify`."""

@@ -1,4 +1,6 @@
-"""Code that decides by a size: each way, at any depth, is found; or, where every size of the bucket decides alike, it is not in the way."""
+"""Code that decides by a size: each way, at any depth, is found; or, where every size of the bucket
+decides alike, it is not in the way.
+"""
 
 import collections
 import functools
@@ -108,7 +110,14 @@ def decide_by_numpy(x):
 DECISIONS = [value for name, value in list(globals().items()) if name.startswith("decide_")]
 
 
-BY_NUMBER = [decide_equal, decide_unequal, decide_by_order, decide_by_shape, decide_by_derived_size, decide_by_other_array]
+BY_NUMBER = [
+    decide_equal,
+    decide_unequal,
+    decide_by_order,
+    decide_by_shape,
+    decide_by_derived_size,
+    decide_by_other_array,
+]
 
 
 class Layer(eqx.Module):
@@ -141,7 +150,9 @@ def outcome(fn, n, low=5, high=8):
         return [fn(x)]
 
     try:
-        traced = trace(flat, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], ranges)
+        traced = trace(
+            flat, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], ranges
+        )
         demand(traced.jaxpr, ranges)
     except Refused as refusal:
         return refusal
@@ -153,14 +164,24 @@ def outcome(fn, n, low=5, high=8):
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("decide", DECISIONS, ids=lambda f: f.__name__)
 def test_no_decision_goes_unnoticed(decide, depth):
-    """Each is refused, at each depth: its answer differs from one size of the bucket to the next."""
+    """Each is refused, at each depth: its answer differs from one size of the bucket to the
+    next.
+    """
     factor.cache_clear()
     assert isinstance(outcome(DEPTHS[depth](decide), 6), Refused)
 
 
 @pytest.mark.parametrize("n", [7, 8])
 @pytest.mark.parametrize(
-    "decide", [decide_equal, decide_unequal, decide_by_order, decide_by_shape, decide_by_derived_size, decide_by_other_array]
+    "decide",
+    [
+        decide_equal,
+        decide_unequal,
+        decide_by_order,
+        decide_by_shape,
+        decide_by_derived_size,
+        decide_by_other_array,
+    ],
 )
 def test_a_decision_that_all_sizes_of_the_bucket_share_is_kept(decide, n):
     """Sizes 7 to 8 are never 6: the symbol's bounds decide as each size would."""
@@ -184,13 +205,31 @@ def test_two_axes_that_are_equal_at_some_sizes_are_not_equal():
         return [x + y if x.shape == y.shape else x]
 
     with pytest.raises(Refused, match="compares"):
-        trace(body, lambda s: [jax.ShapeDtypeStruct((s["d0"],), np.float32), jax.ShapeDtypeStruct((s["d1"],), np.float32)], ranges)
+        trace(
+            body,
+            lambda s: [
+                jax.ShapeDtypeStruct((s["d0"],), np.float32),
+                jax.ShapeDtypeStruct((s["d1"],), np.float32),
+            ],
+            ranges,
+        )
 
 
 def test_the_class_is_as_it_was_afterwards():
     """Also after a refusal: other users of symbolic sizes see JAX's own methods."""
     kind = type(export.symbolic_shape("a")[0])
-    before = {name: kind.__dict__.get(name) for name in ("__eq__", "__ne__", "__bool__", "__hash__", "__str__", "__repr__", "__format__")}
+    before = {
+        name: kind.__dict__.get(name)
+        for name in (
+            "__eq__",
+            "__ne__",
+            "__bool__",
+            "__hash__",
+            "__str__",
+            "__repr__",
+            "__format__",
+        )
+    }
     outcome(decide_equal, 6)
     outcome(jnp.sin, 6)
     assert before == {name: kind.__dict__.get(name) for name in before}
@@ -212,10 +251,19 @@ def test_other_threads_are_not_watched():
 
 
 def test_what_jax_counts_with_the_standard_library_is_not_blamed_on_that():
-    """Sizes that do not fit are counted for the message; the line is that of the user's `vmap`, and the message JAX's."""
-    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes[name],), np.float32) for name in ("d0", "d1")]
+    """Sizes that do not fit are counted for the message; the line is that of the user's `vmap`, and
+    the message JAX's.
+    """
+    avals = lambda sizes: [
+        jax.ShapeDtypeStruct((sizes[name],), np.float32) for name in ("d0", "d1")
+    ]
     with pytest.raises(Refused) as refused:
-        trace(lambda x, y: jax.vmap(lambda a, b: a + b)(x, y), avals, {"d0": (5, 8), "d1": (5, 8)}, {"d0": 5, "d1": 5})
+        trace(
+            lambda x, y: jax.vmap(lambda a, b: a + b)(x, y),
+            avals,
+            {"d0": (5, 8), "d1": (5, 8)},
+            {"d0": 5, "d1": 5},
+        )
     assert refused.value.place.startswith("test_watch.py")
     assert "vmap got inconsistent sizes" in refused.value.what
 

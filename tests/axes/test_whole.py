@@ -1,4 +1,6 @@
-"""What is done along a cut axis at once, or in both directions: the bits of plain JAX, and what of the axis is held for it."""
+"""What is done along a cut axis at once, or in both directions: the bits of plain JAX, and what of
+the axis is held for it.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,11 @@ SIZES = [(2, 1), (5, 5), (6, 2), (9, 4), (12, 5)]
 
 def planned(body, avals, *, in_memory=True):
     ranges = {"d0": (len_of(avals), len_of(avals))}
-    symbolic = trace(lambda *xs: jax.tree.leaves(body(*xs)), lambda sizes: [at(aval, sizes["d0"]) for aval in avals], ranges)
+    symbolic = trace(
+        lambda *xs: jax.tree.leaves(body(*xs)),
+        lambda sizes: [at(aval, sizes["d0"]) for aval in avals],
+        ranges,
+    )
     return plan_passes(symbolic.jaxpr, "d0", ranges, in_memory=in_memory)
 
 
@@ -39,7 +45,9 @@ def both(body, *arrays, chunk):
     """The results in chunks, and those of plain JAX."""
     passes = planned(body, abstract(*arrays))
     n = len_of(arrays)
-    return jax.jit(lambda *xs: run_chunked(passes, xs, n, chunk))(*arrays), jax.tree.leaves(jax.jit(body)(*arrays))
+    return jax.jit(lambda *xs: run_chunked(passes, xs, n, chunk))(*arrays), jax.tree.leaves(
+        jax.jit(body)(*arrays)
+    )
 
 
 def same_bits(got, want):
@@ -49,7 +57,12 @@ def same_bits(got, want):
 
 
 def ordered(x):
-    return jnp.sort(x), jnp.argsort(x), jnp.argsort(x, descending=True), jax.lax.sort(x, is_stable=False)
+    return (
+        jnp.sort(x),
+        jnp.argsort(x),
+        jnp.argsort(x, descending=True),
+        jax.lax.sort(x, is_stable=False),
+    )
 
 
 def largest(x):
@@ -69,15 +82,25 @@ def of_size(size):
 @examples(
     {"values_and_chunk": ([-np.nan, np.nan], 1), "kind": "f2"},
     {"values_and_chunk": ([0.0, -0.0, 1.0, -0.0, 0.0], 5), "kind": "f8"},  # one chunk
-    {"values_and_chunk": ([np.inf, -np.nan, -0.0, np.nan, 1.0, 0.0, -np.inf, np.inf, np.nan], 4), "kind": "f4"},  # a rest of one
+    # a rest of one
+    {
+        "values_and_chunk": ([np.inf, -np.nan, -0.0, np.nan, 1.0, 0.0, -np.inf, np.inf, np.nan], 4),
+        "kind": "f4",
+    },
     {"values_and_chunk": ([0.0, -0.0, np.nan, -np.nan, 2.0, -0.0], 2), "kind": ml_dtypes.bfloat16},
-    {"values_and_chunk": ([1.0, -1.0, 1.0, 2.0, 0.0, 2.0, 2.0, -1.0, -1.0, 1.0, 0.0, 2.0], 5), "kind": "i4"},  # ties in each chunk
+    # ties in each chunk
+    {
+        "values_and_chunk": ([1.0, -1.0, 1.0, 2.0, 0.0, 2.0, 2.0, -1.0, -1.0, 1.0, 0.0, 2.0], 5),
+        "kind": "i4",
+    },
     {"values_and_chunk": ([2.0, 0.0, 0.0, 1.0, 2.0, 1.0], 2), "kind": "u1"},
     {"values_and_chunk": ([0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], 4), "kind": "?"},
 )
 @pytest.mark.parametrize("body", [ordered, largest])
 def test_orders_are_those_of_plain_jax_to_the_bit(body, values_and_chunk, kind):
-    """Of equal elements the first, zeros of both signs, NaNs of both signs, and the first of those."""
+    """Of equal elements the first, zeros of both signs, NaNs of both signs, and the first of
+    those.
+    """
     values, chunk = values_and_chunk
     x = np.array(values)
     x = (np.nan_to_num(x, posinf=3, neginf=0) if np.dtype(kind).kind in "iu" else x).astype(kind)
@@ -93,14 +116,23 @@ COLUMN = COLUMNS[:, 0].copy()
 @pytest.mark.parametrize(
     "body",
     [
-        lambda x: jnp.median(x, 0), lambda x: jnp.quantile(x, jnp.array([0.1, 0.5, 1.0]), axis=0, method="nearest"),
+        lambda x: jnp.median(x, 0),
+        lambda x: jnp.quantile(x, jnp.array([0.1, 0.5, 1.0]), axis=0, method="nearest"),
         lambda x: jnp.percentile(x, 30, 0, method="lower"),
-        lambda x: jnp.sort(x, 0)[::-1], lambda x: jnp.flip(x, 0), lambda x: jax.lax.top_k(x.T, 5), lambda x: x[-1], lambda x: x[:4],
-        lambda x: jnp.take(x, jnp.array([0, 22, 23, -1, -23, -24, 5]), axis=0), lambda x: jnp.lexsort((x[:, 0], x[:, 1] > 0)),
-        lambda x: jnp.roll(x, 3, axis=0), lambda x: x - jnp.median(x, 0),
-        lambda x: jnp.concatenate([x, x]), lambda x: jnp.argmax(x.reshape(-1)), lambda x: x.reshape(-1) * jnp.arange(x.size, dtype=F),
+        lambda x: jnp.sort(x, 0)[::-1],
+        lambda x: jnp.flip(x, 0),
+        lambda x: jax.lax.top_k(x.T, 5),
+        lambda x: x[-1],
+        lambda x: x[:4],
+        lambda x: jnp.take(x, jnp.array([0, 22, 23, -1, -23, -24, 5]), axis=0),
+        lambda x: jnp.lexsort((x[:, 0], x[:, 1] > 0)),
+        lambda x: jnp.roll(x, 3, axis=0),
+        lambda x: x - jnp.median(x, 0),
+        lambda x: jnp.concatenate([x, x]),
+        lambda x: jnp.argmax(x.reshape(-1)),
+        lambda x: x.reshape(-1) * jnp.arange(x.size, dtype=F),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("chunk", [1, 5, 23])
 def test_elements_that_change_places_keep_their_bits(body, chunk):
     same_bits(*both(body, COLUMNS, chunk=chunk))
@@ -169,14 +201,20 @@ TURNED = {
     "second derivative of a loop": (jax.jvp, None, 0),
     "loop and its mirror": (lambda w, x: states(w, x) + states(w, x[::-1])[::-1], [W, COLUMNS], 2),
 }
-TURNED["second derivative of a loop"] = (lambda w, x: jax.jvp(lambda w: jax.grad(loss)(w, x), (w,), (w,))[1], [W, COLUMNS], 2)
+TURNED["second derivative of a loop"] = (
+    lambda w, x: jax.jvp(lambda w: jax.grad(loss)(w, x), (w,), (w,))[1],
+    [W, COLUMNS],
+    2,
+)
 
 
 @pytest.mark.core("1-cumulated")
 @pytest.mark.parametrize("name", TURNED)
 @pytest.mark.parametrize("chunk", [1, 5, 22, 23])
 def test_both_directions_in_one_program(name, chunk):
-    """Each in a pass of its own; numbers like plain JAX's, since XLA fuses the body of a loop as it likes."""
+    """Each in a pass of its own; numbers like plain JAX's, since XLA fuses the body of a loop as it
+    likes.
+    """
     body, arrays, _ = TURNED[name]
     for got, want in zip(*both(body, *arrays, chunk=chunk), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -44,9 +44,18 @@ LAYERS = {
     "LayerNorm": lambda k: (eqx.nn.LayerNorm(4), (4,)),
     "RMSNorm": lambda k: (eqx.nn.RMSNorm(4), (4,)),
     "GroupNorm": lambda k: (eqx.nn.GroupNorm(2, 4), (4, 5)),
-    "GRUCell": lambda k: (functools.partial(eqx.nn.GRUCell(4, 5, key=k), hidden=jnp.zeros(5)), (4,)),
-    "LSTMCell": lambda k: (functools.partial(eqx.nn.LSTMCell(4, 5, key=k), hidden=(jnp.zeros(5), jnp.zeros(5))), (4,)),
-    "Sequential": lambda k: (eqx.nn.Sequential([eqx.nn.Linear(4, 4, key=k), eqx.nn.Lambda(jax.nn.relu)]), (4,)),
+    "GRUCell": lambda k: (
+        functools.partial(eqx.nn.GRUCell(4, 5, key=k), hidden=jnp.zeros(5)),
+        (4,),
+    ),
+    "LSTMCell": lambda k: (
+        functools.partial(eqx.nn.LSTMCell(4, 5, key=k), hidden=(jnp.zeros(5), jnp.zeros(5))),
+        (4,),
+    ),
+    "Sequential": lambda k: (
+        eqx.nn.Sequential([eqx.nn.Linear(4, 4, key=k), eqx.nn.Lambda(jax.nn.relu)]),
+        (4,),
+    ),
 }
 
 
@@ -79,7 +88,12 @@ def test_what_runs_when_garbage_is_collected_is_not_the_bodys():
 
     gc.callbacks.append(collected)
     try:
-        program = trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (5, 8)}, {"d0": 6})
+        program = trace(
+            body,
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
+            {"d0": (5, 8)},
+            {"d0": 6},
+        )
     finally:
         gc.callbacks.remove(collected)
     assert program.each is None or "collected" not in program.each
@@ -122,7 +136,12 @@ def test_under_a_profiler_each_size_is_traced():
     events = []
     sys.setprofile(lambda *event: events.append(event[1]))
     try:
-        program = trace(lambda x: [x * 2], lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (5, 8)}, {"d0": 6})
+        program = trace(
+            lambda x: [x * 2],
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
+            {"d0": (5, 8)},
+            {"d0": 6},
+        )
         profiled = sys.getprofile()
     finally:
         sys.setprofile(None)
@@ -135,7 +154,12 @@ def test_under_a_profiler_each_size_is_traced():
 def test_where_all_monitors_are_taken_each_size_is_traced(monkeypatch):
     """Debuggers, profilers and coverage hold six at most."""
     monkeypatch.setattr(sys.monitoring, "get_tool", lambda _: "another")
-    program = trace(lambda x: [x * 2], lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (5, 8)}, {"d0": 6})
+    program = trace(
+        lambda x: [x * 2],
+        lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
+        {"d0": (5, 8)},
+        {"d0": 6},
+    )
     assert program.each is not None
 
 
@@ -166,23 +190,42 @@ def test_ordinary_code_with_functions_in_containers_is_clean():
 
     keys = jax.random.split(jax.random.key(0), 2)
     stack = Stack([eqx.nn.Linear(1, 1, key=key) for key in keys], jax.nn.relu)
-    table = {"double": lambda x: 2 * x, "mean": jnp.mean, "axis": functools.partial(jnp.sum, axis=0)}
+    table = {
+        "double": lambda x: 2 * x,
+        "mean": jnp.mean,
+        "axis": functools.partial(jnp.sum, axis=0),
+    }
 
     def body(x: V):
         x = jax.vmap(stack)(x[:, None])[:, 0]
         return table["double"](x) - table["mean"](x) + getattr(jnp, "sum")(x) + table["axis"](x)  # noqa: B009
 
-    assert trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (257, 512)}, {"d0": 300}).each is None
+    assert (
+        trace(
+            body,
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
+            {"d0": (257, 512)},
+            {"d0": 300},
+        ).each
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     "fn",
-    [lambda x: x[jnp.argsort(x)], lambda x: x.at[-1].set(0.0), lambda x: x[jnp.abs(jnp.arange(x.shape[0])[:, None] - jnp.argmax(x)[None])]],
+    [
+        lambda x: x[jnp.argsort(x)],
+        lambda x: x.at[-1].set(0.0),
+        lambda x: x[jnp.abs(jnp.arange(x.shape[0])[:, None] - jnp.argmax(x)[None])],
+    ],
     ids=["an order", "the last", "a distance"],
 )
 def test_positions_in_fewer_bits_are_the_same_positions(fn):
     """With x64, JAX takes positions in 32 bits where it knows the size, in 64 where it does not."""
-    f, x = optimize(pad={"n": "pow2"}, precision="f64")(named(fn)), np.random.default_rng(0).normal(size=16)
+    f, x = (
+        optimize(pad={"n": "pow2"}, precision="f64")(named(fn)),
+        np.random.default_rng(0).normal(size=16),
+    )
     for n in (13, 9, 16):
         with jax.enable_x64(True):
             want = jax.jit(fn)(x[:n])
@@ -199,12 +242,22 @@ def named(fn):
 
 def test_positions_that_may_be_cut_are_refused_in_their_own_words():
     """What is beyond 32 bits is another element there; nobody promises that it is none."""
-    with jax.enable_x64(True), pytest.raises(Refused, match="takes its positions as int32 at size 7, and as int64 where the size is not"):
+    with (
+        jax.enable_x64(True),
+        pytest.raises(
+            Refused,
+            match="takes its positions as int32 at size 7, and as int64 where the size is not",
+        ),
+    ):
         trace(
             lambda x, i: [x.at[i].add(1.0)],
-            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float64), jax.ShapeDtypeStruct((3,), np.int64)],
-            {"d0": (5, 8)}, {"d0": 7},
-        )  # fmt: skip
+            lambda sizes: [
+                jax.ShapeDtypeStruct((sizes["d0"],), np.float64),
+                jax.ShapeDtypeStruct((3,), np.int64),
+            ],
+            {"d0": (5, 8)},
+            {"d0": 7},
+        )
 
 
 def test_an_operation_that_holds_the_size_is_refused_for_that():
@@ -213,6 +266,11 @@ def test_an_operation_that_holds_the_size_is_refused_for_that():
     def solve(a, b):
         return [lx.linear_solve(lx.MatrixLinearOperator(a), b, lx.QR()).value]
 
-    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], 4), np.float32), jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
-    with pytest.raises(Refused, match="`linear_solve` holds the size in `treedef`, which no rule reads"):
+    avals = lambda sizes: [
+        jax.ShapeDtypeStruct((sizes["d0"], 4), np.float32),
+        jax.ShapeDtypeStruct((sizes["d0"],), np.float32),
+    ]
+    with pytest.raises(
+        Refused, match="`linear_solve` holds the size in `treedef`, which no rule reads"
+    ):
         trace(solve, avals, {"d0": (5, 8)}, {"d0": 7})

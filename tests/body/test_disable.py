@@ -35,7 +35,8 @@ def test_nothing_is_padded(disabled):
     """Each size is a program of its own, or none."""
 
     @optimize(pad={"n": "pow2"})
-    def spread(x: Float[Array, "n"]) -> Float[Array, "n"]:  # of its own: JAX keeps programs by function
+    # of its own: JAX keeps programs by function
+    def spread(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return x - jnp.mean(x)
 
     calls = [compiles(spread, jnp.ones(n)) + compiles(spread, jnp.ones(n)) for n in (5, 6)]
@@ -43,7 +44,16 @@ def test_nothing_is_padded(disabled):
     assert spread.stats.sizes == {}
 
 
-@pytest.mark.parametrize("options", [{"chunk": {"n": 2}}, {"memory": "1MiB"}, {"precision": "bf16-all"}, {"remat": True}, {"check": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chunk": {"n": 2}},
+        {"memory": "1MiB"},
+        {"precision": "bf16-all"},
+        {"remat": True},
+        {"check": False},
+    ],
+)
 def test_results_are_those_of_plain_jit(options):
     """To the bit, whatever the options."""
     got = optimize(**options)(spread)(X)
@@ -93,7 +103,9 @@ def lambda_loss(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def test_a_stream_is_one_call():
     """On all of the data."""
-    found = jitney.stream(optimize(lambda_loss), {"x": np.asarray(X)}, chunk={"n": 2}, progress=False)
+    found = jitney.stream(
+        optimize(lambda_loss), {"x": np.asarray(X)}, chunk={"n": 2}, progress=False
+    )
     assert (float(found.value), found.stats.chunks) == (20.0, 1)
 
 
@@ -105,7 +117,12 @@ def test_arrays_of_numpy_are_arrays_of_jax_inside():
 
 def test_modules_and_results_that_are_no_arrays_go_through():
     """A model in, a model and a text out."""
-    f = optimize(lambda model: (jax.tree.map(lambda leaf: 2 * leaf if eqx.is_array(leaf) else leaf, model), "text"))
+    f = optimize(
+        lambda model: (
+            jax.tree.map(lambda leaf: 2 * leaf if eqx.is_array(leaf) else leaf, model),
+            "text",
+        )
+    )
     model, text = f(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
     assert text == "text"
     assert model(jnp.ones(2)).shape == (2,)
@@ -128,7 +145,10 @@ def test_the_plan_says_so():
 
 def test_a_value_that_is_not_known_is_refused():
     """At decoration."""
-    with environment(JITNEY_DISABLE="2"), pytest.raises(jitney.OptionError, match="JITNEY_DISABLE='2'"):
+    with (
+        environment(JITNEY_DISABLE="2"),
+        pytest.raises(jitney.OptionError, match="JITNEY_DISABLE='2'"),
+    ):
         optimize(spread)
 
 

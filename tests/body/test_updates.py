@@ -1,4 +1,6 @@
-"""Updates in place that a body makes of its arguments: one warning that names them; a copy may be changed."""
+"""Updates in place that a body makes of its arguments: one warning that names them; a copy may be
+changed.
+"""
 
 import collections
 import functools
@@ -86,12 +88,24 @@ def names(model):
 
 
 UPDATES = {
-    "an item that is taken out": (optimize(pops), lambda: ({"x": X, "y": X},), r"\"b\['y'\]\" is gone"),
+    "an item that is taken out": (
+        optimize(pops),
+        lambda: ({"x": X, "y": X},),
+        r"\"b\['y'\]\" is gone",
+    ),
     "an item that is set": (optimize(sets), lambda: ({"x": X},), r"\"b\['x'\]\" has changed"),
     "a new item": (optimize(puts), lambda: ({"x": X},), r"\"b\['z'\]\" is new"),
     "an item of a list": (optimize(appends), lambda: ([X],), r"'items\[1\]' is new"),
-    "a static container": (optimize(counts, static="c"), lambda: (collections.Counter("a"), 1.0), "'c' has changed"),
-    "a static array": (optimize(writes, static="t"), lambda: (np.arange(2), 1.0), "'t' has changed"),
+    "a static container": (
+        optimize(counts, static="c"),
+        lambda: (collections.Counter("a"), 1.0),
+        "'c' has changed",
+    ),
+    "a static array": (
+        optimize(writes, static="t"),
+        lambda: (np.arange(2), 1.0),
+        "'t' has changed",
+    ),
     "a field of a module": (optimize(forces), lambda: (Model(X),), "'model.w' has changed"),
     "a static field": (optimize(names), lambda: (Model(X),), "'a static field' has changed"),
     "padded and mapped": (
@@ -99,8 +113,16 @@ UPDATES = {
         lambda: ({"x": X, "y": X},),
         r"\"b\['y'\]\" is gone",
     ),
-    "an attribute that is set": (optimize(Optimizer.sets), lambda: (Optimizer(), X), "'self.last' is new"),
-    "a list in an attribute": (optimize(Optimizer.appends), lambda: (Optimizer(), X), "'self.history' has changed"),
+    "an attribute that is set": (
+        optimize(Optimizer.sets),
+        lambda: (Optimizer(), X),
+        "'self.last' is new",
+    ),
+    "a list in an attribute": (
+        optimize(Optimizer.appends),
+        lambda: (Optimizer(), X),
+        "'self.history' has changed",
+    ),
 }
 
 
@@ -132,7 +154,9 @@ def change_items(x, *rest):
 
 
 def test_what_is_the_bodys_own_may_be_changed():
-    """A copy; `**kwargs`, which Python makes for each call; what was read before it was set, which is traced anew; a cached property."""
+    """A copy; `**kwargs`, which Python makes for each call; what was read before it was set, which
+    is traced anew; a cached property.
+    """
     np.testing.assert_array_equal(optimize(change_a_copy)({"x": X, "y": X}), [2, 2, 2])
     np.testing.assert_array_equal(optimize(change_keywords)(X, a=3), [2, 2, 2])
     np.testing.assert_array_equal(optimize(change_items)(X, X), X)

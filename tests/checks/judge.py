@@ -1,10 +1,14 @@
-"""Equinox's own tests as the judge: as they are, with `jitney.optimize` in the place of `eqx.filter_jit`, and in that of `jax.jit` too.
+"""Equinox's own tests as the judge: as they are, with `jitney.optimize` in the place of
+`eqx.filter_jit`, and in that of `jax.jit` too.
 
-`python -m tests.checks.judge FOLDER [arguments of pytest]` takes a clone of Equinox at the version that is installed. It prints how many
-tests passed each way, how many of them made a program of jitney, and each that ended otherwise than as it is, with its error. None is
-skipped or changed; one that asks for what jitney has on purpose in another way is a difference like all others, for somebody to read.
+`python -m tests.checks.judge FOLDER [arguments of pytest]` takes a clone of Equinox at the version
+that is installed. It prints how many tests passed each way, how many of them made a program of
+jitney, and each that ended otherwise than as it is, with its error. None is skipped or changed; one
+that asks for what jitney has on purpose in another way is a difference like all others, for
+somebody to read.
 
-It is a plugin of those runs of pytest as well, and stands alone: `tests` is a package of Equinox's there.
+It is a plugin of those runs of pytest as well, and stands alone: `tests` is a package of Equinox's
+there.
 """
 
 from __future__ import annotations
@@ -21,18 +25,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-WAYS = {"as they are": "nothing", "for eqx.filter_jit": "filter_jit", "for eqx.filter_jit and jax.jit": "jit"}
+WAYS = {
+    "as they are": "nothing",
+    "for eqx.filter_jit": "filter_jit",
+    "for eqx.filter_jit and jax.jit": "jit",
+}
 MADE = Counter[str]()
 ENDED: dict[str, dict[str, Any]] = {}
 
 
 def donated(fn: Callable[..., Any], donate: str) -> dict[str, Any]:
-    """Equinox's word for all arguments, and the arrays of a module that is called, as the names that jitney asks for."""
+    """Equinox's word for all arguments, and the arrays of a module that is called, as the names
+    that jitney asks for.
+    """
     if donate == "none":
         return {}
     names = list(inspect.signature(fn).parameters)
     is_instance = not (inspect.isroutine(fn) or inspect.isclass(fn))
-    return {"donate": tuple(names[1:] if donate.endswith("except-first") else ["self"] * is_instance + names)}
+    return {
+        "donate": tuple(
+            names[1:] if donate.endswith("except-first") else ["self"] * is_instance + names
+        )
+    }
 
 
 def in_place_of_filter_jit(optimize: Any) -> Any:
@@ -48,18 +62,29 @@ def in_place_of_filter_jit(optimize: Any) -> Any:
 
 
 def in_place_of_jit(optimize: Any, plain: Any) -> Any:
-    """What takes a function as `jax.jit` does, for the tests alone: JAX and Equinox have their own. It traces numbers."""
+    """What takes a function as `jax.jit` does, for the tests alone: JAX and Equinox have their own.
+    It traces numbers.
+    """
     import jax
 
     def jit(fn: Any = None, **options: Any) -> Any:
-        if fn is None or options or not sys._getframe(1).f_globals.get("__name__", "").startswith("tests."):
+        if (
+            fn is None
+            or options
+            or not sys._getframe(1).f_globals.get("__name__", "").startswith("tests.")
+        ):
             return plain(**options) if fn is None else plain(fn, **options)
         MADE["now"] += 1
         program = optimize(fn)
 
         def called(*args: Any, **kwargs: Any) -> Any:
             numbers = (bool, int, float, complex)
-            return program(*jax.tree.map(lambda x: jax.numpy.asarray(x) if isinstance(x, numbers) else x, args), **kwargs)
+            return program(
+                *jax.tree.map(
+                    lambda x: jax.numpy.asarray(x) if isinstance(x, numbers) else x, args
+                ),
+                **kwargs,
+            )
 
         return functools.update_wrapper(called, fn)
 
@@ -67,7 +92,9 @@ def in_place_of_jit(optimize: Any, plain: Any) -> Any:
 
 
 def pytest_collection() -> None:
-    """Behind Equinox's own `conftest.py`, which has to come before it is imported, and before its tests are."""
+    """Behind Equinox's own `conftest.py`, which has to come before it is imported, and before its
+    tests are.
+    """
     import equinox
     import jax
 
@@ -84,7 +111,9 @@ def pytest_runtest_logreport(report: Any) -> None:
     if report.when == "setup":
         MADE["now"] = 0
     if report.when == "call" or report.outcome != "passed":
-        said = str(getattr(getattr(report.longrepr, "reprcrash", None), "message", "")).partition("\n")[0]
+        said = str(getattr(getattr(report.longrepr, "reprcrash", None), "message", "")).partition(
+            "\n"
+        )[0]
         ENDED[report.nodeid] = {"outcome": report.outcome, "said": said, "made": MADE["now"]}
 
 
@@ -98,10 +127,29 @@ def judged(folder: str, way: str, arguments: list[str]) -> dict[str, dict[str, A
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "ended.json")
         paths = os.pathsep.join([str(here.parent), str(here.parents[2] / "src")])
-        given = {"JITNEY_JUDGE": way, "JITNEY_JUDGE_FILE": str(file), "JITNEY_CACHE": "off", "PYTHONPATH": paths}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "judge", "-p", "no:cacheprovider", *arguments]
-        done = subprocess.run(command, cwd=folder, env=os.environ | given, capture_output=True, text=True, check=False)
-        return json.loads(file.read_text()) if file.exists() else sys.exit(done.stdout + done.stderr)
+        given = {
+            "JITNEY_JUDGE": way,
+            "JITNEY_JUDGE_FILE": str(file),
+            "JITNEY_CACHE": "off",
+            "PYTHONPATH": paths,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "judge",
+            "-p",
+            "no:cacheprovider",
+            *arguments,
+        ]
+        done = subprocess.run(
+            command, cwd=folder, env=os.environ | given, capture_output=True, text=True, check=False
+        )
+        return (
+            json.loads(file.read_text()) if file.exists() else sys.exit(done.stdout + done.stderr)
+        )
 
 
 def main() -> None:
@@ -111,11 +159,16 @@ def main() -> None:
         ended = judged(folder, way, arguments)
         plain = plain or ended
         made = sum(end["made"] > 0 for end in ended.values())
-        print(f"{name}: {dict(Counter(end['outcome'] for end in ended.values()))}; {made} with a program")
+        print(
+            f"{name}: {dict(Counter(end['outcome'] for end in ended.values()))}; {made} with a"
+            " program"
+        )
         for test in sorted({*plain, *ended}):
             before, now = plain.get(test, {}), ended.get(test, {})
             if before.get("outcome") != now.get("outcome"):
-                print(f"  {test}: {before.get('outcome')} -> {now.get('outcome')}: {now.get('said')}")
+                print(
+                    f"  {test}: {before.get('outcome')} -> {now.get('outcome')}: {now.get('said')}"
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Random programs with run-time checks at random places: numbers to the bit, and the error that Equinox reports."""
+"""Random programs with run-time checks at random places: numbers to the bit, and the error that
+Equinox reports.
+"""
 
 import random
 
@@ -42,13 +44,17 @@ class Drawn:
     def check(self):
         self.checks += 1
         name, bound = f"check {self.checks}", F(self.rng.uniform(-2, 2))
-        return self.rng.choice([
-            lambda y: eqx.error_if(y, jnp.any(y > bound), name),
-            lambda y: eqx.error_if(y, y > bound, name),
-            lambda y: eqx.branched_error_if(y, jnp.max(y) > bound, (jnp.sum(y) > 0).astype(int), [f"{name} a", f"{name} b"]),
-            lambda y: eqx.error_if((y, {"a": y * F(2)}), jnp.min(y) > bound, name)[1]["a"],
-            lambda y: y * eqx.error_if(jnp.float32(1), ~jnp.isfinite(jnp.sum(y) * bound), name),
-        ])  # fmt: skip
+        return self.rng.choice(
+            [
+                lambda y: eqx.error_if(y, jnp.any(y > bound), name),
+                lambda y: eqx.error_if(y, y > bound, name),
+                lambda y: eqx.branched_error_if(
+                    y, jnp.max(y) > bound, (jnp.sum(y) > 0).astype(int), [f"{name} a", f"{name} b"]
+                ),
+                lambda y: eqx.error_if((y, {"a": y * F(2)}), jnp.min(y) > bound, name)[1]["a"],
+                lambda y: y * eqx.error_if(jnp.float32(1), ~jnp.isfinite(jnp.sum(y) * bound), name),
+            ]
+        )
 
     def part(self, depth):
         kind = self.rng.randrange(12 if depth else 4)
@@ -64,9 +70,13 @@ class Drawn:
             lambda y: lax.while_loop(lambda s: s[1] < n, lambda s: (a(s[0]), s[1] + 1), (y, 0))[0],
             lambda y: jax.vmap(a)(jnp.stack([y, y * c]))[0],
             jax.jit(a),
-            lambda y: (lambda last, sums: last + sums.sum())(*lax.scan(lambda s, _: (a(s), s.sum()), y, None, length=n)),
+            lambda y: (lambda last, sums: last + sums.sum())(
+                *lax.scan(lambda s, _: (a(s), s.sum()), y, None, length=n)
+            ),
             jax.checkpoint(a),
-            lambda y: lax.while_loop(lambda s: (a(s[0]).sum() < c) & (s[1] < n), lambda s: (b(s[0]), s[1] + 1), (y, 0))[0],
+            lambda y: lax.while_loop(
+                lambda s: (a(s[0]).sum() < c) & (s[1] < n), lambda s: (b(s[0]), s[1] + 1), (y, 0)
+            )[0],
         ][kind - 4]
 
 

@@ -15,7 +15,9 @@ check = eqx.error_if
 
 
 def as_data(fn):
-    """The function with its checks as data, and the number of what failed; with the table of the numbers."""
+    """The function with its checks as data, and the number of what failed; with the table of the
+    numbers.
+    """
     table = Table()
 
     def returning(*arrays):
@@ -39,7 +41,11 @@ def error_of(run):
     """The class and the message of what a call raises."""
     with pytest.raises(Exception) as caught:
         run()
-    return type(caught.value), [line for line in str(caught.value).splitlines() if line.startswith("equinox.EquinoxRuntimeError: ")]
+    return type(caught.value), [
+        line
+        for line in str(caught.value).splitlines()
+        if line.startswith("equinox.EquinoxRuntimeError: ")
+    ]
 
 
 def scanned(x):
@@ -51,15 +57,26 @@ def scanned(x):
 
 
 def looped(x):
-    return lax.while_loop(lambda s: s[0].sum() < 1000, lambda s: (check(s[0] * 2.1, s[1] > 7, "while") + 1, s[1] + 1), (x, 0))
+    return lax.while_loop(
+        lambda s: s[0].sum() < 1000,
+        lambda s: (check(s[0] * 2.1, s[1] > 7, "while") + 1, s[1] + 1),
+        (x, 0),
+    )
 
 
 def branched(x):
-    return lax.cond(x.sum() > 0, lambda x: check(x * 2, x[0] > 3, "A"), lambda x: check(x - 1, x[0] < -3, "B"), x)
+    return lax.cond(
+        x.sum() > 0,
+        lambda x: check(x * 2, x[0] > 3, "A"),
+        lambda x: check(x - 1, x[0] < -3, "B"),
+        x,
+    )
 
 
 def stops_late(x):
-    return lax.while_loop(lambda s: check(s, s.sum() > 500, "test").sum() < 100, lambda s: s * 1.5 + 0.1, x)
+    return lax.while_loop(
+        lambda s: check(s, s.sum() > 500, "test").sum() < 100, lambda s: s * 1.5 + 0.1, x
+    )
 
 
 def endless(x):
@@ -69,7 +86,12 @@ def endless(x):
 def nested(x):
     def body(state):
         def turn(carry, _):
-            return lax.cond(carry.sum() > 3, lambda c: check(c * 0.5, c[0] > 5, "in cond"), lambda c: c + 0.3, carry), None
+            return lax.cond(
+                carry.sum() > 3,
+                lambda c: check(c * 0.5, c[0] > 5, "in cond"),
+                lambda c: c + 0.3,
+                carry,
+            ), None
 
         carry, _ = lax.scan(turn, state[0], None, length=5)
         return check(carry, jnp.any(carry < -9), "late"), state[1] + 1
@@ -103,7 +125,9 @@ def called(x):
 
 
 def recomputed(x):
-    return (jax.checkpoint(lambda x: check(jnp.sin(x) * x, x < 0, "recomputed"))(x) * jnp.cos(x)).sum()
+    return (
+        jax.checkpoint(lambda x: check(jnp.sin(x) * x, x < 0, "recomputed"))(x) * jnp.cos(x)
+    ).sum()
 
 
 ON_THE_HOST = {
@@ -128,23 +152,40 @@ ON_THE_HOST = {
     "grad of custom_vjp": (jax.grad(lambda x: with_vjp(x * x).sum()), X * 0.5, X * 9),
     "several, both fail": (several, X, -5 * X),
     "called thrice": (called, X, X * 30),
-    "NaN": (lambda x: check(x + 1, jnp.isnan(x), "NaN"), X, np.where(X == 2, np.float32(np.nan), X)),
-    "pytree": (lambda x: check({"a": x, "b": (x * 2, 3, "text")}, x < 0, "of a tree")["b"][0], X, -X),
+    "NaN": (
+        lambda x: check(x + 1, jnp.isnan(x), "NaN"),
+        X,
+        np.where(X == 2, np.float32(np.nan), X),
+    ),
+    "pytree": (
+        lambda x: check({"a": x, "b": (x * 2, 3, "text")}, x < 0, "of a tree")["b"][0],
+        X,
+        -X,
+    ),
     "int": (lambda x: check(jnp.int32(x * 2), x < 0, "of whole numbers"), X, -X),
 }
 CASES = {name: (fn, array(good), array(bad)) for name, (fn, good, bad) in ON_THE_HOST.items()}
 
 
 @pytest.mark.core(
-    "scan", "while", "cond, first", "mapped cond", "grad", "remat", "custom_vjp",
-    "several, both fail", "NaN",
-)  # fmt: skip
+    "scan",
+    "while",
+    "cond, first",
+    "mapped cond",
+    "grad",
+    "remat",
+    "custom_vjp",
+    "several, both fail",
+    "NaN",
+)
 @pytest.mark.parametrize("name", CASES)
 def test_a_check_fails_as_with_callbacks(name):
     """The same numbers to the bit, and the same error with the same message."""
     fn, good, bad = CASES[name]
     with_callbacks = eqx.filter_jit(lambda x: fn(x))
-    for ours, theirs in zip(jax.tree.leaves(run(fn, good)), jax.tree.leaves(with_callbacks(good)), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(run(fn, good)), jax.tree.leaves(with_callbacks(good)), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs, strict=True)
     assert error_of(lambda: run(fn, bad)) == error_of(lambda: with_callbacks(bad))
 
@@ -153,7 +194,9 @@ def test_a_check_fails_as_with_callbacks(name):
 def test_branched_errors_have_their_message(which):
     """That of the index, which counts from the end if it is negative, as with callbacks."""
     fn = lambda x, i: eqx.branched_error_if(x, x > 0, i, ["zero", "one", "two"])
-    assert error_of(lambda: run(fn, X, which * jnp.ones((), int))) == error_of(lambda: eqx.filter_jit(fn)(X, jnp.asarray(which)))
+    assert error_of(lambda: run(fn, X, which * jnp.ones((), int))) == error_of(
+        lambda: eqx.filter_jit(fn)(X, jnp.asarray(which))
+    )
 
 
 def test_of_mapped_messages_the_largest_is_raised():
@@ -188,11 +231,19 @@ EMPTY = {
     "one of two": lambda x: check((x, jnp.ones(2)), jnp.sum(x) < 1, "empty")[0].sum(),
     "branched": lambda x: eqx.branched_error_if(x, jnp.sum(x) < 1, 0, ["empty"]),
     "cut to nothing": lambda x: check(x + jnp.ones((2, 1)), jnp.sum(x) < 1, "empty")[2:],
-    "looped": lambda x: lax.scan(lambda c, _: (check(c, jnp.sum(c) < 1, "empty"), c.sum()), x, None, length=3),
-    "turned": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, check(s[1], s[0] >= 0, "empty")), (0, x)),
-    "in a branch": lambda x: lax.cond(x.sum() < 1, lambda y: check(y, jnp.sum(y) < 1, "empty") * 2, lambda y: y, x),
+    "looped": lambda x: lax.scan(
+        lambda c, _: (check(c, jnp.sum(c) < 1, "empty"), c.sum()), x, None, length=3
+    ),
+    "turned": lambda x: lax.while_loop(
+        lambda s: s[0] < 3, lambda s: (s[0] + 1, check(s[1], s[0] >= 0, "empty")), (0, x)
+    ),
+    "in a branch": lambda x: lax.cond(
+        x.sum() < 1, lambda y: check(y, jnp.sum(y) < 1, "empty") * 2, lambda y: y, x
+    ),
     "called": lambda x: jax.jit(lambda y: (check(y, jnp.sum(y) < 1, "empty"), y.sum()))(x),
-    "recomputed": lambda x: jax.grad(jax.checkpoint(lambda y: check(y, jnp.sum(y) < 1, "empty").sum()))(x),
+    "recomputed": lambda x: jax.grad(
+        jax.checkpoint(lambda y: check(y, jnp.sum(y) < 1, "empty").sum())
+    )(x),
 }
 
 
@@ -200,8 +251,14 @@ EMPTY = {
 def test_a_check_of_what_has_no_elements_is_not_made(name):
     """As under `eqx.filter_jit`, where XLA puts another empty array in its place, and op by op."""
     fn, x = EMPTY[name], jnp.zeros(0)
-    for found, expected in zip(jax.tree.leaves(run(fn, x)), jax.tree.leaves(eqx.filter_jit(fn)(x)), strict=True):
-        assert (found.shape, found.dtype, found.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
+    for found, expected in zip(
+        jax.tree.leaves(run(fn, x)), jax.tree.leaves(eqx.filter_jit(fn)(x)), strict=True
+    ):
+        assert (found.shape, found.dtype, found.weak_type) == (
+            expected.shape,
+            expected.dtype,
+            expected.weak_type,
+        )
         np.testing.assert_array_equal(found, expected)
 
 
@@ -212,11 +269,19 @@ def test_a_check_of_more_than_what_has_no_elements_is_made():
 
 
 def test_what_is_weakly_typed_stays_so():
-    """Of checks, branches, and loops that check in their condition: else it would have its way with the types of what it meets."""
+    """Of checks, branches, and loops that check in their condition: else it would have its way with
+    the types of what it meets.
+    """
     for fn in (
         lambda x: check(jnp.asarray(2.0), x[0] > 3, "check"),
-        lambda x: lax.cond(x[0] > 0, lambda: check(jnp.asarray(1.0), x[0] > 3, "branch"), lambda: jnp.asarray(2.0)),
-        lambda x: lax.while_loop(lambda s: check(s[0], s[1] > 90, "test") < 3, lambda s: (s[0] + 1, s[1] * x[0]), (0, 1.0)),
+        lambda x: lax.cond(
+            x[0] > 0, lambda: check(jnp.asarray(1.0), x[0] > 3, "branch"), lambda: jnp.asarray(2.0)
+        ),
+        lambda x: lax.while_loop(
+            lambda s: check(s[0], s[1] > 90, "test") < 3,
+            lambda s: (s[0] + 1, s[1] * x[0]),
+            (0, 1.0),
+        ),
         lambda x: lax.scan(lambda c, row: (check(c, row > 9, "scan") * 2, c), 1.0, x),
     ):
         ours, theirs = jax.tree.leaves(run(fn, X)), jax.tree.leaves(eqx.filter_jit(fn)(X))
@@ -261,7 +326,13 @@ def test_it_can_be_exported():
 
 def in_shard_map(x):
     mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
-    return jax.shard_map(lambda x: check(x, x < 0, "negative"), mesh=mesh, in_specs=jax.P("d"), out_specs=jax.P("d"), check_vma=False)(x)
+    return jax.shard_map(
+        lambda x: check(x, x < 0, "negative"),
+        mesh=mesh,
+        in_specs=jax.P("d"),
+        out_specs=jax.P("d"),
+        check_vma=False,
+    )(x)
 
 
 def in_order(x):

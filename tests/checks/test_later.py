@@ -1,4 +1,6 @@
-"""`checks="later"`: an error of a run-time check is raised by a later call, by `jitney.wait()`, or at the end of Python, and never lost."""
+"""`checks="later"`: an error of a run-time check is raised by a later call, by `jitney.wait()`, or
+at the end of Python, and never lost.
+"""
 
 import gc
 import os
@@ -56,7 +58,9 @@ CALLS = {
     "chunk": lambda: optimize(checks="later", chunk={"n": 4})(total),
     "f64": lambda: optimize(checks="later", precision="f64")(positive),
     "fast": lambda: optimize(checks="later", compiler="fast")(positive),
-    "donate": lambda: (lambda f: lambda x: f(x + 0))(optimize(checks="later", donate="x")(positive)),
+    "donate": lambda: (lambda f: lambda x: f(x + 0))(
+        optimize(checks="later", donate="x")(positive)
+    ),
     "no cache": lambda: optimize(checks="later", cache=False)(positive),
     "grad": lambda: optimize(checks="later", remat=True)(total).grad,
     "hessian": lambda: optimize(checks="later")(total).hessian,
@@ -76,7 +80,9 @@ def test_a_call_whose_check_fails_returns_and_wait_raises(name):
 
 
 def test_a_later_call_of_any_such_function_raises():
-    """Of this thread, and before anything of that call runs: its donated buffers are there still."""
+    """Of this thread, and before anything of that call runs: its donated buffers are there
+    still.
+    """
     f, g = optimize(checks="later")(positive), optimize(checks="later", donate="x")(small)
     g(X + 0)
     f(-X)
@@ -98,13 +104,19 @@ def test_the_error_says_which_call_and_what_else_failed():
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative") as caught:
         waited(g, large)
     late, *others = caught.value.__notes__
-    assert f'Found late, since checks="later": this is of call {made + 1} of {f.core.where}.' in late
+    assert (
+        f'Found late, since checks="later": this is of call {made + 1} of {f.core.where}.' in late
+    )
     if others:  # else the call of `g` has raised, and was not made
-        assert others == [f"Failed behind it: call {g.stats.calls} of {g.core.where} (must not be large)."]
+        assert others == [
+            f"Failed behind it: call {g.stats.calls} of {g.core.where} (must not be large)."
+        ]
 
 
 def test_each_thread_has_its_own_and_wait_looks_at_all():
-    """Calls of this thread do not raise the errors of one that has ended; they are raised in the order of the calls."""
+    """Calls of this thread do not raise the errors of one that has ended; they are raised in the
+    order of the calls.
+    """
     f, g = optimize(checks="later")(positive), optimize(checks="later")(small)
     f(X)
     g(X)
@@ -156,7 +168,9 @@ class Interrupting:
 
 @pytest.mark.parametrize("by", ["wait", "call"])
 def test_who_is_interrupted_while_he_waits_loses_nothing(by):
-    """The error of a call before it is there for the next, if `wait` was interrupted or a call that looks."""
+    """The error of a call before it is there for the next, if `wait` was interrupted or a call that
+    looks.
+    """
     f = optimize(checks="later")(positive)
     jax.block_until_ready(f(-X))
     OUTSTANDING.add(Interrupting(), Table(), "f()", 1)
@@ -200,7 +214,12 @@ def test_another_error_of_the_device_is_raised_late_too():
     @optimize(checks="later")
     def f(x: V) -> V:
         x = eqx.error_if(x, jnp.any(x < 0), "must not be negative")
-        return jax.lax.cond(x[0] > 50, lambda x: jax.pure_callback(fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x), lambda x: x, x)
+        return jax.lax.cond(
+            x[0] > 50,
+            lambda x: jax.pure_callback(fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x),
+            lambda x: x,
+            x,
+        )
 
     f(X)
     with pytest.raises(Exception, match="no such file"):
@@ -218,7 +237,9 @@ def test_a_late_error_traces_and_compiles_nothing():
     assert (body.traces, f.stats.compiles) == (1, 1)
 
 
-@pytest.mark.parametrize("options", [{"debug_nans": True}, {"verify": True, "pad": {"n": [16]}}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"debug_nans": True}, {"verify": True, "pad": {"n": [16]}}], ids=str
+)
 def test_what_waits_anyway_raises_at_once(options):
     """And the plan says so."""
     f = optimize(checks="later", **options)(positive)
@@ -246,7 +267,9 @@ def test_under_an_outer_transform_the_check_is_equinoxs_own(outer):
     f(X)
     with pytest.raises(Exception, match="must not be negative"):
         jax.block_until_ready(outer(planned)(-X))
-    assert [(line.taken, line.why) for line in lines] == [(False, "under an outer trace checks are Equinox's own callbacks")]
+    assert [(line.taken, line.why) for line in lines] == [
+        (False, "under an outer trace checks are Equinox's own callbacks")
+    ]
 
 
 def test_the_plan_says_who_raises():
@@ -274,22 +297,30 @@ written.write("all of it")
 @pytest.mark.rest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_path):
-    """What was written is there; a process that was forked has nothing to say of calls of its parent."""
+    """What was written is there; a process that was forked has nothing to say of calls of its
+    parent.
+    """
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "file")]
-    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=patience(120), check=False)
+    done = subprocess.run(
+        command, text=True, capture_output=True, env=env, timeout=patience(120), check=False
+    )
     assert done.returncode == 120, done.stderr
     assert (tmp_path / "file").read_text() == "all of it"
     assert "the child: 3" in done.stderr
     assert done.stderr.count("equinox.EquinoxRuntimeError: must not be negative") == 1
-    assert done.stderr.rstrip().endswith("this is of call 2 of <lambda>() at <string>:3. What was made of its results is wrong too.")
+    assert done.stderr.rstrip().endswith(
+        "this is of call 2 of <lambda>() at <string>:3. What was made of its results is wrong too."
+    )
 
 
 @pytest.mark.rest
 def test_a_failed_check_is_a_status_where_standard_error_is_closed():
     """As of a daemon: there is nowhere to print, and the status says it still."""
     script = SCRIPT.partition("child")[0] + "sys.stderr.close()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=patience(120), check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=patience(120), check=False
+    )
     assert done.returncode == 120
 
 

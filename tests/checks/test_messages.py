@@ -1,4 +1,6 @@
-"""What the error of a failed check says: the words and the stack that Equinox gives it under its own `filter_jit`."""
+"""What the error of a failed check says: the words and the stack that Equinox gives it under its
+own `filter_jit`.
+"""
 
 import itertools
 import subprocess
@@ -28,7 +30,9 @@ def called(x, said):
 
 
 def looped(x, said):
-    return jax.lax.while_loop(lambda s: s[1] < 3, lambda s: (checked(s[0], said), s[1] + 1), (x, 0))[0]
+    return jax.lax.while_loop(
+        lambda s: s[1] < 3, lambda s: (checked(s[0], said), s[1] + 1), (x, 0)
+    )[0]
 
 
 def derived(x, said):
@@ -50,7 +54,9 @@ class Model(eqx.Module):
 
 
 def message_of(made, *given):
-    """The whole message of a call, whose check has words of its own: Equinox remembers the stack with them."""
+    """The whole message of a call, whose check has words of its own: Equinox remembers the stack
+    with them.
+    """
     said = f"try {next(tries)}"
     with pytest.raises(eqx.EquinoxRuntimeError) as caught:
         made(*given, said)
@@ -120,7 +126,9 @@ def test_the_end_of_python_prints_no_frames_of_jitney():
 import equinox as eqx, jax.numpy as jnp, jitney
 jitney.optimize(checks="later")(lambda x: eqx.error_if(x, x > 0, "too much"))(jnp.ones(()))
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 120
     assert "equinox.EquinoxRuntimeError: too much" in ended.stderr
     assert "_checks" not in ended.stderr

@@ -1,4 +1,6 @@
-"""Changes are named however little they save: programs of tests are small, and the cache may hold them."""
+"""Changes are named however little they save: programs of tests are small, and the cache may hold
+them.
+"""
 
 import pytest
 

@@ -37,6 +37,11 @@ def test_what_is_not_understood_has_status_2(typed, said, capsys):
 
 def test_the_module_runs_as_a_command():
     """`python -m jitney` with its name in its usage, and no backend of JAX started for it."""
-    done = subprocess.run([sys.executable, "-m", "jitney", "cache", "--help"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "jitney", "cache", "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "usage: python -m jitney cache" in done.stdout

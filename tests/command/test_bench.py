@@ -1,4 +1,6 @@
-"""`bench`: sizes as they are typed, arguments as annotations say, exponents as a reference has them, and a picture that is whole."""
+"""`bench`: sizes as they are typed, arguments as annotations say, exponents as a reference has
+them, and a picture that is whole.
+"""
 
 import json
 import os
@@ -90,7 +92,10 @@ def test_sizes_are_a_list_or_a_range(typed, sizes):
         (["{}:bare"], "'x' has no annotation that says its shape"),
         (["{}:told"], "names not all of its axes"),
         (["{}:counted"], "'count' is static"),
-        (["{}:moved", "--sizes", "n=4"], "'line' is a .*Line, whose arrays no annotation describes"),
+        (
+            ["{}:moved", "--sizes", "n=4"],
+            "'line' is a .*Line, whose arrays no annotation describes",
+        ),
         (["{}:moved", "--arguments", "lines"], "takes n, which has no size"),
         (["{}:moved", "--arguments", "number"], "--arguments number is no function"),
         (["{}:moved", "--sizes", "n=4", "--arguments", "bare"], "takes x, which has no size"),
@@ -107,7 +112,9 @@ def test_what_cannot_be_measured_has_status_2(typed, said, script, capsys):
 
 
 def test_a_file_whose_settings_come_too_late_is_refused(script, monkeypatch, capsys):
-    """JAX has read its environment before the file sets it, so the figures would be of other settings."""
+    """JAX has read its environment before the file sets it, so the figures would be of other
+    settings.
+    """
     monkeypatch.setenv("JAX_ENABLE_X64", "")  # so that what was there, or was not, comes back
     monkeypatch.delenv("JAX_ENABLE_X64")
     with open(script, "a") as file:  # noqa: PTH123
@@ -118,13 +125,19 @@ def test_a_file_whose_settings_come_too_late_is_refused(script, monkeypatch, cap
 
 
 def test_arguments_are_made_from_annotations(script):
-    """Shapes by the axes, dtypes by the annotations, numbers where they are fit for roots and indices, the same each time."""
+    """Shapes by the axes, dtypes by the annotations, numbers where they are fit for roots and
+    indices, the same each time.
+    """
     make = maker(find(f"{script}:every"), {}, None)
     first, second = (filled(make.abstract({"n": 50})).arguments for _ in range(2))
     shapes = {name: (value.shape, str(value.dtype)) for name, value in first.items() if name != "t"}
     assert shapes == {
-        "key": ((), "key<fry>"), "x": ((50,), "float32"), "i": ((50, 2), "int32"), "b": ((50,), "bool"), "c": ((50,), "complex64"),
-    }  # fmt: skip
+        "key": ((), "key<fry>"),
+        "x": ((50,), "float32"),
+        "i": ((50, 2), "int32"),
+        "b": ((50,), "bool"),
+        "c": ((50,), "complex64"),
+    }
     assert 0 <= first["x"].min() < first["x"].max() < 1
     assert set(np.unique(first["i"])) <= set(range(10))
     assert isinstance(first["t"], float)
@@ -132,16 +145,34 @@ def test_arguments_are_made_from_annotations(script):
 
 
 def test_sizes_are_measured_told_and_drawn(script, tmp_path, capsys):
-    """Bytes are those of the shapes, each size is one program, and times are there for each; the page holds the picture."""
-    typed = [f"{script}:outer", "--sizes", "n=16:64", "--sizes", "k=4", "--set", "order=2", "--seconds", "0.01", "--json"]
+    """Bytes are those of the shapes, each size is one program, and times are there for each; the
+    page holds the picture.
+    """
+    typed = [
+        f"{script}:outer",
+        "--sizes",
+        "n=16:64",
+        "--sizes",
+        "k=4",
+        "--set",
+        "order=2",
+        "--seconds",
+        "0.01",
+        "--json",
+    ]
     assert main(["bench", *typed, "--out", str(tmp_path / "out.html")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["called"] == "under jax.jit, order static"
     assert [run["sizes"] for run in told["runs"]] == [{"n": n, "k": 4} for n in (16, 32, 64)]
     assert [run["programs"] for run in told["runs"]] == [1, 1, 1]
-    assert [run["memory"]["arguments"] for run in told["runs"]] == [4 * (n + 4) for n in (16, 32, 64)]
+    assert [run["memory"]["arguments"] for run in told["runs"]] == [
+        4 * (n + 4) for n in (16, 32, 64)
+    ]
     assert [run["memory"]["outputs"] for run in told["runs"]] == [4 * n * 4 for n in (16, 32, 64)]
-    assert all(len(run["seconds"]) >= 5 and min(run["seconds"]) > 0 and run["compile_seconds"] > 0 for run in told["runs"])
+    assert all(
+        len(run["seconds"]) >= 5 and min(run["seconds"]) > 0 and run["compile_seconds"] > 0
+        for run in told["runs"]
+    )
     text = (tmp_path / "out.html").read_text()
     assert "<svg" in text
     assert "n=64 k=4" in text
@@ -157,31 +188,62 @@ def test_sizes_of_one_bucket_share_a_program(script, capsys):
 
 def test_modules_come_from_a_function_beside(script, capsys):
     """It gets the sizes that its parameters name."""
-    typed = [f"{script}:moved", "--sizes", "n=4,8", "--arguments", "lines", "--seconds", "0.01", "--json"]
+    typed = [
+        f"{script}:moved",
+        "--sizes",
+        "n=4,8",
+        "--arguments",
+        "lines",
+        "--seconds",
+        "0.01",
+        "--json",
+    ]
     assert main(["bench", *typed]) == 0
-    assert [run["memory"]["arguments"] for run in json.loads(capsys.readouterr().out)["runs"]] == [2 * 4 * 4, 2 * 4 * 8]
+    assert [run["memory"]["arguments"] for run in json.loads(capsys.readouterr().out)["runs"]] == [
+        2 * 4 * 4,
+        2 * 4 * 8,
+    ]
 
 
 def test_what_does_not_fit_ends_the_range(script, monkeypatch, capsys):
     """Status 1, with the sizes below it measured and told."""
     monkeypatch.setattr(measuring, "free_bytes", lambda: 4 * 100)
-    assert main(["bench", f"{script}:outer", "--sizes", "n=8,64", "--sizes", "k=4", "--seconds", "0.01"]) == 1
+    assert (
+        main(
+            ["bench", f"{script}:outer", "--sizes", "n=8,64", "--sizes", "k=4", "--seconds", "0.01"]
+        )
+        == 1
+    )
     shown = capsys.readouterr()
     assert "n=8 k=4" in shown.out
     assert "n=64" not in shown.out
-    assert "n=64 k=4 does not fit: its results and temporaries take 1 KiB, of 400 B that may be taken." in shown.err
+    assert (
+        "n=64 k=4 does not fit: its results and temporaries take 1 KiB, of 400 B that may be taken."
+        in shown.err
+    )
 
 
 def test_exponents_are_those_of_a_power_law():
-    """3 n^2 sqrt(m) has the exponents 2 and a half; one axis alone agrees with NumPy's polynomials, spread included."""
-    exact = fitted([({"n": n, "m": m, "k": 3}, 3 * n**2 * m**0.5) for n in (1, 7, 30) for m in (2, 50)])
-    assert {axis: (round(each.value, 9), each.sizes) for axis, each in exact.items()} == {"n": (2, 3), "m": (0.5, 2)}
+    """3 n^2 sqrt(m) has the exponents 2 and a half; one axis alone agrees with NumPy's polynomials,
+    spread included.
+    """
+    exact = fitted(
+        [({"n": n, "m": m, "k": 3}, 3 * n**2 * m**0.5) for n in (1, 7, 30) for m in (2, 50)]
+    )
+    assert {axis: (round(each.value, 9), each.sizes) for axis, each in exact.items()} == {
+        "n": (2, 3),
+        "m": (0.5, 2),
+    }
     assert exact["n"].error < 1e-9
     sizes = np.array([10, 20, 50, 90, 300])
     values = sizes**1.5 * np.random.default_rng(1).uniform(0.5, 2, 5)
     (slope, _), covariance = np.polyfit(np.log(sizes), np.log(values), 1, cov=True)
-    found = fitted([({"n": int(n)}, float(value)) for n, value in zip(sizes, values, strict=True)])["n"]
-    np.testing.assert_allclose((found.value, found.error), (slope, covariance[0, 0] ** 0.5), rtol=1e-9)
+    found = fitted([({"n": int(n)}, float(value)) for n, value in zip(sizes, values, strict=True)])[
+        "n"
+    ]
+    np.testing.assert_allclose(
+        (found.value, found.error), (slope, covariance[0, 0] ** 0.5), rtol=1e-9
+    )
 
 
 def run_of(n, seconds, memory, axis="n"):
@@ -189,7 +251,9 @@ def run_of(n, seconds, memory, axis="n"):
 
 
 def test_the_upper_half_tells_growth_that_a_dispatch_hides():
-    """20 us at any size and 1 ns an element: nearly constant over all sizes, linear over the upper ones."""
+    """20 us at any size and 1 ns an element: nearly constant over all sizes, linear over the upper
+    ones.
+    """
     runs = [run_of(10**p, 20e-6 + 1e-9 * 10**p, Memory(4 * 10**p, 4, 0, 0)) for p in range(2, 10)]
     call = next(growth for growth in growths(runs) if growth.of == "warm call")
     assert call.exponent.value < 0.75
@@ -201,7 +265,10 @@ def test_the_upper_half_tells_growth_that_a_dispatch_hides():
     "runs",
     [
         [run_of(8, 1e-3, None)],
-        [run_of(n, 1e-5 * n, Memory(4 * n, 4, n, 0), "a_very_long_name_of_an_axis") for n in (10, 1000, 10**6)],
+        [
+            run_of(n, 1e-5 * n, Memory(4 * n, 4, n, 0), "a_very_long_name_of_an_axis")
+            for n in (10, 1000, 10**6)
+        ],
         [Run({}, 0.1, 0.1, 0.1, 1, (1e-3,) * 5, Memory(1, 1, 1, 0))],
     ],
     ids=["one size, memory unknown", "three sizes", "no axis"],
@@ -212,6 +279,9 @@ def test_the_picture_is_whole_in_itself(runs):
     root = ET.fromstring(text)
     wide, high = map(float, root.attrib["viewBox"].split()[2:])
     circles = [each for each in root.iter() if each.tag.endswith("circle")]
-    assert all(0 <= float(each.attrib["cx"]) <= wide and 0 <= float(each.attrib["cy"]) <= high for each in circles)
+    assert all(
+        0 <= float(each.attrib["cx"]) <= wide and 0 <= float(each.attrib["cy"]) <= high
+        for each in circles
+    )
     assert text.count("://") == 1  # the name space
     assert next(each.text for each in root.iter() if each.tag.endswith("}text")) == "a <b> & c"

@@ -1,4 +1,6 @@
-"""What is said of programs that were recorded: the changes that are known to save, and none for what is well."""
+"""What is said of programs that were recorded: the changes that are known to save, and none for
+what is well.
+"""
 
 import contextlib
 import functools
@@ -17,7 +19,10 @@ from jitney._command.happened import compiling, explained, happened
 from jitney._command.told import report
 from tests.command._scripts import jax_explains
 
-KEPT = {"jax_compilation_cache_dir": "/some/folder", "jax_persistent_cache_min_compile_time_secs": 0.0}
+KEPT = {
+    "jax_compilation_cache_dir": "/some/folder",
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+}
 
 
 @contextlib.contextmanager
@@ -67,7 +72,9 @@ def test_programs_are_read_with_shapes_causes_and_lines():
 
 @jax_explains
 def test_sizes_that_change_are_named_with_the_line_to_write():
-    """Nine sizes in three buckets: axes that are equal in all calls have one name, and those that never change their size."""
+    """Nine sizes in three buckets: axes that are equal in all calls have one name, and those that
+    never change their size.
+    """
 
     @jax.jit
     def grow(x, y, z):
@@ -140,7 +147,9 @@ def test_what_another_transform_has_changed_gets_no_annotation():
 
 @jax_explains
 def test_a_function_that_is_made_anew_is_found_by_its_program():
-    """Four times the same program: three were for nothing. One that closes over another number is another program."""
+    """Four times the same program: three were for nothing. One that closes over another number is
+    another program.
+    """
     with recorded() as recording:
         for _ in range(4):
             jax.jit(lambda x: jnp.cos(x) * 1.5)(rows(3))
@@ -183,7 +192,9 @@ def test_functions_of_ones_own_under_a_gradient_are_no_operations():
             jax.grad(misfit)(w, x)
     seen, found = told(recording)
     assert sum(each.name == "misfit" for each in seen.compiled) >= 7
-    assert {change.what.partition("(")[0] for change in found} == {"misfit was compiled for 7 sizes "}
+    assert {change.what.partition("(")[0] for change in found} == {
+        "misfit was compiled for 7 sizes "
+    }
     assert all('pad={"n": "pow2"}' in change.write for change in found)
 
 
@@ -200,7 +211,9 @@ def test_functions_that_share_a_name_with_an_operation_are_no_operations():
 
 
 @pytest.mark.parametrize(
-    "jitted", [jax.jit, optimize, lambda f: jax.jit(jax.grad(lambda x: jnp.sum(f(x))))], ids=["jit", "optimize", "grad"]
+    "jitted",
+    [jax.jit, optimize, lambda f: jax.jit(jax.grad(lambda x: jnp.sum(f(x))))],
+    ids=["jit", "optimize", "grad"],
 )
 def test_a_program_that_is_well_has_no_change(jitted):
     """Two shapes, warm calls, static values: nothing is known that would save."""
@@ -239,9 +252,15 @@ def test_a_cache_that_is_off_is_told_with_what_it_would_hold():
         jax.jit(lambda x: jnp.linalg.inv(x) * 1.75)(rows(3, 3) + np.eye(3, dtype=np.float32))
     seen, _ = told(recording)
     missed = sum(each.compile_seconds for each in seen.compiled if not each.hit)
-    (off,) = [each for each in told(recording, jax_compilation_cache_dir=None)[1] if "is off" in each.what]
+    (off,) = [
+        each for each in told(recording, jax_compilation_cache_dir=None)[1] if "is off" in each.what
+    ]
     assert off.seconds == pytest.approx(missed)
-    (slow,) = [each for each in told(recording, jax_persistent_cache_min_compile_time_secs=100.0)[1] if "100 s" in each.what]
+    (slow,) = [
+        each
+        for each in told(recording, jax_persistent_cache_min_compile_time_secs=100.0)[1]
+        if "100 s" in each.what
+    ]
     assert slow.seconds == pytest.approx(missed)
 
 
@@ -258,7 +277,13 @@ def test_seconds_are_counted_once():
     assert "made.py ran for" in str(made)
 
 
-@pytest.mark.parametrize("text", ["Compiling f.", "Compiling jit(f) with global shapes and types (Other(3),). Argument mapping: ()."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Compiling f.",
+        "Compiling jit(f) with global shapes and types (Other(3),). Argument mapping: ().",
+    ],
+)
 def test_texts_that_read_otherwise_give_unknown_shapes(text):
     """JAX may write them differently one day."""
     assert compiling(text)[1] is None
@@ -274,7 +299,9 @@ def test_what_is_recorded_is_not_said(caplog, capsys):
 
 @jax_explains
 def test_functions_that_a_library_wraps_are_told_apart():
-    """Equinox defines all it wraps on one line: a second function is no new one of the first, and sizes are counted for each."""
+    """Equinox defines all it wraps on one line: a second function is no new one of the first, and
+    sizes are counted for each.
+    """
     wrapped = {name: eqx.filter_jit(body) for name, body in {"up": up, "down": down}.items()}
     with recorded() as recording:
         for n in (5, 6, 7, 8):
@@ -296,7 +323,9 @@ def test_a_decorated_function_is_asked_what_was_proven():
         for n in (5, 6, 7):
             scaled(rows(n))
     _, found = told(recording)
-    assert [each.write.split("  #")[0] for each in found if "sizes" in each.what] == ["print(f.stats)"]
+    assert [each.write.split("  #")[0] for each in found if "sizes" in each.what] == [
+        "print(f.stats)"
+    ]
 
 
 def up(x):

@@ -1,4 +1,6 @@
-"""`jitney run` says which of a program's own figures are wrong: those of calls that nobody waits for."""
+"""`jitney run` says which of a program's own figures are wrong: those of calls that nobody waits
+for.
+"""
 
 import json
 
@@ -20,13 +22,18 @@ x = jnp.ones((9, 9))
 """
 WRONG = {
     "one call": "t = time.perf_counter()\ny = f(x)\nprint(time.perf_counter() - t)\n",
-    "a loop": "t = time.time()\nfor _ in range(9):\n    x = f(x)\nt1 = time.time()\nprint(t1 - t)\n",
+    "a loop": (
+        "t = time.time()\nfor _ in range(9):\n    x = f(x)\nt1 = time.time()\nprint(t1 - t)\n"
+    ),
     "in a function": "def bench():\n    t = clock()\n    power(x, 3)\n    return clock() - t\n",
     "timeit": "timeit.timeit(lambda: f(x), number=9)\n",
 }
 WELL = {
     "waited for": "t = clock()\ny = f(x).block_until_ready()\nprint(clock() - t)\n",
-    "waited for behind": "t = clock()\nfor _ in range(9):\n    y = f(x)\njax.block_until_ready(y)\nprint(clock() - t)\n",
+    "waited for behind": (
+        "t = clock()\nfor _ in range(9):\n    y = f(x)\njax.block_until_ready(y)\nprint(clock() -"
+        " t)\n"
+    ),
     "read back": "t = clock()\ny = float(f(x)[0, 0])\nprint(clock() - t)\n",
     "decided by": "t = clock()\nwhile f(x)[0, 0] < 1:\n    x = f(x)\nprint(clock() - t)\n",
     "formatted": 't = clock()\ny = f"{f(x)}"\nprint(clock() - t)\n',
@@ -34,7 +41,10 @@ WELL = {
     "not compiled": "t = clock()\ny = np.sum(np.ones(3))\nprint(clock() - t)\n",
     "no figure": "t = clock()\ny = f(x)\nprint(clock())\n",
     "timeit that waits": "timeit.timeit(lambda: f(x).block_until_ready(), number=9)\n",
-    "padded": "import jitney\ng = jitney.optimize(pad={'n': 'pow2'})(f)\nt = clock()\ny = g(x)\nprint(clock() - t)\n",
+    "padded": (
+        "import jitney\ng = jitney.optimize(pad={'n': 'pow2'})(f)\nt = clock()\ny ="
+        " g(x)\nprint(clock() - t)\n"
+    ),
 }
 
 
@@ -64,6 +74,9 @@ def test_a_run_says_so(tmp_path):
     """On stderr, and as data."""
     (tmp_path / "bench.py").write_text(HEAD + WRONG["one call"])
     seen = watched(tmp_path, "bench.py", report=str(tmp_path / "out.json"))
-    assert "the program's own figures\n 1. bench.py:11 to 13: wrong: nothing waits for what f() returns" in seen.err
+    assert (
+        "the program's own figures\n 1. bench.py:11 to 13: wrong: nothing waits for what f()"
+        " returns" in seen.err
+    )
     (told,) = json.loads((tmp_path / "out.json").read_text())["unwaited"]
     assert told["where"] == "bench.py:11 to 13"

@@ -18,7 +18,9 @@ KEY = "0123456789abcdef" * 4
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Four programs of 1000 bytes, last used 1, 10, 20 and 40 days ago, and a file that is none of JAX's."""
+    """Four programs of 1000 bytes, last used 1, 10, 20 and 40 days ago, and a file that is none of
+    JAX's.
+    """
     for name, days in (("jit_new", 1), ("jit_recent", 10), ("jit_old", 20), ("jit_oldest", 40)):
         path = tmp_path / f"{name}-{KEY}-cache"
         path.write_bytes(bytes(1000))
@@ -34,8 +36,13 @@ def folder(tmp_path, monkeypatch):
 def left(folder):
     """The programs that are there, by name; each has its stamp, and nothing else is gone."""
     names = {path.name for path in folder.iterdir()}
-    programs = sorted(name.split("-")[0].removeprefix("jit_") for name in names if name.endswith("-cache"))
-    assert sorted(name.split("-")[0].removeprefix("jit_") for name in names if name.endswith("-atime")) == programs
+    programs = sorted(
+        name.split("-")[0].removeprefix("jit_") for name in names if name.endswith("-cache")
+    )
+    assert (
+        sorted(name.split("-")[0].removeprefix("jit_") for name in names if name.endswith("-atime"))
+        == programs
+    )
     assert "notes.txt" in names
     return programs
 
@@ -44,7 +51,9 @@ def test_programs_are_listed_by_last_use(folder, capsys):
     """With JAX's name of each and its size."""
     assert main(["cache", "ls", "--json"]) == 0
     programs = json.loads(capsys.readouterr().out)["programs"]
-    assert [(each["program"], each["bytes"]) for each in programs] == [(f"jit_{name}", 1000) for name in ("new", "recent", "old", "oldest")]
+    assert [(each["program"], each["bytes"]) for each in programs] == [
+        (f"jit_{name}", 1000) for name in ("new", "recent", "old", "oldest")
+    ]
     assert main(["cache", "ls"]) == 0
     assert "4 programs, 3.9 KiB" in capsys.readouterr().out
 
@@ -54,8 +63,13 @@ def test_info_says_where_and_how_large(folder, capsys):
     assert main(["cache", "info", "--json"]) == 0
     info = json.loads(capsys.readouterr().out)
     assert info == {
-        "directory": str(folder), "enabled": True, "reason": "on by default", "programs": 4, "bytes": 4000, "limit": 2**31,
-    }  # fmt: skip
+        "directory": str(folder),
+        "enabled": True,
+        "reason": "on by default",
+        "programs": 4,
+        "bytes": 4000,
+        "limit": 2**31,
+    }
     assert main(["cache", "info"]) == 0
     assert str(folder) in capsys.readouterr().out
 
@@ -106,6 +120,8 @@ def test_clear_does_not_ask_who_is_sure(folder, capsys):
 def test_a_cache_that_is_off_says_why(monkeypatch, capsys):
     """On stderr, with a status."""
     monkeypatch.setattr(kept.cache, "ensure", lambda: None)
-    monkeypatch.setattr(kept.cache, "facts", lambda: CacheFacts(False, None, None, "turned off by JITNEY_CACHE"))
+    monkeypatch.setattr(
+        kept.cache, "facts", lambda: CacheFacts(False, None, None, "turned off by JITNEY_CACHE")
+    )
     assert main(["cache", "ls"]) == 1
     assert "There is no cache: turned off by JITNEY_CACHE." in capsys.readouterr().err

@@ -14,24 +14,49 @@ shown = (__name__, __file__, __package__, __spec__ and __spec__.name, sys.argv, 
 print(shown, type(pickle.loads(pickle.dumps(Kept()))).__module__, sys.modules["__main__"].Kept is Kept)
 """
 ENDS = {
-    "an error": ("def f():\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n        raise OSError from error\nf()\n", 1),
-    "a hook": ("import sys\nsys.excepthook = lambda *e: print(e[0], e[2].tb_frame.f_code.co_name, e[2] is e[1].__traceback__)\n1/0\n", 1),
+    "an error": (
+        (
+            "def f():\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n       "
+            " raise OSError from error\nf()\n"
+        ),
+        1,
+    ),
+    "a hook": (
+        (
+            "import sys\nsys.excepthook = lambda *e: print(e[0], e[2].tb_frame.f_code.co_name, e[2]"
+            " is e[1].__traceback__)\n1/0\n"
+        ),
+        1,
+    ),
     "a syntax error": ("x = = 1\n", 1),
     "an exit": ("import sys\nsys.exit(7)\n", 7),
     "a word": ("raise SystemExit('bye')\n", 1),
     "none": ("raise SystemExit\n", 0),
     "an interrupt": ("raise KeyboardInterrupt\n", -2),
-    "threads": ("import threading, atexit\natexit.register(print, 'last')\n"
-                "threading.Thread(target=lambda: (__import__('time').sleep(0.2), print('thread'))).start()\n", 0),
-    "a branch traced again": ("import jax, numpy as np\ndef f(x): return x + 1\n"
-                              "for n in (2, 3): print(jax.lax.cond(True, f, lambda x: x, np.ones(n)))\n", 0),
-}  # fmt: skip
+    "threads": (
+        (
+            "import threading, atexit\natexit.register(print,"
+            " 'last')\nthreading.Thread(target=lambda: (__import__('time').sleep(0.2),"
+            " print('thread'))).start()\n"
+        ),
+        0,
+    ),
+    "a branch traced again": (
+        (
+            "import jax, numpy as np\ndef f(x): return x + 1\n"
+            "for n in (2, 3): print(jax.lax.cond(True, f, lambda x: x, np.ones(n)))\n"
+        ),
+        0,
+    ),
+}
 
 
 @pytest.mark.core("an exit", "an interrupt")
 @pytest.mark.parametrize("case", ENDS)
 def test_a_program_ends_as_it_does_plainly(case, tmp_path):
-    """Status, output and traceback are those of plain Python, to the letter; then comes the report."""
+    """Status, output and traceback are those of plain Python, to the letter; then comes the
+    report.
+    """
     code, status = ENDS[case]
     (tmp_path / "ends.py").write_text(code)
     plain, seen = plainly(tmp_path, "ends.py"), watched(tmp_path, "ends.py")
@@ -53,7 +78,9 @@ def test_a_program_ends_as_it_does_plainly(case, tmp_path):
     ids=" ".join,
 )
 def test_a_program_finds_itself_as_it_does_plainly(typed, tmp_path):
-    """Its name, file, package, arguments, the first place of imports; what it defines is found by pickle."""
+    """Its name, file, package, arguments, the first place of imports; what it defines is found by
+    pickle.
+    """
     (tmp_path / "folder").mkdir()
     for name in ("about.py", "folder/about.py", "folder/__main__.py"):
         (tmp_path / name).write_text(ABOUT)
@@ -62,10 +89,15 @@ def test_a_program_finds_itself_as_it_does_plainly(typed, tmp_path):
 
 
 def test_the_command_becomes_the_program(tmp_path):
-    """With the options of Python that stand before `-m jitney`, and all that is typed behind the program's name."""
+    """With the options of Python that stand before `-m jitney`, and all that is typed behind the
+    program's name.
+    """
     (tmp_path / "about.py").write_text(ABOUT)
     typed = ("about.py", "a", "--report", "x.html", "-m", "--", "-h")
-    assert plainly(tmp_path, "-X", "dev", "-m", "jitney", "run", *typed).out == plainly(tmp_path, "-X", "dev", *typed).out
+    assert (
+        plainly(tmp_path, "-X", "dev", "-m", "jitney", "run", *typed).out
+        == plainly(tmp_path, "-X", "dev", *typed).out
+    )
 
 
 def test_a_file_that_is_missing_has_status_2(capsys):
@@ -76,7 +108,9 @@ def test_a_file_that_is_missing_has_status_2(capsys):
     assert "--report 'out.txt' is no report" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("typed", [("-m", "no_such_module"), ("-m", "no_such_package.module")], ids=" ".join)
+@pytest.mark.parametrize(
+    "typed", [("-m", "no_such_module"), ("-m", "no_such_package.module")], ids=" ".join
+)
 def test_what_is_missing_has_status_2(typed, tmp_path):
     """And a sentence; there is nothing to report on."""
     seen = watched(tmp_path, *typed)
@@ -90,8 +124,10 @@ def test_what_is_missing_has_status_2(typed, tmp_path):
 def test_settings_that_a_program_makes_before_its_import_of_jax_count(tmp_path):
     """JAX reads its environment when it is imported, so nothing may have imported it before."""
     (tmp_path / "wide.py").write_text(
-        "import os, sys\nassert 'jax' not in sys.modules and 'jitney' not in sys.modules\nos.environ['JAX_ENABLE_X64'] = '1'\n"
-        "import logging; logging.basicConfig(level=logging.WARNING)\nimport jax.numpy as jnp\nprint(jnp.ones(3).sum().dtype)\n1/0\n"
+        "import os, sys\nassert 'jax' not in sys.modules and 'jitney' not in"
+        " sys.modules\nos.environ['JAX_ENABLE_X64'] = '1'\nimport logging;"
+        " logging.basicConfig(level=logging.WARNING)\nimport jax.numpy as"
+        " jnp\nprint(jnp.ones(3).sum().dtype)\n1/0\n"
     )
     seen = watched(tmp_path, "wide.py", report=str(tmp_path / "out.json"))
     assert (seen.status, seen.out) == (1, "float64\n")

@@ -1,4 +1,6 @@
-"""What lines of a program do with arrays: what costs is named with its line, and nothing is said of what is well."""
+"""What lines of a program do with arrays: what costs is named with its line, and nothing is said of
+what is well.
+"""
 
 import json
 import sys
@@ -17,9 +19,13 @@ from tests.command._scripts import jax_explains, watched
 from tests.command.test_page import TOLD
 
 seen_by_python = pytest.mark.skipif(
-    sys.version_info < (3, 13), reason="`sys.monitoring` is new in 3.12, and 3.12 reads no names of functions"
+    sys.version_info < (3, 13),
+    reason="`sys.monitoring` is new in 3.12, and 3.12 reads no names of functions",
 )
-KEPT = {"jax_compilation_cache_dir": "/some/folder", "jax_persistent_cache_min_compile_time_secs": 0.0}
+KEPT = {
+    "jax_compilation_cache_dir": "/some/folder",
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+}
 HEAD = "import functools, jax, jax.numpy as jnp, numpy as np\n"
 STEP = """
 @jax.jit
@@ -30,7 +36,8 @@ WELL = {
     "four reads": "x = jnp.ones(9)\nfor _ in range(4):\n    float(x[0])\n",
     "one line for each": "x = jnp.ones(())\n" + "float(x)\n" * 6,
     "NumPy's numbers": "x = np.float32(1)\nfor _ in range(9):\n    float(x)\n",
-    "an array that lives on": STEP + """
+    "an array that lives on": STEP
+    + """
 def loop(x, w):
     kept = []
     for _ in range(9):
@@ -39,7 +46,8 @@ def loop(x, w):
     return kept
 loop(jnp.ones(5), jnp.ones(5))
 """,
-    "used after the call": STEP + """
+    "used after the call": STEP
+    + """
 def loop(x, w):
     for _ in range(9):
         new, _s = step(x, w)
@@ -47,13 +55,15 @@ def loop(x, w):
         x = new
 loop(jnp.ones(5), jnp.ones(5))
 """,
-    "donated": STEP.replace("@jax.jit", "@functools.partial(jax.jit, donate_argnums=0)") + """
+    "donated": STEP.replace("@jax.jit", "@functools.partial(jax.jit, donate_argnums=0)")
+    + """
 def loop(x, w):
     for _ in range(9):
         x, _s = step(x, w)
 loop(jnp.ones(5), jnp.ones(5))
 """,
-    "no result of its shape": """
+    "no result of its shape": (
+        """
 @jax.jit
 def shrink(x):
     return x[:-1]
@@ -61,9 +71,11 @@ def loop(x):
     for _ in range(9):
         x = shrink(x)
 loop(jnp.ones(50))
-""",
+"""
+    ),
     "NumPy's sum, which is the array's": "x = jnp.ones(5)\nfor _ in range(9):\n    np.sum(x)\n",
-    "in a trace": STEP + """
+    "in a trace": STEP
+    + """
 @jax.jit
 def outer(x):
     w = np.ones(5, np.float32)
@@ -72,42 +84,78 @@ def outer(x):
     return x
 outer(jnp.ones(5))
 """,
-    "NumPy at first": STEP + """
+    "NumPy at first": STEP
+    + """
 x, w = np.ones(5, np.float32), jnp.ones(5)
 for _ in range(9):
     x, kept = step(x, w)
     globals().setdefault("all", []).append(x)
 """,
-    "few statics": """
+    "few statics": (
+        """
 @functools.partial(jax.jit, static_argnames="n")
 def power(x, n):
     return x ** n
 x = jnp.ones(3)
 for n in (2, 3, 4, 2, 3, 4):
     power(x, n=n)
-""",
-}  # fmt: skip
+"""
+    ),
+}
 COSTS = {
-    "float": ("x = jnp.ones(())\nfor _ in range(9):\n    float(x)\n", 4, ["read back 9 times, by float(x)"]),
-    "a test": ("x = jnp.ones(())\nfor _ in range(9):\n    if x > 0: pass\n", 4, ["by a test of x", "greater 1"]),
+    "float": (
+        "x = jnp.ones(())\nfor _ in range(9):\n    float(x)\n",
+        4,
+        ["read back 9 times, by float(x)"],
+    ),
+    "a test": (
+        "x = jnp.ones(())\nfor _ in range(9):\n    if x > 0: pass\n",
+        4,
+        ["by a test of x", "greater 1"],
+    ),
     "an item": ("x = jnp.ones(())\nfor _ in range(9):\n    x.item()\n", 4, ["by x.item()"]),
-    "NumPy's": ("x = jnp.ones(5)\nfor _ in range(9):\n    np.asarray(x)\n", 4, ["by np.asarray(x)"]),
-    "a function of each element": ("x = jnp.ones(5)\nfor _ in range(9):\n    np.sqrt(x)\n", 4, ["by np.sqrt(x)"]),
+    "NumPy's": (
+        "x = jnp.ones(5)\nfor _ in range(9):\n    np.asarray(x)\n",
+        4,
+        ["by np.asarray(x)"],
+    ),
+    "a function of each element": (
+        "x = jnp.ones(5)\nfor _ in range(9):\n    np.sqrt(x)\n",
+        4,
+        ["by np.sqrt(x)"],
+    ),
     "print": ("x = jnp.ones(5)\nfor _ in range(9):\n    f'{x}'\n", 4, ["by formatting x"]),
-    "all at once": ("x = [jnp.ones(5)]\nfor _ in range(9):\n    jax.device_get(x)\n", 4, ["by jax.device_get(x)"]),
-    "the same array": (STEP + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n", 8,
-                       ["w, 20 B of NumPy with the same numbers each time, are put on the device anew for step"]),
-    "written into": (STEP + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n    w += 1\n", 8,
-                     ["w, up to 20 B of NumPy, are put on the device anew for step at each of 9 calls"]),
-    "statics": ("""
+    "all at once": (
+        "x = [jnp.ones(5)]\nfor _ in range(9):\n    jax.device_get(x)\n",
+        4,
+        ["by jax.device_get(x)"],
+    ),
+    "the same array": (
+        STEP
+        + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n",
+        8,
+        ["w, 20 B of NumPy with the same numbers each time, are put on the device anew for step"],
+    ),
+    "written into": (
+        STEP
+        + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n "
+        "   w += 1\n",
+        8,
+        ["w, up to 20 B of NumPy, are put on the device anew for step at each of 9 calls"],
+    ),
+    "statics": (
+        """
 @functools.partial(jax.jit, static_argnames="n")
 def power(x, n):
     return x ** n
 x = jnp.ones(3)
 for n in range(2, 8):
     power(x, n=n)
-""", 3, ["power was compiled 6 times for equal shapes, a program for each value of `n`"]),
-}  # fmt: skip
+""",
+        3,
+        ["power was compiled 6 times for equal shapes, a program for each value of `n`"],
+    ),
+}
 
 
 def found_in(code, tmp_path):
@@ -124,7 +172,9 @@ def found_in(code, tmp_path):
     finally:
         recording.stop()
         jax.config.update("jax_explain_cache_misses", explained)
-    return changes(happened(recording.events, recording.began).compiled, KEPT, timed(recording.lines.told()))
+    return changes(
+        happened(recording.events, recording.began).compiled, KEPT, timed(recording.lines.told())
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +186,9 @@ def _however_small(monkeypatch):
 @pytest.mark.parametrize("case", WELL)
 def test_what_is_well_is_not_named(case, tmp_path):
     """No change for it, however small a change may be, but for the sizes of one."""
-    assert [change.what for change in found_in(WELL[case], tmp_path) if "sizes" not in change.what] == []
+    assert [
+        change.what for change in found_in(WELL[case], tmp_path) if "sizes" not in change.what
+    ] == []
 
 
 @seen_by_python
@@ -164,21 +216,30 @@ def test_statics_that_take_many_values_are_a_change(tmp_path):
 @seen_by_python
 @pytest.mark.parametrize("keyword", [False, True], ids=["position", "keyword"])
 def test_memory_that_a_call_could_take_over_is_named(keyword, tmp_path):
-    """By bytes, with the argument to donate; the line that is written does not break the program, and takes the memory over."""
+    """By bytes, with the argument to donate; the line that is written does not break the program,
+    and takes the memory over.
+    """
     call = "step(x=x, w=w)" if keyword else "step(x, w)"
-    code = STEP + f"def loop(x, w):\n    for _ in range(9):\n        x, s = {call}\n    return x\nloop(jnp.ones(50), jnp.ones(50))\n"
+    code = (
+        STEP + f"def loop(x, w):\n    for _ in range(9):\n        x, s = {call}\n    return"
+        " x\nloop(jnp.ones(50), jnp.ones(50))\n"
+    )
     (change,) = [each for each in found_in(code, tmp_path) if each.nbytes]
     option = 'donate_argnames=("x",)' if keyword else "donate_argnums=(0,)"
     assert option in change.write
     assert (change.seconds, change.nbytes, change.at_most) == (None, 200, True)
     assert change.where.startswith("program.py:8 ")
-    after = code.replace("@jax.jit", f"@functools.partial(jax.jit, {option})").replace("loop(jnp.ones(50)", "loop(jnp.copy(jnp.ones(50))")
+    after = code.replace("@jax.jit", f"@functools.partial(jax.jit, {option})").replace(
+        "loop(jnp.ones(50)", "loop(jnp.copy(jnp.ones(50))"
+    )
     assert not [each for each in found_in(after, tmp_path) if each.nbytes]
 
 
 @jax_explains
 def test_float32_that_comes_back_as_float64_is_named(tmp_path):
-    """The function that is compiled again, and the operation that mixes the two; Python's number widens nothing."""
+    """The function that is compiled again, and the operation that mixes the two; Python's number
+    widens nothing.
+    """
     program = """
 @jax.jit
 def decay(x, rate):
@@ -222,7 +283,9 @@ for _ in range(40):
     watched(tmp_path, "wide.py", report=str(tmp_path / "out.json"))
     told = json.loads((tmp_path / "out.json").read_text())["changes"]
     (moved,) = [each for each in told if "is moved" in each["what"]]
-    assert moved["what"].startswith("w, of 7.6 MiB, lies on fewer devices than <lambda> computes on (4): it is moved 40 times")
+    assert moved["what"].startswith(
+        "w, of 7.6 MiB, lies on fewer devices than <lambda> computes on (4): it is moved 40 times"
+    )
     assert moved["where"].startswith("wide.py:11 ")
     assert moved["write"].startswith("w = jax.device_put(w, ")
 
@@ -243,15 +306,26 @@ for n in (3, 4, 5):
     seen = watched(tmp_path, "own.py", report=str(tmp_path / "out.json"))
     told = json.loads((tmp_path / "out.json").read_text())
     (shape,) = [each for each in told["causes"] if each["cause"] == "shape"]
-    assert (shape["function"], shape["times"], shape["remedy"]) == ("total", 2, 'pad={"points": "pow2"}')
+    assert (shape["function"], shape["times"], shape["remedy"]) == (
+        "total",
+        2,
+        'pad={"points": "pow2"}',
+    )
     assert 'pad={"points": "pow2"}' in seen.err
-    assert {each["cause"] for each in told["causes"] if each["function"] == "total"} == {"first call", "shape"}
+    assert {each["cause"] for each in told["causes"] if each["function"] == "total"} == {
+        "first call",
+        "shape",
+    }
     assert any("Python 3.12" in each for each in told["unseen"]) == (sys.version_info < (3, 12))
 
 
 def test_what_saves_memory_says_so_instead_of_seconds():
     """As the report and its page write it."""
-    change = Change(None, at_most=True, what="x dies", where="a.py:3", write="donate it", nbytes=8 * 2**20)
+    change = Change(
+        None, at_most=True, what="x dies", where="a.py:3", write="donate it", nbytes=8 * 2**20
+    )
     assert change.to_dict()["saves"] == "at most 8.0 MiB, seconds unknown"
-    assert Change(0.5, at_most=False, what="", where="", write="").to_dict()["saves"] == "about 0.50 s"
+    assert (
+        Change(0.5, at_most=False, what="", where="", write="").to_dict()["saves"] == "about 0.50 s"
+    )
     assert "at most 8.0 MiB, seconds unknown" in page({**TOLD, "changes": [change.to_dict()]})

@@ -43,15 +43,26 @@ def test_what_a_batch_system_gives_counts(environment, state, fix, tmp_path):
 def test_memory_is_that_of_the_machine_and_of_the_cgroup(tmp_path):
     """A limit of 2**63 is none."""
     meminfo = {"proc/meminfo": "MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n"}
-    limits = {"sys/fs/cgroup/job/memory.max": str(2**29), "sys/fs/cgroup/job/memory.current": str(2**28)}
+    limits = {
+        "sys/fs/cgroup/job/memory.max": str(2**29),
+        "sys/fs/cgroup/job/memory.current": str(2**28),
+    }
     check = memory(machine(tmp_path, {**V2, **meminfo, **limits}))
     assert check.state == "ok"
     assert check.data == {"total": 2**30, "available": 2**29, "limit": 2**29, "used": 2**28}
-    old = machine(tmp_path / "old", {**V1, "sys/fs/cgroup/memory/job/memory.limit_in_bytes": str(2**63 - 4096)})
+    old = machine(
+        tmp_path / "old",
+        {**V1, "sys/fs/cgroup/memory/job/memory.limit_in_bytes": str(2**63 - 4096)},
+    )
     assert old.memory_limit() is None
 
 
 def test_little_memory_is_a_warning(tmp_path):
     """Below a tenth."""
-    assert memory(machine(tmp_path, {"proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 50 kB\n"})).state == "warn"
+    assert (
+        memory(
+            machine(tmp_path, {"proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 50 kB\n"})
+        ).state
+        == "warn"
+    )
     assert memory(machine(tmp_path / "silent", {})).value == "unknown on this system"

@@ -1,4 +1,6 @@
-"""The examples as they were before, which nothing decorates: what their "after" does is named as a change worth making."""
+"""The examples as they were before, which nothing decorates: what their "after" does is named as a
+change worth making.
+"""
 
 import json
 import sys
@@ -56,10 +58,19 @@ opt = start(recipe, model)
 for variables in (3, 4):
     model, opt, _ = before.step(recipe, model, opt, batch(np.random.default_rng(variables), 2, variables, 6))
 """
-# What each says, with what the "after" has: one program for a whole fit, at any number of points; all angles and points in one; one step.
+# What each says, with what the "after" has: one program for a whole fit, at any number of points;
+# all angles and points in one; one step.
 PORTS = {
-    "trf": (TRF, ("value was compiled for 4 sizes",), ("np.asarray(x)", "p, t, y, up to", "for value at each of")),
-    "homodyne": (HOMODYNE, ("residual was compiled for 3 sizes", "operations of JAX outside of any jit"), ("np.asarray(x)",)),
+    "trf": (
+        TRF,
+        ("value was compiled for 4 sizes",),
+        ("np.asarray(x)", "p, t, y, up to", "for value at each of"),
+    ),
+    "homodyne": (
+        HOMODYNE,
+        ("residual was compiled for 3 sizes", "operations of JAX outside of any jit"),
+        ("np.asarray(x)",),
+    ),
     "surrogate": (SURROGATE, ("operations of JAX outside of any jit",), ()),
 }
 
@@ -74,5 +85,8 @@ def test_what_an_after_does_is_named_of_its_before(port, tmp_path):
     assert done.status == 0, done.err
     told = json.loads((tmp_path / "out.json").read_text())["changes"]
     for said in (*always, *(seen if sys.version_info >= (3, 13) else ())):
-        assert any(said in change["what"] for change in told), (said, [change["what"] for change in told])
+        assert any(said in change["what"] for change in told), (
+            said,
+            [change["what"] for change in told],
+        )
     assert all(change["seconds"] is None or 0 < change["seconds"] < 600 for change in told)

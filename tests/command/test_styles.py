@@ -1,4 +1,6 @@
-"""Programs in the styles that people write, each with faults planted: these are named, and nothing else."""
+"""Programs in the styles that people write, each with faults planted: these are named, and nothing
+else.
+"""
 
 import sys
 
@@ -144,8 +146,17 @@ PROGRAMS = {
     "restarts, all well": (RESTARTS, []),
 }
 SEEN = {  # where Python sees lines
-    "a sampler": (SAMPLER, ["an array of JAX is read back 12 times, by float(x)", "log_density was compiled 6 times for equal shapes"]),
-    "a simulation with restarts": (STORM, ["kernel, 16.0 KiB of NumPy with the same numbers", "field of advance dies at each call"]),
+    "a sampler": (
+        SAMPLER,
+        [
+            "an array of JAX is read back 12 times, by float(x)",
+            "log_density was compiled 6 times for equal shapes",
+        ],
+    ),
+    "a simulation with restarts": (
+        STORM,
+        ["kernel, 16.0 KiB of NumPy with the same numbers", "field of advance dies at each call"],
+    ),
 }
 if sys.version_info >= (3, 13):
     PROGRAMS |= SEEN
@@ -160,7 +171,10 @@ def test_the_faults_of_a_program_are_named(style, tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(code)
     monkeypatch.setattr(whole, "_LEAST_BYTES", 2**12)
     jax.clear_caches()
-    explained, promotion = jax.config.jax_explain_cache_misses, jax.numpy_dtype_promotion("standard")
+    explained, promotion = (
+        jax.config.jax_explain_cache_misses,
+        jax.numpy_dtype_promotion("standard"),
+    )
     recording = launch.Recording()
     recording.listen()
     try:
@@ -169,8 +183,13 @@ def test_the_faults_of_a_program_are_named(style, tmp_path, monkeypatch):
     finally:
         recording.stop()
         jax.config.update("jax_explain_cache_misses", explained)
-    kept = {"jax_compilation_cache_dir": "/some/folder", "jax_persistent_cache_min_compile_time_secs": 0.0}
-    found = changes(happened(recording.events, recording.began).compiled, kept, timed(recording.lines.told()))
+    kept = {
+        "jax_compilation_cache_dir": "/some/folder",
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    found = changes(
+        happened(recording.events, recording.began).compiled, kept, timed(recording.lines.told())
+    )
     assert len(found) == len(faults), found
     for fault in faults:
         assert any(change.what.startswith(fault) for change in found), found

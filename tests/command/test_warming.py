@@ -32,7 +32,9 @@ class Fit:
 def module(tmp_path, monkeypatch):
     """A module in the working directory, with a name that no other test has."""
     name = f"warmed_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text(MODULE.replace("{factor}", str(np.random.default_rng().uniform())))
+    (tmp_path / f"{name}.py").write_text(
+        MODULE.replace("{factor}", str(np.random.default_rng().uniform()))
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield name
@@ -40,7 +42,9 @@ def module(tmp_path, monkeypatch):
 
 
 def test_each_size_with_each_other_is_compiled(module, tmp_path, capsys):
-    """Ahead of time: calls with these sizes compile nothing; a later process finds the programs in the cache."""
+    """Ahead of time: calls with these sizes compile nothing; a later process finds the programs in
+    the cache.
+    """
     (tmp_path / "warm.toml").write_text(f'''
         [[warm]]
         function = "{module}:residual"
@@ -60,7 +64,9 @@ def test_each_size_with_each_other_is_compiled(module, tmp_path, capsys):
     sys.modules[module].residual.clear_cache()
     with jitney.watch() as seen:
         sys.modules[module].residual(np.ones(3, np.float32), np.ones((3, 2), np.float32))
-    assert [(work.compiles, work.cache_hits) for work in seen.work if work.name == "residual"] == [(0, 1)]
+    assert [(work.compiles, work.cache_hits) for work in seen.work if work.name == "residual"] == [
+        (0, 1)
+    ]
 
 
 ENTRY = '[[warm]]\nfunction = "MODULE:{}"\n'
@@ -69,13 +75,28 @@ WRONG = {
     "no TOML": ("[[warm", "no TOML"),
     "an unknown key": (ENTRY.format("residual") + "size = 3", "entry 1: 'size' is not known"),
     "no function": ("[[warm]]\nsizes = {n = 3}", "entry 1: function=None"),
-    "no module": ('[[warm]]\nfunction = "no_such_module:f"', "entry 1 (no_such_module:f): 'no_such_module' cannot be imported"),
+    "no module": (
+        '[[warm]]\nfunction = "no_such_module:f"',
+        "entry 1 (no_such_module:f): 'no_such_module' cannot be imported",
+    ),
     "no such name": (ENTRY.format("resid"), "entry 1 (MODULE:resid): 'resid' is not in"),
     "undecorated": (ENTRY.format("plain"), "entry 1 (MODULE:plain): it is no program of jitney"),
-    "no size": (ENTRY.format("residual") + "sizes = {n = 1.5}", "entry 1: sizes of axis 'n' are 1.5"),
-    "no true size": (ENTRY.format("residual") + "sizes = {n = true}", "entry 1: sizes of axis 'n' are True"),
-    "a size is missing": (ENTRY.format("residual") + "sizes = {n = 3}", "entry 1 (MODULE:residual), sizes n=3:"),
-    "an unknown axis": (ENTRY.format("residual") + "sizes = {n = 3, m = 2, k = 1}", "entry 1 (MODULE:residual), sizes n=3 m=2 k=1:"),
+    "no size": (
+        ENTRY.format("residual") + "sizes = {n = 1.5}",
+        "entry 1: sizes of axis 'n' are 1.5",
+    ),
+    "no true size": (
+        ENTRY.format("residual") + "sizes = {n = true}",
+        "entry 1: sizes of axis 'n' are True",
+    ),
+    "a size is missing": (
+        ENTRY.format("residual") + "sizes = {n = 3}",
+        "entry 1 (MODULE:residual), sizes n=3:",
+    ),
+    "an unknown axis": (
+        ENTRY.format("residual") + "sizes = {n = 3, m = 2, k = 1}",
+        "entry 1 (MODULE:residual), sizes n=3 m=2 k=1:",
+    ),
 }
 
 

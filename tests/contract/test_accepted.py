@@ -12,7 +12,17 @@ from jaxtyping import Array, ArrayLike, Float, Float32, Key, PRNGKeyArray, UInt3
 
 from jitney._contract.contract import check_result
 from tests._arrays import array, weak
-from tests.contract._contracts import Linear, Point, Record, check, contract, one, refusal, residual, z
+from tests.contract._contracts import (
+    Linear,
+    Point,
+    Record,
+    check,
+    contract,
+    one,
+    refusal,
+    residual,
+    z,
+)
 
 
 def test_checking_a_result_leaves_the_sizes_alone():
@@ -26,7 +36,9 @@ def test_checking_a_result_leaves_the_sizes_alone():
     assert sizes.known == {"n": 2}
 
 
-@pytest.mark.parametrize("make", [jnp.zeros, np.zeros, lambda shape: jax.ShapeDtypeStruct(shape, np.float32)])
+@pytest.mark.parametrize(
+    "make", [jnp.zeros, np.zeros, lambda shape: jax.ShapeDtypeStruct(shape, np.float32)]
+)
 def test_any_array_will_do(make):
     """NumPy, JAX and abstract arrays."""
     sizes, notes = check(residual, make((3,)), make((3,)))
@@ -171,7 +183,11 @@ def test_a_tuple_has_as_many_items_as_its_annotation(count):
 def test_an_alternative_that_does_not_fit_binds_nothing():
     """It has found `n` to be 2 when it meets 3; then `n` is what the next argument says."""
 
-    def f(x: tuple[Float[Array, "n"], Float[Array, "n"]] | tuple[Float[Array, "m"], Float[Array, "k"]], y: Float[Array, "n"]): ...
+    def f(
+        x: tuple[Float[Array, "n"], Float[Array, "n"]]
+        | tuple[Float[Array, "m"], Float[Array, "k"]],
+        y: Float[Array, "n"],
+    ): ...
 
     sizes, _ = check(f, (z(2), z(3)), z(5))
     assert sizes.known == {"m": 2, "k": 3, "n": 5}

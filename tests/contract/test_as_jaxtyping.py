@@ -37,11 +37,36 @@ def agree(annotations, values):
     return ours == theirs
 
 
-DIMS = st.sampled_from(["", "n", "m", "n m", "3 n", "#n m", "*b n", "*#b", "... n", "_ n", "_k", "n n", "rows=2 m", "#3", "*b"])
+DIMS = st.sampled_from(
+    [
+        "",
+        "n",
+        "m",
+        "n m",
+        "3 n",
+        "#n m",
+        "*b n",
+        "*#b",
+        "... n",
+        "_ n",
+        "_k",
+        "n n",
+        "rows=2 m",
+        "#3",
+        "*b",
+    ]
+)
 SHAPES = st.lists(st.sampled_from([1, 2, 3]), max_size=3).map(tuple)
 ARRAYS = st.builds(jnp.zeros, SHAPES, st.sampled_from(["float32", "int32", "bool", "bfloat16"]))
-ARRAY_HINTS = st.builds(lambda kind, dims: kind[Array, dims], st.sampled_from([Float, Float32, Int, Bool, Shaped]), DIMS)
-TREES = st.recursive(ARRAYS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2))
+ARRAY_HINTS = st.builds(
+    lambda kind, dims: kind[Array, dims], st.sampled_from([Float, Float32, Int, Bool, Shaped]), DIMS
+)
+TREES = st.recursive(
+    ARRAYS,
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+)
 
 
 def floats(*pairs):
@@ -137,7 +162,12 @@ def test_trees_are_accepted_as_jaxtyping_does(hint, tree):
 
 
 @MANY
-@given(TREES, TREES, TREES, st.sampled_from(["S", "T", "S T", "T S", "... T", "T ...", "S T ...", "... S T"]))
+@given(
+    TREES,
+    TREES,
+    TREES,
+    st.sampled_from(["S", "T", "S T", "T S", "... T", "T ...", "S T ...", "... S T"]),
+)
 @examples(
     *(
         {"first": first, "second": second, "third": third, "structure": structure}
@@ -165,7 +195,9 @@ def test_trees_are_accepted_as_jaxtyping_does(hint, tree):
 def test_structures_are_accepted_as_jaxtyping_does(first, second, third, structure):
     """Equal, composed, prefix and suffix structures."""
     leaf = Shaped[Array, "..."]
-    assert agree([PyTree[leaf, "S"], PyTree[leaf, "T"], PyTree[leaf, structure]], [first, second, third])
+    assert agree(
+        [PyTree[leaf, "S"], PyTree[leaf, "T"], PyTree[leaf, structure]], [first, second, third]
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,8 +218,20 @@ def test_names_per_leaf_are_bound_as_jaxtyping_does(first, second):
     assert agree([hint, hint], [first, second])
 
 
-@pytest.mark.parametrize("hint", [PyTree[Float[Array, "..."]], PyTree[int], PyTree[Any], PyTree[Float[Array, "..."] | int], PyTree])
-@pytest.mark.parametrize("tree", [[1, 2], [z(2), 1], z(2), None, [None, z(3)], {"a": "b"}, Linear(z(2, 3), None, 4, 1), ()])
+@pytest.mark.parametrize(
+    "hint",
+    [
+        PyTree[Float[Array, "..."]],
+        PyTree[int],
+        PyTree[Any],
+        PyTree[Float[Array, "..."] | int],
+        PyTree,
+    ],
+)
+@pytest.mark.parametrize(
+    "tree",
+    [[1, 2], [z(2), 1], z(2), None, [None, z(3)], {"a": "b"}, Linear(z(2, 3), None, 4, 1), ()],
+)
 def test_other_leaves_are_accepted_as_jaxtyping_does(hint, tree):
     """None is an empty tree; every other leaf must fit."""
     assert agree([hint], [tree])

@@ -1,4 +1,6 @@
-"""Signatures as data: the axes of modules and of arguments, and which array has which annotation."""
+"""Signatures as data: the axes of modules and of arguments, and which array has which
+annotation.
+"""
 
 import inspect
 
@@ -13,7 +15,9 @@ from tests.contract._contracts import Linear, Model, check, contract, one, refus
 
 
 def test_instances_bind_their_own_axes():
-    """Two layers of one class differ in `in` and `out`, and neither is shared with the signature."""
+    """Two layers of one class differ in `in` and `out`, and neither is shared with the
+    signature.
+    """
 
     def f(model: Model, x: Float[Array, "in"]): ...
 
@@ -55,8 +59,12 @@ def test_modules_may_have_lost_their_arrays():
 
 
 def test_modules_made_under_vmap_are_not_checked():
-    """All arrays have one more leading axis: the class is right, the annotations are of one member."""
-    stacked = eqx.filter_vmap(lambda key: Linear(jax.random.normal(key, (2, 3)), z(2)))(jax.random.split(jax.random.key(0), 5))
+    """All arrays have one more leading axis: the class is right, the annotations are of one
+    member.
+    """
+    stacked = eqx.filter_vmap(lambda key: Linear(jax.random.normal(key, (2, 3)), z(2)))(
+        jax.random.split(jax.random.key(0), 5)
+    )
     _, notes = check(one(Linear), stacked)
     assert "'x' is a stack of 5" in notes[0]
 
@@ -69,9 +77,16 @@ def test_one_field_with_an_extra_axis_is_an_error():
 def test_matches_pair_each_array_with_its_annotation():
     """Through containers and modules; static fields and Python numbers in modules are no arrays."""
 
-    def f(model: Model, data: tuple[Float[Array, "n"], int], scale: float, *rest: Float[Array, "k"]): ...
+    def f(
+        model: Model, data: tuple[Float[Array, "n"], int], scale: float, *rest: Float[Array, "k"]
+    ): ...
 
-    arguments = {"model": Model([Linear(z(2, 3), None)]), "data": (z(3), 1), "scale": 1.0, "rest": (z(1), z(1))}
+    arguments = {
+        "model": Model([Linear(z(2, 3), None)]),
+        "data": (z(3), 1),
+        "scale": 1.0,
+        "rest": (z(1), z(1)),
+    }
     found = [(match.path, match.argument) for match in all_matches(contract(f), arguments)]
     assert found == [
         ("model.layers[0].weight", "model"),
@@ -98,7 +113,10 @@ def test_axes_are_those_of_the_signature():
     """Also in unions, trees, containers, expressions and the result, but not in module fields."""
 
     def f(
-        m: Model, x: Float[Array, "a *b"] | None, y: PyTree[Float[Array, "c"]], z: dict[str, Float[Array, "d+1"]]
+        m: Model,
+        x: Float[Array, "a *b"] | None,
+        y: PyTree[Float[Array, "c"]],
+        z: dict[str, Float[Array, "d+1"]],
     ) -> Float[Array, "e"]: ...
 
     assert contract(f).axes == {"a", "b", "c", "d", "e"}
@@ -107,5 +125,9 @@ def test_axes_are_those_of_the_signature():
 def test_contracts_compare_by_meaning():
     """Where a function stands does not change the compiled code."""
     signature = inspect.signature(residual)
-    assert contract_of(residual, signature, Where("a")) == contract_of(residual, signature, Where("b"))
-    assert hash(contract_of(residual, signature, Where("a"))) == hash(contract_of(residual, signature, Where("b")))
+    assert contract_of(residual, signature, Where("a")) == contract_of(
+        residual, signature, Where("b")
+    )
+    assert hash(contract_of(residual, signature, Where("a"))) == hash(
+        contract_of(residual, signature, Where("b"))
+    )

@@ -1,4 +1,6 @@
-"""Whether a value is of the kind of a static annotation: `isinstance` where that is all, beartype elsewhere."""
+"""Whether a value is of the kind of a static annotation: `isinstance` where that is all, beartype
+elsewhere.
+"""
 
 import collections.abc
 import enum
@@ -60,22 +62,93 @@ class Special(Generic[int]):
 
 
 HINTS = (
-    None, type(None), int, float, bool, complex, str, bytes, list, tuple, dict, object, type, Exception, np.ndarray, np.generic, jax.Array,
-    Colour, Holder, Integers, Named, Entries, Closing, Sized, Module, Generic, Special, eqx.nn.Linear, typing.Any,
-    collections.abc.Callable, collections.abc.Sequence, collections.abc.Hashable, list[int], tuple[int, ...], type[int], int | None,
-    int | str, Module | None, Generic | None, typing.Literal["a"], int | typing.Literal["a"],
-    typing.NewType("Metre", float), typing.SupportsFloat,
-)  # fmt: skip
+    None,
+    type(None),
+    int,
+    float,
+    bool,
+    complex,
+    str,
+    bytes,
+    list,
+    tuple,
+    dict,
+    object,
+    type,
+    Exception,
+    np.ndarray,
+    np.generic,
+    jax.Array,
+    Colour,
+    Holder,
+    Integers,
+    Named,
+    Entries,
+    Closing,
+    Sized,
+    Module,
+    Generic,
+    Special,
+    eqx.nn.Linear,
+    typing.Any,
+    collections.abc.Callable,
+    collections.abc.Sequence,
+    collections.abc.Hashable,
+    list[int],
+    tuple[int, ...],
+    type[int],
+    int | None,
+    int | str,
+    Module | None,
+    Generic | None,
+    typing.Literal["a"],
+    int | typing.Literal["a"],
+    typing.NewType("Metre", float),
+    typing.SupportsFloat,
+)
 VALUES = (
-    None, 1, 1.5, True, "a", b"a", 1j, [], [1], ["a"], (), (1,), {}, {"a": 1}, {"a": "x"}, object(), int, len, Exception(), Colour.RED,
-    Colour, Holder(), Integers(), Integers(["a"]), Named(1), Named("a"), Module(1), Module, Generic("a"), Special(1), Special("a"),
-    np.zeros(2), np.float32(1), np.ones(2, int),
-)  # fmt: skip
+    None,
+    1,
+    1.5,
+    True,
+    "a",
+    b"a",
+    1j,
+    [],
+    [1],
+    ["a"],
+    (),
+    (1,),
+    {},
+    {"a": 1},
+    {"a": "x"},
+    object(),
+    int,
+    len,
+    Exception(),
+    Colour.RED,
+    Colour,
+    Holder(),
+    Integers(),
+    Integers(["a"]),
+    Named(1),
+    Named("a"),
+    Module(1),
+    Module,
+    Generic("a"),
+    Special(1),
+    Special("a"),
+    np.zeros(2),
+    np.float32(1),
+    np.ones(2, int),
+)
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=str)
 def test_what_is_decided_without_beartype_is_what_beartype_says(hint):
-    """Plain classes and their unions by `isinstance`; generic ones, protocols and all else as beartype reads them."""
+    """Plain classes and their unions by `isinstance`; generic ones, protocols and all else as
+    beartype reads them.
+    """
 
     def said(value):
         try:

@@ -24,7 +24,9 @@ def test_two_sizes_of_an_axis():
 
 def test_two_sizes_inside_one_array():
     """A square matrix that is not square."""
-    assert "axis 'n' has two sizes, 2 and 3, both from 'x'" in refusal(one(Float[Array, "n n"]), z(2, 3))
+    assert "axis 'n' has two sizes, 2 and 3, both from 'x'" in refusal(
+        one(Float[Array, "n n"]), z(2, 3)
+    )
 
 
 def test_wrong_rank_names_both_shapes():
@@ -36,7 +38,9 @@ def test_wrong_rank_names_both_shapes():
 
 def test_wrong_fixed_size():
     """The axis, its size and the size in the annotation."""
-    assert "'x' has size 4 along axis 0, and Float[Array, '3 n'] says 3" in refusal(one(Float[Array, "3 n"]), z(4, 2))
+    assert "'x' has size 4 along axis 0, and Float[Array, '3 n'] says 3" in refusal(
+        one(Float[Array, "3 n"]), z(4, 2)
+    )
 
 
 def test_wrong_dtype_names_what_came_and_what_is_allowed():
@@ -60,7 +64,11 @@ def test_a_number_for_an_array_says_how_to_make_one():
         (Float[Array, ""], 3, "pass `jnp.asarray(3.0)`, or annotate it `float`, which is traced."),
         (Int[Array, ""], 3, "pass `jnp.asarray(3)`."),
         (Bool[Array, ""], True, "pass `jnp.asarray(True)`."),
-        (Complex[Array, ""], 3, "pass `jnp.asarray((3+0j))`, or annotate it `complex`, which is traced."),
+        (
+            Complex[Array, ""],
+            3,
+            "pass `jnp.asarray((3+0j))`, or annotate it `complex`, which is traced.",
+        ),
         (Float[Array, ""], True, "pass an array, or correct the annotation."),
     ],
 )
@@ -69,7 +77,9 @@ def test_a_number_for_an_array_is_not_told_to_become_static(hint, value, fix):
     assert refusal(one(hint), value).splitlines()[-1] == f"Fix: {fix}"
 
 
-@pytest.mark.parametrize(("hint", "value", "name"), [(int, weak(1), "Int"), (bool, array(True), "Bool")])
+@pytest.mark.parametrize(
+    ("hint", "value", "name"), [(int, weak(1), "Int"), (bool, array(True), "Bool")]
+)
 def test_an_array_for_a_static_scalar_names_the_array_hint(hint, value, name):
     """An `int` is part of the program."""
     assert f'annotate it `{name}[Array, ""]`' in refusal(one(hint), value)
@@ -98,7 +108,10 @@ def test_an_expression_shows_its_value_and_its_names():
     def f(x: Float[Array, "n"], y: Float[Array, "n+1"]): ...
 
     message = refusal(f, z(3), z(3))
-    assert "axis 'n+1' of 'y' has size 3, and Float[Array, 'n+1'] makes it 4 with n=3 from 'x'" in message
+    assert (
+        "axis 'n+1' of 'y' has size 3, and Float[Array, 'n+1'] makes it 4 with n=3 from 'x'"
+        in message
+    )
 
 
 def test_items_of_variadic_parameters_are_named():
@@ -168,7 +181,10 @@ def test_a_result_of_another_rank_is_to_be_returned_not_passed():
 
 @pytest.mark.parametrize(
     ("options", "fix"),
-    [({"pad": {"point": "pow2"}}, "did you mean 'points'"), ({"donate": "startt"}, "did you mean 'start'")],
+    [
+        ({"pad": {"point": "pow2"}}, "did you mean 'points'"),
+        ({"donate": "startt"}, "did you mean 'start'"),
+    ],
     ids=str,
 )
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(options, fix):
@@ -183,12 +199,22 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(options, fix
 
 def test_an_axis_of_a_function_without_annotations_is_to_be_annotated():
     """There is no name to correct."""
-    with pytest.raises(OptionError, match=r'annotate the arrays that have it: x: Float\[Array, "n"\]'):
+    with pytest.raises(
+        OptionError, match=r'annotate the arrays that have it: x: Float\[Array, "n"\]'
+    ):
         optimize(pad={"n": "pow2"})(lambda x: x)
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"cache": "program"}, {"on_trace_error": "eager"}], ids=str
+    "options",
+    [
+        {},
+        {"pad": {"n": "pow2"}},
+        {"chunk": {"n": 2}},
+        {"cache": "program"},
+        {"on_trace_error": "eager"},
+    ],
+    ids=str,
 )
 def test_numbers_in_the_byte_order_of_other_machines_are_to_be_converted(options):
     """As files of FITS and netCDF have them; JAX takes none."""
@@ -198,7 +224,9 @@ def test_numbers_in_the_byte_order_of_other_machines_are_to_be_converted(options
 
     f = optimize(**options)(body)
     for ask in (f, f.compile, f.lower):
-        with pytest.raises(ContractError, match=r"'x' is an array of >f4, in the byte order of other machines") as caught:
+        with pytest.raises(
+            ContractError, match=r"'x' is an array of >f4, in the byte order of other machines"
+        ) as caught:
             ask(np.ones(3, ">f4"))
         assert "Fix: pass x.astype('float32')" in str(caught.value)
         assert caught.value.code == "J213"

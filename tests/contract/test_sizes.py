@@ -12,12 +12,32 @@ from jitney._contract.sizes import Sizes, Unknown, evaluate, fit_shape, settle
 from jitney._signature.annotations import read
 from tests._examples import examples
 
-ARGUMENTS = {"self": SimpleNamespace(dim=16, name="n", _hidden=3), "xs": [1, 2, 3], "shapes": {"a": (4, 5)}, "x": np.zeros(3)}
+ARGUMENTS = {
+    "self": SimpleNamespace(dim=16, name="n", _hidden=3),
+    "xs": [1, 2, 3],
+    "shapes": {"a": (4, 5)},
+    "x": np.zeros(3),
+}
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 
 
 @pytest.mark.parametrize(
-    "expr", ["n+1", "2*n", "n//2", "n%3", "n**2", "min(n,m)", "max(n,m)", "abs(n-m)", "-n+m", "(n+1)*m", "n/2", "sum((n,m))", "7"]
+    "expr",
+    [
+        "n+1",
+        "2*n",
+        "n//2",
+        "n%3",
+        "n**2",
+        "min(n,m)",
+        "max(n,m)",
+        "abs(n-m)",
+        "-n+m",
+        "(n+1)*m",
+        "n/2",
+        "sum((n,m))",
+        "7",
+    ],
 )
 def test_arithmetic_is_pythons(expr):
     """The same numbers as Python's own."""
@@ -77,7 +97,10 @@ def test_what_is_not_arithmetic_is_unknown_with_a_reason(expr, reason):
 def fits(pairs):
     """jitney's verdict on several shapes, one after the other."""
     sizes = Sizes()
-    results = [fit_shape(read(Shaped[np.ndarray, dims]), shape, f"'a{i}'", sizes, {}) for i, (dims, shape) in enumerate(pairs)]
+    results = [
+        fit_shape(read(Shaped[np.ndarray, dims]), shape, f"'a{i}'", sizes, {})
+        for i, (dims, shape) in enumerate(pairs)
+    ]
     return [result is None for result in results], sizes
 
 
@@ -93,7 +116,11 @@ MANY_AXES = st.sampled_from([[], [], ["..."], ["*b"], ["*#b"], ["*b"], ["*#b"]])
 
 @st.composite
 def dim_strings(draw):
-    before, middle, after = draw(st.lists(SINGLE, max_size=2)), draw(MANY_AXES), draw(st.lists(SINGLE, max_size=2))
+    before, middle, after = (
+        draw(st.lists(SINGLE, max_size=2)),
+        draw(MANY_AXES),
+        draw(st.lists(SINGLE, max_size=2)),
+    )
     return " ".join([*before, *middle, *after])
 
 
@@ -128,13 +155,17 @@ shapes = st.lists(st.sampled_from([1, 2, 3]), max_size=4).map(tuple)
     )
 )
 def test_shapes_fit_as_jaxtyping_says(pairs):
-    """Names, numbers, `#`, `*`, `*#`, `_` and `...` over several arrays: the same arrays are accepted up to the first refusal."""
+    """Names, numbers, `#`, `*`, `*#`, `_` and `...` over several arrays: the same arrays are
+    accepted up to the first refusal.
+    """
     theirs, (ours, _) = jaxtyping_fits(pairs), fits(pairs)
     end = theirs.index(False) + 1 if False in theirs else len(theirs)
     assert ours[:end] == theirs[:end]
 
 
-EXPRESSIONS = st.sampled_from(["n+1", "2*n", "n//2", "#n+1", "n-m", "max(n,m)", "n**2", "m%n", "n/2"])
+EXPRESSIONS = st.sampled_from(
+    ["n+1", "2*n", "n//2", "#n+1", "n-m", "max(n,m)", "n**2", "m%n", "n/2"]
+)
 
 
 @MANY

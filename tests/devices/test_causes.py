@@ -28,7 +28,9 @@ def doubled():
 
 
 def last(program):
-    return [(cause.kind, cause.argument, cause.old, cause.new) for cause in program.stats.causes[-1]]
+    return [
+        (cause.kind, cause.argument, cause.old, cause.new) for cause in program.stats.causes[-1]
+    ]
 
 
 def called(program, *arrays):
@@ -68,7 +70,9 @@ def test_another_device():
     """Which is told by its name."""
     devices = jax.devices()
     f = called(doubled(), *(jax.device_put(X, device) for device in devices[:2]))
-    assert last(f) == [("sharding", "x", f"committed to {devices[0]}", f"committed to {devices[1]}")]
+    assert last(f) == [
+        ("sharding", "x", f"committed to {devices[0]}", f"committed to {devices[1]}")
+    ]
 
 
 def test_another_device_and_size():

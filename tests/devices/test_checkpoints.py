@@ -21,31 +21,49 @@ import jitney
 def laid(tree, mesh, *spec):
     """Matrices of a tree on a mesh."""
     to = NamedSharding(mesh.mesh, P(*spec))
-    return jax.tree.map(lambda x: jax.device_put(x, to) if eqx.is_array(x) and x.ndim == 2 else x, tree)
+    return jax.tree.map(
+        lambda x: jax.device_put(x, to) if eqx.is_array(x) and x.ndim == 2 else x, tree
+    )
 
 
 @pytest.fixture
 def training():
-    """A model with functions among its leaves, its optimiser's state, a key and arrays of the host."""
+    """A model with functions among its leaves, its optimiser's state, a key and arrays of the
+    host.
+    """
     model = eqx.nn.MLP(8, 8, 16, 1, key=jax.random.key(0))
     state = optax.adam(1e-3).init(eqx.filter(model, eqx.is_array))
-    return {"model": model, "state": state, "key": jax.random.key(7), "seen": np.arange(3), "scale": jnp.ones(2, jnp.bfloat16)}
+    return {
+        "model": model,
+        "state": state,
+        "key": jax.random.key(7),
+        "seen": np.arange(3),
+        "scale": jnp.ones(2, jnp.bfloat16),
+    }
 
 
 def zeros(tree):
     """The same tree, with other numbers."""
-    return jax.tree.map(lambda x: x * 0 if eqx.is_array(x) and jnp.issubdtype(x.dtype, jnp.number) else x, tree)
+    return jax.tree.map(
+        lambda x: x * 0 if eqx.is_array(x) and jnp.issubdtype(x.dtype, jnp.number) else x, tree
+    )
 
 
 def numbers(tree):
-    plain = jax.tree.map(lambda x: jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x,
-                         eqx.filter(tree, eqx.is_array))  # fmt: skip
+    plain = jax.tree.map(
+        lambda x: (
+            jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+        ),
+        eqx.filter(tree, eqx.is_array),
+    )
     return [np.asarray(x) for x in jax.tree.leaves(plain)]
 
 
 @pytest.mark.parametrize("spec", [("data", None), (None, "data"), (("data", "model"), None)])
 def test_a_checkpoint_is_restored_on_another_mesh(training, tmp_path, spec):
-    """From eight devices on four along another axis, and on one: to the bit, and where the tree asks for it."""
+    """From eight devices on four along another axis, and on one: to the bit, and where the tree
+    asks for it.
+    """
     eight = laid(training, jitney.mesh(data=4, model=2), *spec)
     checkpoints = jitney.Checkpoints(tmp_path / "run")
     checkpoints.save(3, eight)
@@ -88,7 +106,9 @@ def test_a_tree_is_placed_as_a_program_has_it(training):
     with jax.transfer_guard("disallow"):
         got = double(model)
     np.testing.assert_array_equal(got.layers[0].weight, 2 * training["model"].layers[0].weight)
-    assert model.layers[0].weight.sharding.is_equivalent_to(NamedSharding(mesh.mesh, P("model", "data")), 2)
+    assert model.layers[0].weight.sharding.is_equivalent_to(
+        NamedSharding(mesh.mesh, P("model", "data")), 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,10 +148,19 @@ def test_without_a_checkpoint_a_run_begins_as_it_is(training, tmp_path):
 @pytest.mark.parametrize(
     ("like", "says"),
     [
-        ({"w": np.zeros((3, 2)), "n": np.zeros(2)}, r"\['w'\] is float64 \[2, 2\] in the checkpoint and float64 \[3, 2\] in the tree"),
-        ({"w": np.zeros((2, 2), np.float32), "n": np.zeros(2)}, r"\['w'\] is float64 \[2, 2\] in the checkpoint and float32"),
+        (
+            {"w": np.zeros((3, 2)), "n": np.zeros(2)},
+            r"\['w'\] is float64 \[2, 2\] in the checkpoint and float64 \[3, 2\] in the tree",
+        ),
+        (
+            {"w": np.zeros((2, 2), np.float32), "n": np.zeros(2)},
+            r"\['w'\] is float64 \[2, 2\] in the checkpoint and float32",
+        ),
         ({"w": np.zeros((2, 2))}, r"\['n'\] is only in the checkpoint"),
-        ({"w": np.zeros((2, 2)), "n": np.zeros(2), "m": np.zeros(2)}, r"\['m'\] is only in the tree"),
+        (
+            {"w": np.zeros((2, 2)), "n": np.zeros(2), "m": np.zeros(2)},
+            r"\['m'\] is only in the tree",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, like, says):
@@ -174,9 +203,17 @@ def test_what_has_no_numbers_is_named(tmp_path):
 
 ODD_NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 VALUES = {
-    "it": (7, 0), "lr": (0.1, 0.5), "huge": (-(10**5000), 1), "nan": (ODD_NAN, 0.0), "zero": (complex(-0.0, ODD_NAN), 0j),
-    "flag": (True, False), "text": ("\ud800 \u00e9", ""), "bytes": (b"\x00\xff", b""), "kind": (7, 0.5), "none": (None, None),
-}  # fmt: skip
+    "it": (7, 0),
+    "lr": (0.1, 0.5),
+    "huge": (-(10**5000), 1),
+    "nan": (ODD_NAN, 0.0),
+    "zero": (complex(-0.0, ODD_NAN), 0j),
+    "flag": (True, False),
+    "text": ("\ud800 \u00e9", ""),
+    "bytes": (b"\x00\xff", b""),
+    "kind": (7, 0.5),
+    "none": (None, None),
+}
 
 
 @pytest.mark.core("lr", "nan", "text", "kind")
@@ -195,7 +232,9 @@ def test_a_generator_goes_on_where_it_was(tmp_path):
     rng, other = np.random.default_rng(3), np.random.default_rng(4)
     checkpoints = jitney.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "rng": rng.bit_generator.state})
-    other.bit_generator.state = checkpoints.restore({"w": np.zeros(2), "rng": other.bit_generator.state})[1]["rng"]
+    other.bit_generator.state = checkpoints.restore(
+        {"w": np.zeros(2), "rng": other.bit_generator.state}
+    )[1]["rng"]
     np.testing.assert_array_equal(other.random(5), rng.random(5))
 
 
@@ -215,7 +254,9 @@ class Mode(enum.IntEnum):
 
 @pytest.mark.core("Generator", "Reader")
 @pytest.mark.parametrize(
-    "leaf", [np.random.default_rng(0), np.random.RandomState(0), Reader(), {1, 2}, Mode.TRAIN], ids=lambda leaf: type(leaf).__name__
+    "leaf",
+    [np.random.default_rng(0), np.random.RandomState(0), Reader(), {1, 2}, Mode.TRAIN],
+    ids=lambda leaf: type(leaf).__name__,
 )
 def test_what_is_not_saved_is_named(tmp_path, leaf):
     """With its path, before a run begins with it or ends in it."""
@@ -227,7 +268,19 @@ def test_what_is_not_saved_is_named(tmp_path, leaf):
         checkpoints.restore({"w": np.ones(2), "x": [leaf]})
 
 
-@pytest.mark.parametrize("leaf", [jnp.tanh, jax.nn.relu, np.add, len, dict, np.dtype("f4"), jax.jit(jnp.sin), functools.partial(max, 0)])
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        jnp.tanh,
+        jax.nn.relu,
+        np.add,
+        len,
+        dict,
+        np.dtype("f4"),
+        jax.jit(jnp.sin),
+        functools.partial(max, 0),
+    ],
+)
 def test_code_is_that_of_the_tree(tmp_path, leaf):
     """It is what the program does, not what it has reached."""
     checkpoints = jitney.Checkpoints(tmp_path)
@@ -235,11 +288,17 @@ def test_code_is_that_of_the_tree(tmp_path, leaf):
     assert checkpoints.restore({"w": np.ones(2), "x": leaf})[1]["x"] is leaf
 
 
-@pytest.mark.parametrize(("like", "says"), [
-    ({"x": np.zeros(2)}, r"\['x'\] is a value of Python in the checkpoint and float64 \[2\] in the tree"),
-    ({"x": None}, r"\['x'\] is only in the checkpoint"),
-    ({"x": 1, "y": 2}, r"\['y'\] is only in the tree"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("like", "says"),
+    [
+        (
+            {"x": np.zeros(2)},
+            r"\['x'\] is a value of Python in the checkpoint and float64 \[2\] in the tree",
+        ),
+        ({"x": None}, r"\['x'\] is only in the checkpoint"),
+        ({"x": 1, "y": 2}, r"\['y'\] is only in the tree"),
+    ],
+)
 def test_values_that_do_not_fit_are_named(tmp_path, like, says):
     """As arrays are."""
     checkpoints = jitney.Checkpoints(tmp_path)
@@ -260,8 +319,12 @@ def test_a_checkpoint_without_values_says_so(tmp_path):
     """As jitney 0.2 wrote it: the arrays are restored, and a warning names what is the tree's."""
     checkpoints = jitney.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "it": 7})
-    rewritten(tmp_path, lambda described: [described.pop(name) for name in ("values", "values_checksum")])
-    with pytest.warns(jitney.JitneyWarning, match=r"step 1 was saved by an earlier jitney, without \['it'\]"):
+    rewritten(
+        tmp_path, lambda described: [described.pop(name) for name in ("values", "values_checksum")]
+    )
+    with pytest.warns(
+        jitney.JitneyWarning, match=r"step 1 was saved by an earlier jitney, without \['it'\]"
+    ):
         _, found = checkpoints.restore({"w": np.zeros(2), "it": 0})
     assert (found["w"].sum(), found["it"]) == (2, 0)
     checkpoints.restore({"w": np.zeros(2)})  # nothing to say
@@ -280,13 +343,19 @@ def test_empty_arrays_are_restored(tmp_path):
     """Along a mesh, as keys and in NumPy, among others."""
     mesh = jitney.mesh(data=2, devices=jax.devices()[:2]).mesh
     tree = {
-        "w": np.ones(2), "host": np.zeros((0, 3)), "keys": jax.random.split(jax.random.key(0), 2)[:0],
+        "w": np.ones(2),
+        "host": np.zeros((0, 3)),
+        "keys": jax.random.split(jax.random.key(0), 2)[:0],
         "spread": jax.device_put(jnp.zeros((0, 4)), NamedSharding(mesh, P(None, "data"))),
-    }  # fmt: skip
+    }
     checkpoints = jitney.Checkpoints(tmp_path)
     checkpoints.save(np.int64(1), tree)
     step, found = checkpoints.restore(tree, step=jnp.int32(1))
     assert type(step) is int
     for name, value in tree.items():
-        assert (type(found[name]), found[name].dtype, found[name].shape) == (type(value), value.dtype, value.shape)
+        assert (type(found[name]), found[name].dtype, found[name].shape) == (
+            type(value),
+            value.dtype,
+            value.shape,
+        )
     assert found["spread"].sharding.is_equivalent_to(tree["spread"].sharding, 2)

@@ -1,4 +1,6 @@
-"""`shard=` with `chunk=` and `memory=`: each device works on its own part in chunks, and sums are put together over the devices."""
+"""`shard=` with `chunk=` and `memory=`: each device works on its own part in chunks, and sums are
+put together over the devices.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +44,9 @@ def pointwise(x: Float[Array, "n k"]) -> Float[Array, "n k"]:
     return jnp.tanh(x) * jnp.arange(x.shape[0], dtype=x.dtype)[:, None]
 
 
-def moments(x: Float[Array, "n k"]) -> tuple[Float[Array, "k"], Float[Array, "k"], Float[Array, ""]]:
+def moments(
+    x: Float[Array, "n k"],
+) -> tuple[Float[Array, "k"], Float[Array, "k"], Float[Array, ""]]:
     return jnp.mean(x, 0), jnp.var(x, 0), x.sum() / x.shape[0]
 
 
@@ -99,17 +103,27 @@ BOTH = ("data", "model")
     place=st.integers(0, 39),
 )
 @examples(
-    {"body": BODIES[0], "chunk": 3, "along": "data", "donate": True, "mapped": True} | {"remat": True, "odd": np.nan, "place": 0},
-    {"body": BODIES[1], "chunk": 1, "along": BOTH, "donate": False, "mapped": False} | {"remat": False, "odd": 0.0, "place": 39},
-    {"body": BODIES[2], "chunk": 4, "along": BOTH, "donate": False, "mapped": True} | {"remat": False, "odd": -np.inf, "place": 9},
-    {"body": BODIES[3], "chunk": 4, "along": "data", "donate": True, "mapped": False} | {"remat": True, "odd": 0.0, "place": 20},
-    {"body": BODIES[4], "chunk": 3, "along": "data", "donate": False, "mapped": True} | {"remat": True, "odd": np.nan, "place": 39},
-    {"body": BODIES[4], "chunk": 4, "along": BOTH, "donate": False, "mapped": False} | {"remat": False, "odd": np.inf, "place": 30},
-    {"body": BODIES[5], "chunk": 3, "along": "data", "donate": False, "mapped": False} | {"remat": False, "odd": np.inf, "place": 12},
-    {"body": BODIES[6], "chunk": 4, "along": BOTH, "donate": False, "mapped": True} | {"remat": True, "odd": 0.0, "place": 5},
+    {"body": BODIES[0], "chunk": 3, "along": "data", "donate": True, "mapped": True}
+    | {"remat": True, "odd": np.nan, "place": 0},
+    {"body": BODIES[1], "chunk": 1, "along": BOTH, "donate": False, "mapped": False}
+    | {"remat": False, "odd": 0.0, "place": 39},
+    {"body": BODIES[2], "chunk": 4, "along": BOTH, "donate": False, "mapped": True}
+    | {"remat": False, "odd": -np.inf, "place": 9},
+    {"body": BODIES[3], "chunk": 4, "along": "data", "donate": True, "mapped": False}
+    | {"remat": True, "odd": 0.0, "place": 20},
+    {"body": BODIES[4], "chunk": 3, "along": "data", "donate": False, "mapped": True}
+    | {"remat": True, "odd": np.nan, "place": 39},
+    {"body": BODIES[4], "chunk": 4, "along": BOTH, "donate": False, "mapped": False}
+    | {"remat": False, "odd": np.inf, "place": 30},
+    {"body": BODIES[5], "chunk": 3, "along": "data", "donate": False, "mapped": False}
+    | {"remat": False, "odd": np.inf, "place": 12},
+    {"body": BODIES[6], "chunk": 4, "along": BOTH, "donate": False, "mapped": True}
+    | {"remat": True, "odd": 0.0, "place": 5},
 )
 def test_any_combination_equals_one_device(body, chunk, along, remat, donate, mapped, odd, place):
-    """Options, chunks that do not divide a part, and numbers that are none: as NumPy has it in float64."""
+    """Options, chunks that do not divide a part, and numbers that are none: as NumPy has it in
+    float64.
+    """
     x = RNG.normal(size=(40, 3)).astype(np.float32)
     x[place, 1] = odd
     x = np.stack([x, -x]) if mapped else x
@@ -118,31 +132,62 @@ def test_any_combination_equals_one_device(body, chunk, along, remat, donate, ma
     with np.errstate(all="ignore"):
         want = [body.want(each.astype(np.float64), *takes[1:]) for each in (x if mapped else [x])]
     want = jax.tree.map(lambda *each: np.stack(each), *want) if mapped else want[0]
-    f = jitney.optimize(body.fn, shard={"n": along}, mesh=jitney.mesh(data=4, model=2), chunk={"n": chunk}, remat=remat,
-                        donate="x" if donate and body.fn is pointwise else (), **options)  # fmt: skip
+    f = jitney.optimize(
+        body.fn,
+        shard={"n": along},
+        mesh=jitney.mesh(data=4, model=2),
+        chunk={"n": chunk},
+        remat=remat,
+        donate="x" if donate and body.fn is pointwise else (),
+        **options,
+    )
     got = jax.block_until_ready(f(*takes))
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
 
 
 def test_every_monoid(mesh):
-    """Integers that overflow, bools, products, what is added into at places, choices, and a narrow float: as on one device."""
+    """Integers that overflow, bools, products, what is added into at places, choices, and a narrow
+    float: as on one device.
+    """
 
     def f(i: Int[Array, "n"], x: Float[Array, "n"], b: Bool[Array, "n"], start: Float[Array, "5"]):
         at = i % 5
-        found = jax.lax.reduce_xor(i, axes=(0,)), jax.lax.reduce_and(i, axes=(0,)), jax.lax.reduce_or(i, axes=(0,)), jnp.all(b), jnp.any(b)
-        small = jnp.sum(i.astype(np.uint8), dtype=np.uint8), jnp.max(i.astype(np.int16)), jnp.sum(x.astype(jnp.bfloat16))
-        spread = start.at[at].add(x), start.at[at].max(x), start.at[at].multiply(x), jnp.argmin(i // 2), jnp.prod(1 + x / 8)
+        found = (
+            jax.lax.reduce_xor(i, axes=(0,)),
+            jax.lax.reduce_and(i, axes=(0,)),
+            jax.lax.reduce_or(i, axes=(0,)),
+            jnp.all(b),
+            jnp.any(b),
+        )
+        small = (
+            jnp.sum(i.astype(np.uint8), dtype=np.uint8),
+            jnp.max(i.astype(np.int16)),
+            jnp.sum(x.astype(jnp.bfloat16)),
+        )
+        spread = (
+            start.at[at].add(x),
+            start.at[at].max(x),
+            start.at[at].multiply(x),
+            jnp.argmin(i // 2),
+            jnp.prod(1 + x / 8),
+        )
         chosen = jnp.where(x > 0, x, 0.0), jnp.nanmean(x), jax.ops.segment_sum(x, at, 5)
         return found, small, spread, chosen, i.sum(), 7.0, start
 
     i = RNG.integers(0, 99, 16).astype(np.int32)
     x, b, start = rows(16), RNG.random(16) > 0.1, rows(5)
-    got = jax.block_until_ready(jitney.optimize(f, shard={"n": "data"}, chunk={"n": 3}, mesh=mesh)(i, x, b, start))
+    got = jax.block_until_ready(
+        jitney.optimize(f, shard={"n": "data"}, chunk={"n": 3}, mesh=mesh)(i, x, b, start)
+    )
     want = jax.jit(f)(i, x, b, start)
     for a, c in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        exact = {np.dtype(np.float32): 1e-5, np.dtype(jnp.bfloat16): 1e-2}.get(jnp.result_type(a), 0)
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(c, np.float64), rtol=exact, atol=exact / 10)
+        exact = {np.dtype(np.float32): 1e-5, np.dtype(jnp.bfloat16): 1e-2}.get(
+            jnp.result_type(a), 0
+        )
+        np.testing.assert_allclose(
+            np.asarray(a, np.float64), np.asarray(c, np.float64), rtol=exact, atol=exact / 10
+        )
         assert jnp.result_type(a) == jnp.result_type(c)
 
 
@@ -156,21 +201,29 @@ def test_elements_alone_cost_no_communication(mesh):
 
 
 def test_what_is_sent_is_what_is_accumulated(mesh):
-    """A Gram matrix of centred rows: a sum of rows and one of their products, at the ends of two passes; the plan says so."""
+    """A Gram matrix of centred rows: a sum of rows and one of their products, at the ends of two
+    passes; the plan says so.
+    """
     f = jitney.optimize(gram, shard={"n": "data"}, chunk={"n": 3}, mesh=mesh)
     found = jitney.communication(f, rows(32, 3))
     assert found.bytes == {"all-reduce": 4 * (3 + 9)}
     assert not any(each.in_loop for each in found.collectives)
     lines = {line.name: line.why for line in f.plan(rows(32, 3)).lines}
     assert lines["chunk"] == "n=32 in chunks of 3 on each of 4 devices along 'data', by `shard_map`"
-    assert lines["passes"] == "2 over the data, 3 of n at a time on each of 4 devices along 'data'; 2 values by psum at the end of a pass"
+    assert (
+        lines["passes"]
+        == "2 over the data, 3 of n at a time on each of 4 devices along 'data'; 2 values by psum"
+        " at the end of a pass"
+    )
 
 
 def test_another_axis_lies_along_the_mesh(mesh):
     """The loop over the chunks is XLA's to spread: nothing is gathered."""
 
     @jitney.optimize(shard={"hidden": "model"}, chunk={"n": 4}, mesh=mesh)
-    def f(x: Float[Array, "n k"], w: Float[Array, "k hidden"]) -> tuple[Float[Array, "n hidden"], Float[Array, "hidden"]]:
+    def f(
+        x: Float[Array, "n k"], w: Float[Array, "k hidden"]
+    ) -> tuple[Float[Array, "n hidden"], Float[Array, "hidden"]]:
         y = jnp.tanh(x @ w)
         return y, y.mean(0)
 
@@ -185,7 +238,9 @@ def test_both_kinds_of_axes(mesh):
     """One cut by hand along `data`, the other spread by XLA along `model`."""
 
     @jitney.optimize(shard={"n": "data", "hidden": "model"}, chunk={"n": 4}, mesh=mesh)
-    def f(x: Float[Array, "n k"], w: Float[Array, "k hidden"]) -> tuple[Float[Array, "n hidden"], Float[Array, "hidden"]]:
+    def f(
+        x: Float[Array, "n k"], w: Float[Array, "k hidden"]
+    ) -> tuple[Float[Array, "n hidden"], Float[Array, "hidden"]]:
         y = jnp.tanh(x @ w)
         return y, y.mean(0)
 
@@ -204,7 +259,10 @@ def test_what_goes_on_from_device_to_device_is_refused(mesh):
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.cumsum(x)
 
-    with pytest.raises(jitney.AxisError, match=r"where it lies along 'data': test_chunk.py:\d+ \(f\) goes on .* \(`cumsum`\)"):
+    with pytest.raises(
+        jitney.AxisError,
+        match=r"where it lies along 'data': test_chunk.py:\d+ \(f\) goes on .* \(`cumsum`\)",
+    ):
         f(rows(32))
 
 
@@ -221,7 +279,9 @@ def test_memory_is_that_of_one_device(mesh):
     assert compiled.temp_size_in_bytes + compiled.argument_size_in_bytes <= 300 * 1024
 
 
-def model_loss(model: eqx.nn.Linear, x: Float[Array, "batch i"], y: Float[Array, "batch o"]) -> Float[Array, ""]:
+def model_loss(
+    model: eqx.nn.Linear, x: Float[Array, "batch i"], y: Float[Array, "batch o"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(model)(x) - y) ** 2)
 
 
@@ -248,7 +308,9 @@ def test_a_gradient_is_put_together_once_for_any_number_of_microbatches(mesh):
     want, expected = jax.value_and_grad(model_loss)(model, jnp.asarray(x), jnp.asarray(y))
     np.testing.assert_allclose([value, again], [want, want], rtol=1e-5)
     np.testing.assert_allclose(grads.weight, expected.weight, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(after.weight, model.weight - 0.1 * expected.weight, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        after.weight, model.weight - 0.1 * expected.weight, rtol=1e-4, atol=1e-6
+    )
     assert counts[0] == counts[1]
 
 
@@ -258,12 +320,19 @@ def wide(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def test_a_strategy_is_that_of_one_device(mesh):
     """What it finds for a chunk is what `chunk=` takes on each."""
-    found = jitney.strategy(jitney.optimize(wide, shard={"n": "data"}, mesh=mesh), sizes={"n": 512}, memory="300KiB")
+    found = jitney.strategy(
+        jitney.optimize(wide, shard={"n": "data"}, mesh=mesh), sizes={"n": 512}, memory="300KiB"
+    )
     alone = jitney.strategy(jitney.optimize(wide), sizes={"n": 512}, memory="300KiB")
     assert [way.name for way in found.ways if way.fits] == ["chunked", "streamed"]
     (whole, cut, _), one = found.ways, alone.ways[0]
     assert one.bytes / 5 < whole.bytes < one.bytes / 3
-    compiled = jitney.optimize(wide, shard={"n": "data"}, mesh=mesh, chunk={"n": cut.chunk}).lower(rows(512)).compile().memory_analysis()
+    compiled = (
+        jitney.optimize(wide, shard={"n": "data"}, mesh=mesh, chunk={"n": cut.chunk})
+        .lower(rows(512))
+        .compile()
+        .memory_analysis()
+    )
     assert abs(compiled.temp_size_in_bytes + compiled.argument_size_in_bytes - cut.bytes) < 1024
 
 
@@ -276,18 +345,31 @@ def test_a_frontier_is_that_of_one_device(mesh):
         return jnp.mean(x)
 
     options = {"sizes": {"n": 4096, "k": 8}, "wrt": "w", "memory": "1GiB"}
-    one, four = (jitney.frontier(f, **options) for f in (jitney.optimize(deep), jitney.optimize(deep, shard={"n": "data"}, mesh=mesh)))
+    one, four = (
+        jitney.frontier(f, **options)
+        for f in (jitney.optimize(deep), jitney.optimize(deep, shard={"n": "data"}, mesh=mesh))
+    )
     assert one.ways[0].bytes / 5 < four.ways[0].bytes < one.ways[0].bytes / 3
 
 
 def test_microbatches_under_an_outer_trace_with_explicit_axes():
     """Inside, the axes are automatic."""
-    mesh, model = jitney.mesh(data=4, explicit=True, devices=jax.devices()[:4]), eqx.nn.Linear(3, 2, key=jax.random.key(0))
-    f = jitney.accumulate(jitney.optimize(model_loss, shard={"batch": "data"}), axis="batch", microbatch=2, wrt="model")
+    mesh, model = (
+        jitney.mesh(data=4, explicit=True, devices=jax.devices()[:4]),
+        eqx.nn.Linear(3, 2, key=jax.random.key(0)),
+    )
+    f = jitney.accumulate(
+        jitney.optimize(model_loss, shard={"batch": "data"}),
+        axis="batch",
+        microbatch=2,
+        wrt="model",
+    )
     x, y = rows(16, 3), rows(16, 2)
     with mesh:
         _, found = jax.jit(lambda x, y: f(model, x, y))(x, y)
-    np.testing.assert_allclose(found.weight, eqx.filter_grad(model_loss)(model, x, y).weight, rtol=1e-5)
+    np.testing.assert_allclose(
+        found.weight, eqx.filter_grad(model_loss)(model, x, y).weight, rtol=1e-5
+    )
 
 
 def test_arrays_without_elements_in_chunks(mesh):

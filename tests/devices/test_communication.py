@@ -15,7 +15,9 @@ X = np.ones((8, 4), np.float32)
 
 
 def sharded(fn):
-    return jitney.optimize(fn, shard={"batch": "data"}, mesh=jitney.mesh(data=4, model=2, devices=jax.devices()[:8]))
+    return jitney.optimize(
+        fn, shard={"batch": "data"}, mesh=jitney.mesh(data=4, model=2, devices=jax.devices()[:8])
+    )
 
 
 def test_a_pointwise_axis_costs_nothing():
@@ -36,7 +38,13 @@ def test_a_reduction_is_an_all_reduce_with_its_axis_and_line():
         return jnp.mean(x, 0)
 
     (found,) = jitney.communication(f, X).collectives
-    assert (found.kind, found.count, found.along, found.axes, found.bytes) == ("all-reduce", 1, ("data",), ("batch",), 16)
+    assert (found.kind, found.count, found.along, found.axes, found.bytes) == (
+        "all-reduce",
+        1,
+        ("data",),
+        ("batch",),
+        16,
+    )
     assert found.line.startswith("test_communication.py:")
 
 
@@ -66,7 +74,9 @@ def test_a_full_gather_is_flagged():
 def test_parameters_that_are_gathered_on_purpose_say_so():
     """`fsdp` asks for it, and nothing is flagged."""
 
-    @jitney.optimize(shard=("fsdp", {"batch": "data"}), mesh=jitney.mesh(data=8, devices=jax.devices()[:8]))
+    @jitney.optimize(
+        shard=("fsdp", {"batch": "data"}), mesh=jitney.mesh(data=8, devices=jax.devices()[:8])
+    )
     def f(model, x: Float[Array, "batch n"]) -> Float[Array, "batch m"]:
         return jax.vmap(model)(x)
 
@@ -89,7 +99,11 @@ def test_a_collective_in_a_loop_says_so():
 def test_a_padded_program_is_that_of_its_bucket():
     """Whatever size the arrays have."""
 
-    @jitney.optimize(shard={"batch": "data"}, mesh=jitney.mesh(data=4, devices=jax.devices()[:8]), pad={"batch": "pow2"})
+    @jitney.optimize(
+        shard={"batch": "data"},
+        mesh=jitney.mesh(data=4, devices=jax.devices()[:8]),
+        pad={"batch": "pow2"},
+    )
     def f(x: Float[Array, "batch n"]) -> Float[Array, "n"]:
         return jnp.mean(x, 0)
 

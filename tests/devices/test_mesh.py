@@ -18,7 +18,10 @@ def test_fewer_devices_than_there_are():
 
 def test_chosen_devices():
     """In any number."""
-    assert list(jitney.mesh(data=-1, devices=jax.devices()[4:6]).mesh.devices.flat) == jax.devices()[4:6]
+    assert (
+        list(jitney.mesh(data=-1, devices=jax.devices()[4:6]).mesh.devices.flat)
+        == jax.devices()[4:6]
+    )
 
 
 def test_as_a_context_it_is_jaxs():

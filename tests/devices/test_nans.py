@@ -18,28 +18,54 @@ def mesh():
 
 def extremes(x: V):
     by = jnp.arange(x.shape[0]) % 3
-    return jnp.max(x), jnp.min(x), jnp.argmax(x), jnp.argmin(x), jnp.full(3, -9.0, x.dtype).at[by].max(x), jax.ops.segment_min(x, by, 3)
+    return (
+        jnp.max(x),
+        jnp.min(x),
+        jnp.argmax(x),
+        jnp.argmin(x),
+        jnp.full(3, -9.0, x.dtype).at[by].max(x),
+        jax.ops.segment_min(x, by, 3),
+    )
 
 
 def rows(x: V):
-    return jnp.max(x[:, None] * jnp.ones((1, 3), x.dtype), axis=0), jnp.ptp(x), jax.nn.relu(jnp.linalg.norm(x, ord=np.inf))
+    return (
+        jnp.max(x[:, None] * jnp.ones((1, 3), x.dtype), axis=0),
+        jnp.ptp(x),
+        jax.nn.relu(jnp.linalg.norm(x, ord=np.inf)),
+    )
 
 
 def inside(x: V):
     """In calls, branches, loops, rules of one's own, and what is made anew in a backward pass."""
     mapped = jax.lax.map(lambda k: jnp.max(x * k), jnp.arange(1.0, 3.0, dtype=x.dtype))
     branch = jax.lax.cond(x.shape[0] > 0, lambda: jnp.min(x), lambda: x[0])
-    loop = jax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, jnp.max(x)), (0, x[0] * 0))[1]
+    loop = jax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, jnp.max(x)), (0, x[0] * 0))[
+        1
+    ]
     kept = jax.checkpoint(jnp.max)(x)
     soft = jax.nn.softmax(x)
-    return mapped, branch, loop, kept, jax.jit(jnp.min)(x), soft, jax.grad(lambda x: jax.checkpoint(jnp.max)(jnp.sin(x)))(x)
+    return (
+        mapped,
+        branch,
+        loop,
+        kept,
+        jax.jit(jnp.min)(x),
+        soft,
+        jax.grad(lambda x: jax.checkpoint(jnp.max)(jnp.sin(x)))(x),
+    )
 
 
 def plain(fn, x):
     return jax.tree.leaves(jax.jit(fn)(x))
 
 
-WAYS = {"shard": {}, "one chunk": {"chunk": {"n": 8}}, "chunks": {"chunk": {"n": 3}}, "memory": {"memory": "1GiB"}}
+WAYS = {
+    "shard": {},
+    "one chunk": {"chunk": {"n": 8}},
+    "chunks": {"chunk": {"n": 3}},
+    "memory": {"memory": "1GiB"},
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -94,7 +120,9 @@ def by_row(x: Float[Array, "n k"]) -> tuple[Float[Array, "n"], Float[Array, ""]]
     return jnp.max(x, axis=1), jnp.max(jnp.min(x, axis=1))
 
 
-@pytest.mark.parametrize("shard", [{"k": "model"}, {"n": "data", "k": "model"}], ids=["another", "both"])
+@pytest.mark.parametrize(
+    "shard", [{"k": "model"}, {"n": "data", "k": "model"}], ids=["another", "both"]
+)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_an_extreme_along_another_axis_than_the_one_that_is_cut(mesh, shard, streamed):
     """XLA lays that one over devices, inside the loop over the chunks."""

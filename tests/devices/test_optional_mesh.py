@@ -1,4 +1,6 @@
-"""`mesh="optional"`: the caller decides whether there are devices; and `"*"`, all axes of whatever mesh there is."""
+"""`mesh="optional"`: the caller decides whether there are devices; and `"*"`, all axes of whatever
+mesh there is.
+"""
 
 import contextlib
 
@@ -28,7 +30,15 @@ def loss(x: Float[Array, "n k"], w: Float[Array, "k"]) -> Float[Array, ""]:
 def meshes():
     """None, one axis, none again, two axes, and explicit ones."""
     none = contextlib.nullcontext()
-    return [none, jitney.mesh(data=8), none, jitney.mesh(a=4, b=2), none, jitney.mesh(data=8, explicit=True), none]
+    return [
+        none,
+        jitney.mesh(data=8),
+        none,
+        jitney.mesh(a=4, b=2),
+        none,
+        jitney.mesh(data=8, explicit=True),
+        none,
+    ]
 
 
 def close(ours, plain):
@@ -75,7 +85,9 @@ def test_under_transforms_of_jax(options):
         with mesh:
             close(jax.grad(program, 1)(X, W), jax.grad(loss, 1)(X, W))
             close(jax.jit(program)(X, W), loss(X, W))
-            close(jax.vmap(program, (None, 0))(X, np.stack([W, 2 * W])), [loss(X, W), loss(X, 2 * W)])
+            close(
+                jax.vmap(program, (None, 0))(X, np.stack([W, 2 * W])), [loss(X, W), loss(X, 2 * W)]
+            )
 
 
 def test_results_lie_along_all_axes_of_the_mesh_around():
@@ -90,7 +102,9 @@ def test_results_lie_along_all_axes_of_the_mesh_around():
 def test_the_plan_says_which_it_is():
     """With the reason."""
     program = optimize(**OPTIONAL)(f)
-    assert "no mesh is around, and mesh='optional' has it run without one" in " ".join(str(program.plan(X, W)).split())
+    assert "no mesh is around, and mesh='optional' has it run without one" in " ".join(
+        str(program.plan(X, W)).split()
+    )
     with jitney.mesh(a=4, b=2):
         assert "x[a*b, -]" in str(program.plan(X, W))
 
@@ -131,7 +145,10 @@ def test_streams_lie_over_the_devices_around():
     data = np.random.default_rng(1).normal(size=(1000, 3)).astype(np.float32)
     for mesh in meshes()[:3]:
         with mesh:
-            close(jitney.stream(total, {"x": data}, chunk={"n": 64}, progress=False).value, data.sum(0))
+            close(
+                jitney.stream(total, {"x": data}, chunk={"n": 64}, progress=False).value,
+                data.sum(0),
+            )
 
 
 def summed(x: Float[Array, "n k"]) -> Float[Array, "k"]:

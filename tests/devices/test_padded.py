@@ -11,17 +11,25 @@ from jitney._program import padded_calls
 from jitney._program.filling import Filling
 
 
-def shares(x: Float[Array, "n"], y: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+def shares(
+    x: Float[Array, "n"], y: Float[Array, "n"]
+) -> tuple[Float[Array, "n"], Float[Array, ""]]:
     return x * y / jnp.sum(x), jnp.max(y)
 
 
 @pytest.mark.parametrize("near", [lambda _: True, lambda _: False], ids=["host", "program"])
 @pytest.mark.parametrize("which", [None, 0, 3], ids=str)
 def test_results_lie_where_those_of_jit_do(monkeypatch, near, which):
-    """On the device of an argument that was put there on purpose, bound to it or not, whichever way it is filled; in a chain too."""
+    """On the device of an argument that was put there on purpose, bound to it or not, whichever way
+    it is filled; in a chain too.
+    """
     monkeypatch.setattr(padded_calls, "FILLING", Filling(near, program=0))
     f, plain = optimize(pad={"n": [8]})(shares), jax.jit(shares)
-    x = np.arange(5, dtype=np.float32) if which is None else jax.device_put(np.arange(5, dtype=np.float32), jax.devices()[which])
+    x = (
+        np.arange(5, dtype=np.float32)
+        if which is None
+        else jax.device_put(np.arange(5, dtype=np.float32), jax.devices()[which])
+    )
     y = np.ones(5, np.float32)
     for _ in range(2):
         got, want = f(x, y), plain(x, y)

@@ -1,4 +1,6 @@
-"""Positions in types of 8 and 16 bits, in arrays that lie over several devices: the same elements as on one, as NumPy has them."""
+"""Positions in types of 8 and 16 bits, in arrays that lie over several devices: the same elements
+as on one, as NumPy has them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,9 @@ def mesh():
 
 
 def read(x: Float[Array, "n"], i: Int[Array, "k"] | UInt[Array, "k"]):
-    numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
     slices = lax.map(lambda k: lax.dynamic_slice(x, (k,), (2,)), i)
     return (
         jnp.take(x, i, mode="clip"),
@@ -31,12 +35,22 @@ def read(x: Float[Array, "n"], i: Int[Array, "k"] | UInt[Array, "k"]):
 def read_by_numpy(x, i):
     clipped = x[np.minimum(i, 31)]
     first = np.minimum(i, 30)
-    return clipped, np.where(i < 32, clipped, -1.0), clipped, np.stack([x[first], x[first + 1]], axis=1)
+    return (
+        clipped,
+        np.where(i < 32, clipped, -1.0),
+        clipped,
+        np.stack([x[first], x[first + 1]], axis=1),
+    )
 
 
 def write(x: Float[Array, "n"], i: Int[Array, "k"] | UInt[Array, "k"]):
     inside = lax.cond(x.shape[0] > 0, lambda: x.at[i].max(40.0), lambda: x)
-    return x.at[i].add(1.0), inside, lax.dynamic_update_slice(x, jnp.full(2, -5.0, x.dtype), (i[2],)), x.at[i].set(7.0)
+    return (
+        x.at[i].add(1.0),
+        inside,
+        lax.dynamic_update_slice(x, jnp.full(2, -5.0, x.dtype), (i[2],)),
+        x.at[i].set(7.0),
+    )
 
 
 def written_by_numpy(x, i):
@@ -51,9 +65,13 @@ def written_by_numpy(x, i):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
 @pytest.mark.parametrize("options", [{}, {"memory": "1GiB"}], ids=["shard", "memory"])
-@pytest.mark.parametrize(("fn", "reference"), [(read, read_by_numpy), (write, written_by_numpy)], ids=["read", "write"])
+@pytest.mark.parametrize(
+    ("fn", "reference"), [(read, read_by_numpy), (write, written_by_numpy)], ids=["read", "write"]
+)
 def test_narrow_positions_over_devices(mesh, fn, reference, options, dtype):
-    """XLA's partitioner wraps them where a device's part begins, and for some operations ends the process."""
+    """XLA's partitioner wraps them where a device's part begins, and for some operations ends the
+    process.
+    """
     x, i = np.arange(32.0, dtype=np.float32), np.array(AT, dtype)
     f = jitney.optimize(fn, shard={"n": "data"}, mesh=mesh, **options)
     for got, want in zip(f(x, i), reference(x, np.array(AT)), strict=True):

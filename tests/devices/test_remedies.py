@@ -20,17 +20,26 @@ def spectrum(x: Float[Array, "n"]):
 
 
 def on(devices, **options):
-    return {"shard": {"n": "d"}, "mesh": jax.make_mesh((devices,), ("d",), devices=jax.devices()[:devices]), **options}
+    return {
+        "shard": {"n": "d"},
+        "mesh": jax.make_mesh((devices,), ("d",), devices=jax.devices()[:devices]),
+        **options,
+    }
 
 
 def test_the_message_names_pad_and_each_remedy_helps():
     """Padded, of a size that divides, on fewer devices, and without `shard`."""
-    fix = r'Fix: pad it, pad=\{"n": \[112\]\}, make it 112, make the mesh such that its part along \'d\' divides 107, or take'
+    fix = (
+        r'Fix: pad it, pad=\{"n": \[112\]\}, make it 112, make the mesh such that its part along'
+        r" \'d\' divides 107, or take"
+    )
     with pytest.raises(MeshError, match=fix):
         optimize(**on(8))(doubled)(ROWS)
     for options in (on(8, pad={"n": [112]}), on(1), {}):
         np.testing.assert_array_equal(optimize(**options)(doubled)(ROWS), ROWS * 2)
-    np.testing.assert_array_equal(optimize(**on(8))(doubled)(ROWS.repeat(2)[:112]), ROWS.repeat(2)[:112] * 2)
+    np.testing.assert_array_equal(
+        optimize(**on(8))(doubled)(ROWS.repeat(2)[:112]), ROWS.repeat(2)[:112] * 2
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be padded")

@@ -74,16 +74,28 @@ def test_arrays_that_lie_right_are_not_moved(mesh):
 def test_arrays_that_were_put_elsewhere_are_moved(mesh):
     """Where `jax.jit` would refuse."""
     f = jitney.optimize(layer, shard={"batch": "data"}, mesh=mesh)
-    for x in (jax.device_put(X, jax.devices()[3]), jax.device_put(X, NamedSharding(mesh.mesh, P("model")))):
+    for x in (
+        jax.device_put(X, jax.devices()[3]),
+        jax.device_put(X, NamedSharding(mesh.mesh, P("model"))),
+    ):
         np.testing.assert_allclose(f(x, W), np.tanh(X @ W), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "words", ["no such thing", "Received incompatible devices for jitted computation", "does not match the sharding on the respective arg"]
+    "words",
+    [
+        "no such thing",
+        "Received incompatible devices for jitted computation",
+        "does not match the sharding on the respective arg",
+    ],
 )
-@pytest.mark.parametrize("options", [{}, {"compiler": "fast"}, {"cache": False}, {"donate": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"compiler": "fast"}, {"cache": False}, {"donate": "x"}], ids=str
+)
 def test_a_body_that_fails_is_not_run_again_on_arrays_that_are_moved(mesh, options, words):
-    """Only a refusal of JAX, before anything has run, has them moved: not an error of the body, be it in JAX's words."""
+    """Only a refusal of JAX, before anything has run, has them moved: not an error of the body, be
+    it in JAX's words.
+    """
     runs = []
 
     def positive(x: Num[Array, "batch n"]) -> Num[Array, "batch n"]:
@@ -106,7 +118,11 @@ def test_the_plan_says_what_is_moved(mesh):
     right = jax.device_put(X, NamedSharding(mesh.mesh, P("data")))
     lines = [line.why for line in f.plan(right, W).lines if line.name == "transfer"]
     assert lines == ["96 B from the host straight to the devices that hold it: w"]
-    lines = [line.why for line in f.plan(jax.device_put(X, jax.devices()[3]), W).lines if line.name == "transfer"]
+    lines = [
+        line.why
+        for line in f.plan(jax.device_put(X, jax.devices()[3]), W).lines
+        if line.name == "transfer"
+    ]
     assert lines[1] == "128 B from other devices: x"
 
 
@@ -146,7 +162,9 @@ def test_derivatives_outside_and_inside(mesh):
         return jnp.sum(jnp.tanh(x @ w) ** 2)
 
     expected = 2 * X.T @ (np.tanh(X @ W) * (1 - np.tanh(X @ W) ** 2))
-    np.testing.assert_allclose(jax.grad(loss, 1)(jnp.asarray(X), jnp.asarray(W)), expected, rtol=2e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        jax.grad(loss, 1)(jnp.asarray(X), jnp.asarray(W)), expected, rtol=2e-4, atol=1e-4
+    )
     np.testing.assert_allclose(loss.grad(X, W, wrt="w"), expected, rtol=2e-4, atol=1e-4)
 
 
@@ -242,11 +260,15 @@ def test_fsdp_goes_with_named_axes(mesh):
 @pytest.mark.parametrize("shard", [{"batch": "data"}, ("fsdp", {"batch": "data"})])
 @pytest.mark.parametrize("pad", [None, {"batch": "pow2"}])
 def test_a_state_that_comes_back_meets_the_same_program(mesh, shard, pad):
-    """From the host in the first call, from the devices in the second: one trace, ahead of time or not."""
+    """From the host in the first call, from the devices in the second: one trace, ahead of time or
+    not.
+    """
 
     @jitney.optimize(donate="model", shard=shard, pad=pad, mesh=mesh)
     def step(model, x: Float[Array, "batch n"]) -> tuple[eqx.nn.MLP, Array]:
-        value, gradient = eqx.filter_value_and_grad(lambda model: jnp.mean(jax.vmap(model)(x) ** 2))(model)
+        value, gradient = eqx.filter_value_and_grad(
+            lambda model: jnp.mean(jax.vmap(model)(x) ** 2)
+        )(model)
         return eqx.apply_updates(model, jax.tree.map(lambda slope: -0.1 * slope, gradient)), value
 
     model, values = eqx.nn.MLP(4, 4, 8, 1, key=jax.random.key(0)), []
@@ -274,12 +296,23 @@ def test_a_plan_of_what_is_donated(mesh):
 @pytest.mark.parametrize(
     ("shard", "kind", "message"),
     [
-        ({"batch": "rows"}, jitney.MeshError, "'rows', which the mesh does not have(.|\n)*data=4, model=2"),
-        ({"bach": "data"}, jitney.OptionError, "'bach', which no array of this call has(.|\n)*did you mean 'batch'"),
+        (
+            {"batch": "rows"},
+            jitney.MeshError,
+            "'rows', which the mesh does not have(.|\n)*data=4, model=2",
+        ),
+        (
+            {"bach": "data"},
+            jitney.OptionError,
+            "'bach', which no array of this call has(.|\n)*did you mean 'batch'",
+        ),
         (
             {"hidden": "data"},
             jitney.MeshError,
-            "axis 'hidden' of w has size 6, which the 4 devices along 'data' do not divide(.|\n)*make it 8",
+            (
+                "axis 'hidden' of w has size 6, which the 4 devices along 'data' do not"
+                " divide(.|\n)*make it 8"
+            ),
         ),
     ],
 )
@@ -317,16 +350,62 @@ def test_registered_axes_are_checked():
     precision=st.sampled_from([None, "bf16", "bf16-all", "f32"]),
 )
 @examples(
-    {"batch": None, "hidden": None, "donate": False, "mapped": False, "remat": False, "precision": None},  # "fsdp"
-    {"batch": "data", "hidden": "model", "donate": True, "mapped": False, "remat": False, "precision": "f32"},
-    {"batch": ("data", "model"), "hidden": None, "donate": True, "mapped": True, "remat": True, "precision": None},
-    {"batch": "model", "hidden": None, "donate": False, "mapped": True, "remat": True, "precision": "bf16"},
-    {"batch": None, "hidden": "model", "donate": True, "mapped": False, "remat": True, "precision": "bf16-all"},
-    {"batch": None, "hidden": None, "donate": True, "mapped": True, "remat": False, "precision": "bf16"},  # "fsdp"
+    # "fsdp"
+    {
+        "batch": None,
+        "hidden": None,
+        "donate": False,
+        "mapped": False,
+        "remat": False,
+        "precision": None,
+    },
+    {
+        "batch": "data",
+        "hidden": "model",
+        "donate": True,
+        "mapped": False,
+        "remat": False,
+        "precision": "f32",
+    },
+    {
+        "batch": ("data", "model"),
+        "hidden": None,
+        "donate": True,
+        "mapped": True,
+        "remat": True,
+        "precision": None,
+    },
+    {
+        "batch": "model",
+        "hidden": None,
+        "donate": False,
+        "mapped": True,
+        "remat": True,
+        "precision": "bf16",
+    },
+    {
+        "batch": None,
+        "hidden": "model",
+        "donate": True,
+        "mapped": False,
+        "remat": True,
+        "precision": "bf16-all",
+    },
+    # "fsdp"
+    {
+        "batch": None,
+        "hidden": None,
+        "donate": True,
+        "mapped": True,
+        "remat": False,
+        "precision": "bf16",
+    },
 )
 def test_any_combination_equals_one_device(batch, hidden, donate, mapped, remat, precision):
     """Placement changes where numbers are computed, not which."""
-    shard = {name: along for name, along in (("batch", batch), ("n", hidden)) if along is not None} or "fsdp"
+    shard = {
+        name: along for name, along in (("batch", batch), ("n", hidden)) if along is not None
+    } or "fsdp"
     options = {"donate": "x" if donate else None, "remat": remat, "precision": precision}
 
     def body(x: Float[Array, "batch n"], w: Float[Array, "n n"]) -> Float[Array, "batch n"]:
@@ -337,21 +416,38 @@ def test_any_combination_equals_one_device(batch, hidden, donate, mapped, remat,
     if mapped:
         options["vmap"] = "copies"
     one = jitney.optimize(body, **options)
-    many = jitney.optimize(body, shard=shard, mesh=jitney.mesh(data=4, model=2, devices=jax.devices()[:8]), **options)
-    np.testing.assert_allclose(many(jnp.asarray(x), w), one(jnp.asarray(x), w), atol=2e-2 if "bf16" in str(precision) else 1e-6)
+    many = jitney.optimize(
+        body, shard=shard, mesh=jitney.mesh(data=4, model=2, devices=jax.devices()[:8]), **options
+    )
+    np.testing.assert_allclose(
+        many(jnp.asarray(x), w),
+        one(jnp.asarray(x), w),
+        atol=2e-2 if "bf16" in str(precision) else 1e-6,
+    )
 
 
 def test_what_lies_whole_has_its_bytes_and_what_fsdp_would_leave():
-    """A layer of 16 x 4 and 16 weights, and a number that nobody divides: 324 bytes, of which 8 devices keep a part."""
+    """A layer of 16 x 4 and 16 weights, and a number that nobody divides: 324 bytes, of which 8
+    devices keep a part.
+    """
     layer = eqx.nn.Linear(4, 16, key=jax.random.key(0))
 
-    def loss(model: eqx.nn.Linear, scale: Float[Array, ""], x: Float[Array, "batch n"]) -> Float[Array, ""]:
+    def loss(
+        model: eqx.nn.Linear, scale: Float[Array, ""], x: Float[Array, "batch n"]
+    ) -> Float[Array, ""]:
         return jnp.sum(jax.vmap(model)(x)) * scale
 
     def place(**options):
         with jitney.mesh(data=8):
-            return jitney.optimize(**options)(loss).plan(layer, jnp.ones(()), np.ones((16, 4), np.float32)).plan.stage("place").why
+            return (
+                jitney.optimize(**options)(loss)
+                .plan(layer, jnp.ones(()), np.ones((16, 4), np.float32))
+                .plan.stage("place")
+                .why
+            )
 
     whole = place(shard={"batch": "data"})
-    assert whole.endswith('3 arrays whole on each device, 324 B, of which "fsdp" in `shard` would leave 44 B')
+    assert whole.endswith(
+        '3 arrays whole on each device, 324 B, of which "fsdp" in `shard` would leave 44 B'
+    )
     assert place(shard=("fsdp", {"batch": "data"})).endswith("1 array whole on each device, 4 B")

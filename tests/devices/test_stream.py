@@ -22,11 +22,17 @@ def rows(*shape):
 
 
 def made(fn, shard, **options):
-    return jitney.optimize(fn, shard=shard, mesh=jitney.mesh(**MESH, devices=jax.devices()[:8]), **options)
+    return jitney.optimize(
+        fn, shard=shard, mesh=jitney.mesh(**MESH, devices=jax.devices()[:8]), **options
+    )
 
 
-def summary(w: Float[Array, "k"], x: Float[Array, "n k"], i: Int[Array, "n"], begin: Float[Array, "5"]):
-    """Sums in several passes, elements that come out, extremes and their places, and sums at places."""
+def summary(
+    w: Float[Array, "k"], x: Float[Array, "n k"], i: Int[Array, "n"], begin: Float[Array, "5"]
+):
+    """Sums in several passes, elements that come out, extremes and their places, and sums at
+    places.
+    """
     r = x @ w
     return {
         "variance": jnp.var(r),
@@ -37,7 +43,11 @@ def summary(w: Float[Array, "k"], x: Float[Array, "n k"], i: Int[Array, "n"], be
     }
 
 
-SUMMARY = {along: made(summary, {"n": along}) for along in ("data", ("data", "model"))} if len(jax.devices()) >= 8 else {}
+SUMMARY = (
+    {along: made(summary, {"n": along}) for along in ("data", ("data", "model"))}
+    if len(jax.devices()) >= 8
+    else {}
+)
 
 
 @settings(max_examples=6, deadline=None)
@@ -50,7 +60,8 @@ SUMMARY = {along: made(summary, {"n": along}) for along in ("data", ("data", "mo
 @examples(
     {"n": 2, "chunk": 1, "along": "data", "odd": 0.0},  # fewer rows than devices
     {"n": 7, "chunk": 6, "along": ("data", "model"), "odd": np.nan},  # a rest of one
-    {"n": 32, "chunk": 16, "along": "data", "odd": -np.inf},  # chunks that fit, and that the devices divide
+    # chunks that fit, and that the devices divide
+    {"n": 32, "chunk": 16, "along": "data", "odd": -np.inf},
     {"n": 13, "chunk": 16, "along": ("data", "model"), "odd": 0.0},  # all in one chunk
     {"n": 40, "chunk": 6, "along": "data", "odd": np.nan},
 )
@@ -58,13 +69,17 @@ def test_any_length_in_any_chunks_is_what_numpy_has(n, chunk, along, odd):
     """Rests that the devices do not divide too."""
     w, x, i, begin = rows(3), rows(n, 3), RNG.integers(0, 5, n).astype(np.int32), rows(5)
     x[n // 2, 1] = odd
-    got, _ = jitney.stream(SUMMARY[along], {"w": w, "x": x, "i": i, "begin": begin}, chunk={"n": chunk}, progress=False)
+    got, _ = jitney.stream(
+        SUMMARY[along], {"w": w, "x": x, "i": i, "begin": begin}, chunk={"n": chunk}, progress=False
+    )
     with np.errstate(all="ignore"):
         r = x.astype(np.float64) @ w
         e = np.exp(r - r.max())
         places = begin + np.array([r[i == k].sum() for k in range(5)])
         want = r.var(), e / e.sum() * np.arange(n), x.max(0), x.argmin(0), places, i.mean()
-    for a, b in zip((got["variance"], got["shares"], *got["top"], got["places"], got["mean"]), want, strict=True):
+    for a, b in zip(
+        (got["variance"], got["shares"], *got["top"], got["places"], got["mean"]), want, strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
 
@@ -87,12 +102,21 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path):
 
     want, _ = jitney.stream(f, {"x": Sliceable(x)}, chunk={"n": 8}, progress=False)
     with pytest.raises(KeyboardInterrupt):
-        jitney.stream(f, {"x": Stopping()}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False)
+        jitney.stream(
+            f,
+            {"x": Stopping()},
+            chunk={"n": 8},
+            checkpoint=path,
+            checkpoint_every=1,
+            progress=False,
+        )
     assert path.exists()
     other = jitney.optimize(moments, shard={"n": "data"}, mesh=jitney.mesh(data=2))
     with pytest.raises(jitney.JitneyError, match="of another run"):
         jitney.stream(other, {"x": Sliceable(x)}, chunk={"n": 8}, checkpoint=path, progress=False)
-    got, stats = jitney.stream(f, {"x": Sliceable(x)}, chunk={"n": 8}, checkpoint=path, progress=False)
+    got, stats = jitney.stream(
+        f, {"x": Sliceable(x)}, chunk={"n": 8}, checkpoint=path, progress=False
+    )
     assert stats.chunks < 14
     for a, b in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -132,8 +156,12 @@ def test_gradients_stream_and_another_axis_lies_along_the_mesh():
     w, x = rows(3, 4), rows(30, 3)
     want = jax.grad(loss)(w, x)
     for shard in ({"n": "data", "hidden": "model"}, {"hidden": "model"}):
-        got, _ = jitney.stream(made(loss, shard).grad, {"w": w, "x": x}, chunk={"n": 8}, progress=False)
-        np.testing.assert_allclose(got["w"] if isinstance(got, dict) else got, want, rtol=1e-4, atol=1e-6)
+        got, _ = jitney.stream(
+            made(loss, shard).grad, {"w": w, "x": x}, chunk={"n": 8}, progress=False
+        )
+        np.testing.assert_allclose(
+            got["w"] if isinstance(got, dict) else got, want, rtol=1e-4, atol=1e-6
+        )
 
 
 def test_what_goes_on_from_device_to_device_is_refused():
@@ -163,14 +191,23 @@ def test_data_that_lie_on_devices_stream_too():
     x = rows(40, 4)
     with mesh:
         spread = jax.device_put(x, NamedSharding(mesh.mesh, P("data")))
-        got, _ = jitney.stream(jitney.optimize(moments, shard={"n": "data"}), {"x": spread}, chunk={"n": 12}, progress=False)
+        got, _ = jitney.stream(
+            jitney.optimize(moments, shard={"n": "data"}),
+            {"x": spread},
+            chunk={"n": 12},
+            progress=False,
+        )
     np.testing.assert_allclose(got[0], x.mean(0), rtol=1e-4, atol=1e-6)
 
 
 def test_of_equal_elements_the_first_is_found_whichever_device_holds_it():
-    """The front of a later chunk lies on a device before that of the end of an earlier one; NaNs are equal."""
+    """The front of a later chunk lies on a device before that of the end of an earlier one; NaNs
+    are equal.
+    """
 
-    def f(x: Float[Array, "n k"], i: Int[Array, "n"]) -> tuple[Int[Array, "k"], Int[Array, "k"], Int[Array, ""]]:
+    def f(
+        x: Float[Array, "n k"], i: Int[Array, "n"]
+    ) -> tuple[Int[Array, "k"], Int[Array, "k"], Int[Array, ""]]:
         return jnp.argmax(x, 0), jnp.argmin(x, 0), jnp.argmax(i)
 
     x, i = np.zeros((24, 3), np.float32), np.zeros(24, np.int32)

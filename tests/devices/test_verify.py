@@ -31,12 +31,27 @@ def test_a_wrong_result_of_a_sharded_program_is_caught(monkeypatch):
 def test_a_wrong_collective_of_chunks_is_caught(monkeypatch):
     """One device's part is missing."""
     found = _axes.run_chunked
-    monkeypatch.setattr(_axes, "run_chunked", lambda passes, arrays, *rest: found(passes, [x.at[-2:].set(0) for x in arrays], *rest))
+    monkeypatch.setattr(
+        _axes,
+        "run_chunked",
+        lambda passes, arrays, *rest: found(passes, [x.at[-2:].set(0) for x in arrays], *rest),
+    )
     with pytest.raises(VerificationError, match="chunk over 'batch', shard over 'batch'"):
-        optimize(shard={"batch": "data"}, chunk={"batch": 1}, mesh=jitney.mesh(data=8), verify=True)(fresh())(X)
+        optimize(
+            shard={"batch": "data"}, chunk={"batch": 1}, mesh=jitney.mesh(data=8), verify=True
+        )(fresh())(X)
 
 
-@pytest.mark.parametrize("options", [{}, {"chunk": {"batch": 1}}, {"pad": {"batch": "pow2"}}, {"precision": "bf16"}, {"donate": "x"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"chunk": {"batch": 1}},
+        {"pad": {"batch": "pow2"}},
+        {"precision": "bf16"},
+        {"donate": "x"},
+    ],
+)
 def test_what_is_right_is_verified(options):
     """On eight devices, from the host and from the devices."""
     with jitney.mesh(data=8):

@@ -1,4 +1,5 @@
-"""Seeded causes: two calls of a program that need two, what differs between them, and what to write so that they share one.
+"""Seeded causes: two calls of a program that need two, what differs between them, and what to write
+so that they share one.
 
 `before` makes a program and calls it twice; `after` is the same code with the remedy in it.
 """
@@ -36,15 +37,20 @@ class Seeded:
     name: str
     before: Callable[[], Any]
     expected: set[tuple[str, str | None, str | None, str | None, str | None]]
-    after: Callable[[], Any] | None = None  # None where no line of code helps: the two programs are two
+    # None where no line of code helps: the two programs are two
+    after: Callable[[], Any] | None = None
     remedy: str = ""  # part of what is said
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 def twice(program, *calls):
-    """Call a program with each of these: a tuple of arguments, the last of them keywords if it is a dict of that name."""
+    """Call a program with each of these: a tuple of arguments, the last of them keywords if it is a
+    dict of that name.
+    """
     for call in calls:
-        args, kwargs = (call[:-1], call[-1].given) if call and isinstance(call[-1], Keywords) else (call, {})
+        args, kwargs = (
+            (call[:-1], call[-1].given) if call and isinstance(call[-1], Keywords) else (call, {})
+        )
         program(*args, **kwargs)
     return program
 
@@ -315,7 +321,9 @@ def on_device(x):
 
 
 def case(name, before, expected, after=None, remedy=""):
-    return Seeded(name, before, expected if isinstance(expected, set) else {expected}, after, remedy)
+    return Seeded(
+        name, before, expected if isinstance(expected, set) else {expected}, after, remedy
+    )
 
 
 def opt(fn, **options):
@@ -324,139 +332,408 @@ def opt(fn, **options):
 
 X, COUNTS = ones(3), ones(3, dtype=np.int32)
 CASES = [
-    case("a size along a named axis", lambda: twice(opt(of_n), (ones(5),), (ones(7),)), ("shape", "x", "n", "5", "7"),
-         lambda: twice(opt(of_n, pad={"n": "pow2"}), (ones(5),), (ones(7),)), 'pad={"n": "pow2"}'),
-    case("the second of two axes", lambda: twice(opt(of_nm), (ones(3, 5),), (ones(3, 6),)), ("shape", "x", "m", "5", "6"),
-         lambda: twice(opt(of_nm, pad={"m": "pow2"}), (ones(3, 5),), (ones(3, 6),)), 'pad={"m": "pow2"}'),
-    case("both axes", lambda: twice(opt(of_nm), (ones(3, 5),), (ones(4, 6),)),
-         {("shape", "x", "n", "3", "4"), ("shape", "x", "m", "5", "6")},
-         lambda: twice(opt(of_nm, pad={"n": "pow2", "m": "pow2"}), (ones(3, 5),), (ones(4, 6),)), 'pad={"n": "pow2", "m": "pow2"}'),
-    case("an axis of two arguments", lambda: twice(opt(of_two), (ones(5), ones(5)), (ones(6), ones(6))),
-         {("shape", "t", "points", "5", "6"), ("shape", "y", "points", "5", "6")},
-         lambda: twice(opt(of_two, pad={"points": "pow2"}), (ones(5), ones(5)), (ones(6), ones(6))), 'pad={"points": "pow2"}'),
-    case("an axis of vmap", lambda: twice(opt(of_n, vmap="batch"), (ones(5, 3),), (ones(7, 3),)), ("shape", "x", "batch", "5", "7"),
-         lambda: twice(opt(of_n, vmap="batch", pad={"batch": "pow2"}), (ones(5, 3),), (ones(7, 3),)), 'pad={"batch": "pow2"}'),
-    case("another bucket", lambda: twice(opt(of_n, pad={"n": "pow2"}), (ones(5),), (ones(9),)), ("shape", "x", "n", "8", "16"),
-         lambda: twice(opt(of_n, pad={"n": [9]}), (ones(5),), (ones(9),)), 'pad={"n": [9]}'),
-    case("a shape without names", lambda: twice(opt(double), (ones(5),), (ones(6),)), ("shape", "x", None, "[5]", "[6]"),
-         lambda: twice(opt(of_n, pad={"n": "pow2"}), (ones(5),), (ones(6),)), 'annotate x: Float[Array, "n"]'),
-    case("a rank", lambda: twice(opt(double), (ones(3),), (ones(3, 1),)), ("shape", "x", None, "[3]", "[3,1]"),
-         lambda: twice(opt(double), (ones(3, 1),), (ones(3, 1),)), "as many axes"),
-    case("a shape in a list", lambda: twice(opt(of_tree), ([ones(2), ones(3)],), ([ones(2), ones(4)],)),
-         ("shape", "tree[1]", None, "[3]", "[4]"), None, "keep the shape of 'tree[1]'"),
-    case("a shape in nested dicts", lambda: twice(opt(of_tree), ({"a": {"b": ones(2)}},), ({"a": {"b": ones(3)}},)),
-         ("shape", "tree['a']['b']", None, "[2]", "[3]")),
-    case("a shape in a module", lambda: twice(opt(run), (model(3, 4), X), (model(3, 5), X)),
-         ("shape", "model.layers[0].weight", None, "[4,3]", "[5,3]"), None, "keep the shape of 'model.layers[0].weight'"),
-    case("a dtype", lambda: twice(opt(double), (ones(3),), (ones(3, dtype=np.int32),)), ("dtype", "x", None, "float32", "int32"),
-         lambda: twice(opt(double), (ones(3),), (np.asarray(ones(3, dtype=np.int32), np.float32),)), "np.asarray(x, np.float32)"),
-    case("a dtype of low precision", lambda: twice(opt(double), (jnp.ones(3),), (jnp.ones(3, jnp.bfloat16),)),
-         ("dtype", "x", None, "float32", "bfloat16"), lambda: twice(opt(double), (jnp.ones(3),), (jnp.ones(3, jnp.float32),))),
-    case("a dtype in a module", lambda: twice(
-            opt(run), (Layer(jnp.ones((3, 3))), X), (Layer(jnp.ones((3, 3), jnp.bfloat16)), X.astype(jnp.bfloat16))),
-         {("dtype", "model.weight", None, "float32", "bfloat16"), ("dtype", "x", None, "float32", "bfloat16")}),
-    case("an implementation of keys", lambda: twice(opt(drawn), (key_of("threefry2x32"),), (key_of("rbg"),)),
-         ("dtype", "key", None, "key<fry>", "key<rbg>"),
-         lambda: twice(opt(drawn), (key_of("rbg"),), (key_of("rbg"),)), "one implementation"),
-    case("a weak type", lambda: twice(opt(double), (jnp.float32(1),), (jnp.asarray(1.0),)), ("weak type", "x", None, "strong", "weak"),
-         lambda: twice(opt(double), (jnp.float32(1),), (jnp.asarray(jnp.asarray(1.0), jnp.float32),)), "jnp.asarray(x, jnp.float32)"),
-    case("a strong type", lambda: twice(opt(double), (jnp.asarray(1.0),), (jnp.float32(1),)), ("weak type", "x", None, "weak", "strong"),
-         lambda: twice(opt(double), (jnp.asarray(jnp.asarray(1.0), jnp.float32),), (jnp.float32(1),))),
-    case("a static float", lambda: twice(opt(scaled), (X, 2.0), (X, 3.0)), ("static value", "scale", None, "2.0", "3.0"),
-         lambda: twice(opt(scaled_by_array), (X, F(2)), (X, F(3))), 'annotate scale: Float[Array, ""]'),
-    case("a static int", lambda: twice(opt(scaled), (COUNTS, 2), (COUNTS, 3)), ("static value", "scale", None, "2", "3"),
-         lambda: twice(opt(counts_by_int), (COUNTS, np.int32(2)), (COUNTS, np.int32(3))), 'annotate scale: Int[Array, ""]'),
-    case("a static bool", lambda: twice(opt(moved), (X, True), (X, False)), ("static value", "up", None, "True", "False"),
-         lambda: twice(opt(moved_by_array), (X, np.True_), (X, np.False_)), 'annotate up: Bool[Array, ""]'),
-    case("True for 1", lambda: twice(opt(moved), (X, 1), (X, True)), ("static value", "up", None, "1", "True"),
-         lambda: twice(opt(moved), (X, True), (X, True))),
-    case("a static text", lambda: twice(opt(in_mode), (X, "up"), (X, "down")), ("static value", "mode", None, "'up'", "'down'")),
-    case("a member of an enum", lambda: twice(opt(in_mode), (X, Mode.UP), (X, Mode.DOWN)),
-         ("static value", "mode", None, "<Mode.UP: 1>", "<Mode.DOWN: 2>"), None, "jax.lax.switch"),
-    case("a keyword", lambda: twice(opt(scaled), (X, Keywords(scale=2)), (X, Keywords(scale=3))), ("static value", "scale", None, "2", "3"),
-         lambda: twice(opt(scaled_by_int), (X, Keywords(scale=np.int32(2))), (X, Keywords(scale=np.int32(3))))),
-    case("a number for an array", lambda: twice(opt(scaled), (X, F(2)), (X, 2.0)),
-         ("static value", "scale", None, "float32[] (array)", "2.0 (static)"),
-         lambda: twice(opt(scaled_by_array), (X, F(2)), (X, jnp.float32(2))), 'annotate scale: Float[Array, ""]'),
-    case("a default in place of None", lambda: twice(optimize(bare(masked)), (X,), (X, X)),
-         ("tree structure", "mask", None, "None", "float32[3]"),
-         lambda: twice(opt(masked), (X, X), (X, X)), "in each call"),
-    case("a static list", lambda: twice(opt(taken, static="which"), (X, [0, 1]), (X, [0, 2])),
-         ("static value", "which", None, "[0, 1]", "[0, 2]"),
-         lambda: twice(opt(taken_by_array), (X, np.array([0, 1], np.int32)), (X, np.array([0, 2], np.int32))), "as an array"),
-    case("a static dtype", lambda: twice(opt(cast), (X, jnp.float16), (X, jnp.bfloat16)),
-         ("static value", "dtype", None, "float16", "bfloat16")),
-    case("a static field of a module", lambda: twice(opt(run), (Layer(jnp.ones((3, 3)), 1), X), (Layer(jnp.ones((3, 3)), 2), X)),
-         ("static value", "model.power", None, "1", "2"),
-         lambda: twice(opt(run), *((Powers(jnp.ones((3, 3)), jnp.float32(power)), X) for power in (1, 2))), "make 'model.power' an array"),
-    case("a static object without ==", lambda: twice(opt(lambda x, fit: x * fit.by), *((X, Setup(2)) for _ in range(2))),
-         {("static value", "fit", None, "...", "...")},
-         lambda: twice(opt(by_setup), *((X, Compared(2)) for _ in range(2))), "frozen dataclass"),
-    case("an argument of a method", lambda: calls_on(fit(), "shifted", (X, 1.0), (X, 2.0)), {("static value", "by", None, "1.0", "2.0")},
-         lambda: calls_on(fit(), "shifted_by_array", (X, F(1)), (X, F(2)))),
-    case("a keyword of a partial", lambda: twice(opt(functools.partial(lambda x, a, s: x * a * s, a=2)),
-         (X, Keywords(s=1)), (X, Keywords(s=2))),
-         ("static value", "s", None, "1", "2")),
-    case("a function that was passed", lambda: twice(opt(applied), (X, jnp.sin), (X, jnp.cos)), ("static value", "fn", None, "...", "..."),
-         None, "jax.lax.switch"),
-    case("a lambda that was passed, made anew", lambda: passed_lambda(hoisted=False), ("function", "fn", None, "...", "made anew"),
-         lambda: passed_lambda(hoisted=True), "hoist 'fn'"),
-    case("a closure that was passed, around another value", lambda: twice(opt(applied), (X, around(2)), (X, around(3))),
-         ("function", "fn", None, "scale=2", "scale=3"),
-         lambda: twice(opt(around_array), (X, scaled, F(2)), (X, scaled, F(3))), "pass 'scale' as an argument"),
-    case("a lambda that is decorated anew", lambda: fresh_lambda(hoisted=False), ("function", None, None, "...", "made anew"),
-         lambda: fresh_lambda(hoisted=True), "hoist"),
-    case("a closure that is decorated anew", fresh_closure, ("function", None, None, "scale=2.0", "scale=3.0"),
-         lambda: twice(opt(scaled_by_array), (X, F(2)), (X, F(3))), "pass 'scale' as an argument"),
-    case("a key of a dict", lambda: twice(opt(of_tree), ({"a": X},), ({"a": X, "b": X},)),
-         ("tree structure", "tree['b']", None, "absent", "float32[3]"),
-         lambda: twice(opt(of_tree), ({"a": X, "b": X},), ({"a": X, "b": X},)), "in each call"),
-    case("a key that went", lambda: twice(opt(of_tree), ({"a": X, "b": X},), ({"a": X},)),
-         ("tree structure", "tree['b']", None, "float32[3]", "absent")),
-    case("a longer list", lambda: twice(opt(of_tree), ([X],), ([X, X],)), ("tree structure", "tree[1]", None, "absent", "float32[3]")),
-    case("a tuple for a list", lambda: twice(opt(of_tree), ([X],), ((X,),)), ("tree structure", "tree", None, "[*]", "(*,)"),
-         lambda: twice(opt(of_tree), ([X],), ([X],)), "the same container"),
-    case("None in a dict", lambda: twice(opt(of_tree), ({"a": X, "b": None},), ({"a": X, "b": X},)),
-         ("tree structure", "tree['b']", None, "None", "float32[3]")),
-    case("more layers", lambda: twice(opt(run), (model(3, 3), X), (model(3, 3, 3), X)),
-         ("tree structure", "model.layers[1].weight", None, "absent", "float32[3,3]")),
-    case("an array that is committed", lambda: twice(opt(double), (jnp.ones(3),), (on_device(jnp.ones(3)),)),
-         ("committed", "x", None, "not committed", "..."),
-         lambda: twice(opt(double), (on_device(jnp.ones(3)),), (on_device(jnp.ones(3)),)), "jax.device_put(x, jax.devices()[0])"),
-    case("one in a tree that is committed", lambda: twice(opt(of_tree), ([jnp.ones(3), jnp.ones(2)],),
-         ([jnp.ones(3), on_device(jnp.ones(2))],)),
-         ("committed", "tree[1]", None, "not committed", "...")),
-    case("x64", lambda: with_setting(jax.enable_x64(True), opt(double), X), ("setting", "jax_enable_x64", None, "False", "True"),
-         lambda: within(jax.enable_x64(True), opt(double), X), "jax.config.update('jax_enable_x64', True)"),
-    case("x64 that makes numbers wider", lambda: with_setting(jax.enable_x64(True), opt(double), ones(3, dtype=np.float64)),
-         ("setting", "jax_enable_x64", None, "False", "True"),
-         lambda: within(jax.enable_x64(True), opt(double), ones(3, dtype=np.float64))),
-    case("a matmul precision", lambda: with_setting(jax.default_matmul_precision("highest"), opt(double), X),
-         ("setting", "jax_default_matmul_precision", None, "None", "'highest'"),
-         lambda: within(jax.default_matmul_precision("highest"), opt(double), X), "'highest'"),
-    case("a default device", lambda: with_default_device(jax.devices()[0], opt(double), X),
-         ("setting", "jax_default_device", None, "None", "..."),
-         lambda: within(jax.default_device(jax.devices()[0]), opt(double), X), "once, before the first call"),
-    case("a promotion of dtypes", lambda: with_setting(jax.numpy_dtype_promotion("standard"), opt(double), X),
-         ("setting", "jax_numpy_dtype_promotion", None, "...", "..."),
-         lambda: within(jax.numpy_dtype_promotion("standard"), opt(double), X)),
-    case("a mesh of the context", lambda: with_setting(jitney.mesh(data=1), opt(double), X),
-         ("mesh", None, None, "none", "data=1"), lambda: within(jitney.mesh(data=1), opt(double), X), "one mesh"),
-    case("clear_cache", lambda: cleared("ours"), ("cache eviction", None, None, "kept", "dropped by clear_cache()"),
-         lambda: cleared(""), "do not call clear_cache()"),
-    case("jax.clear_caches", lambda: cleared("jax"), ("cache eviction", None, None, "kept", "dropped by jax.clear_caches()"),
-         lambda: cleared(""), "do not call jax.clear_caches()"),
-    case("a gradient at another size", lambda: derived("grad", fresh(total), (ones(5),), (ones(6),)), ("shape", "x", "n", "5", "6"),
-         lambda: derived("grad", fresh(total), (ones(5),), (ones(6),), pad={"n": "pow2"}), 'pad={"n": "pow2"}'),
-    case("the gradient of a lambda that is decorated anew", fresh_gradient, ("function", None, None, "...", "made anew"), None, "hoist"),
-    case("a Jacobian at another dtype", lambda: derived("jacobian", fresh(double), (ones(3),), (jnp.ones(3, jnp.bfloat16),)),
-         ("dtype", "x", None, "float32", "bfloat16")),
-    case("under jax.grad", lambda: nested(opt(total), jax.grad), ("outer transform", None, None, "called by itself", "...")),
-    case("under jax.vmap", lambda: nested(opt(total), lambda f: lambda x: jax.vmap(f)(x[None])),
-         ("outer transform", None, None, "called by itself", "...")),
-    case("under an outer jit, with buffers given up", lambda: nested(opt(double, donate="x"), jax.jit),
-         ("outer transform", None, None, "outside of one", "inside an outer transform")),
-]  # fmt: skip
+    case(
+        "a size along a named axis",
+        lambda: twice(opt(of_n), (ones(5),), (ones(7),)),
+        ("shape", "x", "n", "5", "7"),
+        lambda: twice(opt(of_n, pad={"n": "pow2"}), (ones(5),), (ones(7),)),
+        'pad={"n": "pow2"}',
+    ),
+    case(
+        "the second of two axes",
+        lambda: twice(opt(of_nm), (ones(3, 5),), (ones(3, 6),)),
+        ("shape", "x", "m", "5", "6"),
+        lambda: twice(opt(of_nm, pad={"m": "pow2"}), (ones(3, 5),), (ones(3, 6),)),
+        'pad={"m": "pow2"}',
+    ),
+    case(
+        "both axes",
+        lambda: twice(opt(of_nm), (ones(3, 5),), (ones(4, 6),)),
+        {("shape", "x", "n", "3", "4"), ("shape", "x", "m", "5", "6")},
+        lambda: twice(opt(of_nm, pad={"n": "pow2", "m": "pow2"}), (ones(3, 5),), (ones(4, 6),)),
+        'pad={"n": "pow2", "m": "pow2"}',
+    ),
+    case(
+        "an axis of two arguments",
+        lambda: twice(opt(of_two), (ones(5), ones(5)), (ones(6), ones(6))),
+        {("shape", "t", "points", "5", "6"), ("shape", "y", "points", "5", "6")},
+        lambda: twice(opt(of_two, pad={"points": "pow2"}), (ones(5), ones(5)), (ones(6), ones(6))),
+        'pad={"points": "pow2"}',
+    ),
+    case(
+        "an axis of vmap",
+        lambda: twice(opt(of_n, vmap="batch"), (ones(5, 3),), (ones(7, 3),)),
+        ("shape", "x", "batch", "5", "7"),
+        lambda: twice(opt(of_n, vmap="batch", pad={"batch": "pow2"}), (ones(5, 3),), (ones(7, 3),)),
+        'pad={"batch": "pow2"}',
+    ),
+    case(
+        "another bucket",
+        lambda: twice(opt(of_n, pad={"n": "pow2"}), (ones(5),), (ones(9),)),
+        ("shape", "x", "n", "8", "16"),
+        lambda: twice(opt(of_n, pad={"n": [9]}), (ones(5),), (ones(9),)),
+        'pad={"n": [9]}',
+    ),
+    case(
+        "a shape without names",
+        lambda: twice(opt(double), (ones(5),), (ones(6),)),
+        ("shape", "x", None, "[5]", "[6]"),
+        lambda: twice(opt(of_n, pad={"n": "pow2"}), (ones(5),), (ones(6),)),
+        'annotate x: Float[Array, "n"]',
+    ),
+    case(
+        "a rank",
+        lambda: twice(opt(double), (ones(3),), (ones(3, 1),)),
+        ("shape", "x", None, "[3]", "[3,1]"),
+        lambda: twice(opt(double), (ones(3, 1),), (ones(3, 1),)),
+        "as many axes",
+    ),
+    case(
+        "a shape in a list",
+        lambda: twice(opt(of_tree), ([ones(2), ones(3)],), ([ones(2), ones(4)],)),
+        ("shape", "tree[1]", None, "[3]", "[4]"),
+        None,
+        "keep the shape of 'tree[1]'",
+    ),
+    case(
+        "a shape in nested dicts",
+        lambda: twice(opt(of_tree), ({"a": {"b": ones(2)}},), ({"a": {"b": ones(3)}},)),
+        ("shape", "tree['a']['b']", None, "[2]", "[3]"),
+    ),
+    case(
+        "a shape in a module",
+        lambda: twice(opt(run), (model(3, 4), X), (model(3, 5), X)),
+        ("shape", "model.layers[0].weight", None, "[4,3]", "[5,3]"),
+        None,
+        "keep the shape of 'model.layers[0].weight'",
+    ),
+    case(
+        "a dtype",
+        lambda: twice(opt(double), (ones(3),), (ones(3, dtype=np.int32),)),
+        ("dtype", "x", None, "float32", "int32"),
+        lambda: twice(opt(double), (ones(3),), (np.asarray(ones(3, dtype=np.int32), np.float32),)),
+        "np.asarray(x, np.float32)",
+    ),
+    case(
+        "a dtype of low precision",
+        lambda: twice(opt(double), (jnp.ones(3),), (jnp.ones(3, jnp.bfloat16),)),
+        ("dtype", "x", None, "float32", "bfloat16"),
+        lambda: twice(opt(double), (jnp.ones(3),), (jnp.ones(3, jnp.float32),)),
+    ),
+    case(
+        "a dtype in a module",
+        lambda: twice(
+            opt(run),
+            (Layer(jnp.ones((3, 3))), X),
+            (Layer(jnp.ones((3, 3), jnp.bfloat16)), X.astype(jnp.bfloat16)),
+        ),
+        {
+            ("dtype", "model.weight", None, "float32", "bfloat16"),
+            ("dtype", "x", None, "float32", "bfloat16"),
+        },
+    ),
+    case(
+        "an implementation of keys",
+        lambda: twice(opt(drawn), (key_of("threefry2x32"),), (key_of("rbg"),)),
+        ("dtype", "key", None, "key<fry>", "key<rbg>"),
+        lambda: twice(opt(drawn), (key_of("rbg"),), (key_of("rbg"),)),
+        "one implementation",
+    ),
+    case(
+        "a weak type",
+        lambda: twice(opt(double), (jnp.float32(1),), (jnp.asarray(1.0),)),
+        ("weak type", "x", None, "strong", "weak"),
+        lambda: twice(
+            opt(double), (jnp.float32(1),), (jnp.asarray(jnp.asarray(1.0), jnp.float32),)
+        ),
+        "jnp.asarray(x, jnp.float32)",
+    ),
+    case(
+        "a strong type",
+        lambda: twice(opt(double), (jnp.asarray(1.0),), (jnp.float32(1),)),
+        ("weak type", "x", None, "weak", "strong"),
+        lambda: twice(
+            opt(double), (jnp.asarray(jnp.asarray(1.0), jnp.float32),), (jnp.float32(1),)
+        ),
+    ),
+    case(
+        "a static float",
+        lambda: twice(opt(scaled), (X, 2.0), (X, 3.0)),
+        ("static value", "scale", None, "2.0", "3.0"),
+        lambda: twice(opt(scaled_by_array), (X, F(2)), (X, F(3))),
+        'annotate scale: Float[Array, ""]',
+    ),
+    case(
+        "a static int",
+        lambda: twice(opt(scaled), (COUNTS, 2), (COUNTS, 3)),
+        ("static value", "scale", None, "2", "3"),
+        lambda: twice(opt(counts_by_int), (COUNTS, np.int32(2)), (COUNTS, np.int32(3))),
+        'annotate scale: Int[Array, ""]',
+    ),
+    case(
+        "a static bool",
+        lambda: twice(opt(moved), (X, True), (X, False)),
+        ("static value", "up", None, "True", "False"),
+        lambda: twice(opt(moved_by_array), (X, np.True_), (X, np.False_)),
+        'annotate up: Bool[Array, ""]',
+    ),
+    case(
+        "True for 1",
+        lambda: twice(opt(moved), (X, 1), (X, True)),
+        ("static value", "up", None, "1", "True"),
+        lambda: twice(opt(moved), (X, True), (X, True)),
+    ),
+    case(
+        "a static text",
+        lambda: twice(opt(in_mode), (X, "up"), (X, "down")),
+        ("static value", "mode", None, "'up'", "'down'"),
+    ),
+    case(
+        "a member of an enum",
+        lambda: twice(opt(in_mode), (X, Mode.UP), (X, Mode.DOWN)),
+        ("static value", "mode", None, "<Mode.UP: 1>", "<Mode.DOWN: 2>"),
+        None,
+        "jax.lax.switch",
+    ),
+    case(
+        "a keyword",
+        lambda: twice(opt(scaled), (X, Keywords(scale=2)), (X, Keywords(scale=3))),
+        ("static value", "scale", None, "2", "3"),
+        lambda: twice(
+            opt(scaled_by_int), (X, Keywords(scale=np.int32(2))), (X, Keywords(scale=np.int32(3)))
+        ),
+    ),
+    case(
+        "a number for an array",
+        lambda: twice(opt(scaled), (X, F(2)), (X, 2.0)),
+        ("static value", "scale", None, "float32[] (array)", "2.0 (static)"),
+        lambda: twice(opt(scaled_by_array), (X, F(2)), (X, jnp.float32(2))),
+        'annotate scale: Float[Array, ""]',
+    ),
+    case(
+        "a default in place of None",
+        lambda: twice(optimize(bare(masked)), (X,), (X, X)),
+        ("tree structure", "mask", None, "None", "float32[3]"),
+        lambda: twice(opt(masked), (X, X), (X, X)),
+        "in each call",
+    ),
+    case(
+        "a static list",
+        lambda: twice(opt(taken, static="which"), (X, [0, 1]), (X, [0, 2])),
+        ("static value", "which", None, "[0, 1]", "[0, 2]"),
+        lambda: twice(
+            opt(taken_by_array), (X, np.array([0, 1], np.int32)), (X, np.array([0, 2], np.int32))
+        ),
+        "as an array",
+    ),
+    case(
+        "a static dtype",
+        lambda: twice(opt(cast), (X, jnp.float16), (X, jnp.bfloat16)),
+        ("static value", "dtype", None, "float16", "bfloat16"),
+    ),
+    case(
+        "a static field of a module",
+        lambda: twice(opt(run), (Layer(jnp.ones((3, 3)), 1), X), (Layer(jnp.ones((3, 3)), 2), X)),
+        ("static value", "model.power", None, "1", "2"),
+        lambda: twice(
+            opt(run), *((Powers(jnp.ones((3, 3)), jnp.float32(power)), X) for power in (1, 2))
+        ),
+        "make 'model.power' an array",
+    ),
+    case(
+        "a static object without ==",
+        lambda: twice(opt(lambda x, fit: x * fit.by), *((X, Setup(2)) for _ in range(2))),
+        {("static value", "fit", None, "...", "...")},
+        lambda: twice(opt(by_setup), *((X, Compared(2)) for _ in range(2))),
+        "frozen dataclass",
+    ),
+    case(
+        "an argument of a method",
+        lambda: calls_on(fit(), "shifted", (X, 1.0), (X, 2.0)),
+        {("static value", "by", None, "1.0", "2.0")},
+        lambda: calls_on(fit(), "shifted_by_array", (X, F(1)), (X, F(2))),
+    ),
+    case(
+        "a keyword of a partial",
+        lambda: twice(
+            opt(functools.partial(lambda x, a, s: x * a * s, a=2)),
+            (X, Keywords(s=1)),
+            (X, Keywords(s=2)),
+        ),
+        ("static value", "s", None, "1", "2"),
+    ),
+    case(
+        "a function that was passed",
+        lambda: twice(opt(applied), (X, jnp.sin), (X, jnp.cos)),
+        ("static value", "fn", None, "...", "..."),
+        None,
+        "jax.lax.switch",
+    ),
+    case(
+        "a lambda that was passed, made anew",
+        lambda: passed_lambda(hoisted=False),
+        ("function", "fn", None, "...", "made anew"),
+        lambda: passed_lambda(hoisted=True),
+        "hoist 'fn'",
+    ),
+    case(
+        "a closure that was passed, around another value",
+        lambda: twice(opt(applied), (X, around(2)), (X, around(3))),
+        ("function", "fn", None, "scale=2", "scale=3"),
+        lambda: twice(opt(around_array), (X, scaled, F(2)), (X, scaled, F(3))),
+        "pass 'scale' as an argument",
+    ),
+    case(
+        "a lambda that is decorated anew",
+        lambda: fresh_lambda(hoisted=False),
+        ("function", None, None, "...", "made anew"),
+        lambda: fresh_lambda(hoisted=True),
+        "hoist",
+    ),
+    case(
+        "a closure that is decorated anew",
+        fresh_closure,
+        ("function", None, None, "scale=2.0", "scale=3.0"),
+        lambda: twice(opt(scaled_by_array), (X, F(2)), (X, F(3))),
+        "pass 'scale' as an argument",
+    ),
+    case(
+        "a key of a dict",
+        lambda: twice(opt(of_tree), ({"a": X},), ({"a": X, "b": X},)),
+        ("tree structure", "tree['b']", None, "absent", "float32[3]"),
+        lambda: twice(opt(of_tree), ({"a": X, "b": X},), ({"a": X, "b": X},)),
+        "in each call",
+    ),
+    case(
+        "a key that went",
+        lambda: twice(opt(of_tree), ({"a": X, "b": X},), ({"a": X},)),
+        ("tree structure", "tree['b']", None, "float32[3]", "absent"),
+    ),
+    case(
+        "a longer list",
+        lambda: twice(opt(of_tree), ([X],), ([X, X],)),
+        ("tree structure", "tree[1]", None, "absent", "float32[3]"),
+    ),
+    case(
+        "a tuple for a list",
+        lambda: twice(opt(of_tree), ([X],), ((X,),)),
+        ("tree structure", "tree", None, "[*]", "(*,)"),
+        lambda: twice(opt(of_tree), ([X],), ([X],)),
+        "the same container",
+    ),
+    case(
+        "None in a dict",
+        lambda: twice(opt(of_tree), ({"a": X, "b": None},), ({"a": X, "b": X},)),
+        ("tree structure", "tree['b']", None, "None", "float32[3]"),
+    ),
+    case(
+        "more layers",
+        lambda: twice(opt(run), (model(3, 3), X), (model(3, 3, 3), X)),
+        ("tree structure", "model.layers[1].weight", None, "absent", "float32[3,3]"),
+    ),
+    case(
+        "an array that is committed",
+        lambda: twice(opt(double), (jnp.ones(3),), (on_device(jnp.ones(3)),)),
+        ("committed", "x", None, "not committed", "..."),
+        lambda: twice(opt(double), (on_device(jnp.ones(3)),), (on_device(jnp.ones(3)),)),
+        "jax.device_put(x, jax.devices()[0])",
+    ),
+    case(
+        "one in a tree that is committed",
+        lambda: twice(
+            opt(of_tree), ([jnp.ones(3), jnp.ones(2)],), ([jnp.ones(3), on_device(jnp.ones(2))],)
+        ),
+        ("committed", "tree[1]", None, "not committed", "..."),
+    ),
+    case(
+        "x64",
+        lambda: with_setting(jax.enable_x64(True), opt(double), X),
+        ("setting", "jax_enable_x64", None, "False", "True"),
+        lambda: within(jax.enable_x64(True), opt(double), X),
+        "jax.config.update('jax_enable_x64', True)",
+    ),
+    case(
+        "x64 that makes numbers wider",
+        lambda: with_setting(jax.enable_x64(True), opt(double), ones(3, dtype=np.float64)),
+        ("setting", "jax_enable_x64", None, "False", "True"),
+        lambda: within(jax.enable_x64(True), opt(double), ones(3, dtype=np.float64)),
+    ),
+    case(
+        "a matmul precision",
+        lambda: with_setting(jax.default_matmul_precision("highest"), opt(double), X),
+        ("setting", "jax_default_matmul_precision", None, "None", "'highest'"),
+        lambda: within(jax.default_matmul_precision("highest"), opt(double), X),
+        "'highest'",
+    ),
+    case(
+        "a default device",
+        lambda: with_default_device(jax.devices()[0], opt(double), X),
+        ("setting", "jax_default_device", None, "None", "..."),
+        lambda: within(jax.default_device(jax.devices()[0]), opt(double), X),
+        "once, before the first call",
+    ),
+    case(
+        "a promotion of dtypes",
+        lambda: with_setting(jax.numpy_dtype_promotion("standard"), opt(double), X),
+        ("setting", "jax_numpy_dtype_promotion", None, "...", "..."),
+        lambda: within(jax.numpy_dtype_promotion("standard"), opt(double), X),
+    ),
+    case(
+        "a mesh of the context",
+        lambda: with_setting(jitney.mesh(data=1), opt(double), X),
+        ("mesh", None, None, "none", "data=1"),
+        lambda: within(jitney.mesh(data=1), opt(double), X),
+        "one mesh",
+    ),
+    case(
+        "clear_cache",
+        lambda: cleared("ours"),
+        ("cache eviction", None, None, "kept", "dropped by clear_cache()"),
+        lambda: cleared(""),
+        "do not call clear_cache()",
+    ),
+    case(
+        "jax.clear_caches",
+        lambda: cleared("jax"),
+        ("cache eviction", None, None, "kept", "dropped by jax.clear_caches()"),
+        lambda: cleared(""),
+        "do not call jax.clear_caches()",
+    ),
+    case(
+        "a gradient at another size",
+        lambda: derived("grad", fresh(total), (ones(5),), (ones(6),)),
+        ("shape", "x", "n", "5", "6"),
+        lambda: derived("grad", fresh(total), (ones(5),), (ones(6),), pad={"n": "pow2"}),
+        'pad={"n": "pow2"}',
+    ),
+    case(
+        "the gradient of a lambda that is decorated anew",
+        fresh_gradient,
+        ("function", None, None, "...", "made anew"),
+        None,
+        "hoist",
+    ),
+    case(
+        "a Jacobian at another dtype",
+        lambda: derived("jacobian", fresh(double), (ones(3),), (jnp.ones(3, jnp.bfloat16),)),
+        ("dtype", "x", None, "float32", "bfloat16"),
+    ),
+    case(
+        "under jax.grad",
+        lambda: nested(opt(total), jax.grad),
+        ("outer transform", None, None, "called by itself", "..."),
+    ),
+    case(
+        "under jax.vmap",
+        lambda: nested(opt(total), lambda f: lambda x: jax.vmap(f)(x[None])),
+        ("outer transform", None, None, "called by itself", "..."),
+    ),
+    case(
+        "under an outer jit, with buffers given up",
+        lambda: nested(opt(double, donate="x"), jax.jit),
+        ("outer transform", None, None, "outside of one", "inside an outer transform"),
+    ),
+]
 """At each `...` any text will do: an address, a line, or the name of a device stands there."""
 
 

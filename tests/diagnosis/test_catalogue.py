@@ -20,12 +20,18 @@ def causes_of(programs):
 
 def programs_of(programs):
     """How many there were."""
-    return sum(len(program.stats.causes) for program in (programs if isinstance(programs, list) else [programs]))
+    return sum(
+        len(program.stats.causes)
+        for program in (programs if isinstance(programs, list) else [programs])
+    )
 
 
 def as_expected(cause: Cause, expected):
     return all(
-        want in ("...", is_) for want, is_ in zip(expected, (cause.kind, cause.argument, cause.axis, cause.old, cause.new), strict=True)
+        want in ("...", is_)
+        for want, is_ in zip(
+            expected, (cause.kind, cause.argument, cause.axis, cause.old, cause.new), strict=True
+        )
     )
 
 
@@ -39,7 +45,9 @@ def test_each_cause_is_named_and_nothing_else(case):
     assert any(case.remedy in cause.remedy for cause in found), found
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.after is not None], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.after is not None], ids=lambda case: case.name
+)
 def test_its_remedy_spares_the_program(case):
     """Two programs before, one after."""
     assert case.after is not None
@@ -80,7 +88,10 @@ def test_a_trace_that_failed_is_no_program():
         f(ones(3))
     works.append(1)
     f(ones(3))
-    assert [[cause.kind for cause in each] for each in f.stats.causes] == [["first call"], ["decision"]]
+    assert [[cause.kind for cause in each] for each in f.stats.causes] == [
+        ["first call"],
+        ["decision"],
+    ]
 
 
 def test_seconds_are_of_the_whole_program():
@@ -92,7 +103,9 @@ def test_seconds_are_of_the_whole_program():
     spent = [each[0].seconds for each in stats.causes]
     assert len(spent) == 2
     assert min(spent) > 0
-    np.testing.assert_allclose(sum(spent), stats.trace_seconds + stats.lower_seconds + stats.compile_seconds)
+    np.testing.assert_allclose(
+        sum(spent), stats.trace_seconds + stats.lower_seconds + stats.compile_seconds
+    )
 
 
 def test_what_is_made_ahead_of_time_is_compiled_for_its_trace():
@@ -101,7 +114,10 @@ def test_what_is_made_ahead_of_time_is_compiled_for_its_trace():
     for n in (3, 4):
         program.lower(ones(n))
         program(ones(n))
-    assert [[cause.kind for cause in each] for each in program.stats.causes] == [["first call"], ["shape"]]
+    assert [[cause.kind for cause in each] for each in program.stats.causes] == [
+        ["first call"],
+        ["shape"],
+    ]
 
 
 def test_the_remedies_stand_in_stats_by_what_they_cost():

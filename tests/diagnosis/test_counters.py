@@ -37,7 +37,9 @@ def named(name, fn=lambda x: jnp.sin(x) + 1):
 
 
 def test_own_seconds_are_those_of_a_trace_beyond_the_body(monkeypatch):
-    """By a clock that stands still but for 5 s of each run of the body and 2 s of each contract that is checked."""
+    """By a clock that stands still but for 5 s of each run of the body and 2 s of each contract
+    that is checked.
+    """
     now = [0.0]
 
     def passing(seconds, fn):
@@ -73,9 +75,13 @@ class Clock:
 
 
 def test_a_refused_proof_is_jitneys_own(monkeypatch):
-    """The function runs for all sizes, is refused, and runs once more for JAX: that run alone is not jitney's."""
+    """The function runs for all sizes, is refused, and runs once more for JAX: that run alone is
+    not jitney's.
+    """
     clock = Clock(monkeypatch)
-    f = optimize(pad={"n": "pow2"})(annotated(clock.passing(5.0, lambda x: jnp.abs(jnp.fft.fft(x)))))
+    f = optimize(pad={"n": "pow2"})(
+        annotated(clock.passing(5.0, lambda x: jnp.abs(jnp.fft.fft(x))))
+    )
     with pytest.warns(JitneyWarning, match="cannot be padded"):
         f(jnp.ones(5))
     assert clock.now > 5
@@ -95,7 +101,9 @@ def test_the_search_for_the_structure_of_a_jacobian_is_jitneys_own(monkeypatch, 
 def test_what_an_inner_function_spends_is_jitneys_in_the_outer_one(monkeypatch):
     """Each knows its own, and the outer one what both are."""
     clock = Clock(monkeypatch)
-    monkeypatch.setattr(body_module, "check_arguments", clock.passing(2.0, body_module.check_arguments))
+    monkeypatch.setattr(
+        body_module, "check_arguments", clock.passing(2.0, body_module.check_arguments)
+    )
     inner = optimize(annotated(clock.passing(5.0, jnp.sin)))
     outer = optimize(annotated(clock.passing(3.0, lambda x: 2 * inner(x))))
     outer(jnp.ones(5))
@@ -146,8 +154,16 @@ def test_a_nested_program_has_its_own_counts():
     outer = optimize(named("outer_one", lambda x: 2 * inner(x)))
     outer(X)
     outer(X)
-    assert (outer.stats.calls, outer.stats.traces, outer.stats.compiles + outer.stats.persistent_hits) == (2, 1, 1)
-    assert (inner.stats.calls, inner.stats.traces, inner.stats.compiles + inner.stats.persistent_hits) == (1, 1, 0)
+    assert (
+        outer.stats.calls,
+        outer.stats.traces,
+        outer.stats.compiles + outer.stats.persistent_hits,
+    ) == (2, 1, 1)
+    assert (
+        inner.stats.calls,
+        inner.stats.traces,
+        inner.stats.compiles + inner.stats.persistent_hits,
+    ) == (1, 1, 0)
 
 
 def test_what_runs_beside_a_program_is_not_its_own():
@@ -186,9 +202,16 @@ def test_stats_read_as_text_and_as_data():
     f(jnp.ones(3))
     text, data = str(f.stats), f.stats.to_dict()
     assert "2: 0 in-process hits" in text
-    assert [line.split(maxsplit=2)[2] for line in text.splitlines()[-2:]] == ["first call", "'x' float32[5] -> float32[3]"]
+    assert [line.split(maxsplit=2)[2] for line in text.splitlines()[-2:]] == [
+        "first call",
+        "'x' float32[5] -> float32[3]",
+    ]
     assert json.loads(json.dumps(data)) == data
-    assert (data["calls"], data["traces"], data["retraces"]) == (2, 2, ["first call", "'x' float32[5] -> float32[3]"])
+    assert (data["calls"], data["traces"], data["retraces"]) == (
+        2,
+        2,
+        ["first call", "'x' float32[5] -> float32[3]"],
+    )
 
 
 def test_a_call_that_fails_to_trace_is_no_hit():
@@ -219,8 +242,19 @@ print(json.dumps([f.stats.compiles, f.stats.persistent_hits, len(hits)]))
 
 
 def in_a_process(folder, *args):
-    env = {**os.environ, "JITNEY_CACHE_DIR": str(folder), "JITNEY_CACHE": "on", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT), *args], env=env, capture_output=True, text=True, check=True)
+    env = {
+        **os.environ,
+        "JITNEY_CACHE_DIR": str(folder),
+        "JITNEY_CACHE": "on",
+        "JAX_PLATFORMS": "cpu",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), *args],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -250,7 +284,9 @@ def test_warm_calls_report_nothing():
 
 
 def test_programs_of_the_function_are_counted_apart_from_incidental_ones():
-    """What the body computes of no argument while it is traced is compiled too, and is no program of the function."""
+    """What the body computes of no argument while it is traced is compiled too, and is no program
+    of the function.
+    """
 
     @optimize
     def f(x):
@@ -267,7 +303,13 @@ def test_stats_are_a_table():
     """A line for each figure; in a notebook, HTML."""
     f = optimize(lambda x: x)
     f(jnp.ones(3))
-    assert [line.split()[0] for line in str(f.stats).splitlines()] == ["stats", "calls", "traces", "compiles", "trace"]
+    assert [line.split()[0] for line in str(f.stats).splitlines()] == [
+        "stats",
+        "calls",
+        "traces",
+        "compiles",
+        "trace",
+    ]
     assert f.stats._repr_html_().startswith("<pre>")
 
 

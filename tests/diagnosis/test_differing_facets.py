@@ -32,18 +32,28 @@ HELD = jax.device_put(FREE, jax.devices()[0])
 FACETS = {
     ("shape", "x", "n", "3", "5"): lambda on: {"x": np.ones(5 if on else 3, np.float32)},
     ("shape", "part.weight", None, "[2]", "[4]"): lambda on: {"weight": jnp.ones(4 if on else 2)},
-    ("dtype", "y", None, "float32", "int32"): lambda on: {"y": np.ones(2, np.int32 if on else np.float32)},
+    ("dtype", "y", None, "float32", "int32"): lambda on: {
+        "y": np.ones(2, np.int32 if on else np.float32)
+    },
     ("weak type", "w", None, "strong", "weak"): lambda on: {"w": WEAK if on else STRONG},
     ("static value", "scale", None, "2", "3"): lambda on: {"scale": 3 if on else 2},
     ("static value", "mode", None, "'up'", "'down'"): lambda on: {"mode": "down" if on else "up"},
-    ("static value", "which", None, "[0, 1]", "[0, 2]"): lambda on: {"which": [0, 2] if on else [0, 1]},
+    ("static value", "which", None, "[0, 1]", "[0, 2]"): lambda on: {
+        "which": [0, 2] if on else [0, 1]
+    },
     ("static value", "part.power", None, "1", "2"): lambda on: {"power": 2 if on else 1},
-    ("tree structure", "tree['b']", None, "absent", "float32[2]"): lambda on: {"tree": {"a": FREE, "b": FREE} if on else {"a": FREE}},
-    ("tree structure", "mask", None, "None", "float32[2]"): lambda on: {"mask": FREE if on else None},
+    ("tree structure", "tree['b']", None, "absent", "float32[2]"): lambda on: {
+        "tree": {"a": FREE, "b": FREE} if on else {"a": FREE}
+    },
+    ("tree structure", "mask", None, "None", "float32[2]"): lambda on: {
+        "mask": FREE if on else None
+    },
     ("function", "fn", None, "k=1", "k=2"): lambda on: {"fn": closure(2 if on else 1)},
     ("committed", "z", None, None, None): lambda on: {"z": HELD if on else FREE},
     ("setting", "jax_enable_x64", None, "False", "True"): lambda on: {"x64": on},
-    ("setting", "jax_default_matmul_precision", None, "None", "'highest'"): lambda on: {"precision": on},
+    ("setting", "jax_default_matmul_precision", None, "None", "'highest'"): lambda on: {
+        "precision": on
+    },
 }
 
 
@@ -73,14 +83,18 @@ def call(program, which):
 
 def program_of():
     @optimize(static="which")
-    def f(x: Float[Array, "n"], y, w, scale, mode, which, tree, mask, fn, z, part, wide, rate: float):
+    def f(
+        x: Float[Array, "n"], y, w, scale, mode, which, tree, mask, fn, z, part, wide, rate: float
+    ):
         return x, fn(w), z + z
 
     return f
 
 
 def told(causes):
-    """The facets of causes; where an array is held, in other words on each machine, does not count."""
+    """The facets of causes; where an array is held, in other words on each machine, does not
+    count.
+    """
     return {(cause.kind, cause.argument, cause.axis, *values(cause)) for cause in causes}
 
 
@@ -114,11 +128,20 @@ def test_exactly_what_differs_is_named(before, changed):
     call(program, before)
     call(program, after)
     assert len(program.stats.causes) == 2
-    assert told(program.stats.causes[1]) == {reversed_if(facet, facet in after) for facet in changed}
+    assert told(program.stats.causes[1]) == {
+        reversed_if(facet, facet in after) for facet in changed
+    }
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
-@given(calls=st.lists(st.sets(st.sampled_from(sorted(FACETS, key=repr)), max_size=2), min_size=3, max_size=5, unique_by=frozenset))
+@given(
+    calls=st.lists(
+        st.sets(st.sampled_from(sorted(FACETS, key=repr)), max_size=2),
+        min_size=3,
+        max_size=5,
+        unique_by=frozenset,
+    )
+)
 @examples(
     {"calls": [facets(), facets("x", "scale"), facets("scale")]},
     {"calls": [facets("mode", "w"), facets(), facets("mode"), facets("mode", "mask")]},
@@ -132,7 +155,10 @@ def test_of_several_calls_the_nearest_is_compared(calls):
     assert len(program.stats.causes) == len(calls)
     for i, found in enumerate(program.stats.causes[1:], 1):
         assert len(found) == min(len(calls[i] ^ before) for before in calls[:i])
-        assert any(told(found) == {reversed_if(facet, facet in calls[i]) for facet in calls[i] ^ before} for before in calls[:i])
+        assert any(
+            told(found) == {reversed_if(facet, facet in calls[i]) for facet in calls[i] ^ before}
+            for before in calls[:i]
+        )
 
 
 @pytest.mark.parametrize("name", [name for name, _ in settings_of_programs()])
@@ -147,7 +173,9 @@ def test_each_setting_that_is_named_has_a_program_made(name):
         program(np.ones(3, np.float32))
     finally:
         config.update(name, before)
-    assert [(cause.kind, cause.argument) for cause in program.stats.causes[1]] == [("setting", name)]
+    assert [(cause.kind, cause.argument) for cause in program.stats.causes[1]] == [
+        ("setting", name)
+    ]
 
 
 OTHER = {

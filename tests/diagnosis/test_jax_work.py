@@ -1,4 +1,6 @@
-"""What `jitney.watch` sees of JAX's work, beside a listener of the tests' own; and what `jitney.no_compiles` forbids."""
+"""What `jitney.watch` sees of JAX's work, beside a listener of the tests' own; and what
+`jitney.no_compiles` forbids.
+"""
 
 import json
 import threading
@@ -53,7 +55,9 @@ def test_decorated_functions_are_seen_too():
 
 
 def test_each_second_is_counted_once():
-    """What is compiled while something is traced is not counted in both: all together take no longer than the clock says."""
+    """What is compiled while something is traced is not counted in both: all together take no
+    longer than the clock says.
+    """
     slow = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda _, a: jnp.linalg.inv(a @ a), x))
 
     @jax.jit
@@ -141,7 +145,11 @@ def test_the_table_of_many_functions_ends():
     assert "and 5 more" in str(seen)
 
 
-@pytest.mark.parametrize("decorate", [lambda _: fresh("step"), lambda _: optimize(lambda x: jnp.sin(x) * 2)], ids=["jit", "optimize"])
+@pytest.mark.parametrize(
+    "decorate",
+    [lambda _: fresh("step"), lambda _: optimize(lambda x: jnp.sin(x) * 2)],
+    ids=["jit", "optimize"],
+)
 def test_a_compile_that_is_forbidden_is_an_error(decorate):
     """With the name and the line; a warm call passes, and afterwards all is as before."""
     step = decorate(None)

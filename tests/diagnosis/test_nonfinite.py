@@ -88,9 +88,13 @@ def test_a_masked_gradient_names_the_infinity_behind_the_nan():
     assert "give it another number there, and mask its result" in message(finding, "f()")
 
 
-@pytest.mark.parametrize("fn", [lambda x: jnp.where(x > 0, 1 / x, 0.0), lambda x: jnp.where(x > 0, x**-3, 0.0)])
+@pytest.mark.parametrize(
+    "fn", [lambda x: jnp.where(x > 0, 1 / x, 0.0), lambda x: jnp.where(x > 0, x**-3, 0.0)]
+)
 def test_a_negative_power_of_zero_is_a_division(fn):
-    """Which is what JAX differentiates a division to: no number is too large, and no wider dtype helps."""
+    """Which is what JAX differentiates a division to: no number is too large, and no wider dtype
+    helps.
+    """
     assert "mask the divisor too" in message(found(jax.grad(fn), 0.0), "f()")
 
 
@@ -100,15 +104,27 @@ def test_names_the_iteration_of_a_scan(reverse):
     """Counted by position in what is scanned, in either direction."""
 
     def loop(x):
-        return lax.scan(lambda c, a: (c + a, jnp.log(a - x[2])), 0.0, jnp.array([5.0, 4.0, 3.0, 0.5, 2.0]), reverse=reverse)
+        return lax.scan(
+            lambda c, a: (c + a, jnp.log(a - x[2])),
+            0.0,
+            jnp.array([5.0, 4.0, 3.0, 0.5, 2.0]),
+            reverse=reverse,
+        )
 
     finding = found(loop, X)
     assert (finding.primitive, finding.path) == ("log", ("scan iteration 3",))
 
 
 def test_names_the_iteration_where_a_carry_goes_bad():
-    """A NaN that stays in the carry belongs to the iteration that made it, the last one is not to blame."""
-    finding = found(lambda x: lax.fori_loop(0, 1000, lambda i, c: jnp.sqrt(c - jnp.where(i == 437, 9.0, 0.0)) + x[1], 4.0), X)
+    """A NaN that stays in the carry belongs to the iteration that made it, the last one is not to
+    blame.
+    """
+    finding = found(
+        lambda x: lax.fori_loop(
+            0, 1000, lambda i, c: jnp.sqrt(c - jnp.where(i == 437, 9.0, 0.0)) + x[1], 4.0
+        ),
+        X,
+    )
     assert (finding.primitive, finding.path) == ("sqrt", ("scan iteration 437",))
 
 
@@ -128,14 +144,18 @@ def test_names_the_iteration_of_a_while():
     """100, 9.95, 2.99, 1.41, 0.64: the next one is the root of a negative number."""
 
     def loop(x):
-        return lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1, jnp.sqrt(s[1] - x)), (0, 100.0))[1]
+        return lax.while_loop(
+            lambda s: s[0] < 9, lambda s: (s[0] + 1, jnp.sqrt(s[1] - x)), (0, 100.0)
+        )[1]
 
     assert found(loop, 1.0).path == ("while iteration 4",)
 
 
 def test_a_nan_leads_back_to_an_infinity_of_an_earlier_iteration():
     """2, 1, log 1 = 0, log 0 = -inf, log -inf = NaN."""
-    finding = found(lambda x: lax.fori_loop(0, 9, lambda i, c: jnp.where(c > 1, c - 1, jnp.log(c)), x), 2.0)
+    finding = found(
+        lambda x: lax.fori_loop(0, 9, lambda i, c: jnp.where(c > 1, c - 1, jnp.log(c)), x), 2.0
+    )
     assert (finding.kind, finding.path) == ("NaN", ("scan iteration 3",))
     assert finding.cause is not None
     assert (finding.cause.kind, finding.cause.path) == ("inf", ("scan iteration 2",))
@@ -146,7 +166,10 @@ def test_a_loop_whose_infinities_come_and_go_is_searched_for_the_nan():
 
     def body(c, i):
         a, b = c
-        return (jnp.where(jnp.isinf(a), 1.0, jnp.exp(1000 * a)), jnp.where(i == 700, jnp.sqrt(-b), b)), None
+        return (
+            jnp.where(jnp.isinf(a), 1.0, jnp.exp(1000 * a)),
+            jnp.where(i == 700, jnp.sqrt(-b), b),
+        ), None
 
     finding = found(lambda b: lax.scan(body, (1.0, b), jnp.arange(1000))[0], 1.0)
     assert (finding.primitive, finding.path) == ("sqrt", ("scan iteration 700",))
@@ -171,7 +194,8 @@ def test_nested_loops_and_branches_are_named_from_the_outside_in():
     def outer(c, _):
         return lax.fori_loop(0, 4, inner, c), None
 
-    finding = found(lambda c: lax.scan(outer, c, None, length=5)[0], 2.0)  # 2.0 to 0.5 takes 6 steps of 0.25
+    # 2.0 to 0.5 takes 6 steps of 0.25
+    finding = found(lambda c: lax.scan(outer, c, None, length=5)[0], 2.0)
     assert finding.path == ("scan iteration 1", "scan iteration 2", "cond branch 0")
     assert finding.source == f"{line_of(inner, 'jnp.log')} (<lambda>)"
 
@@ -216,7 +240,11 @@ def test_follows_custom_derivatives_and_rematerialised_code():
 
 def test_a_vmapped_loop_is_one_loop():
     """The rows share the iterations; the first that fails counts."""
-    loop = jax.vmap(lambda x: lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1, jnp.sqrt(s[1] - 1)), (0, x))[1])
+    loop = jax.vmap(
+        lambda x: lax.while_loop(
+            lambda s: s[0] < 9, lambda s: (s[0] + 1, jnp.sqrt(s[1] - 1)), (0, x)
+        )[1]
+    )
     assert found(loop, jnp.array([1000.0, 1.0])).path == ("while iteration 1",)
 
 
@@ -250,7 +278,9 @@ def test_a_nan_of_an_argument_that_reaches_no_result_is_not_to_blame():
     assert found(lambda x, y: jnp.log(x - 2) + y[0], X, y).primitive == "log"
 
 
-@pytest.mark.parametrize("fn", [lambda x: x + 1, lambda x: jnp.where(x > 0, jnp.inf, x), lambda x: lax.cummax(x)])
+@pytest.mark.parametrize(
+    "fn", [lambda x: x + 1, lambda x: jnp.where(x > 0, jnp.inf, x), lambda x: lax.cummax(x)]
+)
 def test_an_infinity_from_outside_is_meant(fn):
     """Bounds of -inf and inf pass through programs."""
     x = jnp.array([-jnp.inf, 1.0, jnp.inf])
@@ -275,7 +305,9 @@ def test_an_overflow_beside_a_meant_infinity_is_found():
 
 def test_an_overflow_in_a_maximum_that_starts_at_minus_infinity_is_found():
     """The carry is infinite before and after, with different signs."""
-    finding = found(lambda x: lax.scan(lambda c, a: (jnp.maximum(c, jnp.exp(a)), None), -jnp.inf, x)[0], 100 * X)
+    finding = found(
+        lambda x: lax.scan(lambda c, a: (jnp.maximum(c, jnp.exp(a)), None), -jnp.inf, x)[0], 100 * X
+    )
     assert (finding.primitive, finding.path) == ("exp", ("scan iteration 2",))
 
 
@@ -339,7 +371,10 @@ def test_the_message_says_where_what_and_how_to_mend_it():
 
     text = message(found(lambda x: residual(x), X), Where("fit", "fit.py", 12)).splitlines()
     place = f"{line_of(residual, 'jnp.log')} (residual), element [0]"
-    assert text[0] == f"fit() at fit.py:12: `log` made the first NaN at {place}, from float32[3] (-1 to 1)"
+    assert (
+        text[0]
+        == f"fit() at fit.py:12: `log` made the first NaN at {place}, from float32[3] (-1 to 1)"
+    )
     assert text[1].startswith("With debug_nans=True")
     assert text[2].startswith("Fix: keep what it is taken of above 0")
 
@@ -354,7 +389,19 @@ def test_the_message_says_where_what_and_how_to_mend_it():
         ([np.array([np.inf])], True),
         ([float("nan")], True),
         ([X, array(np.zeros(3), jnp.bfloat16), array(np.ones(2), np.complex64)], False),
-        ([array(np.zeros((0, 3))), array(np.arange(3)), True, 3, None, "text", random_key(0), np.zeros(2, jax.dtypes.float0)], False),
+        (
+            [
+                array(np.zeros((0, 3))),
+                array(np.arange(3)),
+                True,
+                3,
+                None,
+                "text",
+                random_key(0),
+                np.zeros(2, jax.dtypes.float0),
+            ],
+            False,
+        ),
         ([], False),
     ],
 )
@@ -380,8 +427,20 @@ def test_nonfinite_looks_at_floats_and_complex_only(leaves, bad):
 )
 def test_a_chain_is_blamed_on_its_first_bad_link(chain, start):
     """NumPy, one step at a time, says which link goes bad."""
-    steps = {"neg": np.negative, "sin": np.sin, "add": lambda x: x + np.float32(0.5), "log": np.log, "square": np.square}
-    traced = {"neg": jnp.negative, "sin": jnp.sin, "add": lambda x: x + 0.5, "log": jnp.log, "square": jnp.square}
+    steps = {
+        "neg": np.negative,
+        "sin": np.sin,
+        "add": lambda x: x + np.float32(0.5),
+        "log": np.log,
+        "square": np.square,
+    }
+    traced = {
+        "neg": jnp.negative,
+        "sin": jnp.sin,
+        "add": lambda x: x + 0.5,
+        "log": jnp.log,
+        "square": jnp.square,
+    }
     value, first = np.float32(start), None
     with np.errstate(all="ignore"):
         for link in chain:
@@ -395,4 +454,7 @@ def test_a_chain_is_blamed_on_its_first_bad_link(chain, start):
         return x
 
     finding = locate(jax.make_jaxpr(run)(x), [x])
-    assert (finding.primitive if finding and finding.kind == "NaN" else None) == {None: None, "add": "add"}.get(first, first)
+    assert (finding.primitive if finding and finding.kind == "NaN" else None) == {
+        None: None,
+        "add": "add",
+    }.get(first, first)

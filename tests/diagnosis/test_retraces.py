@@ -38,7 +38,10 @@ def test_another_weak_type():
     """Same shape and dtype, but a number of Python's made it."""
     strong, weak = jnp.float32(1), jnp.asarray(1.0)
     assert weak.weak_type
-    assert causes(optimize(lambda x: x * 2), (strong,), (weak,))[1] == "'x' float32[] -> float32[] weak"
+    assert (
+        causes(optimize(lambda x: x * 2), (strong,), (weak,))[1]
+        == "'x' float32[] -> float32[] weak"
+    )
 
 
 def test_another_static_value():
@@ -69,7 +72,10 @@ def test_another_structure():
 def test_a_path_in_a_tree_is_named():
     """The third of four arrays."""
     trees = [[jnp.ones(n) for n in sizes] for sizes in ((1, 2, 3, 4), (1, 2, 5, 4))]
-    assert causes(optimize(lambda tree: tree[2] * 2), (trees[0],), (trees[1],))[1] == "'tree[2]' float32[3] -> float32[5]"
+    assert (
+        causes(optimize(lambda tree: tree[2] * 2), (trees[0],), (trees[1],))[1]
+        == "'tree[2]' float32[3] -> float32[5]"
+    )
 
 
 def test_many_changes_are_not_all_listed():

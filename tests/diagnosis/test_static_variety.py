@@ -41,7 +41,10 @@ def test_the_ninth_value_warns_with_name_count_seconds_and_what_to_do():
         warnings.simplefilter("error")
         for i in range(8):
             pick(X, [frozenset({i})])
-    with pytest.warns(jitney.JitneyWarning, match=r"static 'sets' takes its 9th value, .* s of tracing(.|\n)*index array with a mask"):
+    with pytest.warns(
+        jitney.JitneyWarning,
+        match=r"static 'sets' takes its 9th value, .* s of tracing(.|\n)*index array with a mask",
+    ):
         pick(X, [frozenset({8})])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -89,8 +92,14 @@ def scaled(**options):
 
 
 CURVES = {
-    "plain": (lambda i: Curve(X + i), "static 'p' takes its 2nd value, and its class, `Curve`, is a dataclass with arrays: rate"),
-    "nested": (lambda i: {"a": [1, Pair([Curve(X + i)])]}, r"static \"p\['a'\]\[1\]\" takes .* `Pair`, is a dataclass with arrays: curves"),
+    "plain": (
+        lambda i: Curve(X + i),
+        "static 'p' takes its 2nd value, and its class, `Curve`, is a dataclass with arrays: rate",
+    ),
+    "nested": (
+        lambda i: {"a": [1, Pair([Curve(X + i)])]},
+        r"static \"p\['a'\]\[1\]\" takes .* `Pair`, is a dataclass with arrays: curves",
+    ),
     "numpy": (lambda i: Curve(np.ones(2) * i), "`Curve`, is a dataclass"),
 }
 
@@ -98,12 +107,17 @@ CURVES = {
 @pytest.mark.core("plain", "nested")
 @pytest.mark.parametrize("name", CURVES)
 def test_a_dataclass_with_arrays_warns_at_its_second_value(name):
-    """Once, at the user's line: the argument, the class and what to do. One value alone may well be a constant."""
+    """Once, at the user's line: the argument, the class and what to do. One value alone may well be
+    a constant.
+    """
     make, says = CURVES[name]
     f = scaled()
     f(X, make(0))
     f(X, make(0))
-    with pytest.warns(jitney.JitneyWarning, match=rf"{says}(.|\n)*eqx.Module(.|\n)*register_dataclass(.|\n)*static=\"p\"") as found:
+    with pytest.warns(
+        jitney.JitneyWarning,
+        match=rf"{says}(.|\n)*eqx.Module(.|\n)*register_dataclass(.|\n)*static=\"p\"",
+    ) as found:
         f(X, make(1))
     assert [each.filename for each in found] == [__file__]
     f(X, make(2))
@@ -111,7 +125,12 @@ def test_a_dataclass_with_arrays_warns_at_its_second_value(name):
 
 @pytest.mark.parametrize(
     ("options", "make"),
-    [({}, lambda i: Known(X + i)), ({}, Settings), ({"static": "p"}, lambda i: Curve(X + i)), ({}, lambda i: Curve)],
+    [
+        ({}, lambda i: Known(X + i)),
+        ({}, Settings),
+        ({"static": "p"}, lambda i: Curve(X + i)),
+        ({}, lambda i: Curve),
+    ],
     ids=["registered", "numbers", "declared", "class"],
 )
 def test_other_dataclasses_do_not_warn(options, make):
@@ -124,7 +143,10 @@ def test_other_dataclasses_do_not_warn(options, make):
 def test_an_object_with_arrays_has_advice_of_its_own():
     """At the ninth value, as all others; a module is what helps."""
     f = scaled()
-    with pytest.warns(jitney.JitneyWarning, match="static 'p' takes its 9th value(.|\n)*make `Table` an eqx.Module"):
+    with pytest.warns(
+        jitney.JitneyWarning,
+        match="static 'p' takes its 9th value(.|\n)*make `Table` an eqx.Module",
+    ):
         take(f, [Table(X + i) for i in range(9)])
 
 
@@ -139,7 +161,11 @@ def test_other_shapes_are_no_new_values():
 
 @pytest.mark.parametrize(
     ("values", "advice"),
-    [(range(9), r"`Int\[Array"), ([lambda y, i=i: y for i in range(9)], "made anew for each call"), ("abcdefghi", "in few ways")],
+    [
+        (range(9), r"`Int\[Array"),
+        ([lambda y, i=i: y for i in range(9)], "made anew for each call"),
+        ("abcdefghi", "in few ways"),
+    ],
     ids=["numbers", "functions", "names"],
 )
 def test_the_advice_fits_the_kind_of_value(values, advice):

@@ -41,9 +41,9 @@ def refusal(fn, *args, **options):
 def test_names_function_line_code_and_arguments():
     """The condition depends on both."""
     first = refusal(branch, X, jnp.float32(0)).splitlines()[0]
-    assert first == (
-        f"branch() at test_tracer_errors.py:{inspect.getsourcelines(branch)[1]}: {place(branch, 'if y')} "
-        "needs a concrete value, which depends on 'x' and 'threshold'."
+    assert (
+        first == f"branch() at test_tracer_errors.py:{inspect.getsourcelines(branch)[1]}:"
+        f" {place(branch, 'if y')} needs a concrete value, which depends on 'x' and 'threshold'."
     )
 
 
@@ -62,7 +62,9 @@ class Model(eqx.Module):
 
 
 def test_names_the_path_in_a_module():
-    """The second of its rates; `static` would be the whole argument, so the number alone is named."""
+    """The second of its rates; `static` would be the whole argument, so the number alone is
+    named.
+    """
     text = refusal(lambda model, x: model(x), Model([jnp.float32(1), jnp.float32(2)]), X)
     assert "which depends on 'model.rates[1]'." in text
     assert "if 'model.rates[1]' takes few values, pass a Python number there" in text
@@ -93,10 +95,14 @@ def test_names_the_path_in_a_module():
     ],
 )
 def test_every_kind_of_concrete_value(fn, code):
-    """Conversion, loop, NumPy, mask, float, shape, slice, key: the line is named, the argument where one is to blame, and the fix."""
+    """Conversion, loop, NumPy, mask, float, shape, slice, key: the line is named, the argument
+    where one is to blame, and the fix.
+    """
     first, *_, fix = refusal(fn, X, jnp.int32(2)).splitlines()
     assert code in first
-    assert first.endswith("which depends on 'x'." if code == "x[x > 0]" else "which depends on 'n'.")
+    assert first.endswith(
+        "which depends on 'x'." if code == "x[x > 0]" else "which depends on 'n'."
+    )
     assert fix.startswith("Fix: ")
 
 
@@ -111,14 +117,20 @@ def test_a_mask_is_told_of_where_and_size():
 
 def test_the_traced_end_of_a_slice_is_named_alone():
     """What is cut, and an index beside it, are data as they should be."""
-    assert "which depends on 'stop'." in refusal(lambda x, i, stop: x[i, :stop], X.reshape(2, 2), jnp.int32(0), jnp.int32(1))
+    assert "which depends on 'stop'." in refusal(
+        lambda x, i, stop: x[i, :stop], X.reshape(2, 2), jnp.int32(0), jnp.int32(1)
+    )
 
 
-@pytest.mark.parametrize("fn", [lambda x, n: jnp.zeros(n) + x[:n], lambda x, n: x[x > 0], lambda x, n: x.reshape(n, -1)])
+@pytest.mark.parametrize(
+    "fn", [lambda x, n: jnp.zeros(n) + x[:n], lambda x, n: x[x > 0], lambda x, n: x.reshape(n, -1)]
+)
 def test_shapes_of_values_run_un_jitted_under_eager(fn):
     """With the numbers of the function itself."""
     with pytest.warns(JitneyWarning, match="un-jitted"):
-        np.testing.assert_array_equal(optimize(on_trace_error="eager")(fn)(X, jnp.int32(2)), fn(X, jnp.int32(2)))
+        np.testing.assert_array_equal(
+            optimize(on_trace_error="eager")(fn)(X, jnp.int32(2)), fn(X, jnp.int32(2))
+        )
 
 
 @pytest.mark.parametrize("how", ["compile", "lower"])
@@ -227,14 +239,18 @@ def test_eager_passes_results_that_are_no_arrays():
 
 
 def test_eager_keeps_the_other_stages():
-    """The contract is checked and the precision holds; a call with the mapped axis traces all the same, and says so."""
+    """The contract is checked and the precision holds; a call with the mapped axis traces all the
+    same, and says so.
+    """
 
     @optimize(on_trace_error="eager", vmap="batch", precision="f64")
     def f(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
         return (x + 2.0**24) - 2.0**24 if x.sum() > 0 else y
 
     with pytest.warns(JitneyWarning):
-        np.testing.assert_array_equal(f(X + 2, X), np.asarray(np.asarray(X, np.float64) + 2 + 2.0**24 - 2.0**24, np.float32))
+        np.testing.assert_array_equal(
+            f(X + 2, X), np.asarray(np.asarray(X, np.float64) + 2 + 2.0**24 - 2.0**24, np.float32)
+        )
     with pytest.raises(TypeError, match="axis 'n' has two sizes"):
         f(X, X[1:])
     with pytest.raises(TraceError, match="Un-jitted it fails too, because `vmap`"):
@@ -242,7 +258,9 @@ def test_eager_keeps_the_other_stages():
 
 
 def test_eager_under_grad():
-    """Values are concrete there, so the branch is taken; inside an outer jit there is none to take."""
+    """Values are concrete there, so the branch is taken; inside an outer jit there is none to
+    take.
+    """
     f = optimize(on_trace_error="eager")(lambda x: (x**2).sum() if x.sum() > 0 else x.sum())
     with pytest.warns(JitneyWarning):
         np.testing.assert_allclose(jax.grad(f)(X + 2), 2 * (np.asarray(X) + 2), rtol=1e-6)
@@ -272,7 +290,8 @@ def test_a_leaked_tracer_is_jax_own_error():
         optimize(on_trace_error="eager")(lambda x: x + leaked[0])(X)
 
 
-WIDE = [np.zeros(2, np.longdouble)] if np.longdouble(0).itemsize > 8 else []  # it is float64 on some machines
+# it is float64 on some machines
+WIDE = [np.zeros(2, np.longdouble)] if np.longdouble(0).itemsize > 8 else []
 
 
 @pytest.mark.parametrize(
@@ -288,8 +307,12 @@ WIDE = [np.zeros(2, np.longdouble)] if np.longdouble(0).itemsize > 8 else []  # 
     ids=lambda value: str(value.dtype),
 )
 def test_what_jax_does_not_compute_with_is_a_sentence(value):
-    """Arrays and scalars of NumPy: text, raw bytes, records, dates, numbers of more than 64 bits."""
-    with pytest.raises(ContractError, match=f"'x' is an? (array|scalar) of {re.escape(str(value.dtype))}"):
+    """Arrays and scalars of NumPy: text, raw bytes, records, dates, numbers of more than 64
+    bits.
+    """
+    with pytest.raises(
+        ContractError, match=f"'x' is an? (array|scalar) of {re.escape(str(value.dtype))}"
+    ):
         optimize(lambda x, y: y)(value, X)
 
 
@@ -297,8 +320,13 @@ class Mine(Exception):
     pass
 
 
-@pytest.mark.parametrize("kind", [Mine, TypeError, ValueError, RuntimeError, KeyError, FloatingPointError, StopIteration])
-@pytest.mark.parametrize("options", [{}, {"on_trace_error": "eager"}, {"donate": "x"}, {"debug_nans": True}, {"compiler": "fast"}])
+@pytest.mark.parametrize(
+    "kind", [Mine, TypeError, ValueError, RuntimeError, KeyError, FloatingPointError, StopIteration]
+)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"on_trace_error": "eager"}, {"donate": "x"}, {"debug_nans": True}, {"compiler": "fast"}],
+)
 def test_errors_of_the_body_are_the_users_own(kind, options):
     """The same object, unchanged."""
     error = kind("mine")
@@ -314,7 +342,13 @@ def test_errors_of_the_body_are_the_users_own(kind, options):
 
 
 def test_a_product_that_the_cpu_compiler_has_no_kernel_for_is_explained():
-    """With the flag that turns the fusion off that loses it; other errors of the backend are the user's to see."""
-    lost = RuntimeError("UNIMPLEMENTED: Unsupported element type for DotThunk::Execute: BF16 x BF16 = F32")
-    assert "XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= " in str(low_product_error(lost, Where("f")))
+    """With the flag that turns the fusion off that loses it; other errors of the backend are the
+    user's to see.
+    """
+    lost = RuntimeError(
+        "UNIMPLEMENTED: Unsupported element type for DotThunk::Execute: BF16 x BF16 = F32"
+    )
+    assert "XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= " in str(
+        low_product_error(lost, Where("f"))
+    )
     assert low_product_error(RuntimeError("RESOURCE_EXHAUSTED"), Where("f")) is None

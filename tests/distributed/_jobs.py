@@ -36,7 +36,9 @@ def error_of(call):
 
 
 @jitney.optimize(shard={"batch": "data"})
-def loss(x: Float[Array, "batch n"], w: Float[Array, "n m"], mode: Any = "mean") -> Float[Array, ""]:
+def loss(
+    x: Float[Array, "batch n"], w: Float[Array, "n m"], mode: Any = "mean"
+) -> Float[Array, ""]:
     y = jnp.tanh(x @ w)
     return jnp.mean(y**2) if mode == "mean" else jnp.sum(y**2)
 
@@ -63,7 +65,12 @@ def basics():
     tell(printed=str(processes), index=i, count=processes.count, again=error_of(jitney.distributed))
     with jitney.mesh(data=-1) as mesh:
         x = jitney.from_processes(part(X), "data")
-        tell(mesh=dict(mesh.shape), shape=x.shape, loss=float(loss(x, W)), grad=np.asarray(loss.grad(x, W, wrt="w")).tolist())
+        tell(
+            mesh=dict(mesh.shape),
+            shape=x.shape,
+            loss=float(loss(x, W)),
+            grad=np.asarray(loss.grad(x, W, wrt="w")).tolist(),
+        )
         tell(whole=float(loss(jnp.asarray(X), W)), traces=loss.stats.traces)
         tell(numpy=error_of(lambda: loss(X[:4], W)))
         small = jitney.from_processes(part(X[:4]), "data")
@@ -71,11 +78,21 @@ def basics():
         tell(static=error_of(lambda: loss(small, W, mode="mean" if i else "sum")))
         names = frozenset("abcdefghijkl")  # written in another order by each process
         tell(sets=[float(loss(small, W, mode=mode)) for mode in (names, ("sum", names))])
-        tell(ragged=error_of(lambda: jitney.from_processes(np.ones((4 + 4 * i, 5), np.float32), "data")))
+        tell(
+            ragged=error_of(
+                lambda: jitney.from_processes(np.ones((4 + 4 * i, 5), np.float32), "data")
+            )
+        )
         tell(program=error_of(lambda: branches(x)))
         rules = {"batch": "data"} if i else {"batch": "data", "m": "data"}
         tell(rule=error_of(lambda: jitney.optimize(product, shard=rules)(x, jnp.asarray(W))))
-        tell(pad=error_of(lambda: jitney.optimize(product, shard={"batch": "data"}, pad={"batch": "pow2"})(x, W)))
+        tell(
+            pad=error_of(
+                lambda: jitney.optimize(product, shard={"batch": "data"}, pad={"batch": "pow2"})(
+                    x, W
+                )
+            )
+        )
     alone = jitney.optimize(lambda x: jnp.sum(x) * (i + 1))
     tell(alone=float(alone(X[: i + 1])), expected=float(np.sum(X[: i + 1]) * (i + 1)))
     with jitney.mesh(data=-1, devices=jax.local_devices()):
@@ -148,7 +165,9 @@ def train(folder, steps, victim=-1, at=-1, spread=False, **options):
         tell(resumed=step, local=len(model.first.weight.sharding.device_set))
         losses = []
         while step < steps:
-            model, state, value = update(model, state, jitney.from_processes(part(rows(step)), "data"))
+            model, state, value = update(
+                model, state, jitney.from_processes(part(rows(step)), "data")
+            )
             losses.append(float(value))
             step += 1
             tell(step=step)
@@ -156,7 +175,12 @@ def train(folder, steps, victim=-1, at=-1, spread=False, **options):
                 checkpoints.save(step, (model, state))
             if step == at and jax.process_index() == victim:
                 os.kill(os.getpid(), signal.SIGKILL)
-        tell(losses=losses, traces=update.stats.traces, compiles=update.stats.compiles, hits=update.stats.persistent_hits)
+        tell(
+            losses=losses,
+            traces=update.stats.traces,
+            compiles=update.stats.compiles,
+            hits=update.stats.persistent_hits,
+        )
 
 
 def cut(folder):
@@ -195,9 +219,14 @@ def lonely():
 def beginnings():
     """What a process alone is told."""
     for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
-        address = os.environ.pop(name) if name.endswith("ADDRESS") else os.environ.pop(name) and address
+        address = (
+            os.environ.pop(name) if name.endswith("ADDRESS") else os.environ.pop(name) and address
+        )
     began = time.monotonic()
-    tell(unreachable=error_of(lambda: jitney.distributed(address, 2, 1, timeout=1.0)), waited=time.monotonic() - began)
+    tell(
+        unreachable=error_of(lambda: jitney.distributed(address, 2, 1, timeout=1.0)),
+        waited=time.monotonic() - began,
+    )
     tell(missing=error_of(lambda: jitney.distributed(address)))
     processes = jitney.distributed()
     tell(count=processes.count, printed=str(processes))

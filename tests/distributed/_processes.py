@@ -24,7 +24,9 @@ class Ended:
     told: dict = field(default_factory=dict)
 
     def __getitem__(self, name):
-        assert name in self.told, f"{name!r} was not told; exit code {self.code}\n{self.err[-6000:]}"
+        assert name in self.told, (
+            f"{name!r} was not told; exit code {self.code}\n{self.err[-6000:]}"
+        )
         return self.told[name]
 
 
@@ -57,10 +59,26 @@ def start(job, count, *, devices=2, timeout=None, env=None, arguments=None, **mo
     running = []
     try:
         for i, file in enumerate(files):
-            with file.with_suffix(".out").open("w") as out, file.with_suffix(".err").open("w") as err:
+            with (
+                file.with_suffix(".out").open("w") as out,
+                file.with_suffix(".err").open("w") as err,
+            ):
                 here = {**base, "JAX_PROCESS_ID": str(i), **(env or {})}
-                here = {name: value.replace("{i}", str(i)) for name, value in here.items() if value is not None}
-                running.append(subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=here, cwd=ROOT))
+                here = {
+                    name: value.replace("{i}", str(i))
+                    for name, value in here.items()
+                    if value is not None
+                }
+                running.append(
+                    subprocess.Popen(
+                        command,
+                        stdout=out,
+                        stderr=err,
+                        stdin=subprocess.DEVNULL,
+                        env=here,
+                        cwd=ROOT,
+                    )
+                )
         ended = {}
         while len(ended) < count and time.monotonic() - began < timeout:
             for i, process in enumerate(running):
@@ -77,5 +95,12 @@ def start(job, count, *, devices=2, timeout=None, env=None, arguments=None, **mo
         for line in file.with_suffix(".out").read_text().splitlines():
             if line.startswith("{"):
                 told |= json.loads(line)
-        out.append(Ended(process.returncode if i in ended else -1000, ended.get(i, timeout), file.with_suffix(".err").read_text(), told))
+        out.append(
+            Ended(
+                process.returncode if i in ended else -1000,
+                ended.get(i, timeout),
+                file.with_suffix(".err").read_text(),
+                told,
+            )
+        )
     return out

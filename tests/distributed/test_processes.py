@@ -16,22 +16,31 @@ from ._processes import free_port, start
 
 
 def slurm():
-    """As `srun` tells its processes; the coordinator is process 0's host, at a port of JAX's choice."""
+    """As `srun` tells its processes; the coordinator is process 0's host, at a port of JAX's
+    choice.
+    """
     return {
         **dict.fromkeys(("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")),
-        "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "4", "JAX_COORDINATOR_PORT": str(free_port()),
-        "SLURM_PROCID": "{i}", "SLURM_LOCALID": "{i}",
-    }  # fmt: skip
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "4",
+        "JAX_COORDINATOR_PORT": str(free_port()),
+        "SLURM_PROCID": "{i}",
+        "SLURM_LOCALID": "{i}",
+    }
 
 
 def ompi():
     """As `mpirun` of Open MPI 4 tells its processes."""
     return {
         **dict.fromkeys(("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")),
-        "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911", "OMPI_COMM_WORLD_SIZE": "2",
-        "OMPI_COMM_WORLD_RANK": "{i}", "OMPI_COMM_WORLD_LOCAL_RANK": "{i}", "OMPI_VERSION": "4.1.6",
+        "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": "{i}",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "{i}",
+        "OMPI_VERSION": "4.1.6",
         "JAX_COORDINATOR_PORT": str(free_port()),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module", params=[2, 4])
@@ -119,16 +128,26 @@ def test_a_difference_that_nobody_catches_ends_all():
 
 
 def test_a_process_that_does_not_come_is_an_error():
-    """One waits in a step, the other with a new key: it says so after the time given, and both end."""
+    """One waits in a step, the other with a new key: it says so after the time given, and both
+    end.
+    """
     timeout = round(patience(5))  # it has to do for the start of both
-    run = start("apart", 2, first="loss(small, W)", second="stray(x)", arguments={"timeout": timeout, "grace": 1.0})
+    run = start(
+        "apart",
+        2,
+        first="loss(small, W)",
+        second="stray(x)",
+        arguments={"timeout": timeout, "grace": 1.0},
+    )
     assert f"have come to this call within {timeout} s" in run[0].err
     assert "process 0 has stopped by ProcessError" in run[1].err
     assert all(process.code not in (0, -1000) for process in run)
 
 
 def test_the_others_stop_when_process_0_is_killed():
-    """In a few seconds, with jitney's sentence or the message with which JAX aborts them, whichever comes first."""
+    """In a few seconds, with jitney's sentence or the message with which JAX aborts them, whichever
+    comes first.
+    """
     victim, survivor = start("killed", 2, victim=0, grace=2.0)
     assert survivor.code not in (0, -1000)
     assert survivor.seconds - victim.seconds < patience(10)
@@ -138,14 +157,18 @@ def test_the_others_stop_when_process_0_is_killed():
 
 
 def test_one_process_alone_is_a_run():
-    """The same script runs without a launcher, and an address where nobody listens is an error in time."""
+    """The same script runs without a launcher, and an address where nobody listens is an error in
+    time.
+    """
     (process,) = start("beginnings", 1)
     assert "has not reached process 0 at 127.0.0.1:" in process["unreachable"]
     assert process["waited"] < patience(10)
     assert "num_processes and process_id" in process["missing"]
     assert process["count"] == 1
     assert "alone" in process["printed"]
-    np.testing.assert_allclose(process["loss"], np.mean(np.tanh(X.astype(np.float64) @ W) ** 2), rtol=1e-6)
+    np.testing.assert_allclose(
+        process["loss"], np.mean(np.tanh(X.astype(np.float64) @ W) ** 2), rtol=1e-6
+    )
 
 
 def test_processes_that_do_not_come_are_an_error_in_time():
@@ -200,5 +223,8 @@ def test_a_process_that_is_left_alone_says_so(capfd):
 
 def test_axes_of_parts_are_counted_from_the_front():
     """One from the back is another for each rank."""
-    with jitney.mesh(data=1, devices=jax.devices()[:1]), pytest.raises(jitney.MeshError, match="axis=-1"):
+    with (
+        jitney.mesh(data=1, devices=jax.devices()[:1]),
+        pytest.raises(jitney.MeshError, match="axis=-1"),
+    ):
         jitney.from_processes(X, "data", axis=-1)

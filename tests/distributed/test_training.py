@@ -21,7 +21,9 @@ def alone(model, state, step, steps):
 
     @eqx.filter_jit
     def update(model, state, x):
-        value, grad = eqx.filter_value_and_grad(lambda model: jax.numpy.mean((jax.vmap(model)(x) - jax.numpy.sin(x)) ** 2))(model)
+        value, grad = eqx.filter_value_and_grad(
+            lambda model: jax.numpy.mean((jax.vmap(model)(x) - jax.numpy.sin(x)) ** 2)
+        )(model)
         change, state = OPTIMISER.update(grad, state)
         return eqx.apply_updates(model, change), state, value
 
@@ -35,12 +37,18 @@ def alone(model, state, step, steps):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run of two processes that loses one at its fifth step, and what four processes made of its checkpoint."""
+    """A run of two processes that loses one at its fifth step, and what four processes made of its
+    checkpoint.
+    """
     folder = tmp_path_factory.mktemp("runs")
     cache = {"JITNEY_CACHE_DIR": str(folder / "cache")}
-    broken = start("train", 2, folder=str(folder / "a"), steps=1000, victim=1, at=5, grace=2.0, env=cache)
+    broken = start(
+        "train", 2, folder=str(folder / "a"), steps=1000, victim=1, at=5, grace=2.0, env=cache
+    )
     shutil.copytree(folder / "a", folder / "b")
-    resumed = start("train", 4, devices=1, folder=str(folder / "a"), steps=STEPS, spread=True, env=cache)
+    resumed = start(
+        "train", 4, devices=1, folder=str(folder / "a"), steps=STEPS, spread=True, env=cache
+    )
     again = start("train", 2, folder=str(folder / "b"), steps=STEPS, env=cache)
     return folder, broken, resumed, again
 
@@ -54,7 +62,9 @@ def test_the_survivor_stops(runs):
 
 
 def test_others_go_on_from_the_checkpoint(runs):
-    """Two processes, or four, each reading its part; the losses are those of an unbroken run of plain JAX on one device."""
+    """Two processes, or four, each reading its part; the losses are those of an unbroken run of
+    plain JAX on one device.
+    """
     expected = alone(*begun(), 0, STEPS)
     for run in runs[2:]:
         for process in run:
@@ -67,7 +77,9 @@ def test_others_go_on_from_the_checkpoint(runs):
 def test_one_process_goes_on_too(runs):
     """On one device, from what four had written."""
     step, (model, state) = jitney.Checkpoints(runs[0] / "a").restore(begun(), step=4)
-    np.testing.assert_allclose(alone(model, state, step, STEPS), alone(*begun(), 0, STEPS)[4:], rtol=1e-5)
+    np.testing.assert_allclose(
+        alone(model, state, step, STEPS), alone(*begun(), 0, STEPS)[4:], rtol=1e-5
+    )
     step, _ = jitney.Checkpoints(runs[0] / "a").restore(begun())
     assert step == STEPS
 

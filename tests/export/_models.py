@@ -32,7 +32,9 @@ class Decay(eqx.Module):
         return jnp.exp(-self.rate * t) ** self.power
 
 
-def residual(model: Decay, t: Float[Array, "points"], y: Float[Array, "points"], scale: float = 1.0) -> Float[Array, "points"]:
+def residual(
+    model: Decay, t: Float[Array, "points"], y: Float[Array, "points"], scale: float = 1.0
+) -> Float[Array, "points"]:
     """Model minus data."""
     return (model(t) - y) * scale
 
@@ -52,12 +54,17 @@ def to_the_bit(ours, theirs) -> None:
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         if not isinstance(b, (jax.Array, np.ndarray)):
             assert type(a) is type(b)
-            assert static_key(a) == static_key(b)  # `==` of a list of arrays, of NaN and of -0.0 says something else
+            # `==` of a list of arrays, of NaN and of -0.0 says something else
+            assert static_key(a) == static_key(b)
             continue
         if jax.dtypes.issubdtype(b.dtype, jax.dtypes.prng_key):
             assert a.dtype == b.dtype
             a, b = jax.random.key_data(a), jax.random.key_data(b)
-        assert (a.shape, a.dtype, getattr(a, "weak_type", False)) == (b.shape, b.dtype, getattr(b, "weak_type", False))
+        assert (a.shape, a.dtype, getattr(a, "weak_type", False)) == (
+            b.shape,
+            b.dtype,
+            getattr(b, "weak_type", False),
+        )
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 

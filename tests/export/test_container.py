@@ -26,10 +26,14 @@ def file(tmp_path):
 
 
 def test_no_flipped_bit_is_loaded(file):
-    """Each byte of the first kilobyte, and one in 37 of the rest: all are refused before anything of them is used."""
+    """Each byte of the first kilobyte, and one in 37 of the rest: all are refused before anything
+    of them is used.
+    """
     whole = file.read_bytes()
     for place in [*range(min(1024, len(whole))), *range(1024, len(whole), 37), len(whole) - 1]:
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :])
+        file.write_bytes(
+            whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+        )
         with pytest.raises(ExportError):
             jitney.load(file)
     file.write_bytes(whole)
@@ -66,14 +70,18 @@ def test_what_is_no_file_of_jitney_is_a_sentence(tmp_path):
 
 def _with(file, **changed):
     content = read(file)
-    write(file, {**json.loads(json.dumps(dict(content.header))), **changed}, content.members, "test")
+    write(
+        file, {**json.loads(json.dumps(dict(content.header))), **changed}, content.members, "test"
+    )
 
 
 def test_a_file_of_a_later_jax_is_a_sentence(file):
     """JAX promises nothing to older versions; one of now and of before is loaded."""
     for later in ("99.0.1", "0.999.0", f"{jax.__version__.rpartition('.')[0]}.999"):
         _with(file, jax=later)
-        with pytest.raises(ExportError, match=f"exported by jax {later}, and this is jax {jax.__version__}"):
+        with pytest.raises(
+            ExportError, match=f"exported by jax {later}, and this is jax {jax.__version__}"
+        ):
             jitney.load(file)
     for before in ("0.10.0", "0.9.2"):
         _with(file, jax=before)
@@ -112,7 +120,10 @@ def test_what_jax_does_not_load_is_a_sentence(file, monkeypatch):
         raise ValueError("Exported with a version that is too old.")
 
     monkeypatch.setattr(jax.export, "deserialize", expired)
-    with pytest.raises(ExportError, match=r"does not load what jax \S+ exported: Exported with a version that is too old"):
+    with pytest.raises(
+        ExportError,
+        match=r"does not load what jax \S+ exported: Exported with a version that is too old",
+    ):
         jitney.load(file)(X)
 
 
@@ -148,7 +159,9 @@ def test_the_command_shows_a_file_and_imports_nothing_of_it(file, capsys):
 
 
 def test_a_file_of_the_oldest_jax_is_loaded_as_long_as_jax_does():
-    """It was written by jax 0.10.0: a newer one gives numpy's numbers and their gradient, or says that it is past its window."""
+    """It was written by jax 0.10.0: a newer one gives numpy's numbers and their gradient, or says
+    that it is past its window.
+    """
     loaded = jitney.load(Path(__file__).with_name("data") / "jax-0.10.0.jitney")
     assert loaded.versions["jax"] == "0.10.0"
     t, y = np.linspace(0, 1, 7, dtype=np.float32), np.ones(7, np.float32)
@@ -162,7 +175,23 @@ def test_a_file_of_the_oldest_jax_is_loaded_as_long_as_jax_does():
     np.testing.assert_array_equal(slope, -np.ones(7))
 
 
-ODD = [None, True, -1, 2**70, 1.5, "", "x", "\0", [], [[]], {}, ["int", "z"], ["name", "", ""], ["record", "a", "b", []], ["slice", []]]
+ODD = [
+    None,
+    True,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "x",
+    "\0",
+    [],
+    [[]],
+    {},
+    ["int", "z"],
+    ["name", "", ""],
+    ["record", "a", "b", []],
+    ["slice", []],
+]
 
 
 def _mutated(header, rng):
@@ -186,16 +215,25 @@ def _mutated(header, rng):
     return header
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.sweep), pytest.param(3, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    "seed",
+    [0, 1, pytest.param(2, marks=pytest.mark.sweep), pytest.param(3, marks=pytest.mark.sweep)],
+)
 def test_a_header_that_jitney_did_not_write_is_a_sentence(tmp_path, seed):
-    """Whose digest is right, at random places: it is loaded and told of, and called, or it is an error of jitney's."""
+    """Whose digest is right, at random places: it is loaded and told of, and called, or it is an
+    error of jitney's.
+    """
     path, rng = tmp_path / "f.jitney", random.Random(seed)
 
     @jitney.optimize(static="how")
     def f(x: Float[Array, "n"], parts, how, *, scale: float = 2.0):
         return {"y": x * parts["a"] * scale, "rest": (how[0], [parts["b"]])}
 
-    given = X, {"a": X, "b": jnp.int32(1)}, ("a", {1}, slice(0, 3), np.arange(2), np.dtype("float32"))
+    given = (
+        X,
+        {"a": X, "b": jnp.int32(1)},
+        ("a", {1}, slice(0, 3), np.arange(2), np.dtype("float32")),
+    )
     f.export(path, *given, sizes={"n": 6})
     content = read(path)
     for _ in range(200):

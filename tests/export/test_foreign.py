@@ -1,4 +1,6 @@
-"""What stands where something else was exported is a sentence: foreign files, and orders, fields and kinds that a program does not know."""
+"""What stands where something else was exported is a sentence: foreign files, and orders, fields
+and kinds that a program does not know.
+"""
 
 import json
 import os
@@ -35,7 +37,9 @@ def test_the_order_of_an_ordered_dict_is_a_part_of_the_program(tmp_path):
     np.testing.assert_array_equal(loaded(OrderedDict(a=X, b=-X)), X)
     with pytest.raises(ContractError, match=r"an OrderedDict of \['a', 'b'\], in that order"):
         loaded(OrderedDict(b=-X, a=X))
-    np.testing.assert_array_equal(saved(tmp_path, jitney.optimize(first), {"a": X, "b": -X})({"b": -X, "a": X}), X)
+    np.testing.assert_array_equal(
+        saved(tmp_path, jitney.optimize(first), {"a": X, "b": -X})({"b": -X, "a": X}), X
+    )
 
 
 def _scaled(by):
@@ -87,7 +91,9 @@ def test_a_check_of_a_file_raises_whatever_eqx_on_error_is(tmp_path):
     f.export(tmp_path / "f.jitney", jnp.ones(3))
     env = {**os.environ, "EQX_ON_ERROR": "nan", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", CHECKED, str(tmp_path / "f.jitney")]
-    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=patience(120), check=False)
+    done = subprocess.run(
+        command, text=True, capture_output=True, env=env, timeout=patience(120), check=False
+    )
     assert done.stdout == "True\n", done.stderr
 
 
@@ -133,10 +139,23 @@ def test_a_file_that_somebody_else_wrote_is_a_sentence(tmp_path, change):
         jitney.load(path)(decay(), X)
 
 
-@pytest.mark.parametrize("head", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"members": [["a", -1], ["b", 1]]}', b'{"members": "ab"}'])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"members": [["a", -1], ["b", 1]]}',
+        b'{"members": "ab"}',
+    ],
+)
 def test_a_header_that_is_no_json_is_a_sentence(tmp_path, monkeypatch, head):
     """Or one without members, or with lengths that are none."""
-    monkeypatch.setattr(container.json, "dumps", lambda *_, **__: types.SimpleNamespace(encode=lambda: head))
+    monkeypatch.setattr(
+        container.json, "dumps", lambda *_, **__: types.SimpleNamespace(encode=lambda: head)
+    )
     container.write(tmp_path / "f.jitney", {}, {}, "f")
     with pytest.raises(ExportError, match=r"jitney\.load"):
         jitney.load(tmp_path / "f.jitney")
@@ -150,7 +169,11 @@ def test_what_names_no_file_is_a_sentence(file):
             use()
 
 
-@pytest.mark.parametrize("value", [np.zeros(2, [("a", float)]), np.array(["a"]), np.dtype([("a", "f4")])], ids=lambda v: str(type(v)))
+@pytest.mark.parametrize(
+    "value",
+    [np.zeros(2, [("a", float)]), np.array(["a"]), np.dtype([("a", "f4")])],
+    ids=lambda v: str(type(v)),
+)
 def test_static_values_without_data_are_a_sentence(tmp_path, value):
     """Records and texts of numpy, as arrays and as types."""
     with pytest.raises(ExportError, match="'how' is or holds"):
@@ -175,13 +198,20 @@ def test_forward_mode_is_a_sentence(tmp_path, order):
 def test_a_shape_is_no_array(tmp_path):
     """What stands for an array when a program is exported has no values to call it with."""
     stand_in = jax.ShapeDtypeStruct(X.shape, X.dtype)
-    with pytest.raises(ContractError, match="'x' is a ShapeDtypeStruct, and the exported program takes an array there"):
+    with pytest.raises(
+        ContractError,
+        match="'x' is a ShapeDtypeStruct, and the exported program takes an array there",
+    ):
         saved(tmp_path, jitney.optimize(lambda x: x), stand_in)(stand_in)
 
 
 def test_late_checks_are_left_behind(tmp_path):
     """A loaded program waits, and its plan does not say that a later call raises."""
-    loaded = saved(tmp_path, jitney.optimize(lambda x: eqx.error_if(x, x[0] < 0, "negative"), checks="later"), X)
+    loaded = saved(
+        tmp_path,
+        jitney.optimize(lambda x: eqx.error_if(x, x[0] < 0, "negative"), checks="later"),
+        X,
+    )
     assert "left behind: checks: a loaded program waits" in loaded.plan
     assert "a later call raises" not in loaded.plan
     with pytest.raises(eqx.EquinoxRuntimeError, match="negative"):

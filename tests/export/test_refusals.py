@@ -24,22 +24,46 @@ def _closure(by):
 @pytest.mark.parametrize(
     ("f", "args", "what"),
     [
-        (jitney.optimize(lambda x: (jax.debug.print("{}", x), x)[1]), (X,), r"it calls Python: `debug_\w+` at test_refusals\.py"),
-        (jitney.optimize(lambda x: jax.pure_callback(np.sin, x, x)), (X,), "it calls Python: `pure_callback`"),
+        (
+            jitney.optimize(lambda x: (jax.debug.print("{}", x), x)[1]),
+            (X,),
+            r"it calls Python: `debug_\w+` at test_refusals\.py",
+        ),
+        (
+            jitney.optimize(lambda x: jax.pure_callback(np.sin, x, x)),
+            (X,),
+            "it calls Python: `pure_callback`",
+        ),
         (jitney.optimize(lambda x: x**2, debug_nans=True), (X,), "it has `debug_nans`"),
         (jitney.optimize(lambda x: x**2).linearize, (X,), "which a file cannot hold"),
-        (jitney.lazy_derivatives(sparse=True)(lambda x: x**2).jacobian, (X,), r"is or holds a jax\.experimental\.sparse\.bcoo\.BCOO"),
-        (jitney.optimize(lambda x, how: how(x)), (X, _closure(2.0)), "'how' is or holds .*a function in a function that holds values"),
+        (
+            jitney.lazy_derivatives(sparse=True)(lambda x: x**2).jacobian,
+            (X,),
+            r"is or holds a jax\.experimental\.sparse\.bcoo\.BCOO",
+        ),
+        (
+            jitney.optimize(lambda x, how: how(x)),
+            (X, _closure(2.0)),
+            "'how' is or holds .*a function in a function that holds values",
+        ),
         (jitney.optimize(lambda x, how: x), (X, Hashed()), "'how' is or holds a Hashed"),
-        (jitney.optimize(lambda x: jax.tree_util.Partial(jnp.sin, x)), (X,), "'result' is or holds a jax"),
+        (
+            jitney.optimize(lambda x: jax.tree_util.Partial(jnp.sin, x)),
+            (X,),
+            "'result' is or holds a jax",
+        ),
     ],
 )
 def test_what_a_file_cannot_hold_is_a_sentence(tmp_path, f, args, what):
-    """Callbacks, linear maps, sparse arrays, functions with values in them, unknown objects; nothing is written."""
+    """Callbacks, linear maps, sparse arrays, functions with values in them, unknown objects;
+    nothing is written.
+    """
     (tmp_path / "f.jitney").write_text("what was there")
     with pytest.raises(ExportError, match=what):
         f.export(tmp_path / "f.jitney", *args)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("f.jitney", "what was there")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("f.jitney", "what was there")
+    ]
 
 
 def test_a_program_over_devices_is_not_exported(tmp_path):
@@ -66,7 +90,18 @@ def test_chunks_are_of_one_size(tmp_path):
     assert float(jitney.load(tmp_path / "f.jitney")(X)) == 15.0
 
 
-@pytest.mark.parametrize("sizes", [{"n": "any"}, {"n": True}, {"n": -1}, {"n": ()}, {"n": range(9)}, {"n": range(2, 9, 2)}, {"n": 2.0}])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n": "any"},
+        {"n": True},
+        {"n": -1},
+        {"n": ()},
+        {"n": range(9)},
+        {"n": range(2, 9, 2)},
+        {"n": 2.0},
+    ],
+)
 def test_what_is_no_size_is_a_sentence(tmp_path, sizes):
     """Sizes are ints, tuples of them, and ranges from 2 on."""
 

@@ -17,7 +17,13 @@ from ._models import Decay, Mode, Pair, to_the_bit
 
 _DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint16", "bool", "complex64")
 _STATIC = st.one_of(
-    st.none(), st.booleans(), st.integers(-5, 5), st.floats(-2, 2), st.text(max_size=3), st.sampled_from(Mode), st.binary(max_size=3)
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.floats(-2, 2),
+    st.text(max_size=3),
+    st.sampled_from(Mode),
+    st.binary(max_size=3),
 )
 
 
@@ -62,7 +68,9 @@ def _changed(tree):
     {"tree": Pair(Decay(_of("float32"), 2), [Decay("a", 0), Pair(None, {"a": _of("complex64")})])},
 )
 def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
-    """Lists, tuples, dicts in their order, named tuples and modules of arrays and static values: to the bit what the program gives."""
+    """Lists, tuples, dicts in their order, named tuples and modules of arrays and static values: to
+    the bit what the program gives.
+    """
     path = tmp_path_factory.mktemp("export") / "f.jitney"
     f = jitney.optimize(lambda tree: _changed(tree))
     f.export(path, tree)
@@ -88,8 +96,12 @@ def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
     {"tree": OrderedDict(y=_of("complex64", 0), x=2), "place": 7, "leaf": [2]},
     {"tree": _of("uint16", 2), "place": 0, "leaf": OrderedDict(x=_of("uint16", 2))},
 )
-def test_what_is_exported_for_one_tree_is_right_for_another_or_a_sentence(tmp_path_factory, tree, place, leaf):
-    """One leaf of the arguments is another: its value or its type, its shape, a tree in its place."""
+def test_what_is_exported_for_one_tree_is_right_for_another_or_a_sentence(
+    tmp_path_factory, tree, place, leaf
+):
+    """One leaf of the arguments is another: its value or its type, its shape, a tree in its
+    place.
+    """
     path = tmp_path_factory.mktemp("export") / "f.jitney"
     f = jitney.optimize(lambda tree: _changed(tree))
     f.export(path, tree)

@@ -52,13 +52,25 @@ USE = """
 
 
 def _python(folder: Path, text: str) -> None:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p and "tests" not in p)}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p and "tests" not in p),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_a_program_runs_where_its_module_does_not_exist(tmp_path):
-    """Numbers of another process to the bit; its module is a dict, its function a name, its check and its statics hold."""
+    """Numbers of another process to the bit; its module is a dict, its function a name, its check
+    and its statics hold.
+    """
     (tmp_path / "source.py").write_text(textwrap.dedent(SOURCE))
     _python(tmp_path, MAKE)
     (tmp_path / "source.py").unlink()

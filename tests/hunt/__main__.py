@@ -1,4 +1,6 @@
-"""Hunt for some minutes, or some cases: `python -m tests.hunt --cases 64 --seed 1`. The exit code says whether anything fell."""
+"""Hunt for some minutes, or some cases: `python -m tests.hunt --cases 64 --seed 1`. The exit code
+says whether anything fell.
+"""
 
 from __future__ import annotations
 
@@ -19,34 +21,53 @@ from tests._patience import patience
 from ._report import Report, shown
 
 HANGS_AFTER = 120.0  # seconds in one step, on an idle machine
-# XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`; and most of a hunt's time is XLA's compiler.
+# XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`; and
+# most of a hunt's time is XLA's compiler.
 FLAGS = (
-    "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true"
+    "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8"
+    " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hunt", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=None, help="10, if no number of cases is given")
+    parser.add_argument(
+        "--minutes", type=float, default=None, help="10, if no number of cases is given"
+    )
     parser.add_argument("--seed", type=int, default=None, help="fresh if it is left out")
     parser.add_argument("--index", type=int, default=None, help="this case alone")
     parser.add_argument("--first", type=int, default=0, help="the case to begin with")
-    parser.add_argument("--cases", type=int, default=None, help="so many; without `--minutes`, however long they take")
-    parser.add_argument("--only", default="", help="options, separated by commas: pad,chunk,stream,...")
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=None,
+        help="so many; without `--minutes`, however long they take",
+    )
+    parser.add_argument(
+        "--only", default="", help="options, separated by commas: pad,chunk,stream,..."
+    )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--save", type=Path, default=None, help="a file for all findings, as JSON")
-    parser.add_argument("--table", action="store_true", help="print which operations are refused under pad and chunk, and stop")
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="print which operations are refused under pad and chunk, and stop",
+    )
     options = parser.parse_args()
     if options.table:
-        return subprocess.run([sys.executable, "-m", "tests.hunt._table"], env=_environment(None), check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "tests.hunt._table"], env=_environment(None), check=False
+        ).returncode
     seed = options.seed if options.seed is not None else int(time.time())
     if options.minutes is None and options.cases is None:
         options.minutes = 10.0
     report = Report(seed)
     print(f"hunt: seed {seed}, {_bound(options)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="jitney-hunt-") as folder:
-        crew = [_Crew(options, seed, k, folder, report) for k in range(1 if options.index is not None else options.workers)]
+        crew = [
+            _Crew(options, seed, k, folder, report)
+            for k in range(1 if options.index is not None else options.workers)
+        ]
         try:
             _watch(crew)
         except KeyboardInterrupt:
@@ -82,14 +103,22 @@ class _Crew:
         self.step = options.workers if options.index is None else 1
         self.next = options.first + number if options.index is None else options.index
         self.end = options.first + options.cases if options.cases is not None else math.inf
-        self.until = time.time() + 60 * options.minutes if options.index is None and options.minutes is not None else math.inf
+        self.until = (
+            time.time() + 60 * options.minutes
+            if options.index is None and options.minutes is not None
+            else math.inf
+        )
         self.process: subprocess.Popen[str] | None = None
         self.doing, self.at, self.current = "start", time.time(), -1
         self.told_at = time.time()
         self.start()
 
     def start(self) -> None:
-        cases = 1 if self.options.index is not None else int(min(60, (self.end - self.next + self.step - 1) / self.step))
+        cases = (
+            1
+            if self.options.index is not None
+            else int(min(60, (self.end - self.next + self.step - 1) / self.step))
+        )
         command = [
             sys.executable,
             "-m",
@@ -103,7 +132,11 @@ class _Crew:
         ]
         command += ["--until", str(self.until), "--cases", str(cases), "--only", self.options.only]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_environment(self.folder)
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=_environment(self.folder),
         )
         self.doing, self.at, self.current = "start", time.time(), -1
 
@@ -112,7 +145,8 @@ class _Crew:
         line = self.process.stdout.readline() if self.process and self.process.stdout else ""
         if not line:
             return self.ended(crashed=True)
-        if not line.startswith('{"'):  # what XLA writes by itself, or a process that dies, is no message
+        # what XLA writes by itself, or a process that dies, is no message
+        if not line.startswith('{"'):
             return True
         message = json.loads(line)
         self.at = time.time()
@@ -134,7 +168,9 @@ class _Crew:
     def ended(self, *, crashed: bool) -> bool:
         if crashed and self.current >= 0:
             found = self.report.hang(self.current, self.doing)
-            found["what"] = f"the process ended with {self.process.wait() if self.process else None}"
+            found["what"] = (
+                f"the process ended with {self.process.wait() if self.process else None}"
+            )
             print(f"\n{shown(found)}", flush=True)
         self.stop()
         over = time.time() > self.until or self.next >= self.end

@@ -1,14 +1,18 @@
 """Operations that look along an axis: reductions, products, orders, places, shapes, random numbers.
 
-Counts of a histogram have the type of its numbers: in 8 and 16 bits they stop at the last number that the type can count to, which plain
-XLA reaches and partial sums do not, so these are of float32. Literal positions of unsigned types are below half of their range: what
-XLA for CPUs folds while it compiles, it takes for negative above (`lax.dynamic_slice` of 4 elements at `uint8(200)` gives the first).
+Counts of a histogram have the type of its numbers: in 8 and 16 bits they stop at the last number
+that the type can count to, which plain XLA reaches and partial sums do not, so these are of
+float32. Literal positions of unsigned types are below half of their range: what XLA for CPUs folds
+while it compiles, it takes for negative above (`lax.dynamic_slice` of 4 elements at `uint8(200)`
+gives the first).
 
-Where `lax.dynamic_update_slice` writes is an int32: of a narrower type plain XLA for CPUs computes the last place in that type, and at 256
-elements and int8 it writes in front of the array (jax 0.10.2). `tests/axes/test_positions.py` has narrow ones, against NumPy.
+Where `lax.dynamic_update_slice` writes is an int32: of a narrower type plain XLA for CPUs computes
+the last place in that type, and at 256 elements and int8 it writes in front of the array (jax
+0.10.2). `tests/axes/test_positions.py` has narrow ones, against NumPy.
 
-Positions read are inside: beyond an array `jax.jacfwd` of plain JAX follows the element that is read, and `jax.jacrev` drops it, so that a
-Jacobian may be either. `test_found.py` has gradients of such.
+Positions read are inside: beyond an array `jax.jacfwd` of plain JAX follows the element that is
+read, and `jax.jacrev` drops it, so that a Jacobian may be either. `test_found.py` has gradients of
+such.
 """
 
 import re
@@ -17,16 +21,26 @@ from ._recipe import each, lines
 
 
 def tamed(text: str) -> str:
-    """Lines whose matrices have NaNs, and no infinities: LAPACK makes zeros or NaNs of a column by an infinite pivot, as its blocks lie,
-    and of some of them it never ends (`jnp.linalg.pinv` of plain JAX, with an infinity in front).
+    """Lines whose matrices have NaNs, and no infinities: LAPACK makes zeros or NaNs of a column by
+    an infinite pivot, as its blocks lie, and of some of them it never ends (`jnp.linalg.pinv` of
+    plain JAX, with an infinity in front).
     """
     return re.sub(r"\{([qm])\}(?!\.shape|\.dtype)", r"jnp.where(abs({\1}) > 9, 1, {\1})", text)
 
 
 REDUCED = [
-    *each("jnp._({x}, axis={A})", "sum prod mean var std nansum nanprod nanmean nanvar nanstd average count_nonzero trapezoid", "num"),
+    *each(
+        "jnp._({x}, axis={A})",
+        "sum prod mean var std nansum nanprod nanmean nanvar nanstd average count_nonzero"
+        " trapezoid",
+        "num",
+    ),
     *each("jnp._({x})", "sum prod mean var std count_nonzero", "num"),
-    *each("jnp._({x}, axis={A})", "max min amax amin argmax argmin ptp nanmax nanmin nanargmax nanargmin", "ordered"),
+    *each(
+        "jnp._({x}, axis={A})",
+        "max min amax amin argmax argmin ptp nanmax nanmin nanargmax nanargmin",
+        "ordered",
+    ),
     *each("jnp._({x})", "max min argmax argmin", "ordered"),
     *each("jnp._({x}, axis={A})", "any all", "any"),
     *each("jnp._({x}, axis={A})", "median nanmedian", "float"),
@@ -84,14 +98,29 @@ REDUCED = [
         "real",
     ),
     *each("lax._({x}, axes=({A},))", "reduce_and reduce_or reduce_xor", "bits"),
-    *each("jax.nn._({x}, axis={A})", "softmax log_softmax logsumexp standardize logmeanexp", "float"),
-    *lines("jax.nn.glu(jnp.concatenate([{x}, {x}], -1))\njax.nn.glu(jnp.concatenate([{x}, {y}], 0), axis=0)", "float"),
+    *each(
+        "jax.nn._({x}, axis={A})", "softmax log_softmax logsumexp standardize logmeanexp", "float"
+    ),
+    *lines(
+        "jax.nn.glu(jnp.concatenate([{x}, {x}], -1))\njax.nn.glu(jnp.concatenate([{x}, {y}], 0),"
+        " axis=0)",
+        "float",
+    ),
     *lines("jnp.array_equal({x}, {y})\njnp.array_equiv({x}, {y})\njnp.allclose({x}, {y})", "num"),
     *lines(
-        "jax.nn.one_hot({i}, 5)\njnp.bincount({i}, length=6)\njnp.bincount({i}, weights={v}, length=6)\njax.nn.one_hot({x}, 5)", "ordered"
+        "jax.nn.one_hot({i}, 5)\njnp.bincount({i}, length=6)\njnp.bincount({i}, weights={v},"
+        " length=6)\njax.nn.one_hot({x}, 5)",
+        "ordered",
     ),
-    *each("jax.ops._({x}, {i}, num_segments=4)", "segment_sum segment_max segment_min segment_prod", "real"),
-    *lines("jax.ops.segment_sum({x}, jnp.sort(abs({i})), num_segments=4, indices_are_sorted=True)", "real"),
+    *each(
+        "jax.ops._({x}, {i}, num_segments=4)",
+        "segment_sum segment_max segment_min segment_prod",
+        "real",
+    ),
+    *lines(
+        "jax.ops.segment_sum({x}, jnp.sort(abs({i})), num_segments=4, indices_are_sorted=True)",
+        "real",
+    ),
 ]
 LINEAR = [
     *lines(
@@ -150,7 +179,8 @@ LINEAR = [
         lax.scaled_dot({m}, {t}, jnp.ones(({m}.shape[0], 1)), jnp.ones((1, {t}.shape[1])))
         lax.approx_max_k({v}, 2)[0]
         lax.approx_min_k({v}, 2)[0]
-        """, "num",
+        """,
+        "num",
     ),
     *lines(
         tamed("""
@@ -191,7 +221,9 @@ LINEAR = [
         lax.custom_linear_solve(lambda a: a * 2, {v}, lambda f, b: b / 2, symmetric=True)
         lax.linalg.lu({q})[0]
         lax.linalg.tridiagonal_solve({v} * 0, {v} * 0 + 9, {v} * 0, {m})
-        """), "solve", "loose",
+        """),
+        "solve",
+        "loose",
     ),
     *each("jnp.fft._({x})", "fft ifft fftn ifftn fftshift ifftshift", "inexact", "loose"),
     *each("jnp.fft._({m})", "fft2 ifft2 hfft irfft irfft2 irfftn", "inexact", "loose"),
@@ -206,9 +238,11 @@ LINEAR = [
         jax.scipy.signal.correlate({v}, {w}, mode='same')
         jax.scipy.signal.fftconvolve({v}, {w})
         jax.nn.dot_product_attention({m}[None, :, None], {m}[None, :, None], {m}[None, :, None])
-        """, "wide", "loose",
+        """,
+        "wide",
+        "loose",
     ),
-]  # fmt: skip
+]
 ORDERED = [
     *each("jnp._({x}, axis={A})", "sort argsort", "ordered"),
     *each("jnp._({x}, axis={A})", "cumsum nancumsum cumulative_sum", "num"),
@@ -219,7 +253,9 @@ ORDERED = [
     *each("lax._({x}, axis={A})", "cumprod", "num", "loose"),
     *each("lax._({x}, axis={A})", "cummax cummin", "real"),
     *each("lax._({x}, axis={A}, reverse=True)", "cummax cummin", "real"),
-    *lines("lax.cumlogsumexp({x}, axis={A})\nlax.cumlogsumexp({x}, axis={A}, reverse=True)", "wide"),
+    *lines(
+        "lax.cumlogsumexp({x}, axis={A})\nlax.cumlogsumexp({x}, axis={A}, reverse=True)", "wide"
+    ),
     *lines(
         """
         jnp.sort({x}, axis={A}, descending=True)
@@ -545,11 +581,16 @@ POLYNOMIALS = [
         jnp.poly({w})
         jnp.poly({v})
         jnp.roots({w}, strip_zeros=False) * 0
-        """, "wide", "loose",
+        """,
+        "wide",
+        "loose",
     ),
-]  # fmt: skip
+]
 DRAWN = [
-    *each("jax.random._(jax.random.key(1), {x}.shape)", "normal uniform exponential gumbel laplace logistic cauchy rademacher"),
+    *each(
+        "jax.random._(jax.random.key(1), {x}.shape)",
+        "normal uniform exponential gumbel laplace logistic cauchy rademacher",
+    ),
     *lines(
         """
         jax.random.bernoulli(jax.random.key(2), 0.5, {x}.shape)

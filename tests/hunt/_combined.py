@@ -1,6 +1,8 @@
-"""Several options at once: derivatives of padded, mapped and cut programs, two padded axes, several arguments and results.
+"""Several options at once: derivatives of padded, mapped and cut programs, two padded axes, several
+arguments and results.
 
-It is apart from `_options.py`, where each option has its own way: here the options are drawn together, as users write them.
+It is apart from `_options.py`, where each option has its own way: here the options are drawn
+together, as users write them.
 """
 
 from __future__ import annotations
@@ -16,26 +18,64 @@ import numpy as np
 import jitney
 from jitney import optimize
 
-from ._options import MOST_DIFFERENTIATED, NotFloatingError, Option, Way, _chunk, _filled, _planned, plain
+from ._options import (
+    MOST_DIFFERENTIATED,
+    NotFloatingError,
+    Option,
+    Way,
+    _chunk,
+    _filled,
+    _planned,
+    plain,
+)
 from ._program import Program
 from ._sizes import pick
 
 Arrays = Mapping[str, Any]
-KINDS = ("grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize")
+KINDS = (
+    "grad",
+    "value_and_grad",
+    "jacobian",
+    "value_and_jacobian",
+    "hessian",
+    "jvp",
+    "vjp",
+    "hvp",
+    "linearize",
+)
 NUMBERS = ("grad", "value_and_grad", "hessian", "hvp")  # of one number
 HARMLESS: tuple[dict[str, Any], ...] = (
-    {}, {}, {}, {"remat": True}, {"remat": "dots_saveable"}, {"checks": "later"}, {"roll": "auto"}, {"compiler": "fast"},
-    {"precision": "f32"}, {"on_trace_error": "eager"}, {"max_compiles": 1000},
-)  # fmt: skip
+    {},
+    {},
+    {},
+    {"remat": True},
+    {"remat": "dots_saveable"},
+    {"checks": "later"},
+    {"roll": "auto"},
+    {"compiler": "fast"},
+    {"precision": "f32"},
+    {"on_trace_error": "eager"},
+    {"max_compiles": 1000},
+)
 
 
 def two_axes(program: Program) -> Program:
     """The same, whose axis of three elements has a name too."""
-    return replace(program, takes=tuple((name, axes.replace("3", "k")) for name, axes in program.takes))
+    return replace(
+        program, takes=tuple((name, axes.replace("3", "k")) for name, axes in program.takes)
+    )
 
 
 def _buckets(rng: Any, n: int) -> Any:
-    return pick(rng, ("pow2", "pow2", [n + int(rng.integers(0, 5))] if n > 1 else "pow2", "aligned" if n < 300 else "pow2"))
+    return pick(
+        rng,
+        (
+            "pow2",
+            "pow2",
+            [n + int(rng.integers(0, 5))] if n > 1 else "pow2",
+            "aligned" if n < 300 else "pow2",
+        ),
+    )
 
 
 def pad_two(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
@@ -46,7 +86,13 @@ def pad_two(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     pad = {"n": _buckets(rng, n), "k": pick(rng, ("pow2", [5], [3, 8]))}
     pad = {"k": pad["k"]} if rng.random() < 0.2 else pad
     made = optimize(pad=pad)(named.compiled())
-    return Way(lambda arrays: made(**arrays), plain(fn), f"optimize(pad={pad!r})(f)", _filled(made), shown=named)
+    return Way(
+        lambda arrays: made(**arrays),
+        plain(fn),
+        f"optimize(pad={pad!r})(f)",
+        _filled(made),
+        shown=named,
+    )
 
 
 @dataclass(frozen=True)
@@ -74,7 +120,8 @@ def _draw(rng: Any, program: Program, n: int) -> _Drawn | None:
     if copies:
         options["vmap"] = "b"
     if rng.random() < 0.75:
-        long = "jacobian" in kind or kind == "hessian"  # of the largest size of a bucket, which is not to be thousands of elements
+        # of the largest size of a bucket, which is not to be thousands of elements
+        long = "jacobian" in kind or kind == "hessian"
         pad: dict[str, Any] = {"n": "pow2" if long else _buckets(rng, n)}
         if two:
             pad["k"] = pick(rng, ("pow2", [5], [3, 8]))
@@ -82,17 +129,32 @@ def _draw(rng: Any, program: Program, n: int) -> _Drawn | None:
             pad["b"] = "pow2"
         options["pad"] = pad
     else:
-        options["chunk"] = {"b": int(rng.integers(1, 3))} if copies and rng.random() < 0.3 else {"n": _chunk(rng, n)}
+        options["chunk"] = (
+            {"b": int(rng.integers(1, 3))}
+            if copies and rng.random() < 0.3
+            else {"n": _chunk(rng, n)}
+        )
     keywords: dict[str, Any] = {}
     if "jacobian" in kind or kind == "hessian":
         keywords["mode"] = str(pick(rng, ("auto", "forward", "reverse", "coloured", "coloured")))
         if rng.random() < 0.1:
             keywords["sparse"] = True
-    return _Drawn(kind, options, keywords, bool(rng.random() < 0.5), int(rng.integers(8)), copies, int(rng.integers(8)), two)
+    return _Drawn(
+        kind,
+        options,
+        keywords,
+        bool(rng.random() < 0.5),
+        int(rng.integers(8)),
+        copies,
+        int(rng.integers(8)),
+        two,
+    )
 
 
 def derivative(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
-    """A derivative of one or all arguments, of a number, an array or a tree, under several options."""
+    """A derivative of one or all arguments, of a number, an array or a tree, under several
+    options.
+    """
     drawn = _draw(rng, program, n)
     form = str(pick(rng, ("bare", "bare", "dict", "none")))
     of = program.number() if drawn.kind in NUMBERS else program.floats(form)
@@ -116,27 +178,45 @@ def derivative(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
             along = task.along(arrays)
             return value, linear(along if drawn.many else along[wrt])
         out = call(**given, wrt=wrt)
-        return jax.tree.map(lambda x: x.todense(), out, is_leaf=lambda x: hasattr(x, "todense")) if "sparse" in drawn.keywords else out
+        return (
+            jax.tree.map(lambda x: x.todense(), out, is_leaf=lambda x: hasattr(x, "todense"))
+            if "sparse" in drawn.keywords
+            else out
+        )
 
     def refusal(arrays: Arrays) -> str | None:
         wrt: Any = task.names(arrays)
         if drawn.kind in ("linearize", "jvp", "hvp", "vjp") or "pad" not in drawn.options:
             return None
-        return _filled(getattr(made, drawn.kind).program(wrt=wrt if drawn.many else wrt[0]))({**arrays})
+        return _filled(getattr(made, drawn.kind).program(wrt=wrt if drawn.many else wrt[0]))(
+            {**arrays}
+        )
 
     listed = ", ".join(f"{k}={v!r}" for k, v in drawn.options.items())
     extra = "".join(f", {k}={v!r}" for k, v in drawn.keywords.items())
-    how = f"{'all' if drawn.many else 'one'} from {drawn.start}, {drawn.copies} copies, shared {drawn.shared}, {form}"
+    how = (
+        f"{'all' if drawn.many else 'one'} from {drawn.start}, {drawn.copies} copies, shared"
+        f" {drawn.shared}, {form}"
+    )
     code = f'("{how}", jitney.lazy_derivatives(optimize({listed})(f){extra}).{drawn.kind})[1]'
     return Way(
-        ours, task.theirs, code, refusal, "alone", "close", task.stacked, shown=of,
+        ours,
+        task.theirs,
+        code,
+        refusal,
+        "alone",
+        "close",
+        task.stacked,
+        shown=of,
         blurred="jacobian" in drawn.kind or drawn.kind == "hessian",
-    )  # fmt: skip
+    )
 
 
 def _is_single(arrays: Arrays) -> bool:
     """Whether everything is float32 as it is."""
-    return all(x.dtype == np.float32 for x in arrays.values() if jnp.issubdtype(x.dtype, jnp.inexact))
+    return all(
+        x.dtype == np.float32 for x in arrays.values() if jnp.issubdtype(x.dtype, jnp.inexact)
+    )
 
 
 @dataclass(frozen=True)
@@ -150,7 +230,11 @@ class _Task:
     def names(self, arrays: Arrays) -> tuple[str, ...]:
         if "precision" in self.drawn.options and not _is_single(arrays):
             raise NotFloatingError
-        floating = [name for name, _ in self.program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating)]
+        floating = [
+            name
+            for name, _ in self.program.takes
+            if jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        ]
         if not floating:
             raise NotFloatingError
         return tuple(floating) if self.drawn.many else (floating[self.drawn.start % len(floating)],)
@@ -164,14 +248,26 @@ class _Task:
         if not self.drawn.copies:
             return dict(arrays)
         return {
-            name: x if name == self._shared() else np.stack([np.roll(x, k) for k in range(self.drawn.copies)]) for name, x in arrays.items()
+            name: (
+                x
+                if name == self._shared()
+                else np.stack([np.roll(x, k) for k in range(self.drawn.copies)])
+            )
+            for name, x in arrays.items()
         }
 
     def along(self, arrays: Arrays) -> dict[str, Any]:
-        return {name: jnp.asarray(np.resize(np.arange(1, 6), arrays[name].shape).astype(arrays[name].dtype)) for name in self.names(arrays)}
+        return {
+            name: jnp.asarray(
+                np.resize(np.arange(1, 6), arrays[name].shape).astype(arrays[name].dtype)
+            )
+            for name in self.names(arrays)
+        }
 
     def _axes(self, arrays: Arrays) -> dict[str, Any]:
-        return {name: None if name == self._shared() or not self.drawn.copies else 0 for name in arrays}
+        return {
+            name: None if name == self._shared() or not self.drawn.copies else 0 for name in arrays
+        }
 
     def back(self, arrays: Arrays) -> Any:
         """Ones and twos, as large as the result."""
@@ -181,7 +277,8 @@ class _Task:
             else (lambda a: self.body(**a))
         )
         return jax.tree.map(
-            lambda out: jnp.asarray(np.resize(np.arange(1, 3), out.shape).astype(out.dtype)), jax.eval_shape(run, dict(arrays))
+            lambda out: jnp.asarray(np.resize(np.arange(1, 3), out.shape).astype(out.dtype)),
+            jax.eval_shape(run, dict(arrays)),
         )
 
     def theirs(self, arrays: Arrays) -> Any:
@@ -222,38 +319,53 @@ class _Task:
             both = jax.hessian(f)(at)
             return both if self.drawn.many else both[names[0]][names[0]]
         jac = jax.jacrev if self.drawn.keywords["mode"] == "reverse" else jax.jacfwd
-        blocks = single({name: jac(lambda x, name=name: f({**at, name: x}))(at[name]) for name in names})
+        blocks = single(
+            {name: jac(lambda x, name=name: f({**at, name: x}))(at[name]) for name in names}
+        )
         return (f(at), blocks) if kind == "value_and_jacobian" else blocks
 
 
 def accumulated(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
-    """`accumulate` of a loss with options, of one or all arguments, with something beside the number."""
+    """`accumulate` of a loss with options, of one or all arguments, with something beside the
+    number.
+    """
     if n == 0:
         return None
     aux = bool(rng.random() < 0.5)
     of = program.number_and_rest() if aux else program.number()
     body = of.compiled()
     options: dict[str, Any] = dict(pick(rng, HARMLESS))
-    size, many, start, through = _chunk(rng, n), bool(rng.random() < 0.5), int(rng.integers(8)), bool(rng.random() < 0.3)
+    size, many, start, through = (
+        _chunk(rng, n),
+        bool(rng.random() < 0.5),
+        int(rng.integers(8)),
+        bool(rng.random() < 0.3),
+    )
     stepped = bool(rng.random() < 0.3)
 
     def parts(arrays: Arrays) -> Any:
         if "precision" in options and not _is_single(arrays):
             raise NotFloatingError
-        floating = tuple(name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating))
+        floating = tuple(
+            name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        )
         if not floating:
             raise NotFloatingError
         return floating if many else floating[start % len(floating)]
 
     def made(arrays: Arrays) -> Any:
-        return jitney.accumulate(optimize(**options)(body), axis="n", microbatch=size, wrt=parts(arrays), has_aux=aux)
+        return jitney.accumulate(
+            optimize(**options)(body), axis="n", microbatch=size, wrt=parts(arrays), has_aux=aux
+        )
 
     def ours(arrays: Arrays) -> Any:
         run = made(arrays)
         if stepped:
             return optimize(lambda arrays: run(**arrays))(dict(arrays))
         if through:
-            call = jitney.lazy_derivatives(optimize(**options, chunk={"n": size})(body)).value_and_grad
+            call = jitney.lazy_derivatives(
+                optimize(**options, chunk={"n": size})(body)
+            ).value_and_grad
             return call(**arrays, wrt=parts(arrays), **({"has_aux": True} if aux else {}))
         return run(**arrays)
 
@@ -270,8 +382,14 @@ def accumulated(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
         return _planned(made(arrays))(arrays)
 
     listed = ", ".join(f"{k}={v!r}" for k, v in options.items())
-    how = f"{'all' if many else 'one'} from {start}{', by chunk' if through else ''}{', in a step' if stepped else ''}"
-    code = f'("{how}", jitney.accumulate(optimize({listed})(f), axis="n", microbatch={size}, has_aux={aux}))[1]'
+    how = (
+        f"{'all' if many else 'one'} from"
+        f" {start}{', by chunk' if through else ''}{', in a step' if stepped else ''}"
+    )
+    code = (
+        f'("{how}", jitney.accumulate(optimize({listed})(f), axis="n", microbatch={size},'
+        f" has_aux={aux}))[1]"
+    )
     return Way(ours, theirs, code, refusal, "alone", "close", shown=of)
 
 

@@ -19,22 +19,73 @@ from ._sizes import pick
 Aval = jax.ShapeDtypeStruct
 PROBES = (7, 11)  # two sizes at which lines are tried: what differs between them has the axis
 GROUPS: Mapping[str, Sequence[Recipe]] = {
-    "elementwise": _elementwise.RECIPES, "reduced": _arrays.REDUCED, "linear": _arrays.LINEAR, "ordered": _arrays.ORDERED,
-    "moved": _arrays.MOVED, "shaped": _arrays.SHAPED, "polynomials": _arrays.POLYNOMIALS, "drawn": _arrays.DRAWN,
-    "structure": _structure.SAME, "rows": _structure.ROWS, "loops": _structure.LOOPS, "together": _structure.TOGETHER,
-    "libraries": _libraries.RECIPES, "sizes": _sizes.RECIPES,
-}  # fmt: skip
+    "elementwise": _elementwise.RECIPES,
+    "reduced": _arrays.REDUCED,
+    "linear": _arrays.LINEAR,
+    "ordered": _arrays.ORDERED,
+    "moved": _arrays.MOVED,
+    "shaped": _arrays.SHAPED,
+    "polynomials": _arrays.POLYNOMIALS,
+    "drawn": _arrays.DRAWN,
+    "structure": _structure.SAME,
+    "rows": _structure.ROWS,
+    "loops": _structure.LOOPS,
+    "together": _structure.TOGETHER,
+    "libraries": _libraries.RECIPES,
+    "sizes": _sizes.RECIPES,
+}
 ALL = [*(recipe for group in GROUPS.values() for recipe in group), *GROUPS["sizes"] * 2]
-LIGHT = [recipe for name in ("elementwise", "reduced", "ordered", "moved", "sizes") for recipe in GROUPS[name]]
-HEAVY = ("isin", "setdiff", "setxor", "union", "intersect", "gradient", "histogram", "cov(", "corrcoef", "rankdata", "mode")
+LIGHT = [
+    recipe
+    for name in ("elementwise", "reduced", "ordered", "moved", "sizes")
+    for recipe in GROUPS[name]
+]
+HEAVY = (
+    "isin",
+    "setdiff",
+    "setxor",
+    "union",
+    "intersect",
+    "gradient",
+    "histogram",
+    "cov(",
+    "corrcoef",
+    "rankdata",
+    "mode",
+)
 DTYPES = (
-    *("float32",) * 8, *("bfloat16", "float16", "int32", "float64", "complex64") * 2, "int8", "uint8", "bool", "int16", "uint16", "uint32",
-    "int64", "uint64", "int4", "uint4", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e4m3fnuz",
-)  # fmt: skip
+    *("float32",) * 8,
+    *("bfloat16", "float16", "int32", "float64", "complex64") * 2,
+    "int8",
+    "uint8",
+    "bool",
+    "int16",
+    "uint16",
+    "uint32",
+    "int64",
+    "uint64",
+    "int4",
+    "uint4",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fnuz",
+)
 INDEX_DTYPES = ("int32", "int32", "int8", "uint8", "int16", "uint16", "uint32", "int4")
 TAKES = {
-    "x0": "n", "x1": "n", "m0": "n 3", "m1": "n 3", "t0": "3 n", "q0": "n n", "w0": "3", "s0": "", "i0": "n", "j0": "3", "b0": "n",
-}  # fmt: skip
+    "x0": "n",
+    "x1": "n",
+    "m0": "n 3",
+    "m1": "n 3",
+    "t0": "3 n",
+    "q0": "n n",
+    "w0": "3",
+    "s0": "",
+    "i0": "n",
+    "j0": "3",
+    "b0": "n",
+}
 SHAPES = {"v": "n", "u": "n", "m": "n 3", "t": "3 n", "q": "n n", "w": "3", "s": ""}
 _RANK = {"bits": 0, "close": 1, "loose": 2}
 
@@ -70,7 +121,9 @@ class Case:
 
     @contextmanager
     def numbers(self) -> Iterator[None]:
-        """The scope in which the case is drawn and run: as a user's is by default, but for float64."""
+        """The scope in which the case is drawn and run: as a user's is by default, but for
+        float64.
+        """
         with jax.enable_x64(self.x64), jax.numpy_dtype_promotion("standard"):
             yield
 
@@ -88,7 +141,9 @@ class Case:
                 continue
             shape = tuple(n if part == "n" else int(part) for part in axes.split())
             if name[0] in "ij":
-                made[name] = _values.indices(rng, shape, _values.dtype_of(self.index_dtype), n, self.flavour)
+                made[name] = _values.indices(
+                    rng, shape, _values.dtype_of(self.index_dtype), n, self.flavour
+                )
             else:
                 dtype = np.bool_ if name == "b0" else _values.dtype_of(self.dtype)
                 made[name] = _values.made(rng, shape, dtype, self.flavour)
@@ -96,7 +151,8 @@ class Case:
 
 
 def drawn(seed: int, index: int, many: int = 8, among: Sequence[Recipe] = ALL) -> Case:
-    """The case of a seed and an index. Each operation comes by itself in turn; most are then built upon.
+    """The case of a seed and an index. Each operation comes by itself in turn; most are then built
+    upon.
 
     Args:
         seed: Of all numbers that are drawn.
@@ -106,8 +162,12 @@ def drawn(seed: int, index: int, many: int = 8, among: Sequence[Recipe] = ALL) -
     """
     rng = np.random.default_rng([seed, index])
     size = rng.random()
-    n = int(pick(rng, _values.SIZES if size < 0.7 else _values.LONG if size < 0.92 else _values.LONGER))
-    case = Case(seed, index, pick(rng, DTYPES), pick(rng, INDEX_DTYPES), pick(rng, _values.FLAVOURS), n, ())
+    n = int(
+        pick(rng, _values.SIZES if size < 0.7 else _values.LONG if size < 0.92 else _values.LONGER)
+    )
+    case = Case(
+        seed, index, pick(rng, DTYPES), pick(rng, INDEX_DTYPES), pick(rng, _values.FLAVOURS), n, ()
+    )
     order = np.random.default_rng(seed).permutation(len(among))
     found: list[Expression] = []
     with case.numbers():
@@ -131,8 +191,12 @@ class _Writer:
                 continue
             dtype = case.index_dtype if name[0] in "ij" else "bool" if name == "b0" else case.dtype
             self.avals[name] = tuple(
-                Aval(tuple(n if part == "n" else int(part) for part in axes.split()), _values.dtype_of(dtype)) for n in PROBES
-            )  # fmt: skip
+                Aval(
+                    tuple(n if part == "n" else int(part) for part in axes.split()),
+                    _values.dtype_of(dtype),
+                )
+                for n in PROBES
+            )
         self.newest: str | None = None
         self.used: list[Recipe] = []
 
@@ -147,7 +211,12 @@ class _Writer:
                 line = self.line(recipe, f"{self.prefix}{'abcd'[k]}")
                 if line is not None:
                     kept.append(line)
-                    exact = max(exact, recipe.exact, "close" if recipe.inner else "bits", key=_RANK.__getitem__)
+                    exact = max(
+                        exact,
+                        recipe.exact,
+                        "close" if recipe.inner else "bits",
+                        key=_RANK.__getitem__,
+                    )
                     break
             else:
                 break
@@ -167,7 +236,11 @@ class _Writer:
         if line is None:
             return None
         program = Program(tuple(TAKES.items()), (line,), (line[0],)).pruned()
-        return Expression(program, tuple(self.used), recipe.exact) if any("n" in axes for _, axes in program.takes) else None
+        return (
+            Expression(program, tuple(self.used), recipe.exact)
+            if any("n" in axes for _, axes in program.takes)
+            else None
+        )
 
     def line(self, recipe: Recipe, name: str) -> tuple[str, str] | None:
         """A line that traces at both sizes, or None."""
@@ -178,11 +251,20 @@ class _Writer:
         outs = []
         for at in (0, 1):
             try:
-                outs.append(jax.eval_shape(lambda values, text=text: evaluated(text, values), {k: v[at] for k, v in self.avals.items()}))
+                outs.append(
+                    jax.eval_shape(
+                        lambda values, text=text: evaluated(text, values),
+                        {k: v[at] for k, v in self.avals.items()},
+                    )
+                )
             except Exception:  # noqa: BLE001
                 return None
         leaves = [jax.tree.leaves(out) for out in outs]
-        if not leaves[0] or len(leaves[0]) != len(leaves[1]) or any(_size(a) > 20_000 for a in leaves[0]):
+        if (
+            not leaves[0]
+            or len(leaves[0]) != len(leaves[1])
+            or any(_size(a) > 20_000 for a in leaves[0])
+        ):
             return None
         growth = max(_size(b) / max(_size(a), 1) for a, b in zip(*leaves, strict=True))
         if growth > 2 and self.case.n > 64:
@@ -190,13 +272,19 @@ class _Writer:
         self.used += [recipe, *self.inside]
         single = len(leaves[0]) == 1 and isinstance(outs[0], Aval)
         self.newest = (
-            name if single and hasattr(outs[0], "shape") and not jax.dtypes.issubdtype(outs[0].dtype, jax.dtypes.extended) else None
+            name
+            if single
+            and hasattr(outs[0], "shape")
+            and not jax.dtypes.issubdtype(outs[0].dtype, jax.dtypes.extended)
+            else None
         )
         if self.newest:
             self.avals[name] = (outs[0], outs[1])
         return name, text
 
-    def fill(self, recipe: Recipe, avals: Mapping[str, tuple[Any, Any]], newest: str | None, depth: int) -> str | None:
+    def fill(
+        self, recipe: Recipe, avals: Mapping[str, tuple[Any, Any]], newest: str | None, depth: int
+    ) -> str | None:
         """The text of a recipe with operands in its places."""
         allowed = CLASSES[recipe.takes]
         chosen: dict[str, str] = {}
@@ -208,18 +296,30 @@ class _Writer:
             fitting = []
             for name, (a, b) in avals.items():
                 if place in SHAPES:
-                    ok = (a.shape, b.shape) == tuple(_shape(SHAPES[place], n) for n in PROBES) and dtype_fits(name)
+                    ok = (a.shape, b.shape) == tuple(
+                        _shape(SHAPES[place], n) for n in PROBES
+                    ) and dtype_fits(name)
                 elif place == "i":
-                    ok = (a.shape, b.shape) == ((PROBES[0],), (PROBES[1],)) and str(a.dtype) in CLASSES["int"]
+                    ok = (a.shape, b.shape) == ((PROBES[0],), (PROBES[1],)) and str(
+                        a.dtype
+                    ) in CLASSES["int"]
                 elif place == "j":
                     ok = a.shape == b.shape == (3,) and str(a.dtype) in CLASSES["int"]
                 elif place == "b":
                     ok = (a.shape, b.shape) == ((PROBES[0],), (PROBES[1],)) and a.dtype == np.bool_
                 elif place == "x":
-                    ok = a.ndim >= (0 if "e" in avals else 1) and (a.shape != b.shape or "e" in avals) and dtype_fits(name)
+                    ok = (
+                        a.ndim >= (0 if "e" in avals else 1)
+                        and (a.shape != b.shape or "e" in avals)
+                        and dtype_fits(name)
+                    )
                 else:  # y, z: like x
                     like = avals.get(chosen.get("x", ""))
-                    ok = like is not None and (a.shape, a.dtype, b.shape) == (like[0].shape, like[0].dtype, like[1].shape)
+                    ok = like is not None and (a.shape, a.dtype, b.shape) == (
+                        like[0].shape,
+                        like[0].dtype,
+                        like[1].shape,
+                    )
                 if ok:
                     fitting.append(name)
             return fitting
@@ -234,7 +334,11 @@ class _Writer:
             if others and self.rng.random() < 0.85:
                 found = others
             first = next(iter(chosen.values()), None)
-            kin = [name for name in found if first is not None and avals[name][0].dtype == avals[first][0].dtype]
+            kin = [
+                name
+                for name in found
+                if first is not None and avals[name][0].dtype == avals[first][0].dtype
+            ]
             favoured = newest if newest in found and newest not in chosen.values() else None
             chosen[place] = favoured or str(pick(self.rng, kin or found))
         texts = dict(chosen)
@@ -248,7 +352,21 @@ class _Writer:
         texts["K"] = str(int(self.rng.integers(-1, 4)))
         texts["C"] = str(pick(self.rng, ("0.5", "2.0", "0.1")))
         texts["T"] = str(
-            pick(self.rng, ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "int16", "uint32", "bool_", "complex64"))
+            pick(
+                self.rng,
+                (
+                    "float32",
+                    "float16",
+                    "bfloat16",
+                    "int32",
+                    "int8",
+                    "uint8",
+                    "int16",
+                    "uint32",
+                    "bool_",
+                    "complex64",
+                ),
+            )
         )
         size = f"{operand}.shape[{ragged[0]}]" if ragged else f"{operand}.size"
         texts["P"] = _sizes.arithmetic(self.rng, size)
@@ -260,17 +378,25 @@ class _Writer:
             texts["F"] = inner
         return PLACE.sub(lambda match: texts[match[1]], recipe.text)
 
-    def inner(self, recipe: Recipe, avals: Mapping[str, tuple[Any, Any]], operand: str, depth: int) -> str | None:
+    def inner(
+        self, recipe: Recipe, avals: Mapping[str, tuple[Any, Any]], operand: str, depth: int
+    ) -> str | None:
         """A line of `e`, which may hold another."""
         drop = {"row": 0, "column": 1}.get(recipe.inner)
         like = []
         for aval in avals[operand]:
-            shape = aval.shape if drop is None else tuple(size for axis, size in enumerate(aval.shape) if axis != drop)
+            shape = (
+                aval.shape
+                if drop is None
+                else tuple(size for axis, size in enumerate(aval.shape) if axis != drop)
+            )
             like.append(Aval(shape, aval.dtype))
         inside = {"e": (like[0], like[1])}
         if self.rng.random() < 0.3:
             inside |= avals  # the operand too: one value in two roles
-        names = [name for name in GROUPS if depth == 0 or name not in ("structure", "rows", "loops")]
+        names = [
+            name for name in GROUPS if depth == 0 or name not in ("structure", "rows", "loops")
+        ]
         for _ in range(6):
             made = pick(self.rng, GROUPS[pick(self.rng, names)])
             text = self.fill(made, inside, "e", depth + 1)

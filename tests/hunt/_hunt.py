@@ -20,9 +20,14 @@ from ._options import NotFloatingError, Way
 from ._program import Program, joined
 from ._recipe import Exact, Recipe
 
-# What XLA for CPUs cannot compile in plain JAX either (jax 0.10.2, 0.12.0.1): int4 indices of batches of 8 or more; of arrays that lie over
+# What XLA for CPUs cannot compile in plain JAX either (jax 0.10.2, 0.12.0.1): int4 indices of
+# batches of 8 or more; of arrays that lie over
 # devices, `lax.mulhi` of integers of 4 bits, and `lax.reduce` with a computation of its own.
-XLAS = ("does not support custom element sizes", "Unable to convert MHLO to StableHLO", "Unsupported reduction computation")
+XLAS = (
+    "does not support custom element sizes",
+    "Unable to convert MHLO to StableHLO",
+    "Unsupported reduction computation",
+)
 FEW = 3  # expressions of a case under an option that takes one at a time
 OPTIONS = {**_options.OPTIONS, **_combined.OPTIONS}
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
@@ -53,7 +58,8 @@ class Score:
     refused: Counter[str] = field(default_factory=Counter[str])
     unstable: Counter[str] = field(default_factory=Counter[str])
     findings: list[Finding] = field(default_factory=list[Finding])
-    reasons: dict[str, set[str]] = field(default_factory=dict[str, set[str]])  # of operations by themselves
+    # of operations by themselves
+    reasons: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     def refuse(self, option: str, expression: Expression, why: str) -> None:
         self.refused[option] += 1
@@ -70,7 +76,9 @@ def hunt(
     among: Sequence[Recipe] = ALL,
     many: int = 8,
 ) -> Score:
-    """Run the case of a seed and an index, under as many options as `most`, of those named in `only`."""
+    """Run the case of a seed and an index, under as many options as `most`, of those named in
+    `only`.
+    """
     case = drawn(seed, index, many, among)
     score = Score()
     told(f"{case.dtype} {case.flavour} n={case.n}")
@@ -79,7 +87,9 @@ def hunt(
         rng = np.random.default_rng([seed, index, 2])
         names = [name for name in OPTIONS if not only or name in only]
         shares = np.array([OPTIONS[name].share for name in names])
-        chosen = rng.choice(len(names), min(most, len(names)), replace=False, p=shares / shares.sum())
+        chosen = rng.choice(
+            len(names), min(most, len(names)), replace=False, p=shares / shares.sum()
+        )
         cases = _Plain(case)
         for k in sorted(chosen):
             told(names[k])
@@ -88,30 +98,44 @@ def hunt(
 
 
 class _Plain:
-    """What plain JAX makes of the expressions of a case, by reference, name and size; None where it cannot run one."""
+    """What plain JAX makes of the expressions of a case, by reference, name and size; None where it
+    cannot run one.
+    """
 
     def __init__(self, case: Case):
         self.case = case
         self.results: dict[tuple[str, str, int], list[Any] | None] = {}
 
-    def fill(self, way: Callable[[Program], Way], able: Mapping[str, tuple[Expression, Way]], n: int) -> None:
+    def fill(
+        self, way: Callable[[Program], Way], able: Mapping[str, tuple[Expression, Way]], n: int
+    ) -> None:
         """The results of several expressions in one program; of each by itself if that fails."""
-        missing = [name for name, (_, made) in able.items() if (made.reference, name, n) not in self.results]
-        if len(missing) > 1 and self._run(way(joined([able[name][0].program for name in missing])), missing, able, n):
+        missing = [
+            name
+            for name, (_, made) in able.items()
+            if (made.reference, name, n) not in self.results
+        ]
+        if len(missing) > 1 and self._run(
+            way(joined([able[name][0].program for name in missing])), missing, able, n
+        ):
             return
         for name in missing:
             e, made = able[name]
             if not self._run(made, [name], able, n):
                 self.results[made.reference, e.name, n] = None
 
-    def _run(self, made: Way, names: Sequence[str], able: Mapping[str, tuple[Expression, Way]], n: int) -> bool:
+    def _run(
+        self, made: Way, names: Sequence[str], able: Mapping[str, tuple[Expression, Way]], n: int
+    ) -> bool:
         program = joined([able[name][0].program for name in names])
         try:
             out = made.theirs(made.reshaped(taken(program, self.case.arrays(n))))
             parts = [leaves_of(part) for part in out]
         except Exception:  # noqa: BLE001
             return False
-        self.results.update(((made.reference, name, n), part) for name, part in zip(names, parts, strict=True))
+        self.results.update(
+            ((made.reference, name, n), part) for name, part in zip(names, parts, strict=True)
+        )
         return True
 
 
@@ -123,7 +147,9 @@ def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> N
     """All expressions of a case under one option."""
 
     def way(program: Program) -> Way | None:
-        return OPTIONS[option].make(np.random.default_rng(draw), program.compiled(), program, case.n)
+        return OPTIONS[option].make(
+            np.random.default_rng(draw), program.compiled(), program, case.n
+        )
 
     if OPTIONS[option].together:
         _together(option, case, known, score, way, draw)
@@ -133,8 +159,12 @@ def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> N
         _alone(option, case, e, score, way, draw)
 
 
-def _together(option: str, case: Case, known: _Plain, score: Score, way: Callable[[Program], Any], draw: int) -> None:
-    """Expressions that are not refused go into one program, since most of the time is the compiler's."""
+def _together(
+    option: str, case: Case, known: _Plain, score: Score, way: Callable[[Program], Any], draw: int
+) -> None:
+    """Expressions that are not refused go into one program, since most of the time is the
+    compiler's.
+    """
     able = {e.name: (e, made) for e in case.expressions if (made := way(e.program)) is not None}
     if not able:
         return
@@ -144,7 +174,11 @@ def _together(option: str, case: Case, known: _Plain, score: Score, way: Callabl
             _alone(option, case, e, score, way, draw)
         return
     known.fill(way, able, case.n)
-    able = {name: pair for name, pair in able.items() if known.results.get((reference, name, case.n)) is not None}
+    able = {
+        name: pair
+        for name, pair in able.items()
+        if known.results.get((reference, name, case.n)) is not None
+    }
     accepted = [e for e, made in able.values() if _accepts(option, case, e, made, score, draw)]
     if not accepted:
         return
@@ -155,7 +189,11 @@ def _together(option: str, case: Case, known: _Plain, score: Score, way: Callabl
             known.fill(way, {e.name: able[e.name] for e in accepted}, n)
             given = made.reshaped(taken(program, case.arrays(n)))
             # One that was taken for accepted may not be.
-            parts = [leaves_of(part) for part in made.ours(given)] if n != case.n or made.refusal(given) is None else None
+            parts = (
+                [leaves_of(part) for part in made.ours(given)]
+                if n != case.n or made.refusal(given) is None
+                else None
+            )
         except Exception:  # noqa: BLE001
             parts = None
         if parts is None:
@@ -169,7 +207,9 @@ def _together(option: str, case: Case, known: _Plain, score: Score, way: Callabl
 
 
 def _accepts(option: str, case: Case, e: Expression, made: Way, score: Score, draw: int) -> bool:
-    """Whether jitney does what is asked of an expression. Where it did so of each of its operations before, that is seen when it runs."""
+    """Whether jitney does what is asked of an expression. Where it did so of each of its operations
+    before, that is seen when it runs.
+    """
     score.tried[option] += 1
     if all((option, recipe.text) in _ACCEPTED for recipe in e.recipes):
         return True
@@ -196,9 +236,16 @@ def _exact(made: Way, e: Expression) -> Exact:
 
 
 def _alone(
-    option: str, case: Case, e: Expression, score: Score, way: Callable[[Program], Way | None], draw: int,
-    counted: bool = False, also: Sequence[int] = (), within: Any = None,
-) -> None:  # fmt: skip
+    option: str,
+    case: Case,
+    e: Expression,
+    score: Score,
+    way: Callable[[Program], Way | None],
+    draw: int,
+    counted: bool = False,
+    also: Sequence[int] = (),
+    within: Any = None,
+) -> None:
     """One expression by itself; it is judged here whether a difference is one."""
     made = way(e.program)
     if made is None:
@@ -240,24 +287,59 @@ def _alone(
             continue
         if difference(got, want, "close") is None:
             score.findings.append(_finding("rounding", option, case, e, made, what, draw, n))
-        elif is_unstable(made.theirs, arrays, got, _exact(made, e)) or _is_xlas(made, arrays, got, _exact(made, e)):
+        elif is_unstable(made.theirs, arrays, got, _exact(made, e)) or _is_xlas(
+            made, arrays, got, _exact(made, e)
+        ):
             score.unstable[option] += 1
         else:
             score.findings.append(_finding("wrong", option, case, e, made, what, draw, n))
         return
     if within is not None:
-        score.findings.append(_finding("together", option, case, e, made, f"only beside {len(within.gives) - 1} others", draw))
+        score.findings.append(
+            _finding(
+                "together",
+                option,
+                case,
+                e,
+                made,
+                f"only beside {len(within.gives) - 1} others",
+                draw,
+            )
+        )
 
 
 def _is_xlas(made: Way, arrays: Mapping[str, Any], got: Sequence[Any], exact: Exact) -> bool:
-    """Whether plain JAX has our numbers where it runs one operation after the other, so that it is XLA which makes others of the whole."""
+    """Whether plain JAX has our numbers where it runs one operation after the other, so that it is
+    XLA which makes others of the whole.
+    """
     with jax.disable_jit():
         return difference(got, leaves_of(made.theirs(dict(arrays))), exact) is None
 
 
-def _finding(kind: str, option: str, case: Case, e: Expression, made: Way, what: str, draw: int, n: int | None = None) -> Finding:
+def _finding(
+    kind: str,
+    option: str,
+    case: Case,
+    e: Expression,
+    made: Way,
+    what: str,
+    draw: int,
+    n: int | None = None,
+) -> Finding:
     shown = made.shown or e.program
-    return Finding(kind, option, what, case.seed, case.index, shown, made.code, n or case.n, case.dtype, e.exact, draw)
+    return Finding(
+        kind,
+        option,
+        what,
+        case.seed,
+        case.index,
+        shown,
+        made.code,
+        n or case.n,
+        case.dtype,
+        e.exact,
+        draw,
+    )
 
 
 def _line(error: BaseException) -> str:

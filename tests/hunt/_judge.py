@@ -1,4 +1,6 @@
-"""Whether two results are the same: to the bit where that is promised, else to what rounding explains."""
+"""Whether two results are the same: to the bit where that is promised, else to what rounding
+explains.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,16 @@ import numpy as np
 
 from ._recipe import Exact
 
-# Of float8 and bfloat16 a sum of a few elements is all that is comparable; a longer one is computed in another type or is wrong.
-TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+# Of float8 and bfloat16 a sum of a few elements is all that is comparable; a longer one is computed
+# in another type or is wrong.
+TOLERANCE = {
+    "float64": 1e-9,
+    "complex128": 1e-9,
+    "float32": 1e-4,
+    "complex64": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 5e-2,
+}
 EIGHT_BITS = 0.26
 LOOSE = 30.0
 DRAWS = 4
@@ -23,7 +33,11 @@ def leaves_of(out: Any) -> list[np.ndarray[Any, Any]]:
     for leaf in jax.tree.leaves(out):
         dtype = getattr(leaf, "dtype", None)
         found.append(
-            np.asarray(jax.random.key_data(leaf) if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) else leaf)
+            np.asarray(
+                jax.random.key_data(leaf)
+                if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+                else leaf
+            )
         )
     return found
 
@@ -38,14 +52,19 @@ def difference(got: Sequence[Any], want: Sequence[Any], exact: Exact) -> str | N
         apart = _apart(a, b, exact)
         if apart.any():
             where = tuple(int(k[0]) for k in np.nonzero(apart)) if a.ndim else ()
-            return f"{a[where]!r} for {b[where]!r} at {list(where)}, {int(apart.sum())} of {apart.size} elements of {a.dtype}"
+            return (
+                f"{a[where]!r} for {b[where]!r} at {list(where)}, {int(apart.sum())} of"
+                f" {apart.size} elements of {a.dtype}"
+            )
     return None
 
 
 def unblurred(got: Sequence[Any], want: Sequence[Any]) -> list[Any]:
-    """`got` with what plain JAX has where that is not finite, and where ours is not and some other element of plain JAX is not.
+    """`got` with what plain JAX has where that is not finite, and where ours is not and some other
+    element of plain JAX is not.
 
-    Its type is that of plain JAX too: `jax.jacfwd` takes that of the result, `jax.jacrev` that of the argument.
+    Its type is that of plain JAX too: `jax.jacfwd` takes that of the result, `jax.jacrev` that of
+    the argument.
     """
     made = []
     for a, b in zip(got, want, strict=True):
@@ -62,7 +81,8 @@ def _apart(a: Any, b: Any, exact: Exact) -> Any:
     """Which elements are too far from each other."""
     if a.dtype.kind == "c":
         apart = _apart(a.real, b.real, exact) | _apart(a.imag, b.imag, exact)
-        # An infinity times a number has a NaN in it, and the next product two: which one comes first goes by the order of the products.
+        # An infinity times a number has a NaN in it, and the next product two: which one comes
+        # first goes by the order of the products.
         return apart if exact == "bits" else apart & (np.isfinite(a) | np.isfinite(b))
     if not _is_float(a.dtype):
         return a != b
@@ -75,10 +95,11 @@ def _apart(a: Any, b: Any, exact: Exact) -> Any:
         tolerance = TOLERANCE.get(str(a.dtype), EIGHT_BITS) * (LOOSE if exact == "loose" else 1)
         finite = np.abs(y[np.isfinite(y)])
         scale = finite.max() if finite.size else 0.0
-        near = np.abs(x - y) <= tolerance * np.maximum(np.abs(y), min(scale, 1e3 * np.median(finite)) if finite.size else 0.0) + _tiny(
-            a.dtype
-        )
-    if exact == "loose":  # a long product overflows, or underflows and is multiplied by what did, as its order has it
+        near = np.abs(x - y) <= tolerance * np.maximum(
+            np.abs(y), min(scale, 1e3 * np.median(finite)) if finite.size else 0.0
+        ) + _tiny(a.dtype)
+    # a long product overflows, or underflows and is multiplied by what did, as its order has it
+    if exact == "loose":
         both |= ~np.isfinite(x) & ~np.isfinite(y)
     return ~(both | (x == y) | near)
 
@@ -91,16 +112,28 @@ def _tiny(dtype: Any) -> float:
     return float(jax.numpy.finfo(dtype).tiny)
 
 
-def is_unstable(theirs: Callable[[Mapping[str, Any]], Any], arrays: Mapping[str, Any], got: Sequence[Any], exact: Exact) -> bool:
-    """Whether plain JAX itself moves as far as this difference, once its arguments move by a rounding error.
+def is_unstable(
+    theirs: Callable[[Mapping[str, Any]], Any],
+    arrays: Mapping[str, Any],
+    got: Sequence[Any],
+    exact: Exact,
+) -> bool:
+    """Whether plain JAX itself moves as far as this difference, once its arguments move by a
+    rounding error.
 
-    It is what tells a sum that cancels, or a comparison of two sums that are equal but for rounding, from a fault.
+    It is what tells a sum that cancels, or a comparison of two sums that are equal but for
+    rounding, from a fault.
     """
     want = leaves_of(theirs(arrays))
-    if len(got) != len(want) or any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(got, want, strict=True)):
+    if len(got) != len(want) or any(
+        (a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(got, want, strict=True)
+    ):
         return False
     rng = np.random.default_rng(0)
-    moved = [leaves_of(theirs({name: _moved(rng, x) for name, x in arrays.items()})) for _ in range(DRAWS)]
+    moved = [
+        leaves_of(theirs({name: _moved(rng, x) for name, x in arrays.items()}))
+        for _ in range(DRAWS)
+    ]
     for k, (a, b) in enumerate(zip(got, want, strict=True)):
         apart = _apart(a, b, exact)
         if not apart.any():
@@ -113,7 +146,8 @@ def is_unstable(theirs: Callable[[Mapping[str, Any]], Any], arrays: Mapping[str,
                 continue
             wide = np.complex128 if a.dtype.kind == "c" else np.float64
             x, y, z = a.astype(wide), b.astype(wide), others.astype(wide)
-            # A NaN where plain JAX has a number, or the reverse, is rounding only if moving makes one too.
+            # A NaN where plain JAX has a number, or the reverse, is rounding only if moving makes
+            # one too.
             holes = np.isnan(x) != np.isnan(y)
             if holes.any() and not (np.isnan(z) != np.isnan(y)).any():
                 return False

@@ -1,7 +1,9 @@
-"""Lines of what programs call beside `jax.numpy`: Equinox's layers and transforms, callbacks, keys of the old kind, rarer factorisations.
+"""Lines of what programs call beside `jax.numpy`: Equinox's layers and transforms, callbacks, keys
+of the old kind, rarer factorisations.
 
-They make the operations that have rules and that no other line makes (`test_hunt.py` counts them). Weights are drawn from a key of their
-own, so a layer is the same at each size; a check that is run never fails.
+They make the operations that have rules and that no other line makes (`test_hunt.py` counts them).
+Weights are drawn from a key of their own, so a layer is the same at each size; a check that is run
+never fails.
 """
 
 from __future__ import annotations
@@ -70,7 +72,11 @@ KEYS = [
         """,
         "wide",
     ),
-    *lines("jax.grad(lambda e: jnp.sum(jax.random.gamma(key(), jnp.abs(e) + 1)))({v})", "solve", "loose"),
+    *lines(
+        "jax.grad(lambda e: jnp.sum(jax.random.gamma(key(), jnp.abs(e) + 1)))({v})",
+        "solve",
+        "loose",
+    ),
 ]
 MASKED = [
     *lines(

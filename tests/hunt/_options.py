@@ -1,4 +1,6 @@
-"""What jitney is asked for: of each option, how a program is run under it, and the plain JAX that it must equal."""
+"""What jitney is asked for: of each option, how a program is run under it, and the plain JAX that
+it must equal.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class Way:
     Args:
         ours: By jitney.
         theirs: By plain JAX.
-        refusal: Why jitney does not do what was asked for, from a plan, before anything is compiled; None if it does.
+        refusal: Why jitney does not do what was asked for, from a plan, before anything is
+            compiled; None if it does.
         code: The line of a script that makes `g` of `f`, and the call of it.
         reference: What `theirs` does, by name; runs of one name share their results.
         equal: How exact results can be at best.
@@ -45,7 +48,9 @@ class Way:
     equal: str = "bits"
     reshaped: Callable[[Arrays], Arrays] = dict
     shown: Program | None = None  # where it is not the program itself that is run
-    blurred: bool = False  # whether what is not finite may spread, or be no more, as docs/derivatives.md says of passes that are shared
+    # whether what is not finite may spread, or be no more, as docs/derivatives.md says of passes
+    # that are shared
+    blurred: bool = False
 
 
 Make = Callable[[Any, Callable[..., Any], Program, int], Way | None]
@@ -61,7 +66,11 @@ def _filled(program: Any) -> Callable[[Arrays], str | None]:
 
     def refusal(arrays: Arrays) -> str | None:
         for decision in program.plan(**arrays).to_dict()["decisions"]:
-            if decision["name"] == "fill" and not decision["taken"] and "at exact size: " in decision["why"]:
+            if (
+                decision["name"] == "fill"
+                and not decision["taken"]
+                and "at exact size: " in decision["why"]
+            ):
                 return decision["why"].partition("at exact size: ")[2]
         return None
 
@@ -82,15 +91,34 @@ def _planned(program: Any) -> Callable[[Arrays], str | None]:
 
 
 def pad(rng: Any, fn: Any, program: Program, n: int) -> Way:
-    buckets = pick(rng, ("pow2", "pow2", [n + int(rng.integers(0, 5))] if n > 1 else "pow2", "aligned" if n < 300 else "pow2"))
+    buckets = pick(
+        rng,
+        (
+            "pow2",
+            "pow2",
+            [n + int(rng.integers(0, 5))] if n > 1 else "pow2",
+            "aligned" if n < 300 else "pow2",
+        ),
+    )
     padded = optimize(pad={"n": buckets})(fn)
-    return Way(lambda arrays: padded(**arrays), plain(fn), f'optimize(pad={{"n": {buckets!r}}})(f)', _filled(padded))
+    return Way(
+        lambda arrays: padded(**arrays),
+        plain(fn),
+        f'optimize(pad={{"n": {buckets!r}}})(f)',
+        _filled(padded),
+    )
 
 
 def chunk(rng: Any, fn: Any, program: Program, n: int) -> Way:
     size = _chunk(rng, n)
     cut = optimize(chunk={"n": size})(fn)
-    return Way(lambda arrays: cut(**arrays), plain(fn), f'optimize(chunk={{"n": {size}}})(f)', _planned(cut), equal="close")
+    return Way(
+        lambda arrays: cut(**arrays),
+        plain(fn),
+        f'optimize(chunk={{"n": {size}}})(f)',
+        _planned(cut),
+        equal="close",
+    )
 
 
 def stream(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
@@ -100,9 +128,11 @@ def stream(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     planned = optimize(chunk={"n": size})(fn)
     return Way(
         lambda arrays: jitney.stream(made, dict(arrays), chunk={"n": size}, progress=False).value,
-        plain(fn), f'(lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value)', _planned(planned),
+        plain(fn),
+        f'(lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value)',
+        _planned(planned),
         equal="close",
-    )  # fmt: skip
+    )
 
 
 def _chunk(rng: Any, n: int) -> int:
@@ -123,9 +153,14 @@ def _mapped(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way:
     text = "".join(f", {name}={value!r}" for name, value in options.items())
     refusal = _filled(made) if "pad" in options else _planned(made)
     return Way(
-        lambda arrays: made(**arrays), inner, f'optimize(vmap="b"{text})(f)', refusal,
-        f"mapped {copies}", "close", partial(_stacked, copies=copies),
-    )  # fmt: skip
+        lambda arrays: made(**arrays),
+        inner,
+        f'optimize(vmap="b"{text})(f)',
+        refusal,
+        f"mapped {copies}",
+        "close",
+        partial(_stacked, copies=copies),
+    )
 
 
 def vmap(rng: Any, fn: Any, program: Program, n: int) -> Way:
@@ -137,7 +172,13 @@ def vmap_pad(rng: Any, fn: Any, program: Program, n: int) -> Way:
 
 
 def vmap_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way:
-    return _mapped(rng, fn, program, n, chunk={"n": _chunk(rng, n)} if rng.random() < 0.6 else {"b": int(pick(rng, (1, 2)))})
+    return _mapped(
+        rng,
+        fn,
+        program,
+        n,
+        chunk={"n": _chunk(rng, n)} if rng.random() < 0.6 else {"b": int(pick(rng, (1, 2)))},
+    )
 
 
 def shard(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way | None:
@@ -159,7 +200,10 @@ def shard_optional(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     if n % DEVICES or n == 0 or len(jax.devices()) < DEVICES:
         return None
     cut = {"chunk": {"n": int(pick(rng, (1, 2, 3)))}} if rng.random() < 0.3 else {}
-    made, is_last_within = optimize(shard={"n": "*"}, mesh="optional", **cut)(fn), bool(rng.random() < 0.5)
+    made, is_last_within = (
+        optimize(shard={"n": "*"}, mesh="optional", **cut)(fn),
+        bool(rng.random() < 0.5),
+    )
     text = "".join(f", {name}={value!r}" for name, value in cut.items())
 
     def called(arrays: Arrays) -> Any:
@@ -173,25 +217,46 @@ def shard_optional(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
             within = _planned(made)(arrays)
         return within or _planned(made)(arrays)
 
-    return Way(called, plain(fn), f'optimize(shard={{"n": "*"}}, mesh="optional"{text})(f)', refusal, equal="close")
+    return Way(
+        called,
+        plain(fn),
+        f'optimize(shard={{"n": "*"}}, mesh="optional"{text})(f)',
+        refusal,
+        equal="close",
+    )
 
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general")
 
 
 def precision(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
-    """Products of small whole numbers are exact in any type, and the rest is left alone; float32 of float32 changes nothing at all."""
+    """Products of small whole numbers are exact in any type, and the rest is left alone; float32 of
+    float32 changes nothing at all.
+    """
     value = str(pick(rng, ("bf16", "tf32", "f32")))
     made = optimize(precision=value)(fn)
 
     def ours(arrays: Arrays) -> Any:
-        if value != "tf32" and not all(x.dtype == np.float32 for x in arrays.values() if jnp.issubdtype(x.dtype, jnp.floating)):
+        if value != "tf32" and not all(
+            x.dtype == np.float32 for x in arrays.values() if jnp.issubdtype(x.dtype, jnp.floating)
+        ):
             raise NotFloatingError
-        if value != "f32" and len(program.lines) > 1 and any(e.primitive.name in PRODUCTS for e in equations(jax.make_jaxpr(fn)(**arrays))):
+        if (
+            value != "f32"
+            and len(program.lines) > 1
+            and any(e.primitive.name in PRODUCTS for e in equations(jax.make_jaxpr(fn)(**arrays)))
+        ):
             raise NotFloatingError
         return made(**arrays)
 
-    return Way(ours, plain(fn), f"optimize(precision={value!r})(f)", _planned(made), reference="small", reshaped=_small)
+    return Way(
+        ours,
+        plain(fn),
+        f"optimize(precision={value!r})(f)",
+        _planned(made),
+        reference="small",
+        reshaped=_small,
+    )
 
 
 def _small(arrays: Arrays) -> Arrays:
@@ -216,13 +281,18 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def precision_f64(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way:
-    """In float64, of arguments that are cast; results are compared in the types of the plain program."""
+    """In float64, of arguments that are cast; results are compared in the types of the plain
+    program.
+    """
     made = optimize(precision="f64", **options)(fn)
     text = "".join(f", {name}={value!r}" for name, value in options.items())
 
     def as_plain(arrays: Arrays, out: Any) -> Any:
         like = jax.tree.leaves(jax.eval_shape(fn, **arrays))
-        return [np.asarray(leaf).astype(aval.dtype) for leaf, aval in zip(jax.tree.leaves(out), like, strict=True)]
+        return [
+            np.asarray(leaf).astype(aval.dtype)
+            for leaf, aval in zip(jax.tree.leaves(out), like, strict=True)
+        ]
 
     def ours(arrays: Arrays) -> Any:
         if not any(x.dtype == np.float32 for x in arrays.values()):
@@ -231,11 +301,16 @@ def precision_f64(rng: Any, fn: Any, program: Program, n: int, **options: Any) -
 
     def theirs(arrays: Arrays) -> Any:
         with jax.enable_x64(True):
-            wide = {name: jnp.asarray(x, np.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x for name, x in arrays.items()}
+            wide = {
+                name: jnp.asarray(x, np.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
+                for name, x in arrays.items()
+            }
             out = jax.jit(fn)(**wide)
         return as_plain(arrays, out)
 
-    return Way(ours, theirs, f'optimize(precision="f64"{text})(f)', _refusal(made, options), "f64", "close")
+    return Way(
+        ours, theirs, f'optimize(precision="f64"{text})(f)', _refusal(made, options), "f64", "close"
+    )
 
 
 def precision_pad(rng: Any, fn: Any, program: Program, n: int) -> Way:
@@ -252,10 +327,14 @@ def remat(rng: Any, fn: Any, program: Program, n: int) -> Way:
 
 
 def roll(rng: Any, fn: Any, program: Program, n: int) -> Way:
-    """Below another program, where a loop may be differentiated and layers are looked for everywhere."""
+    """Below another program, where a loop may be differentiated and layers are looked for
+    everywhere.
+    """
     made = optimize(roll="auto")(fn)
     under = jax.jit(lambda arrays: made(**arrays))
-    return Way(lambda arrays: under(dict(arrays)), plain(fn), 'optimize(roll="auto")(f)', equal="close")
+    return Way(
+        lambda arrays: under(dict(arrays)), plain(fn), 'optimize(roll="auto")(f)', equal="close"
+    )
 
 
 def _refusal(made: Any, options: Mapping[str, Any]) -> Callable[[Arrays], str | None]:
@@ -270,12 +349,18 @@ def bare(rng: Any, fn: Any, program: Program, n: int) -> Way:
 # Derivatives: of a number made of the results, or of a result.
 
 
-def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way | None:
+def _derivative(
+    kind: str, rng: Any, fn: Any, program: Program, n: int, **options: Any
+) -> Way | None:
     """With respect to one argument, of a function that returns one array."""
     if len(program.gives) > 1 or n > MOST_DIFFERENTIATED.get(kind, 10**9):
         return None
     number = kind in ("grad", "value_and_grad", "hessian", "hvp")
-    of = program.number() if number else Program(program.takes, program.lines, program.gives, bare=True)
+    of = (
+        program.number()
+        if number
+        else Program(program.takes, program.lines, program.gives, bare=True)
+    )
     body = of.compiled()
     keywords: dict[str, Any] = {}
     if kind == "jacobian":
@@ -284,16 +369,22 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
     start = int(rng.integers(8))
 
     def wrt(arrays: Arrays) -> str:
-        floating = [name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating)]
+        floating = [
+            name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        ]
         if not floating:
             raise NotFloatingError
         return floating[start % len(floating)]
 
     def moved(arrays: Arrays, name: str) -> Any:
-        return jnp.asarray(np.resize(np.arange(1, 6), arrays[name].shape).astype(arrays[name].dtype))
+        return jnp.asarray(
+            np.resize(np.arange(1, 6), arrays[name].shape).astype(arrays[name].dtype)
+        )
 
     def cotangent(arrays: Arrays) -> Any:
-        return jax.tree.map(lambda out: jnp.ones(out.shape, out.dtype), jax.eval_shape(body, **arrays))
+        return jax.tree.map(
+            lambda out: jnp.ones(out.shape, out.dtype), jax.eval_shape(body, **arrays)
+        )
 
     def ours(arrays: Arrays) -> Any:
         name = wrt(arrays)
@@ -317,10 +408,16 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
         if kind == "hvp":
             return jax.jit(lambda x: jax.jvp(jax.grad(fn), (x,), (moved(arrays, name),))[1])(x)
         if kind == "vjp":
-            return jax.jit(lambda x: (lambda out, back: (out, back(cotangent(arrays))[0]))(*jax.vjp(fn, x)))(x)
+            return jax.jit(
+                lambda x: (lambda out, back: (out, back(cotangent(arrays))[0]))(*jax.vjp(fn, x))
+            )(x)
         if kind == "jacobian":
             return jax.jit(jax.jacrev(fn) if keywords["mode"] == "reverse" else jax.jacfwd(fn))(x)
-        return jax.jit({"grad": jax.grad, "value_and_grad": jax.value_and_grad, "hessian": jax.hessian}[kind](fn))(x)
+        return jax.jit(
+            {"grad": jax.grad, "value_and_grad": jax.value_and_grad, "hessian": jax.hessian}[kind](
+                fn
+            )
+        )(x)
 
     def refusal(arrays: Arrays) -> str | None:
         name = wrt(arrays)
@@ -328,7 +425,9 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
             return None
         return _filled(getattr(made, kind).program(wrt=name))(arrays)
 
-    wrapped = f"optimize({', '.join(f'{k}={v!r}' for k, v in options.items())})(f)" if options else "f"
+    wrapped = (
+        f"optimize({', '.join(f'{k}={v!r}' for k, v in options.items())})(f)" if options else "f"
+    )
     extra = "".join(f", {k}={v!r}" for k, v in keywords.items())
     return Way(
         ours,
@@ -354,7 +453,9 @@ def outer_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
 
 def _outer(rng: Any, fn: Any, program: Program, n: int, option: str, how: Any) -> Way | None:
     kind = str(pick(rng, ("grad", "jvp", "vjp", "map of grad", "vjp of map")))
-    way = _derivative("jvp" if kind == "jvp" else "vjp" if kind.startswith("vjp") else "grad", rng, fn, program, n)
+    way = _derivative(
+        "jvp" if kind == "jvp" else "vjp" if kind.startswith("vjp") else "grad", rng, fn, program, n
+    )
     if way is None or way.shown is None:
         return None
     body = way.shown.compiled()
@@ -362,12 +463,16 @@ def _outer(rng: Any, fn: Any, program: Program, n: int, option: str, how: Any) -
     start = int(rng.integers(8))
 
     def parts(arrays: Arrays) -> tuple[Any, tuple[Any, ...]]:
-        names = tuple(name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating))
+        names = tuple(
+            name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        )
         if not names:
             raise NotFloatingError
         names = names if start % 3 == 0 else (names[start % len(names)],)
         rest = {name: x for name, x in arrays.items() if name not in names}
-        return (lambda of: lambda *at: of(**rest, **dict(zip(names, at, strict=True)))), tuple(jnp.asarray(arrays[name]) for name in names)
+        return (lambda of: lambda *at: of(**rest, **dict(zip(names, at, strict=True)))), tuple(
+            jnp.asarray(arrays[name]) for name in names
+        )
 
     def transformed(of: Any, arrays: Arrays) -> Any:
         bound, at = parts(arrays)
@@ -375,9 +480,13 @@ def _outer(rng: Any, fn: Any, program: Program, n: int, option: str, how: Any) -
         along = tuple(jnp.asarray(np.resize(np.arange(1, 6), x.shape).astype(x.dtype)) for x in at)
         if kind == "jvp":
             return jax.jvp(f, at, along)
-        if kind == "vjp of map":  # as many as a short axis has: an axis in the place of another one fits
+        # as many as a short axis has: an axis in the place of another one fits
+        if kind == "vjp of map":
             count = n if 0 < n < MOST_MAPPED else 2
-            f, at = jax.vmap(f), tuple(jnp.stack([jnp.flip(x) if i % 2 else x for i in range(count)]) for x in at)
+            f, at = (
+                jax.vmap(f),
+                tuple(jnp.stack([jnp.flip(x) if i % 2 else x for i in range(count)]) for x in at),
+            )
         if kind.startswith("vjp"):
             out, back = jax.vjp(f, *at)
             return out, back(jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), out))
@@ -410,7 +519,14 @@ def _derived(kind: str) -> Make:
 
 
 def grad_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
-    return _derivative(str(pick(rng, ("grad", "value_and_grad", "jvp", "vjp", "hvp"))), rng, fn, program, n, pad={"n": "pow2"})
+    return _derivative(
+        str(pick(rng, ("grad", "value_and_grad", "jvp", "vjp", "hvp"))),
+        rng,
+        fn,
+        program,
+        n,
+        pad={"n": "pow2"},
+    )
 
 
 def jacobian_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
@@ -418,7 +534,14 @@ def jacobian_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
 
 
 def grad_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
-    return _derivative(str(pick(rng, ("grad", "value_and_grad", "jvp"))), rng, fn, program, n, chunk={"n": _chunk(rng, n)})
+    return _derivative(
+        str(pick(rng, ("grad", "value_and_grad", "jvp"))),
+        rng,
+        fn,
+        program,
+        n,
+        chunk={"n": _chunk(rng, n)},
+    )
 
 
 def grad_remat(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
@@ -439,7 +562,9 @@ def accumulate(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     size = _chunk(rng, n)
 
     def parts(arrays: Arrays) -> tuple[str, ...]:
-        floating = tuple(name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating))
+        floating = tuple(
+            name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        )
         if not floating:
             raise NotFloatingError
         return floating
@@ -450,30 +575,50 @@ def accumulate(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     def theirs(arrays: Arrays) -> Any:
         names = parts(arrays)
         rest = {name: x for name, x in arrays.items() if name not in names}
-        return jax.jit(jax.value_and_grad(lambda some: body(**rest, **some)))({name: jnp.asarray(arrays[name]) for name in names})
+        return jax.jit(jax.value_and_grad(lambda some: body(**rest, **some)))(
+            {name: jnp.asarray(arrays[name]) for name in names}
+        )
 
     def refusal(arrays: Arrays) -> str | None:
-        return _planned(jitney.accumulate(body, axis="n", microbatch=size, wrt=parts(arrays)))(arrays)
+        return _planned(jitney.accumulate(body, axis="n", microbatch=size, wrt=parts(arrays)))(
+            arrays
+        )
 
-    return Way(ours, theirs, f'jitney.accumulate(f, axis="n", microbatch={size})', refusal, "alone", "close", shown=of)
+    return Way(
+        ours,
+        theirs,
+        f'jitney.accumulate(f, axis="n", microbatch={size})',
+        refusal,
+        "alone",
+        "close",
+        shown=of,
+    )
 
 
 def state(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
-    """The arguments are fields, the results a derived field, read from a state that was made of its own vector."""
+    """The arguments are fields, the results a derived field, read from a state that was made of its
+    own vector.
+    """
     annotations = {name: fn.__annotations__[name] for name, _ in program.takes}
     under = str(pick(rng, ("plain", "jit", "vector", "twice")))
 
     def ours(arrays: Arrays) -> Any:
         if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in arrays.values()):
             raise NotFloatingError
-        kind = type("S", (jitney.State,), {"__annotations__": annotations, "__module__": __name__, "y": _rule(fn, tuple(arrays))})
+        kind = type(
+            "S",
+            (jitney.State,),
+            {"__annotations__": annotations, "__module__": __name__, "y": _rule(fn, tuple(arrays))},
+        )
         made = kind(**{name: jnp.asarray(x) for name, x in arrays.items()})
         if under == "jit":
             return jax.jit(lambda s: s.y)(made)
         if under == "vector":
             return jax.jit(lambda s: s.of(s.array).y)(made)
         if under == "twice":
-            return jax.jit(lambda s: (kind(**{name: getattr(s, name) for name in arrays}).y, s.y)[1])(made)
+            return jax.jit(
+                lambda s: (kind(**{name: getattr(s, name) for name in arrays}).y, s.y)[1]
+            )(made)
         return made.y
 
     return Way(ours, plain(fn), f"state of {under}", equal="close")

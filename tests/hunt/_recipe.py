@@ -1,8 +1,10 @@
-"""What a line of a program may be: a text with places for operands, the dtypes it takes, and how exact its results are.
+"""What a line of a program may be: a text with places for operands, the dtypes it takes, and how
+exact its results are.
 
-Places, in braces: `x` any array, `y` and `z` arrays of its shape and dtype, `v` and `u` of shape (n,), `m` of (n, 3), `t` of (3, n), `q` of
-(n, n), `w` of (3,), `s` of (), `i` integers of (n,), `j` integers of (3,), `b` booleans of (n,), `A` an axis of `x`, `K` a small
-integer, `C` a small float, `P` a size or arithmetic with it, `T` a dtype, `F` another line, of `e`: see `inner`.
+Places, in braces: `x` any array, `y` and `z` arrays of its shape and dtype, `v` and `u` of shape
+(n,), `m` of (n, 3), `t` of (3, n), `q` of (n, n), `w` of (3,), `s` of (), `i` integers of (n,), `j`
+integers of (3,), `b` booleans of (n,), `A` an axis of `x`, `K` a small integer, `C` a small float,
+`P` a size or arithmetic with it, `T` a dtype, `F` another line, of `e`: see `inner`.
 """
 
 from __future__ import annotations
@@ -44,8 +46,10 @@ class Recipe:
     Args:
         text: The expression.
         takes: A class of dtypes, of the first operand.
-        exact: "bits" where each element stands alone, so that results are equal to the bit; "loose" where rounding grows.
-        inner: What `e` is of `x`: "same", "row" (without its first axis), "column" (without its second), "element".
+        exact: "bits" where each element stands alone, so that results are equal to the bit; "loose"
+            where rounding grows.
+        inner: What `e` is of `x`: "same", "row" (without its first axis), "column" (without its
+            second), "element".
     """
 
     text: str
@@ -61,9 +65,13 @@ class Recipe:
 
 def each(pattern: str, names: str, takes: str = "any", exact: Exact = "close") -> Iterable[Recipe]:
     """A recipe for each name, which stands for `_` in the pattern."""
-    return (Recipe(re.sub(r"(?<=\.)_(?=\()", name, pattern), takes, exact) for name in names.split())
+    return (
+        Recipe(re.sub(r"(?<=\.)_(?=\()", name, pattern), takes, exact) for name in names.split()
+    )
 
 
-def lines(text: str, takes: str = "any", exact: Exact = "close", inner: str = "") -> Iterable[Recipe]:
+def lines(
+    text: str, takes: str = "any", exact: Exact = "close", inner: str = ""
+) -> Iterable[Recipe]:
     """A recipe for each line."""
     return (Recipe(line.strip(), takes, exact, inner) for line in text.strip().splitlines())

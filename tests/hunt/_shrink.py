@@ -1,4 +1,6 @@
-"""Make what fell smaller: fewer lines, a smaller size, plainer numbers; and write it down as a script that stands alone."""
+"""Make what fell smaller: fewer lines, a smaller size, plainer numbers; and write it down as a
+script that stands alone.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Shrunk:
     way: Way
 
 
-def shrunk(finding: Finding, program: Program, arrays: Mapping[str, Any], seconds: float = 25.0) -> Shrunk | None:
+def shrunk(
+    finding: Finding, program: Program, arrays: Mapping[str, Any], seconds: float = 25.0
+) -> Shrunk | None:
     """The least that still falls, or None if it falls no more."""
     until = time.monotonic() + seconds
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -74,14 +78,20 @@ def _promoted(best: Shrunk, k: int) -> Any:
     program = best.program
     name = program.lines[k][0]
     try:
-        value = np.asarray(program.only(name).compiled()(**{each: best.arrays[each] for each, _ in program.only(name).takes})[0])
+        value = np.asarray(
+            program.only(name).compiled()(
+                **{each: best.arrays[each] for each, _ in program.only(name).takes}
+            )[0]
+        )
     except Exception:  # noqa: BLE001
         return None
     for axes in AXES:
         if value.shape == tuple(best.n if part == "n" else int(part) for part in axes.split()):
             takes = ((name, axes), *program.takes)
-            made = replace(program, takes=takes, lines=program.lines[:k] + program.lines[k + 1 :]).pruned()
-            arrays = {each: (value if each == name else best.arrays[each]) for each, _ in made.takes}
+            made = replace(
+                program, takes=takes, lines=program.lines[:k] + program.lines[k + 1 :]
+            ).pruned()
+            arrays = {each: value if each == name else best.arrays[each] for each, _ in made.takes}
             return (made, arrays, best.n) if any("n" in axes for _, axes in made.takes) else None
     return None
 
@@ -90,7 +100,9 @@ def _cut(program: Program, arrays: Mapping[str, Any], n: int) -> dict[str, Any]:
     made = {}
     for name, axes in program.takes:
         parts = axes.split()
-        made[name] = arrays[name][tuple(slice(0, n) if part == "n" else slice(None) for part in parts)]
+        made[name] = arrays[name][
+            tuple(slice(0, n) if part == "n" else slice(None) for part in parts)
+        ]
     return made
 
 
@@ -105,7 +117,9 @@ def _counted(x: Any) -> Any:
 def _falls(finding: Finding, program: Program, arrays: Mapping[str, Any], n: int) -> Shrunk | None:
     """What it does now, if it is of the kind that was found."""
     try:
-        made = OPTIONS[finding.option].make(np.random.default_rng(finding.draw), program.compiled(), program, n)
+        made = OPTIONS[finding.option].make(
+            np.random.default_rng(finding.draw), program.compiled(), program, n
+        )
         if made is None:
             return None
         given = made.reshaped(arrays)
@@ -120,10 +134,16 @@ def _falls(finding: Finding, program: Program, arrays: Mapping[str, Any], n: int
         return None
     except Exception as error:  # noqa: BLE001
         line = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        return Shrunk(program, arrays, n, line, made) if finding.kind == "raw" and line[:25] == finding.what[:25] else None
+        return (
+            Shrunk(program, arrays, n, line, made)
+            if finding.kind == "raw" and line[:25] == finding.what[:25]
+            else None
+        )
     if made.blurred and len(got) == len(want):
         got = unblurred(got, want)
-    exact = "bits" if finding.kind == "rounding" else "loose" if finding.exact == "loose" else "close"
+    exact = (
+        "bits" if finding.kind == "rounding" else "loose" if finding.exact == "loose" else "close"
+    )
     what = difference(got, want, exact)
     if finding.kind == "raw" or what is None or is_unstable(made.theirs, given, got, exact):
         return None
@@ -134,11 +154,16 @@ def script(found: Shrunk) -> str:
     """A file that shows it."""
     program = found.way.shown or found.program
     arrays = ",\n    ".join(f"{name}={_literal(found.arrays[name])}" for name, _ in program.takes)
-    x64 = any(str(x.dtype).endswith(("64", "128")) and str(x.dtype) != "complex64" for x in found.arrays.values())
+    x64 = any(
+        str(x.dtype).endswith(("64", "128")) and str(x.dtype) != "complex64"
+        for x in found.arrays.values()
+    )
     setting = 'jax.config.update("jax_enable_x64", True)\n' if x64 else ""
     return (
-        f"{HEADER}import jitney\nfrom jitney import optimize\n{setting}\n\n{program.prelude}{program.source()}\n\n"
-        f"arrays = dict(\n    {arrays},\n)\nprint({found.way.code}(**arrays))\nprint(jax.jit(f)(**arrays))\n# {found.what}\n"
+        f"{HEADER}import jitney\nfrom jitney import"
+        f" optimize\n{setting}\n\n{program.prelude}{program.source()}\n\narrays = dict(\n   "
+        f" {arrays},\n)\nprint({found.way.code}(**arrays))\nprint(jax.jit(f)(**arrays))\n#"
+        f" {found.what}\n"
     )
 
 
@@ -146,13 +171,24 @@ def _literal(x: Any) -> str:
     x = np.asarray(x)
     module = "np" if x.dtype.kind in "biufc" and x.dtype.isbuiltin == 1 else "jnp"
     dtype = f"{module}.{x.dtype.name if x.dtype != np.bool_ else 'bool_'}"
-    wide = x.astype(np.float64) if jax.dtypes.issubdtype(x.dtype, np.floating) else x.astype(np.int64) if x.dtype.kind == "V" else x
+    wide = (
+        x.astype(np.float64)
+        if jax.dtypes.issubdtype(x.dtype, np.floating)
+        else x.astype(np.int64)
+        if x.dtype.kind == "V"
+        else x
+    )
     if x.size > 64:
         flat = wide.ravel()
         if (flat == flat[0]).all():
-            return f"np.full({x.shape}, {flat[0].item()!r}).astype({dtype})".replace("nan", "np.nan").replace("inf", "np.inf")
+            return f"np.full({x.shape}, {flat[0].item()!r}).astype({dtype})".replace(
+                "nan", "np.nan"
+            ).replace("inf", "np.inf")
         if np.array_equal(_counted(x), x):
             return f"(np.arange({x.size}) % 7 + 1).reshape({x.shape}).astype({dtype})"
-        return f"np.random.default_rng(0).integers(0, 2, {x.shape}).astype({dtype})  # or other numbers"
+        return (
+            f"np.random.default_rng(0).integers(0, 2, {x.shape}).astype({dtype})  # or other"
+            " numbers"
+        )
     text = repr(wide.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
     return f"np.array({text}).astype({dtype})" if x.size else f"np.zeros({x.shape}, {dtype})"

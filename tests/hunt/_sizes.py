@@ -25,21 +25,72 @@ ATOMS = (
     "10**9",
 )
 ARITHMETIC = (
-    "({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} // {1})", "({0} % {1})", "({0} * ({0} - 1) / 2)",
+    "({0} + {1})",
+    "({0} - {1})",
+    "({0} * {1})",
+    "({0} / {1})",
+    "({0} // {1})",
+    "({0} % {1})",
+    "({0} * ({0} - 1) / 2)",
     "(1 - {0} / ({0} + 1))",
-    "max({0}, {1})", "min({0}, {1})", "{0} ** 2", "{0} ** 0.5", "math.sqrt({0})", "np.sqrt({0})", "np.log({0})", "divmod({0}, {1})[0]",
-    "int({0})", "float({0})", "abs({0} - {1})", "-{0}", "round({0})", "np.minimum({0}, {1})", "math.prod(({0}, {1}))", "sum(({0}, {1}))",
-    "{0}.bit_length()", "operator.index({0})", "np.array({0}, np.float64)", "np.float64({0}) / 3",
-    "jnp.asarray({0})", "1 / {0}", "({0} - 1) / {0}",
-)  # fmt: skip
+    "max({0}, {1})",
+    "min({0}, {1})",
+    "{0} ** 2",
+    "{0} ** 0.5",
+    "math.sqrt({0})",
+    "np.sqrt({0})",
+    "np.log({0})",
+    "divmod({0}, {1})[0]",
+    "int({0})",
+    "float({0})",
+    "abs({0} - {1})",
+    "-{0}",
+    "round({0})",
+    "np.minimum({0}, {1})",
+    "math.prod(({0}, {1}))",
+    "sum(({0}, {1}))",
+    "{0}.bit_length()",
+    "operator.index({0})",
+    "np.array({0}, np.float64)",
+    "np.float64({0}) / 3",
+    "jnp.asarray({0})",
+    "1 / {0}",
+    "({0} - 1) / {0}",
+)
 DECISIONS = (
-    "{0} == {1}", "{1} == {0}", "{0} != {1}", "{0} < {1}", "{0} >= {1}", "{0} in ({1}, 6)", "{0} in np.array([{1}, 7])", "{0} in {{6, 7}}",
-    "{0} == np.array({1})", "np.array({1}) == {0}", "{0} == Fraction({1})", "{0} == complex({1})",
-    "isinstance({0}, int)", "type({0}) is int",
-    "hasattr({0}, 'bit_length')", "{0} % 2", "{0} is {1}", "f'{{{0}}}' == '6'", "str({0}) == '7'", "hash({0}) == 7", "len(range({0})) > 6",
-    "tried(lambda: {0} == {1})", "tried(lambda: {0} > 6)", "matched({0})", "{0}.__class__ is int", "bool({0})", "callable({0})",
-    "{0}.__eq__({1}) is True", "isinstance({0}, numbers.Number)", "{0} & 1", "np.isscalar({0})", "copy.copy({0}) == 6",
-)  # fmt: skip
+    "{0} == {1}",
+    "{1} == {0}",
+    "{0} != {1}",
+    "{0} < {1}",
+    "{0} >= {1}",
+    "{0} in ({1}, 6)",
+    "{0} in np.array([{1}, 7])",
+    "{0} in {{6, 7}}",
+    "{0} == np.array({1})",
+    "np.array({1}) == {0}",
+    "{0} == Fraction({1})",
+    "{0} == complex({1})",
+    "isinstance({0}, int)",
+    "type({0}) is int",
+    "hasattr({0}, 'bit_length')",
+    "{0} % 2",
+    "{0} is {1}",
+    "f'{{{0}}}' == '6'",
+    "str({0}) == '7'",
+    "hash({0}) == 7",
+    "len(range({0})) > 6",
+    "tried(lambda: {0} == {1})",
+    "tried(lambda: {0} > 6)",
+    "matched({0})",
+    "{0}.__class__ is int",
+    "bool({0})",
+    "callable({0})",
+    "{0}.__eq__({1}) is True",
+    "isinstance({0}, numbers.Number)",
+    "{0} & 1",
+    "np.isscalar({0})",
+    "copy.copy({0}) == 6",
+)
 PRELUDE = """
 def tried(question):
     try:
@@ -83,7 +134,8 @@ RECIPES = [
         lax.dynamic_slice_in_dim({x}, {P}, 1)
         {x} + np.arange({x}.shape[0])
         jnp.linspace(0, {P}, 4) + 0 * jnp.sum({x})
-        """, "real",
+        """,
+        "real",
     ),
     *lines(
         """
@@ -95,9 +147,10 @@ RECIPES = [
         {x} * np.array([1.0, 2.0])[int(bool({Q}))]
         {x} + jnp.asarray({Q})
         ({x} > 0) & ({Q})
-        """, "real",
+        """,
+        "real",
     ),
-]  # fmt: skip
+]
 
 
 def arithmetic(rng: Any, size: str, depth: int = 2) -> str:
@@ -110,7 +163,9 @@ def arithmetic(rng: Any, size: str, depth: int = 2) -> str:
 def decision(rng: Any, size: str) -> str:
     """A question about the size."""
     left = size if rng.random() < 0.7 else arithmetic(rng, size, 1)
-    return pick(rng, DECISIONS).format(left, pick(rng, ("6", "7", "8", "300", "5", "2", "np.int64(7)", "7.0")))
+    return pick(rng, DECISIONS).format(
+        left, pick(rng, ("6", "7", "8", "300", "5", "2", "np.int64(7)", "7.0"))
+    )
 
 
 def pick(rng: Any, options: Any) -> Any:

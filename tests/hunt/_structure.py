@@ -1,4 +1,6 @@
-"""Lines that hold another line: control flow, maps, derivatives, custom rules, calls. `e` is what the inner one takes."""
+"""Lines that hold another line: control flow, maps, derivatives, custom rules, calls. `e` is what
+the inner one takes.
+"""
 
 from ._recipe import lines
 
@@ -32,7 +34,8 @@ SAME = [
         lax.scan(lambda c, k: ((lambda e: {F})(c), k), {x}, jnp.arange(3))[0]
         lax.scan(lambda c, k: (c, (lambda e: {F})({x})), 0, jnp.arange(2))[1]
         jnp.vectorize(lambda e: {F}, signature='(n)->(n)')({v})
-        """, inner="same",
+        """,
+        inner="same",
     ),
     *lines(
         """
@@ -47,9 +50,11 @@ SAME = [
         jax.hessian(lambda e: jnp.sum({F}))({w})
         jax.grad(lambda e: jnp.sum(jax.checkpoint(lambda e: {F})(e)))({x})
         jax.grad(lambda e: jnp.sum(lax.scan(lambda c, k: (c, (lambda e: {F})(e)), 0, jnp.arange(2))[1]))({x})
-        """, "wide", inner="same",
+        """,
+        "wide",
+        inner="same",
     ),
-]  # fmt: skip
+]
 ROWS = [
     *lines(
         """
@@ -60,10 +65,15 @@ ROWS = [
         lax.scan(lambda c, e: (c, {F}), 0, {x})[1]
         lax.scan(lambda c, e: (c + 1, {F}), 0, {x}, reverse=True)[1]
         lax.scan(lambda c, e: (c, {F}), 0, {x}, unroll=2)[1]
-        """, inner="row",
+        """,
+        inner="row",
     ),
-    *lines("jax.vmap(lambda e: {F}, in_axes=1, out_axes=1)({m})\njax.vmap(lambda e: {F}, in_axes=1)({m})", inner="column"),
-]  # fmt: skip
+    *lines(
+        "jax.vmap(lambda e: {F}, in_axes=1, out_axes=1)({m})\njax.vmap(lambda e: {F},"
+        " in_axes=1)({m})",
+        inner="column",
+    ),
+]
 LOOPS = [  # each ends whatever wraps: int4 ends at 7
     *lines(
         """
@@ -90,7 +100,8 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.cond(jnp.any({v} > 1), lambda a: jnp.cumsum(a), lambda a: a, {v})
         lax.associative_scan(lambda a, b: a + b, {v})
         lax.custom_root(lambda a: a * 2 - jnp.sum({v}), {s}, lambda f, a: jnp.sum({v}) / 2, lambda g, y: y / 2)
-        """, "real",
+        """,
+        "real",
     ),
     *lines(  # loops and branches over another axis that look along this one
         """
@@ -104,7 +115,8 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.cond({s} > 0, lambda a: (a.sum(0), a), lambda a: (a.sum(0) * 0, -a), {m})
         lax.cond({s} > 0, lambda a: a.max(0), lambda a: {w}, {m})
         jax.vmap(lambda a: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1 + abs(c[1]), c[1] * 1), (a * 0, a)))({v})
-        """, "real",
+        """,
+        "real",
     ),
     *lines(  # one value in two roles: what a loop begins with, and what its turns read
         """
@@ -115,7 +127,8 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * {w} + {m}.sum(0)), (0, {w}))[1]
         jax.grad(lambda w: jnp.sum(lax.scan(lambda h, a: (h * w, h), w, {m} * 1.0)[1]))({w} * 1.0)
         jax.grad(lambda w: jnp.sum(lax.scan(lambda h, a: (jnp.sin(h * w + a), None), w, {m} * 1.0)[0]))({w} * 1.0)
-        """, "real",
+        """,
+        "real",
     ),
     *lines(  # the axis is inside of what they hold, and of nothing that they are handed
         """
@@ -127,7 +140,8 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.map(lambda a: jnp.sum(jnp.cos(a * jnp.arange({v}.shape[0]))), {w})
         lax.scan(lambda c, a: (c, jnp.sum(jnp.arange({v}.shape[0]) * a, dtype=jnp.float32)), 0, {w})[1]
         lax.scan(lambda c, k: (c * 2, None), {s}, jax.random.split(jax.random.key(1), {v}.shape[0]))[0]
-        """, "real",
+        """,
+        "real",
     ),
     *lines(
         """
@@ -142,11 +156,12 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.associative_scan(jnp.maximum, {m}, axis=1)
         jax.grad(lambda e: jnp.sum(jnp.roll(e, 1) * e))({v})
         jax.grad(lambda e: jnp.sum(jnp.cumprod(e, 1)))({m})
-        """, "wide",
+        """,
+        "wide",
     ),
     *lines("ruled({x})\nclipped({x})\njax.jit(ruled)({x})\njax.vmap(clipped)({x})", "wide"),
     *lines("jax.grad(lambda e: jnp.sum(ruled(e) * clipped(e)))({x})", "wide"),
-]  # fmt: skip
+]
 TOGETHER = [
     *lines(
         """
@@ -162,7 +177,8 @@ TOGETHER = [
         jax.vmap(lambda a: lax.all_to_all(a, 'k', 0, 0), axis_name='k')({q})
         jax.vmap(lambda a: lax.psum_scatter(a, 'k'), axis_name='k')({q})
         jax.vmap(lambda a: lax.psum(a, 'k'), in_axes=1, axis_name='k')({m})
-        """, "num",
+        """,
+        "num",
     ),
-]  # fmt: skip
+]
 RECIPES = [*SAME, *ROWS, *LOOPS, *TOGETHER]

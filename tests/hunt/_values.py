@@ -17,7 +17,9 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
-def made(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, flavour: str) -> np.ndarray[Any, Any]:
+def made(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, flavour: str
+) -> np.ndarray[Any, Any]:
     """An array of a flavour; where a dtype has no NaN or no infinity, of what it has."""
     dtype = np.dtype(dtype)
     if dtype == np.bool_:
@@ -25,7 +27,9 @@ def made(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, flavour: 
     kind = dtype.kind
     if kind == "c":
         part = np.float32 if dtype == np.complex64 else np.float64
-        return (made(rng, shape, part, flavour) + 1j * made(rng, shape, part, "normal")).astype(dtype)
+        return (made(rng, shape, part, flavour) + 1j * made(rng, shape, part, "normal")).astype(
+            dtype
+        )
     if "int" in dtype.name:
         return _integers(rng, shape, dtype, flavour)
     return _floats(rng, shape, dtype, flavour)
@@ -35,8 +39,16 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, flav
     info = ml_dtypes.iinfo(dtype)
     low, high = int(info.min), int(info.max)
     if flavour == "extremes":
-        return rng.choice(np.array([low, high, low + 1, high - 1, 0, 1], object), shape).astype(dtype)
-    bounds = {"ties": (0, 3), "zeros": (0, 2), "ones": (1, 2), "special": (-4, 8), "nans": (-1, 2)}.get(flavour, (-8, 60))
+        return rng.choice(np.array([low, high, low + 1, high - 1, 0, 1], object), shape).astype(
+            dtype
+        )
+    bounds = {
+        "ties": (0, 3),
+        "zeros": (0, 2),
+        "ones": (1, 2),
+        "special": (-4, 8),
+        "nans": (-1, 2),
+    }.get(flavour, (-8, 60))
     x = rng.integers(max(low, bounds[0]), min(high, bounds[1]), shape, endpoint=bounds[1] > high)
     return (np.sort(x, axis=0) if flavour == "sorted" and x.ndim else x).astype(dtype)
 
@@ -52,7 +64,11 @@ def _floats(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, flavou
     if flavour == "sorted" and x.ndim:
         x = np.sort(x, axis=0)
     x = np.where(np.abs(x) < 1e-2, 0.5, x) * 1.5
-    holes = {"special": [np.nan, np.inf, -np.inf, 0.0, -0.0], "nans": [np.nan], "extremes": [np.inf, -np.inf]}.get(flavour)
+    holes = {
+        "special": [np.nan, np.inf, -np.inf, 0.0, -0.0],
+        "nans": [np.nan],
+        "extremes": [np.inf, -np.inf],
+    }.get(flavour)
     if holes:
         x = np.where(rng.random(shape) < 0.3, rng.choice(np.array(holes), shape), x)
     if flavour == "nans" and rng.random() < 0.3:
@@ -61,10 +77,16 @@ def _floats(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, flavou
         return x.astype(dtype)
 
 
-def indices(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, size: int, flavour: str) -> Any:
+def indices(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, size: int, flavour: str
+) -> Any:
     """Positions, most of them inside, some negative, some beyond the end."""
     info = ml_dtypes.iinfo(dtype)
     x = rng.integers(0, max(size, 1), shape)
     if flavour in ("special", "extremes"):
-        x = np.where(rng.random(shape) < 0.3, rng.choice(np.array([-1, -size, size, size + 3, int(info.max), -size - 2]), shape), x)
+        x = np.where(
+            rng.random(shape) < 0.3,
+            rng.choice(np.array([-1, -size, size, size + 3, int(info.max), -size - 2]), shape),
+            x,
+        )
     return np.clip(x, int(info.min), int(info.max)).astype(dtype)

@@ -1,4 +1,6 @@
-"""A process that hunts: a line of JSON for each step that it begins and for each case that is over, so that a hang has a name."""
+"""A process that hunts: a line of JSON for each step that it begins and for each case that is over,
+so that a hang has a name.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def main(argv: list[str]) -> None:
             break
         began = time.time()
         told(began=index)
-        score = hunt(options.seed, index, only, told=lambda text, index=index: told(doing=text, index=index))
+        score = hunt(
+            options.seed, index, only, told=lambda text, index=index: told(doing=text, index=index)
+        )
         found = [_told(finding, seen, told) for finding in score.findings]
         told(index=index, seconds=round(time.time() - began, 2), findings=found, **_counts(score))
         if k % 8 == 7:
@@ -58,29 +62,55 @@ def main(argv: list[str]) -> None:
 
 def _counts(score: Score) -> dict[str, Any]:
     return {
-        "tried": dict(score.tried), "refused": dict(score.refused), "unstable": dict(score.unstable),
+        "tried": dict(score.tried),
+        "refused": dict(score.refused),
+        "unstable": dict(score.unstable),
         "reasons": {name: sorted(why) for name, why in score.reasons.items()},
-    }  # fmt: skip
+    }
 
 
 def _told(finding: Finding, seen: set[Any], told: Any) -> dict[str, Any]:
     """A finding as JSON, shrunk unless its like has been."""
     told(doing=f"shrinking {finding.option}")
-    like = (finding.kind, finding.option, finding.what.split(" for ")[0][:40] if finding.kind == "raw" else finding.program.lines[0][1])
+    like = (
+        finding.kind,
+        finding.option,
+        finding.what.split(" for ")[0][:40]
+        if finding.kind == "raw"
+        else finding.program.lines[0][1],
+    )
     text, what = "", finding.what
     if like not in seen:
         seen.add(like)
         case = drawn(finding.seed, finding.index)
         arrays = case.arrays(finding.n)
-        original = next((e.program for e in case.expressions if e.program.lines == finding.program.lines[: len(e.program.lines)]), None)
+        original = next(
+            (
+                e.program
+                for e in case.expressions
+                if e.program.lines == finding.program.lines[: len(e.program.lines)]
+            ),
+            None,
+        )
         with case.numbers():
-            found = shrunk(finding, original, {name: arrays[name] for name, _ in original.takes}) if original is not None else None
+            found = (
+                shrunk(finding, original, {name: arrays[name] for name, _ in original.takes})
+                if original is not None
+                else None
+            )
         if found is not None:
             text, what = script(found), found.what
     return {
-        "kind": finding.kind, "option": finding.option, "what": what, "index": finding.index, "n": finding.n, "dtype": finding.dtype,
-        "lines": [f"{name} = {line}" for name, line in finding.program.lines], "code": finding.code, "script": text,
-    }  # fmt: skip
+        "kind": finding.kind,
+        "option": finding.option,
+        "what": what,
+        "index": finding.index,
+        "n": finding.n,
+        "dtype": finding.dtype,
+        "lines": [f"{name} = {line}" for name, line in finding.program.lines],
+        "code": finding.code,
+        "script": text,
+    }
 
 
 if __name__ == "__main__":

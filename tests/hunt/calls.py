@@ -1,9 +1,10 @@
-"""Hunt where calls come in: one function, called with one thing after another: `python -m tests.hunt.calls --calls 4000 --seed 1`.
+"""Hunt where calls come in: one function, called with one thing after another: `python -m
+tests.hunt.calls --calls 4000 --seed 1`.
 
-A body tells all that it sees of what it is given, beside numbers that are computed. What comes back must
-be what the plain function gives for this very call. So a program that stands for the call of another
-value, a copy that is not its original, a mask that is lost, an object that two callers share: each tells
-of something else. A `JitneyError` is a refusal; any other error is a finding.
+A body tells all that it sees of what it is given, beside numbers that are computed. What comes back
+must be what the plain function gives for this very call. So a program that stands for the call of
+another value, a copy that is not its original, a mask that is lost, an object that two callers
+share: each tells of something else. A `JitneyError` is a refusal; any other error is a finding.
 """
 
 from __future__ import annotations
@@ -111,12 +112,30 @@ def bag(rng: Any) -> Bag:
 def dtype_of(rng: Any) -> Any:
     fields = [("a", "i1"), ("b", "f4")]
     packed = {"names": ["a", "b"], "formats": ["i1", "f4"], "offsets": [0, 4]}
-    return pick(rng, [np.dtype("f4"), np.dtype(fields, align=True), np.dtype(packed), np.dtype("f4", metadata={"unit": "m"})])
+    return pick(
+        rng,
+        [
+            np.dtype("f4"),
+            np.dtype(fields, align=True),
+            np.dtype(packed),
+            np.dtype("f4", metadata={"unit": "m"}),
+        ],
+    )
 
 
 def moment(rng: Any) -> Any:
-    zone = pick(rng, [None, datetime.UTC, datetime.timezone(datetime.timedelta(hours=1)), datetime.timezone(datetime.timedelta(0), "a")])
-    return datetime.datetime(2020, 1, 1, int(rng.integers(11, 14)), tzinfo=zone, fold=int(rng.integers(2)))
+    zone = pick(
+        rng,
+        [
+            None,
+            datetime.UTC,
+            datetime.timezone(datetime.timedelta(hours=1)),
+            datetime.timezone(datetime.timedelta(0), "a"),
+        ],
+    )
+    return datetime.datetime(
+        2020, 1, 1, int(rng.integers(11, 14)), tzinfo=zone, fold=int(rng.integers(2))
+    )
 
 
 def unit_array(rng: Any) -> Any:
@@ -131,14 +150,35 @@ def pick(rng: Any, among: Any) -> Any:
 
 Make = Callable[[Any], Any]
 ATOMS: list[Make] = [
-    lambda rng: pick(rng, [0, 1, True, False, 1.0, 0.0, -0.0, 1 + 0j, None, "a", b"a", Colour.RED, Colour.BLUE, int, np.sin]),
+    lambda rng: pick(
+        rng,
+        [
+            0,
+            1,
+            True,
+            False,
+            1.0,
+            0.0,
+            -0.0,
+            1 + 0j,
+            None,
+            "a",
+            b"a",
+            Colour.RED,
+            Colour.BLUE,
+            int,
+            np.sin,
+        ],
+    ),
     lambda rng: decimal.Decimal(pick(rng, ["1", "1.0", "1.00", "0", "-0", "NaN"])),
     lambda rng: fractions.Fraction(int(rng.integers(1, 3)), 2),
     lambda rng: range(0, int(rng.integers(3, 5)), int(rng.integers(1, 3))),
     moment,
     dtype_of,
     lambda rng: pathlib.PureWindowsPath(pick(rng, ["a", "A"])),
-    lambda rng: pick(rng, [typing.Literal[1, 2], typing.Literal[2, 1], list[int], int | None, None | int]),
+    lambda rng: pick(
+        rng, [typing.Literal[1, 2], typing.Literal[2, 1], list[int], int | None, None | int]
+    ),
     lambda rng: re.compile("a", pick(rng, [0, re.IGNORECASE])),
     lambda rng: slice(pick(rng, [0, False, None]), 1),
     lambda rng: np.float32(rng.integers(2)),
@@ -146,7 +186,9 @@ ATOMS: list[Make] = [
 HOLDERS: list[Callable[[Any, Make], Any]] = [
     lambda rng, of: [of(rng) for _ in range(int(rng.integers(3)))],
     lambda rng, of: (of(rng), of(rng)),
-    lambda rng, of: {"a": of(rng), "b": of(rng)} if rng.integers(2) else {"b": of(rng), "a": of(rng)},
+    lambda rng, of: (
+        {"a": of(rng), "b": of(rng)} if rng.integers(2) else {"b": of(rng), "a": of(rng)}
+    ),
     lambda rng, of: collections.Counter(pick(rng, ["aab", "ab", ""])),
     lambda rng, of: collections.OrderedDict(a=of(rng)),
     lambda rng, of: collections.defaultdict(pick(rng, [int, list]), a=of(rng)),
@@ -183,7 +225,9 @@ def value_of(rng: Any, arrays: bool, depth: int = 2) -> Any:
 
 
 def told(value: Any) -> str:
-    """All that a body sees of a value, the numbers of arrays apart; by the methods of Python's own classes."""
+    """All that a body sees of a value, the numbers of arrays apart; by the methods of Python's own
+    classes.
+    """
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         unit = getattr(value, "unit", None) if isinstance(value, Unit) else None
         mask = value.mask.tolist() if isinstance(value, np.ma.MaskedArray) else None
@@ -214,17 +258,25 @@ def told(value: Any) -> str:
 
 def numbers_of(value: Any) -> list[Any]:
     """The arrays that JAX finds in a value."""
-    return [jnp.asarray(leaf) * 2 for leaf in jax.tree.leaves(value) if isinstance(leaf, np.ndarray | np.generic | jax.Array)]
+    return [
+        jnp.asarray(leaf) * 2
+        for leaf in jax.tree.leaves(value)
+        if isinstance(leaf, np.ndarray | np.generic | jax.Array)
+    ]
 
 
 def body(x: Any, value: Any) -> Any:
-    """What it is given, in words; its arrays, twice; the value again, if it is static; and an object that it makes."""
+    """What it is given, in words; its arrays, twice; the value again, if it is static; and an
+    object that it makes.
+    """
     return x + 1, told(value), numbers_of(value), Plain([len(told(value))])
 
 
 def change(rng: Any, value: Any) -> None:
     """Change something in place, where that can be done."""
-    if (isinstance(value, Plain | Loose) and not dataclasses.is_dataclass(type(value))) or isinstance(value, Loose):
+    if (
+        isinstance(value, Plain | Loose) and not dataclasses.is_dataclass(type(value))
+    ) or isinstance(value, Loose):
         value.n = pick(rng, ATOMS)(rng)
     elif isinstance(value, collections.Counter):
         value["a"] += 1
@@ -245,9 +297,14 @@ class Hunt:
         self.findings: list[str] = []
 
     def static(self, length: int = 24) -> None:
-        """One function, and static values one after the other; some again, some changed in place."""
+        """One function, and static values one after the other; some again, some changed in
+        place.
+        """
         arrays = bool(self.rng.integers(2))
-        options = pick(self.rng, [{"static": "value"}, {}, {"static": "value", "cache": False}, {"check": False}])
+        options = pick(
+            self.rng,
+            [{"static": "value"}, {}, {"static": "value", "cache": False}, {"check": False}],
+        )
         program, before = optimize(**options)(body), []
         results: list[tuple[Any, Any]] = []
         for _ in range(length):
@@ -260,14 +317,21 @@ class Hunt:
                 before.append(value)
             x = np.float32(self.rng.integers(9))
             words = told(value)
-            self.compare(lambda x=x, value=value: program(x, value), lambda x=x, value=value: body(x, value), words, results)
+            self.compare(
+                lambda x=x, value=value: program(x, value),
+                lambda x=x, value=value: body(x, value),
+                words,
+                results,
+            )
             if told(value) != words:
                 self.findings.append(f"the caller's {words} became {told(value)} under {options}")
         for made, want in results:
             if made.n != want.n:
                 self.findings.append(f"a result was changed from outside: {made.n} for {want.n}")
 
-    def compare(self, ours: Callable[[], Any], theirs: Callable[[], Any], what: str, results: list[Any]) -> None:
+    def compare(
+        self, ours: Callable[[], Any], theirs: Callable[[], Any], what: str, results: list[Any]
+    ) -> None:
         self.calls += 1
         try:
             number, words, numbers, made = ours()
@@ -293,7 +357,10 @@ class Hunt:
         members, size = int(self.rng.integers(1, 4)), int(self.rng.integers(1, 4))
         stacked = bool(self.rng.integers(2))
         lead = (members,) if stacked else ()
-        row = Row(jnp.asarray(self.rng.normal(size=(*lead, size)), jnp.float32), jnp.asarray(self.rng.normal(size=lead), jnp.float32))
+        row = Row(
+            jnp.asarray(self.rng.normal(size=(*lead, size)), jnp.float32),
+            jnp.asarray(self.rng.normal(size=lead), jnp.float32),
+        )
         rates = jnp.asarray(self.rng.normal(size=(members,)), jnp.float32)
 
         def fit(row: Row, rate: Float[Array, ""]) -> Float[Array, ""]:
@@ -321,7 +388,15 @@ class Hunt:
         def f(x: Float[Array, ""]) -> Float[Array, ""]:
             return say(x) * 2
 
-        options = pick(self.rng, [{}, {"pad": {"b": "pow2"}}, {"chunk": {"b": 4}}, {"pad": {"b": "pow2"}, "chunk": {"b": 4}}])
+        options = pick(
+            self.rng,
+            [
+                {},
+                {"pad": {"b": "pow2"}},
+                {"chunk": {"b": 4}},
+                {"pad": {"b": "pow2"}, "chunk": {"b": 4}},
+            ],
+        )
         x = jnp.arange(float(rows))
         self.calls += 1
         try:
@@ -336,14 +411,27 @@ class Hunt:
             self.findings.append(f"{kind} callbacks of {rows} rows under {options}: {sorted(log)}")
 
     def doubles(self) -> None:
-        """NumPy's numbers of 64 bits under `precision="f64"`, and without: exactly these, or refused."""
-        x = self.rng.integers(-(2 ** int(self.rng.integers(1, 62))), 2 ** int(self.rng.integers(1, 62)), int(self.rng.integers(1, 6)))
+        """NumPy's numbers of 64 bits under `precision="f64"`, and without: exactly these, or
+        refused.
+        """
+        x = self.rng.integers(
+            -(2 ** int(self.rng.integers(1, 62))),
+            2 ** int(self.rng.integers(1, 62)),
+            int(self.rng.integers(1, 6)),
+        )
 
         def f(x: Int[Array, "n"]) -> Int[Array, "n"]:
             return x[::-1]
 
         options = pick(
-            self.rng, [{}, {"precision": "f64"}, {"pad": {"n": "pow2"}}, {"precision": "f64", "pad": {"n": "pow2"}}, {"chunk": {"n": 2}}]
+            self.rng,
+            [
+                {},
+                {"precision": "f64"},
+                {"pad": {"n": "pow2"}},
+                {"precision": "f64", "pad": {"n": "pow2"}},
+                {"chunk": {"n": 2}},
+            ],
         )
         self.calls += 1
         program = optimize(**options)(f)
@@ -373,7 +461,10 @@ def main() -> int:
             hunt.findings.append(f"raw error in {way.__name__}:\n{traceback.format_exc(limit=-2)}")
     for finding in hunt.findings:
         print(finding)
-    print(f"calls: seed {options.seed}, {hunt.calls} calls, {hunt.refused} refused, {len(hunt.findings)} wrong or raw")
+    print(
+        f"calls: seed {options.seed}, {hunt.calls} calls, {hunt.refused} refused,"
+        f" {len(hunt.findings)} wrong or raw"
+    )
     return 1 if hunt.findings else 0
 
 

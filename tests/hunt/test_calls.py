@@ -9,7 +9,9 @@ from tests.hunt import calls
 
 
 @pytest.mark.filterwarnings("ignore")  # of many static values, of updates in place
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.rest), pytest.param(3, marks=pytest.mark.rest)])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.rest), pytest.param(3, marks=pytest.mark.rest)]
+)
 def test_nothing_is_found(seed):
     """Some calls of each way, the same each time."""
     hunt = calls.Hunt(seed)
@@ -23,5 +25,7 @@ def test_a_program_that_stands_for_another_value_is_found():
     """As one would that is found by `==` alone."""
     hunt = calls.Hunt(1)
     one, other = collections.Counter("aab"), collections.Counter("ab")
-    hunt.compare(lambda: calls.body(np.float32(1), other), lambda: calls.body(np.float32(1), one), "a", [])
+    hunt.compare(
+        lambda: calls.body(np.float32(1), other), lambda: calls.body(np.float32(1), one), "a", []
+    )
     assert [finding[:16] for finding in hunt.findings] == ["a was seen as Co"]

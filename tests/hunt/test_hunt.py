@@ -1,4 +1,6 @@
-"""The hunt itself: it covers what is public, repeats, tells rounding from faults, and finds faults that are put in."""
+"""The hunt itself: it covers what is public, repeats, tells rounding from faults, and finds faults
+that are put in.
+"""
 
 import dataclasses
 import itertools
@@ -56,8 +58,14 @@ def is_drawn(recipe):
 
 @pytest.mark.rest
 def test_lines_with_functions_inside_are_drawn():
-    """A line that cannot be evaluated is left out in silence; what an inner function reads of the operands was once never found."""
-    unread = [recipe.text for recipe in ALL if "lambda" in recipe.text and "{F}" not in recipe.text and not is_drawn(recipe)]
+    """A line that cannot be evaluated is left out in silence; what an inner function reads of the
+    operands was once never found.
+    """
+    unread = [
+        recipe.text
+        for recipe in ALL
+        if "lambda" in recipe.text and "{F}" not in recipe.text and not is_drawn(recipe)
+    ]
     assert unread == []
 
 
@@ -82,16 +90,30 @@ def misled(name, combine):
         wrong = dataclasses.replace(MONOIDS[name], combine=combine)
         for op, rule in RULES.items():
             if rule.across is not None and rule.across.monoid is MONOIDS[name]:
-                patch.setitem(RULES, op, dataclasses.replace(rule, across=dataclasses.replace(rule.across, monoid=wrong)))
+                patch.setitem(
+                    RULES,
+                    op,
+                    dataclasses.replace(
+                        rule, across=dataclasses.replace(rule.across, monoid=wrong)
+                    ),
+                )
 
     return put
 
 
 FAULTS = {
-    "a sum over the padding": ("pad", about("jnp.sum("), lambda m: m.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))),
-    "a maximum that is combined as a minimum": ("chunk", about("jnp.max("), misled("max", jnp.minimum)),
+    "a sum over the padding": (
+        "pad",
+        about("jnp.sum("),
+        lambda m: m.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"])),
+    ),
+    "a maximum that is combined as a minimum": (
+        "chunk",
+        about("jnp.max("),
+        misled("max", jnp.minimum),
+    ),
     "a stream that keeps one chunk": ("stream", about("jnp.sum("), misled("add", lambda a, b: b)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.core("a sum over the padding")
@@ -105,7 +127,9 @@ def test_a_fault_that_is_put_in_is_found(name, monkeypatch):
 
 @pytest.mark.rest
 def test_a_fault_is_found_in_a_derivative_under_several_options(monkeypatch):
-    """Most of the first cases are of integers or of NaNs; others fall at another size of the bucket alone."""
+    """Most of the first cases are of integers or of NaNs; others fall at another size of the bucket
+    alone.
+    """
     monkeypatch.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))
     assert fallen("derivative+pad", about("jnp.sum("), first=18) is not None
 
@@ -131,10 +155,21 @@ def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
     case = drawn(3, found.index, MANY, about("jnp.sum("))
     original = next(e.program for e in case.expressions if e.program.lines == found.program.lines)
     with case.numbers():
-        least = shrunk(found, original, {name: case.arrays(found.n)[name] for name, _ in original.takes}, seconds=5.0)
+        least = shrunk(
+            found,
+            original,
+            {name: case.arrays(found.n)[name] for name, _ in original.takes},
+            seconds=5.0,
+        )
     assert len(least.program.lines) == 1
     text = script(least)
-    subprocess.run([sys.executable, "-c", text], check=True, env=_environment(None), capture_output=True, timeout=patience(120))
+    subprocess.run(
+        [sys.executable, "-c", text],
+        check=True,
+        env=_environment(None),
+        capture_output=True,
+        timeout=patience(120),
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +191,9 @@ def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
     ],
 )
 def test_the_judge(got, want, exact, same):
-    """NaNs are equal; the sign of zero is a bit; a type of its own, or another shape, is a difference."""
+    """NaNs are equal; the sign of zero is a bit; a type of its own, or another shape, is a
+    difference.
+    """
     assert (difference(leaves_of([got]), leaves_of([want]), exact) is None) is same
 
 
@@ -188,7 +225,13 @@ def test_the_report_counts_and_names():
         "code": "",
         "script": "",
     }
-    message = {"tried": {"pad": 8}, "refused": {"pad": 2}, "unstable": {}, "reasons": {}, "findings": [finding, dict(finding, index=1)]}
+    message = {
+        "tried": {"pad": 8},
+        "refused": {"pad": 2},
+        "unstable": {},
+        "reasons": {},
+        "findings": [finding, dict(finding, index=1)],
+    }
     report.add(message)
     assert not report.is_clean
     assert "2 x wrong under pad" in str(report)

@@ -1,4 +1,6 @@
-"""`f.grad`, `f.jacobian` and their kin, and `@lazy_derivatives`: JAX's own derivatives of the plain function."""
+"""`f.grad`, `f.jacobian` and their kin, and `@lazy_derivatives`: JAX's own derivatives of the plain
+function.
+"""
 
 import functools
 import pickle
@@ -10,7 +12,16 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
-from jitney import DerivativeError, OptionError, TraceError, axes, lazy_derivatives, optimize, strategy, stream
+from jitney import (
+    DerivativeError,
+    OptionError,
+    TraceError,
+    axes,
+    lazy_derivatives,
+    optimize,
+    strategy,
+    stream,
+)
 from tests._arrays import array, weak
 from tests._tracing import count_traces
 
@@ -39,16 +50,31 @@ def close(got, want, rtol=1e-5):
 BOTH = (0, 1)
 NAMED = {
     "grad": (scalar, {}, lambda: dict(zip("xz", jax.grad(scalar, BOTH)(X, Z), strict=True))),
-    "value_and_grad": (scalar, {}, lambda: (scalar(X, Z), dict(zip("xz", jax.grad(scalar, BOTH)(X, Z), strict=True)))),
+    "value_and_grad": (
+        scalar,
+        {},
+        lambda: (scalar(X, Z), dict(zip("xz", jax.grad(scalar, BOTH)(X, Z), strict=True))),
+    ),
     "jacobian": (vector, {}, lambda: dict(zip("xz", jax.jacfwd(vector, BOTH)(X, Z), strict=True))),
-    "value_and_jacobian": (vector, {}, lambda: (vector(X, Z), dict(zip("xz", jax.jacfwd(vector, BOTH)(X, Z), strict=True)))),
+    "value_and_jacobian": (
+        vector,
+        {},
+        lambda: (vector(X, Z), dict(zip("xz", jax.jacfwd(vector, BOTH)(X, Z), strict=True))),
+    ),
     "hessian": (
         scalar,
         {},
-        lambda: {a: dict(zip("xz", row, strict=True)) for a, row in zip("xz", jax.hessian(scalar, BOTH)(X, Z), strict=True)},
+        lambda: {
+            a: dict(zip("xz", row, strict=True))
+            for a, row in zip("xz", jax.hessian(scalar, BOTH)(X, Z), strict=True)
+        },
     ),
     "jvp": (vector, {"tangents": {"x": DX, "z": DZ}}, lambda: jax.jvp(vector, (X, Z), (DX, DZ))),
-    "vjp": (vector, {"cotangent": DX}, lambda: (vector(X, Z), dict(zip("xz", jax.vjp(vector, X, Z)[1](DX), strict=True)))),
+    "vjp": (
+        vector,
+        {"cotangent": DX},
+        lambda: (vector(X, Z), dict(zip("xz", jax.vjp(vector, X, Z)[1](DX), strict=True))),
+    ),
     "hvp": (
         scalar,
         {"tangents": {"x": DX, "z": DZ}},
@@ -62,10 +88,22 @@ SINGLE = {
     "value_and_jacobian": (vector, {}, lambda: (vector(X, Z), jax.jacfwd(vector)(X, Z))),
     "hessian": (scalar, {}, lambda: jax.hessian(scalar)(X, Z)),
     "jvp": (vector, {"tangents": DX}, lambda: jax.jvp(lambda x: vector(x, Z), (X,), (DX,))),
-    "vjp": (vector, {"cotangent": DX}, lambda: (vector(X, Z), jax.vjp(lambda x: vector(x, Z), X)[1](DX)[0])),
+    "vjp": (
+        vector,
+        {"cotangent": DX},
+        lambda: (vector(X, Z), jax.vjp(lambda x: vector(x, Z), X)[1](DX)[0]),
+    ),
     "hvp": (scalar, {"tangents": DX}, lambda: jax.hessian(scalar)(X, Z) @ DX),
 }
-OPTIONS = [{}, {"remat": True}, {"pad": {"n": [8]}}, {"chunk": {"n": 3}}, {"memory": "1GiB"}, {"precision": "f64"}, {"compiler": "fast"}]
+OPTIONS = [
+    {},
+    {"remat": True},
+    {"pad": {"n": [8]}},
+    {"chunk": {"n": 3}},
+    {"memory": "1GiB"},
+    {"precision": "f64"},
+    {"compiler": "fast"},
+]
 
 
 @functools.cache
@@ -75,13 +113,20 @@ def references(kind):
 
 
 SQUARE = ("jacobian", "value_and_jacobian", "hessian")  # has blocks with an axis twice
-PAIRS = [(kind, options) for kind in NAMED for options in OPTIONS if kind not in SQUARE or not {"pad", "chunk"} & set(options)]
+PAIRS = [
+    (kind, options)
+    for kind in NAMED
+    for options in OPTIONS
+    if kind not in SQUARE or not {"pad", "chunk"} & set(options)
+]
 
 
 @pytest.mark.core("*-{}", "grad-*", "hvp-{'pad*", "jvp-{'chunk*", "jacobian-{'remat*")
 @pytest.mark.parametrize(("kind", "options"), PAIRS, ids=str)
 def test_derivatives_are_those_of_jax(kind, options, recwarn):
-    """By name, for one argument, by keyword: with every option, JAX's numbers in jitney's structure."""
+    """By name, for one argument, by keyword: with every option, JAX's numbers in jitney's
+    structure.
+    """
     fn, directions, _ = NAMED[kind]
     named, single = references(kind)
     f = optimize(fn, **options)
@@ -106,7 +151,9 @@ def test_an_axis_twice_in_a_result_is_padded_or_runs_exact(kind):
 
 
 def test_linearize_keeps_what_was_computed():
-    """The linear function takes directions one by one, under `vmap`, in another jit; the body is traced once."""
+    """The linear function takes directions one by one, under `vmap`, in another jit; the body is
+    traced once.
+    """
     body = count_traces(vector)
     f = optimize(body)
     value, linear = f.linearize(X, Z)
@@ -115,7 +162,9 @@ def test_linearize_keeps_what_was_computed():
         close(linear({"x": t, "z": Z}), jax.jvp(vector, (X, Z), (t, Z))[1])
     _, one = f.linearize(X, Z, wrt="x")
     close(jax.vmap(one)(jnp.eye(4)), jax.jacfwd(vector)(X, Z).T)
-    close(jax.jit(lambda linear, t: linear(t))(one, X), jax.jvp(lambda x: vector(x, Z), (X,), (X,))[1])
+    close(
+        jax.jit(lambda linear, t: linear(t))(one, X), jax.jvp(lambda x: vector(x, Z), (X,), (X,))[1]
+    )
     f.linearize(X + 1, Z)
     assert body.traces == 2  # once with respect to both, once to one
     with pytest.raises(DerivativeError, match="the directions are not given by name"):
@@ -166,14 +215,19 @@ LAYER = Layer(rows(2, 3), weak(1), "layer")
 
 @pytest.mark.rest
 def test_derivatives_of_modules_are_modules():
-    """With None where there is nothing to differentiate, as Equinox has it; by method, call, and bound to an instance."""
+    """With None where there is nothing to differentiate, as Equinox has it; by method, call, and
+    bound to an instance.
+    """
     want = eqx.filter_grad(lambda layer, x: layer.loss(x))(LAYER, Z)
     got = LAYER.loss.grad(Z)
     close(got["self"], want)
     assert got["self"].steps is None
     close(got["x"], jax.grad(LAYER.loss)(Z))
     close(Layer.loss.grad(LAYER, Z, wrt="self"), want)
-    close(optimize(LAYER).grad(Z, wrt="x", k=3), jax.grad(lambda x: jnp.sum((LAYER.weight @ x) ** 3))(Z))
+    close(
+        optimize(LAYER).grad(Z, wrt="x", k=3),
+        jax.grad(lambda x: jnp.sum((LAYER.weight @ x) ** 3))(Z),
+    )
     other = Layer(LAYER.weight * 2, jnp.asarray(1), "layer")
     close(other.loss.grad(Z, wrt="x"), jax.grad(other.loss)(Z))
     assert Layer.loss.grad.program().stats.traces == 1
@@ -232,18 +286,26 @@ def test_the_plan_says_how():
     def f(w: Float[Array, "m n"], x: Float[Array, "n"]) -> Float[Array, "m"]:
         return jnp.tanh(w @ x)
 
-    lines = {d["name"]: d["why"] for d in f.jacobian.plan(sizes={"m": 2, "n": 7}).to_dict()["decisions"]}
+    lines = {
+        d["name"]: d["why"] for d in f.jacobian.plan(sizes={"m": 2, "n": 7}).to_dict()["decisions"]
+    }
     assert lines["derivative"] == "reverse: 7 forward passes or 2 backward ones, of about 2 each"
-    lines = {d["name"]: d["why"] for d in f.jacobian.plan(sizes={"m": 9, "n": 7}).to_dict()["decisions"]}
+    lines = {
+        d["name"]: d["why"] for d in f.jacobian.plan(sizes={"m": 9, "n": 7}).to_dict()["decisions"]
+    }
     assert lines["derivative"].startswith("forward: 7 forward passes")
     g = optimize(scalar, remat="dots_saveable")
-    lines = {d["name"]: d["why"] for d in g.grad.plan(sizes={"n": 2, "k": 7}).to_dict()["decisions"]}
+    lines = {
+        d["name"]: d["why"] for d in g.grad.plan(sizes={"n": 2, "k": 7}).to_dict()["decisions"]
+    }
     assert "dots_saveable" in lines["remat"]
 
 
 @pytest.mark.rest
 def test_padded_gradients_share_a_program():
-    """Seven sizes of a bucket; gradients with the axis come back at their true length, bit for bit those of a loop over rows."""
+    """Seven sizes of a bucket; gradients with the axis come back at their true length, bit for bit
+    those of a loop over rows.
+    """
     f = optimize(pad={"n": [16]})(scalar)
     for n in range(9, 17):
         x = rows(n)
@@ -286,14 +348,19 @@ def test_a_mapped_gradient_is_of_each_element():
     f = optimize(vmap="batch")(scalar)
     xs = rows(5, 4)
     close(f.grad(xs, Z, wrt="x"), jax.vmap(lambda x: jax.grad(scalar)(x, Z))(xs))
-    close(f.jvp(xs, Z, wrt="x", tangents=xs), jax.vmap(lambda x: jax.jvp(lambda x: scalar(x, Z), (x,), (x,)))(xs))
+    close(
+        f.jvp(xs, Z, wrt="x", tangents=xs),
+        jax.vmap(lambda x: jax.jvp(lambda x: scalar(x, Z), (x,), (x,)))(xs),
+    )
 
 
 def test_other_transforms_go_around_it():
     """`jit`, `vmap` and another derivative."""
     f = optimize(scalar)
     close(jax.jit(f.grad)(X, Z), f.grad(X, Z))
-    close(jax.vmap(lambda x: f.grad(x, Z, wrt="x"))(rows(1, 4) * 0 + X), f.grad(X, Z, wrt="x")[None])
+    close(
+        jax.vmap(lambda x: f.grad(x, Z, wrt="x"))(rows(1, 4) * 0 + X), f.grad(X, Z, wrt="x")[None]
+    )
     close(jax.jacfwd(lambda x: f.grad(x, Z, wrt="x"))(X), jax.hessian(scalar)(X, Z))
 
 
@@ -306,7 +373,12 @@ def test_gradients_stream():
         return jnp.mean(jnp.tanh(x @ w) ** 2)
 
     w, x = rows(3), rows(100, 3)
-    found = stream(lazy_derivatives(wrt="w")(loss).grad, {"w": w, "x": np.asarray(x)}, chunk={"n": 7}, progress=False).value
+    found = stream(
+        lazy_derivatives(wrt="w")(loss).grad,
+        {"w": w, "x": np.asarray(x)},
+        chunk={"n": 7},
+        progress=False,
+    ).value
     close(found, jax.grad(loss)(w, x))
     assert strategy(loss.grad, sizes={"n": 100, "k": 3}).chosen.name == "in memory"
     assert axes(loss.grad, sizes={"n": 100, "k": 3})["n"].refused is None
@@ -349,28 +421,73 @@ def test_static_arguments_stay_static():
 
 
 REFUSED = {
-    "unknown name": (lambda: optimize(vector).jacobian(X, Z, wrt="q"), "'q' is no argument.\nThe arguments are x, z."),
-    "unknown name at decoration": (lambda: lazy_derivatives(wrt=("x", "q"))(vector), "'q' is no argument"),
+    "unknown name": (
+        lambda: optimize(vector).jacobian(X, Z, wrt="q"),
+        "'q' is no argument.\nThe arguments are x, z.",
+    ),
+    "unknown name at decoration": (
+        lambda: lazy_derivatives(wrt=("x", "q"))(vector),
+        "'q' is no argument",
+    ),
     "unknown name to skip": (lambda: lazy_derivatives(skip="q")(vector), "'q' is no argument"),
     "no names": (lambda: optimize(vector).jacobian(X, Z, wrt=()), "wrt=() does not name arguments"),
     "a number": (lambda: optimize(vector).jacobian(X, Z, wrt=0), "wrt=0 does not name arguments"),
-    "a name twice": (lambda: optimize(vector).jacobian(X, Z, wrt=("x", "x")), "does not name arguments"),
-    "not a scalar": (lambda: optimize(vector).grad(X, Z), "the function returns an array float32[4].\n`grad` is of one real number."),
-    "hessian of a vector": (lambda: optimize(vector).hessian(X, Z), "`hessian` is of one real number"),
+    "a name twice": (
+        lambda: optimize(vector).jacobian(X, Z, wrt=("x", "x")),
+        "does not name arguments",
+    ),
+    "not a scalar": (
+        lambda: optimize(vector).grad(X, Z),
+        "the function returns an array float32[4].\n`grad` is of one real number.",
+    ),
+    "hessian of a vector": (
+        lambda: optimize(vector).hessian(X, Z),
+        "`hessian` is of one real number",
+    ),
     "no array": (lambda: optimize(lambda x: 3.0).grad(X), "the function returns a float"),
-    "integers": (lambda: optimize(lambda x: jnp.sum(x) * 1.0).grad(jnp.arange(3), wrt="x"), "'x' is int32"),
-    "nothing to vary": (lambda: optimize(lambda x: jnp.sum(x) * 1.0).grad(jnp.arange(3)), "no argument holds a floating-point array"),
-    "complex": (lambda: optimize(lambda x: jnp.abs(x).sum()).grad(X.astype(jnp.complex64)), "x is complex64"),
-    "integer result": (lambda: optimize(lambda x: {"n": jnp.argmax(x)}).jacobian(X), "the result['n'] is int32[]"),
+    "integers": (
+        lambda: optimize(lambda x: jnp.sum(x) * 1.0).grad(jnp.arange(3), wrt="x"),
+        "'x' is int32",
+    ),
+    "nothing to vary": (
+        lambda: optimize(lambda x: jnp.sum(x) * 1.0).grad(jnp.arange(3)),
+        "no argument holds a floating-point array",
+    ),
+    "complex": (
+        lambda: optimize(lambda x: jnp.abs(x).sum()).grad(X.astype(jnp.complex64)),
+        "x is complex64",
+    ),
+    "integer result": (
+        lambda: optimize(lambda x: {"n": jnp.argmax(x)}).jacobian(X),
+        "the result['n'] is int32[]",
+    ),
     "text in a result": (lambda: optimize(lambda x: (x, "s")).jacobian(X), "the result[1] is 's'"),
-    "tangents by name": (lambda: optimize(vector).jvp(X, Z, tangents=X), "the tangents are not given by name"),
+    "tangents by name": (
+        lambda: optimize(vector).jvp(X, Z, tangents=X),
+        "the tangents are not given by name",
+    ),
     "other tangents": (lambda: optimize(vector).jvp(X, Z, wrt=("x",), tangents={"z": Z}), "of 'x'"),
-    "a tangent's dtype": (lambda: optimize(lambda x: x * 2).jvp(X, tangents={"x": X.astype("f2")}), "is float16[4], for float32[4]"),
-    "a tangent's structure": (lambda: optimize(lambda x: x["a"]).jvp({"a": X}, tangents={"x": X}), "has another structure"),
-    "a cotangent's shape": (lambda: optimize(lambda x: x * 2).vjp(X, cotangent=X[1:]), "is float32[3], for float32[4]"),
+    "a tangent's dtype": (
+        lambda: optimize(lambda x: x * 2).jvp(X, tangents={"x": X.astype("f2")}),
+        "is float16[4], for float32[4]",
+    ),
+    "a tangent's structure": (
+        lambda: optimize(lambda x: x["a"]).jvp({"a": X}, tangents={"x": X}),
+        "has another structure",
+    ),
+    "a cotangent's shape": (
+        lambda: optimize(lambda x: x * 2).vjp(X, cotangent=X[1:]),
+        "is float32[3], for float32[4]",
+    ),
     "a mode": (lambda: lazy_derivatives(mode="backward")(vector), "mode='backward' is not a mode"),
-    "sparse": (lambda: lazy_derivatives(sparse="yes")(vector), "sparse='yes' is neither True nor False"),
-    "wrt and skip": (lambda: lazy_derivatives(wrt="x", skip="z")(vector), "`wrt` and `skip` are both given"),
+    "sparse": (
+        lambda: lazy_derivatives(sparse="yes")(vector),
+        "sparse='yes' is neither True nor False",
+    ),
+    "wrt and skip": (
+        lambda: lazy_derivatives(wrt="x", skip="z")(vector),
+        "`wrt` and `skip` are both given",
+    ),
 }
 
 
@@ -384,7 +501,9 @@ def test_what_has_no_derivative_is_refused(case):
     assert "\nFix: " in str(error.value)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("jvp", "tangents"), ("hvp", "tangents"), ("vjp", "cotangent")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("jvp", "tangents"), ("hvp", "tangents"), ("vjp", "cotangent")]
+)
 def test_a_missing_direction_is_a_type_error(kind, name):
     """As a missing argument is."""
     with pytest.raises(TypeError, match=f"missing {name}=..."):
@@ -392,7 +511,9 @@ def test_a_missing_direction_is_a_type_error(kind, name):
 
 
 def test_static_and_class_methods():
-    """With `lazy_derivatives` above, since below `classmethod` Python 3.13 and newer do not bind what is read from a program."""
+    """With `lazy_derivatives` above, since below `classmethod` Python 3.13 and newer do not bind
+    what is read from a program.
+    """
 
     class Model:
         @lazy_derivatives(wrt="x")
@@ -466,16 +587,23 @@ def test_the_gradient_of_a_mapped_loss_is_one_for_each_example_and_the_plan_says
 
 
 @pytest.mark.core("{'roll': 'auto'}", "{'remat': True}")
-@pytest.mark.parametrize("options", [{"roll": "auto"}, {"remat": True}, {"memory": "1GiB"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"roll": "auto"}, {"remat": True}, {"memory": "1GiB"}], ids=str
+)
 def test_a_rule_that_closes_over_a_value_of_the_trace_is_a_sentence(options):
-    """What was traced first is over when the rule runs. Without the option, and with the value handed in, it is JAX's gradient."""
+    """What was traced first is over when the rule runs. Without the option, and with the value
+    handed in, it is JAX's gradient.
+    """
 
     def through(x, s, *, hands_in):
         @jax.custom_vjp
         def straight(y, _):
             return jnp.round(y)
 
-        straight.defvjp(lambda y, r: (jnp.round(y), r), lambda r, ct: (ct * (r if hands_in else s), jnp.zeros_like(r)))
+        straight.defvjp(
+            lambda y, r: (jnp.round(y), r),
+            lambda r, ct: (ct * (r if hands_in else s), jnp.zeros_like(r)),
+        )
         return straight(x, s)
 
     def body(x, w, *, hands_in):
@@ -489,7 +617,13 @@ def test_a_rule_that_closes_over_a_value_of_the_trace_is_a_sentence(options):
     for hands_in, chosen in ((False, {}), (True, options)):
         f = optimize(**chosen)(lambda x, w, hands_in=hands_in: body(x, w, hands_in=hands_in))
         np.testing.assert_allclose(f.grad(x, w, wrt="x"), expected, rtol=1e-6)
-    with pytest.raises(TraceError, match=r"a value of a trace that is over is read[\s\S]*Fix: give the rule that value as an argument"):
+    with pytest.raises(
+        TraceError,
+        match=(
+            r"a value of a trace that is over is read[\s\S]*Fix: give the rule that value as an"
+            r" argument"
+        ),
+    ):
         optimize(**options)(lambda x, w: body(x, w, hands_in=False)).grad(x, w, wrt="x")
 
 

@@ -1,4 +1,6 @@
-"""`optimize` in the place of `eqx.filter_jit`: on functions without annotations, the same results; and the differences that remain."""
+"""`optimize` in the place of `eqx.filter_jit`: on functions without annotations, the same results;
+and the differences that remain.
+"""
 
 import functools
 import warnings
@@ -13,7 +15,15 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, OptionError, Program, StaticError, TraceError, no_compiles, optimize
+from jitney import (
+    ContractError,
+    OptionError,
+    Program,
+    StaticError,
+    TraceError,
+    no_compiles,
+    optimize,
+)
 from tests._arrays import array, filled, random_key, weak
 from tests._monitor import listening
 from tests._tracing import count_traces
@@ -100,7 +110,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "a list": (lambda x: [*x, x[0]], ([X, 2, "s"],), {}),
     "a named tuple": (lambda p: Point(p.y, p.x), (Point(X, 1),), {}),
     "empty containers": (lambda a, b, c: (a, b, c, [], {}, ()), ((), [], {}), {}),
-    "nested containers": (lambda t: {"out": [t, (t["a"][0],)]}, ({"a": [X, {"b": (X, None)}]},), {}),
+    "nested containers": (
+        lambda t: {"out": [t, (t["a"][0],)]},
+        ({"a": [X, {"b": (X, None)}]},),
+        {},
+    ),
     "a function in and out": (lambda f, x: (f, f(x)), (jnp.cos, X), {}),
     "a lambda out": (lambda x: functools.partial, (X,), {}),
     "a string out": (lambda x: ("text", x, b"bytes", 3, 2.5, None), (X,), {}),
@@ -113,7 +127,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "a module out": (partial_of_module, (X,), {}),
     "a network": (lambda m, x: m(x), (MLP, X), {}),
     "gradients of a network": (eqx.filter_grad(lambda m, x: jnp.sum(m(x) ** 2)), (MLP, X), {}),
-    "filter_value_and_grad": (eqx.filter_value_and_grad(lambda m, x: jnp.sum(m(x) ** 2)), (MLP, X), {}),
+    "filter_value_and_grad": (
+        eqx.filter_value_and_grad(lambda m, x: jnp.sum(m(x) ** 2)),
+        (MLP, X),
+        {},
+    ),
     "filter_vmap": (eqx.filter_vmap(MLP), (array([N, N]),), {}),
     "filter_jvp": (lambda x: eqx.filter_jvp(jnp.sin, (x,), (x,)), (X,), {}),
     "an eqx.Partial": (lambda p, x: p(x), (eqx.Partial(jnp.multiply, X), X), {}),
@@ -130,15 +148,25 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "associative scan": (lambda x: jax.lax.associative_scan(jnp.add, x), (X,), {}),
     "linear algebra": (lambda x: jnp.linalg.svd(x.astype(jnp.float32)), (I,), {}),
     "a while loop of Equinox": (
-        lambda x: eqx.internal.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x), kind="lax"),
+        lambda x: eqx.internal.while_loop(
+            lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x), kind="lax"
+        ),
         (X,),
         {},
     ),
     "a passing error_if": (lambda x: eqx.error_if(x, jnp.any(x < 0), "negative"), (X,), {}),
     "stop_gradient": (jax.grad(lambda x: jnp.sum(jax.lax.stop_gradient(x) * x)), (X,), {}),
     "filter_eval_shape": (lambda x: eqx.filter_eval_shape(lambda y: (y * 2, "s"), x), (X,), {}),
-    "filter_closure_convert": (lambda x: eqx.filter_closure_convert(lambda y: y + x, x)(x), (X,), {}),
-    "a pure callback": (lambda x: eqx.filter_pure_callback(lambda y: np.asarray(y) * 2, x, result_shape_dtypes=x), (X,), {}),
+    "filter_closure_convert": (
+        lambda x: eqx.filter_closure_convert(lambda y: y + x, x)(x),
+        (X,),
+        {},
+    ),
+    "a pure callback": (
+        lambda x: eqx.filter_pure_callback(lambda y: np.asarray(y) * 2, x, result_shape_dtypes=x),
+        (X,),
+        {},
+    ),
     "a mutable default": (lambda x, extra={"k": 1}: (x, extra), (X,), {}),
 }
 
@@ -160,16 +188,33 @@ def alike(got, want):
         assert got is want or got == want
 
 
-OLDEST_FILTER_JVP = pytest.mark.filterwarnings("ignore:jax.core.find_top_trace is deprecated")  # Equinox asks jax 0.10.0 for it
+# Equinox asks jax 0.10.0 for it
+OLDEST_FILTER_JVP = pytest.mark.filterwarnings("ignore:jax.core.find_top_trace is deprecated")
 
 
 @pytest.mark.core(
-    "an array", "a keyword", "*args and **kwargs", "None", "a NumPy scalar", "a Python *",
-    "weak type *", "strong scalar", "bfloat16", "zero-size", "NaN and infinity", "keys in and out",
-    "a named tuple", "nested containers", "a function in and out", "the argument itself",
-    "a module out", "gradients of a network", "a custom derivative", "an inner program",
+    "an array",
+    "a keyword",
+    "*args and **kwargs",
+    "None",
+    "a NumPy scalar",
+    "a Python *",
+    "weak type *",
+    "strong scalar",
+    "bfloat16",
+    "zero-size",
+    "NaN and infinity",
+    "keys in and out",
+    "a named tuple",
+    "nested containers",
+    "a function in and out",
+    "the argument itself",
+    "a module out",
+    "gradients of a network",
+    "a custom derivative",
+    "an inner program",
     "a passing error_if",
-)  # fmt: skip
+)
 @OLDEST_FILTER_JVP
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_those_of_filter_jit(case):
@@ -183,10 +228,19 @@ def test_results_are_those_of_filter_jit(case):
 
 
 @pytest.mark.core(
-    "a keyword", "a default number", "*args and **kwargs", "a Python int", "weak type in",
-    "a dict", "a named tuple", "a lambda out", "a module", "gradients of a network",
-    "an eqx.Partial", "a mutable default",
-)  # fmt: skip
+    "a keyword",
+    "a default number",
+    "*args and **kwargs",
+    "a Python int",
+    "weak type in",
+    "a dict",
+    "a named tuple",
+    "a lambda out",
+    "a module",
+    "gradients of a network",
+    "an eqx.Partial",
+    "a mutable default",
+)
 @OLDEST_FILTER_JVP
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_arguments_need_one_trace(case):
@@ -212,15 +266,23 @@ TRACES = {
     "another string": (("a",), ("b",)),
     "another function": ((jnp.sin,), (jnp.cos,)),
     "an array for a number": ((2,), (weak(2),)),
-    "the same network made again": ((MLP,), (filled(lambda: eqx.nn.MLP(4, 2, 3, 1, key=KEY), seed=1),)),
+    "the same network made again": (
+        (MLP,),
+        (filled(lambda: eqx.nn.MLP(4, 2, 3, 1, key=KEY), seed=1),),
+    ),
     "another depth": ((MLP,), (filled(lambda: eqx.nn.MLP(4, 2, 3, 2, key=KEY)),)),
 }
 
 
 @pytest.mark.core(
-    "another value of an array", "another shape", "weak type", "another container",
-    "another string", "an array for a number", "another depth",
-)  # fmt: skip
+    "another value of an array",
+    "another shape",
+    "weak type",
+    "another container",
+    "another string",
+    "an array for a number",
+    "another depth",
+)
 @pytest.mark.parametrize("case", TRACES)
 def test_what_needs_another_trace_is_as_in_filter_jit(case):
     """The same pairs of calls share a trace, and the same do not."""
@@ -240,7 +302,9 @@ def test_debug_counts_traces_and_looks_at_gradients(capfd):
     @optimize
     @eqx.debug.assert_max_traces(max_traces=1)
     def f(x):
-        return jax.grad(lambda x: jnp.sum(jnp.sqrt(eqx.debug.backward_nan(x, name="here", terminate=False))))(x)
+        return jax.grad(
+            lambda x: jnp.sum(jnp.sqrt(eqx.debug.backward_nan(x, name="here", terminate=False)))
+        )(x)
 
     jax.block_until_ready(f(X))
     jax.effects_barrier()
@@ -291,11 +355,17 @@ def test_branched_errors():
             f(X, jnp.asarray(which))
 
 
-@pytest.mark.parametrize("outer", [jax.jit, jax.vmap, lambda f: jax.checkpoint(f)], ids=["jit", "vmap", "checkpoint"])
+@pytest.mark.parametrize(
+    "outer", [jax.jit, jax.vmap, lambda f: jax.checkpoint(f)], ids=["jit", "vmap", "checkpoint"]
+)
 def test_errors_of_a_check_below_an_outer_transformation(outer):
     """A program around another that maps or jits it raises Equinox's error."""
     inner = optimize(lambda x: eqx.error_if(x, x < 0, "must not be negative"))
-    f = optimize(lambda x: outer(inner)(x) + 1) if outer is jax.vmap else optimize(lambda x: outer(inner)(x[0]) + 1)
+    f = (
+        optimize(lambda x: outer(inner)(x) + 1)
+        if outer is jax.vmap
+        else optimize(lambda x: outer(inner)(x[0]) + 1)
+    )
     f(X + 1)
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         f(-X - 1)
@@ -311,7 +381,9 @@ def test_shared_layers_and_state():
         first, second = shared()
         return second(first(x))
 
-    np.testing.assert_allclose(optimize(both)(shared, jnp.ones(3)), linear(linear(jnp.ones(3))), rtol=1e-5)
+    np.testing.assert_allclose(
+        optimize(both)(shared, jnp.ones(3)), linear(linear(jnp.ones(3))), rtol=1e-5
+    )
     norm, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(3, "batch", mode="batch")
 
     def apply(norm, state, x):
@@ -340,14 +412,18 @@ def test_the_warning_about_buffers_without_use_is_shown():
     f = optimize(donate="x")(lambda x, y: x.sum() + y)
     with pytest.warns(UserWarning, match="Some donated buffers were not usable"):
         f(jnp.ones(4), jnp.ones(()))
-    assert "the buffer of 'x' is given up but not reused" in " ".join(str(f.plan(jnp.ones(4), jnp.ones(()))).split())
+    assert "the buffer of 'x' is given up but not reused" in " ".join(
+        str(f.plan(jnp.ones(4), jnp.ones(()))).split()
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         eqx.filter_jit(lambda x, y: x.sum() + y, donate="all")(jnp.ones(4), jnp.ones(()))
 
 
 def test_annotations_count():
-    """A number annotated `float` is traced; an array for `int` is an error that names what to write."""
+    """A number annotated `float` is traced; an array for `int` is an error that names what to
+    write.
+    """
 
     def power(x, exponent: float):
         return x**exponent
@@ -381,10 +457,14 @@ def test_check_false_still_lets_annotations_decide_what_is_static():
 
 
 def test_programs_wait_for_no_marker(monkeypatch):
-    """Equinox waits for one on each call; a program does not, and one that holds a check waits for the number of what failed alone."""
+    """Equinox waits for one on each call; a program does not, and one that holds a check waits for
+    the number of what failed alone.
+    """
     waits = []
     waiting = type(X).block_until_ready
-    monkeypatch.setattr(type(X), "block_until_ready", lambda self: waits.append(self.shape) or waiting(self))
+    monkeypatch.setattr(
+        type(X), "block_until_ready", lambda self: waits.append(self.shape) or waiting(self)
+    )
     calls = {
         "filter_jit": eqx.filter_jit(lambda x: x + 1),
         "plain": optimize(lambda x: x + 1),
@@ -411,7 +491,9 @@ def test_a_tracer_where_a_value_is_needed():
 
 
 def test_unhashable_static_values():
-    """Keyed by their parts, where `filter_jit` says that they cannot be hashed; what has no parts is a `StaticError`."""
+    """Keyed by their parts, where `filter_jit` says that they cannot be hashed; what has no parts
+    is a `StaticError`.
+    """
 
     class Opaque:
         __hash__ = None
@@ -484,7 +566,11 @@ def test_the_persistent_cache_is_on():
 
 
 @pytest.mark.core("{}", "{'pad': {'n': [16]}}", "{'precision': 'f64'}", "{'compiler': 'fast'}")
-@pytest.mark.parametrize("options", [{}, {"pad": {"n": [16]}}, {"precision": "f64"}, {"compiler": "fast"}, {"donate": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"pad": {"n": [16]}}, {"precision": "f64"}, {"compiler": "fast"}, {"donate": "x"}],
+    ids=str,
+)
 def test_after_compile_a_function_with_checks_compiles_nothing(options):
     """Nor is it traced again; its first call raises."""
 

@@ -22,7 +22,12 @@ X = np.arange(3, dtype=np.float32)
 
 @optimize
 def scaled(
-    x: Float[Array, "n"], /, by: float = 2.0, *more: Float[Array, ""], shift: float = 0.0, **rest: Float[Array, ""]
+    x: Float[Array, "n"],
+    /,
+    by: float = 2.0,
+    *more: Float[Array, ""],
+    shift: float = 0.0,
+    **rest: Float[Array, ""],
 ) -> Float[Array, "n"]:
     """Scale, shift and add."""
     return x * by + shift + sum(more, jnp.zeros(())) + sum(rest.values(), jnp.zeros(()))
@@ -203,11 +208,15 @@ def test_a_module_itself_and_a_bound_method():
 
 def test_a_program_is_decorated_again():
     """The outer options are added around."""
-    np.testing.assert_allclose(optimize(vmap={"b": {"x": 0}})(optimize(plain))(np.stack([X, X])), np.stack([X, X]) + 1)
+    np.testing.assert_allclose(
+        optimize(vmap={"b": {"x": 0}})(optimize(plain))(np.stack([X, X])), np.stack([X, X]) + 1
+    )
 
 
 def test_it_pickles_and_copies_like_the_function():
-    """A function of a module by name, also in another process; a lambda not at all; a method with its instance."""
+    """A function of a module by name, also in another process; a lambda not at all; a method with
+    its instance.
+    """
     assert pickle.loads(pickle.dumps(scaled)) is scaled
     assert copy.deepcopy(scaled) is scaled
     assert copy.copy(scaled) is scaled
@@ -223,12 +232,20 @@ def test_it_pickles_and_copies_like_the_function():
 def test_it_pickles_into_another_process(tmp_path):
     """By the function's name, with the options."""
     (tmp_path / "own.py").write_text(
-        "from jitney import optimize\ndef f(x): return x + 1\ng = optimize(f, remat=True)\n@optimize\ndef h(x): return x * 2\n"
+        "from jitney import optimize\ndef f(x): return x + 1\ng = optimize(f,"
+        " remat=True)\n@optimize\ndef h(x): return x * 2\n"
     )
     dump = "import pickle, own, sys; sys.stdout.buffer.write(pickle.dumps((own.g, own.h)))"
-    data = subprocess.run([sys.executable, "-c", dump], cwd=tmp_path, capture_output=True, check=True).stdout
-    load = "import pickle, sys; g, h = pickle.loads(sys.stdin.buffer.read()); print(float(g(1.0)), float(h(2.0)), g.options.remat)"
-    out = subprocess.run([sys.executable, "-c", load], cwd=tmp_path, input=data, capture_output=True, check=True).stdout
+    data = subprocess.run(
+        [sys.executable, "-c", dump], cwd=tmp_path, capture_output=True, check=True
+    ).stdout
+    load = (
+        "import pickle, sys; g, h = pickle.loads(sys.stdin.buffer.read()); print(float(g(1.0)),"
+        " float(h(2.0)), g.options.remat)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", load], cwd=tmp_path, input=data, capture_output=True, check=True
+    ).stdout
     assert out.decode().split() == ["2.0", "4.0", "nothing_saveable"]
 
 
@@ -239,5 +256,8 @@ def test_a_contract_error_names_everything():
     def f(x: Float[Array, "n"], y: Float[Array, "n"]):
         return x + y
 
-    with pytest.raises(ContractError, match=r"f\(\) at test_optimize.py:\d+: axis 'n' has two sizes, 3 from 'x' and 4 from 'y'"):
+    with pytest.raises(
+        ContractError,
+        match=r"f\(\) at test_optimize.py:\d+: axis 'n' has two sizes, 3 from 'x' and 4 from 'y'",
+    ):
         f(X, np.ones(4, np.float32))

@@ -18,7 +18,9 @@ class Decay(eqx.Module):
     rate: Float[Array, ""]
 
 
-def residual(model: Decay, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp") -> Float[Array, "points"]:
+def residual(
+    model: Decay, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp"
+) -> Float[Array, "points"]:
     return jnp.exp(-model.rate * t) - y if kind == "exp" else t - y
 
 
@@ -26,14 +28,18 @@ MODEL = Decay(weak(0.5))
 
 
 def made(**options):
-    def body(model: Decay, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp") -> Float[Array, "points"]:
+    def body(
+        model: Decay, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp"
+    ) -> Float[Array, "points"]:
         return residual(model, t, y, kind)
 
     return optimize(**options)(body)
 
 
 def test_compiled_ahead_a_call_neither_traces_nor_compiles():
-    """From sizes for what the signature describes, and an example for the rest; JAX itself is asked."""
+    """From sizes for what the signature describes, and an example for the rest; JAX itself is
+    asked.
+    """
     f = made(vmap={"fit": {"t": 0, "y": 0}})
     assert f.compile(MODEL, sizes={"points": 16, "fit": 4}) is f
     t, y = jnp.ones((4, 16)), jnp.ones((4, 16))
@@ -96,7 +102,9 @@ def test_lower_gives_what_jax_lowers():
     lowered = f.lower(MODEL, jnp.ones(5), jnp.ones(5))
     assert "stablehlo" in lowered.as_text()
     compiled = lowered.compile()
-    np.testing.assert_allclose(compiled(MODEL, jnp.ones(5), jnp.ones(5)), np.full(5, np.exp(-0.5) - 1), rtol=1e-5)
+    np.testing.assert_allclose(
+        compiled(MODEL, jnp.ones(5), jnp.ones(5)), np.full(5, np.exp(-0.5) - 1), rtol=1e-5
+    )
 
 
 def test_stats_count_as_jax_does():
@@ -168,7 +176,9 @@ def test_trace_and_eval_shape_are_those_of_jit():
     f = optimize(lambda x, k: {"power": x**k, "k": k})
     x = jnp.arange(3.0)
     assert str(f.trace(x, 2).jaxpr) == str(jax.jit(lambda x: x**2).trace(x).jaxpr)
-    np.testing.assert_array_equal(f.trace(x, 2).lower().compile()(x, 2)["power"], np.arange(3.0) ** 2)
+    np.testing.assert_array_equal(
+        f.trace(x, 2).lower().compile()(x, 2)["power"], np.arange(3.0) ** 2
+    )
     traces = f.stats.traces
     shapes = f.eval_shape(x, 2)
     assert shapes == {"power": jax.ShapeDtypeStruct((3,), np.float32), "k": 2}

@@ -31,7 +31,9 @@ def training():
     adam = optax.adam(1e-2)
 
     def step(model, state, x, y):
-        loss, grads = eqx.filter_value_and_grad(lambda model: jnp.mean((jax.vmap(model)(x) - y) ** 2))(model)
+        loss, grads = eqx.filter_value_and_grad(
+            lambda model: jnp.mean((jax.vmap(model)(x) - y) ** 2)
+        )(model)
         updates, state = adam.update(grads, state, model)
         return eqx.apply_updates(model, updates), state, loss
 
@@ -50,7 +52,11 @@ def test_steps_of_a_training_loop_are_those_of_a_loop():
         for i in range(5):
             *want, loss = plain(*want, x[i], y[i])
             losses.append(loss)
-    for a, b in zip(jax.tree.leaves(eqx.filter(got[:2], eqx.is_array)), jax.tree.leaves(eqx.filter(want, eqx.is_array)), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(eqx.filter(got[:2], eqx.is_array)),
+        jax.tree.leaves(eqx.filter(want, eqx.is_array)),
+        strict=True,
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(got[2], losses, rtol=1e-5)
     assert got[0].activation is model.activation
@@ -76,7 +82,9 @@ def test_a_state_that_is_a_tuple_is_told_from_several_results():
     a, b = alone((X, X))
     np.testing.assert_array_equal(a, X + 3)
     np.testing.assert_array_equal(b, X * 8)
-    named, kept = scan_steps(lambda state: (Carry(state.a + 1, state.b), jnp.sum(state.a)), 3)(Carry(X, None))
+    named, kept = scan_steps(lambda state: (Carry(state.a + 1, state.b), jnp.sum(state.a)), 3)(
+        Carry(X, None)
+    )
     np.testing.assert_array_equal(named.a, X + 3)
     np.testing.assert_array_equal(kept, [3, 6, 9])
 
@@ -96,7 +104,9 @@ def test_an_element_of_a_tree_goes_to_each_step():
         assert batch["name"] == "b"
         return x + jax.random.normal(key, (3,)) * batch["scale"]
 
-    got = scan_steps(step, 4, over=["key", "batch"])(X, keys, {"scale": jnp.arange(4, dtype=F), "name": "b"})
+    got = scan_steps(step, 4, over=["key", "batch"])(
+        X, keys, {"scale": jnp.arange(4, dtype=F), "name": "b"}
+    )
     want = X
     for i in range(4):
         want = want + jax.random.normal(keys[i], (3,)) * F(i)
@@ -135,8 +145,16 @@ def test_numbers_that_python_holds_stay_as_they_are():
     ("step", "given", "text"),
     [
         (lambda x: x[:2], (X,), r"x comes in as float32\[3\] and goes out as float32\[2\]"),
-        (lambda x: x.astype(jnp.float16), (X,), r"x comes in as float32\[3\] and goes out as float16\[3\]"),
-        (lambda state: {**state, "n": state["n"] + 1}, ({"x": X, "n": 0},), r"state\['n'\] comes in as 0 .*jnp.asarray\(0\)"),
+        (
+            lambda x: x.astype(jnp.float16),
+            (X,),
+            r"x comes in as float32\[3\] and goes out as float16\[3\]",
+        ),
+        (
+            lambda state: {**state, "n": state["n"] + 1},
+            ({"x": X, "n": 0},),
+            r"state\['n'\] comes in as 0 .*jnp.asarray\(0\)",
+        ),
         (lambda state: ({"x": state["x"], "y": X}, 1), ({"x": X},), "another structure"),
         (lambda x: [x], (X,), "a step returns a list, which does not begin with x"),
         (lambda x: (), (X,), "a step returns a tuple"),

@@ -15,7 +15,9 @@ X = array(np.linspace(0.1, 1.0, 4))
 
 
 def model():
-    """A shared body that counts its traces and those of its derivative, and two functions that use it."""
+    """A shared body that counts its traces and those of its derivative, and two functions that use
+    it.
+    """
     rules = []
 
     @jax.custom_jvp
@@ -50,7 +52,9 @@ def test_it_is_traced_and_differentiated_once():
 
 
 def test_one_program_computes_it_once():
-    """Two functions that call it with the same argument, in one program. (What is cheap, XLA may compute again where it fuses it.)"""
+    """Two functions that call it with the same argument, in one program. (What is cheap, XLA may
+    compute again where it fuses it.)
+    """
     common = shared(jnp.sort)
     first, second = optimize(lambda x: common(x) * 2), optimize(lambda x: jnp.cumsum(common(x)))
     both = jax.jit(lambda x: (first(x), second(x)))
@@ -70,7 +74,9 @@ def test_it_is_a_program_on_its_own():
     firm = Firm(jnp.asarray(0.5))
     np.testing.assert_allclose(firm.output(X, "cobb"), X**0.5, rtol=1e-6)
     np.testing.assert_allclose(firm.output(X, "linear"), X)
-    np.testing.assert_allclose(Firm.output.jacobian(firm, X, "cobb", wrt="capital"), np.diag(0.5 * X**-0.5), rtol=1e-5)
+    np.testing.assert_allclose(
+        Firm.output.jacobian(firm, X, "cobb", wrt="capital"), np.diag(0.5 * X**-0.5), rtol=1e-5
+    )
 
 
 def test_options_of_the_outermost_program_are_not_taken():

@@ -1,4 +1,6 @@
-"""Sparse derivatives of functions that read at positions among their arguments. Reference: JAX's dense derivative of the plain function."""
+"""Sparse derivatives of functions that read at positions among their arguments. Reference: JAX's
+dense derivative of the plain function.
+"""
 
 import equinox as eqx
 import jax
@@ -52,7 +54,9 @@ def test_other_positions_are_another_structure():
 
 def test_the_plan_is_that_of_the_call():
     """It tells how many passes there are; arguments by keyword too."""
-    lines = {d["name"]: d["why"] for d in sparse(graph).jacobian.plan(u=U, nb=NB).to_dict()["decisions"]}
+    lines = {
+        d["name"]: d["why"] for d in sparse(graph).jacobian.plan(u=U, nb=NB).to_dict()["decisions"]
+    }
     assert lines["derivative"].startswith("coloured: ")
     assert f"{structure(NB).sum()} of {N * N} elements are not zero" in lines["derivative"]
 
@@ -66,12 +70,16 @@ def test_ahead_of_time():
     assert f.jacobian.stats.compiles == programs
 
 
-@pytest.mark.parametrize("outer", [jax.jit, lambda f: jax.vmap(f, in_axes=(None, 0))], ids=["jit", "vmap"])
+@pytest.mark.parametrize(
+    "outer", [jax.jit, lambda f: jax.vmap(f, in_axes=(None, 0))], ids=["jit", "vmap"]
+)
 def test_where_positions_are_traced_it_is_an_error(outer):
     """With the argument, the line and the cure, which is followed."""
     f = sparse(graph)
     nb = NB if outer is jax.jit else NB[None]
-    with pytest.raises(jitney.DerivativeError, match=r"hangs on 'nb', at test_sparse_positions.py:\d+ \(graph\)") as error:
+    with pytest.raises(
+        jitney.DerivativeError, match=r"hangs on 'nb', at test_sparse_positions.py:\d+ \(graph\)"
+    ) as error:
         outer(lambda u, nb: f.jacobian(u, nb).todense())(U, nb)
     assert "all 144 elements of the sparse derivative may be nonzero" in str(error.value)
     assert "@optimize(static='nb')" in str(error.value)
@@ -110,8 +118,14 @@ def derived(u: Float[Array, "n"], nb: Int[Array, "n"]) -> Float[Array, "n"]:
     [
         (scattered, (NB[:, 0], U), N),
         (window, (array(3, np.int32),), 4),
-        pytest.param(derived, (NB[:, 0],), 2 * N - int((np.argsort(NB[:, 0]) == np.arange(N)).sum()), marks=pytest.mark.rest),
-        pytest.param(looped, (NB[:, 0],), N * N, marks=pytest.mark.rest),  # of rows of a loop no positions are known
+        pytest.param(
+            derived,
+            (NB[:, 0],),
+            2 * N - int((np.argsort(NB[:, 0]) == np.arange(N)).sum()),
+            marks=pytest.mark.rest,
+        ),
+        # of rows of a loop no positions are known
+        pytest.param(looped, (NB[:, 0],), N * N, marks=pytest.mark.rest),
     ],
     ids=["scatter", "slice", "sorted", "loop"],
 )
@@ -144,7 +158,10 @@ def test_positions_in_a_module_are_passed_by_themselves():
     def flow(u: Float[Array, "n"], net: Net) -> Float[Array, "n"]:
         return net.w * graph(u, net.nb)
 
-    with pytest.raises(jitney.DerivativeError, match=r"hangs on 'net.nb'(?s:.)*Fix: pass the positions as an argument of their own"):
+    with pytest.raises(
+        jitney.DerivativeError,
+        match=r"hangs on 'net.nb'(?s:.)*Fix: pass the positions as an argument of their own",
+    ):
         sparse(flow).jacobian(U, Net(jnp.asarray(NB), jnp.ones(N)))
 
     def apart(u: Float[Array, "n"], net: Net, nb: Int[Array, "n k"]) -> Float[Array, "n"]:
@@ -167,7 +184,9 @@ def test_positions_in_a_tree_of_integers_are_known():
 
 
 def test_positions_that_hang_on_what_varies_are_any():
-    """What varies has no values while a derivative is made: all are stored that may be nonzero, as before."""
+    """What varies has no values while a derivative is made: all are stored that may be nonzero, as
+    before.
+    """
 
     def ordered(u: Float[Array, "n"]) -> Float[Array, "n"]:
         return u[jnp.argmax(u)] * u
@@ -179,7 +198,9 @@ def test_positions_that_hang_on_what_varies_are_any():
 def test_integers_that_are_no_positions_stay_traced():
     """A counter that changes in each call makes no program in each."""
 
-    def counted(u: Float[Array, "n"], nb: Int[Array, "n k"], step: Int[Array, ""]) -> Float[Array, "n"]:
+    def counted(
+        u: Float[Array, "n"], nb: Int[Array, "n k"], step: Int[Array, ""]
+    ) -> Float[Array, "n"]:
         return graph(u, nb) * step.astype(u.dtype)
 
     f = sparse(counted)
@@ -229,7 +250,10 @@ def test_a_plan_says_that_all_is_stored():
     def dense(u: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.sum(u) * jnp.sin(u)
 
-    lines = {d["name"]: d["why"] for d in sparse(dense).jacobian.plan(np.ones(2500, np.float32)).to_dict()["decisions"]}
+    lines = {
+        d["name"]: d["why"]
+        for d in sparse(dense).jacobian.plan(np.ones(2500, np.float32)).to_dict()["decisions"]
+    }
     assert "no structure was found: all 6250000 elements are stored" in lines["derivative"]
 
 
@@ -241,6 +265,9 @@ def test_a_dense_derivative_takes_traced_positions():
 
 def test_a_dense_plan_says_what_hides_the_structure():
     """The line whose positions are traced."""
-    lines = {d["name"]: d["why"] for d in lazy_derivatives(graph, wrt="u").jacobian.plan(U, NB).to_dict()["decisions"]}
+    lines = {
+        d["name"]: d["why"]
+        for d in lazy_derivatives(graph, wrt="u").jacobian.plan(U, NB).to_dict()["decisions"]
+    }
     assert "positions at test_sparse_positions.py:" in lines["derivative"]
     assert "are traced: static, they would show what is zero" in lines["derivative"]

@@ -24,7 +24,10 @@ class Gated(eqx.Module):
     activation: object
 
 
-GATED = [Gated(array(np.ones(2) * k), array([True, k > 1]), np.int32([k]), KEYS[k], jnp.tanh) for k in range(4)]
+GATED = [
+    Gated(array(np.ones(2) * k), array([True, k > 1]), np.int32([k]), KEYS[k], jnp.tanh)
+    for k in range(4)
+]
 
 
 def same(a, b):
@@ -72,7 +75,10 @@ def test_a_model_computes_and_learns_with_it_as_with_the_list():
     [
         ([], "there are no layers"),
         ([LAYERS[0], filled(lambda: eqx.nn.Linear(3, 2, key=KEYS[0]))], "another structure"),
-        ([array(np.ones(2)), array(np.ones(3))], r"layer 1 differs from layer 0 in layers\[1\]: float32\[3\] for float32\[2\]"),
+        (
+            [array(np.ones(2)), array(np.ones(3))],
+            r"layer 1 differs from layer 0 in layers\[1\]: float32\[3\] for float32\[2\]",
+        ),
         ([array(np.ones(2)), array(np.ones(2), np.int32)], r"int32\[2\] for float32\[2\]"),
         ([array(1.0), weak(1.0)], r"float32\[\] \(weak\) for float32\[\]"),
         ([np.array(["a"]), np.array(["b"])], r"differs from layer 0 in layers\[1\]"),

@@ -56,7 +56,11 @@ def test_a_vector_and_back(economy):
 def test_one_split_each_way():
     """Whatever the number of fields: one split, and one unstack for numbers that stand together."""
     names = [f"x{i}" for i in range(50)]
-    cls = type("Many", (State,), {"__annotations__": {**dict.fromkeys(names, Float[Array, ""]), "v": Float[Array, "3"]}})
+    cls = type(
+        "Many",
+        (State,),
+        {"__annotations__": {**dict.fromkeys(names, Float[Array, ""]), "v": Float[Array, "3"]}},
+    )
     apart = jax.make_jaxpr(lambda vector: jax.tree.leaves(cls.of(vector)))(jnp.ones(53))
     together = jax.make_jaxpr(lambda state: state.array)(cls.of(jnp.ones(53)))
     assert len(apart.eqns) <= 2 + 50 * (jax.__version__ == "0.10.0")
@@ -72,13 +76,17 @@ def test_one_split_each_way():
     {"shapes": [[0]], "traced": False},
     {"shapes": [[1], [], [1, 1]], "traced": False},  # fields of one number each
     {"shapes": [[0, 3], [3, 0], [0, 0]], "traced": True},
-    {"shapes": [[2], [2], [], [], [2, 2]], "traced": True},  # equal shapes, and numbers beside each other
+    # equal shapes, and numbers beside each other
+    {"shapes": [[2], [2], [], [], [2, 2]], "traced": True},
     {"shapes": [[3, 2], [0], [2, 3], [], [1, 3]], "traced": True},
     {"shapes": [[3, 2], [0], [2, 3], [], [1, 3]], "traced": False},
 )
 def test_any_shapes_come_back(shapes, traced):
     """NumPy stays NumPy; empty fields and fields of rank 0 to 2."""
-    fields = {f"f{i}": np.asarray(np.random.default_rng(i).normal(size=shape).astype(np.float32)) for i, shape in enumerate(shapes)}
+    fields = {
+        f"f{i}": np.asarray(np.random.default_rng(i).normal(size=shape).astype(np.float32))
+        for i, shape in enumerate(shapes)
+    }
     cls = type("Some", (State,), {"__annotations__": dict.fromkeys(fields, Float[Array, "..."])})
     state = cls(**fields)
     flat = [value.ravel() for value in fields.values()]
@@ -90,7 +98,9 @@ def test_any_shapes_come_back(shapes, traced):
 
 
 def test_derived_fields_are_computed_when_read(economy):
-    """Once for each state, however often they are read; what is made from another vector has its own."""
+    """Once for each state, however often they are read; what is made from another vector has its
+    own.
+    """
     assert COUNT == []
     np.testing.assert_allclose(economy.output, np.exp([1, 2, 3]) ** 0.3 * 4**0.7, rtol=1e-6)
     assert economy.output is economy.output
@@ -102,7 +112,9 @@ def test_derived_fields_are_computed_when_read(economy):
 
 
 def test_derived_fields_pass_no_transform(economy):
-    """They are no leaves; in a jitted, differentiated or mapped function they follow from the arguments again."""
+    """They are no leaves; in a jitted, differentiated or mapped function they follow from the
+    arguments again.
+    """
     economy.output  # noqa: B018  # must not come along
     assert len(jax.tree.leaves(economy)) == 4
     grad = jax.jit(jax.grad(lambda e: jnp.sum(e.capital)))(economy)
@@ -110,7 +122,9 @@ def test_derived_fields_pass_no_transform(economy):
     moved = eqx.tree_at(lambda e: e.log_capital, economy, economy.log_capital + 1)
     np.testing.assert_allclose(moved.capital, np.exp([2, 3, 4]), rtol=1e-6)
     batch = jax.vmap(Economy.of)(jnp.stack([economy.array, economy.array + 1]))
-    np.testing.assert_allclose(jax.vmap(lambda e: e.capital)(batch), np.exp([[1, 2, 3], [2, 3, 4]]), rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.vmap(lambda e: e.capital)(batch), np.exp([[1, 2, 3], [2, 3, 4]]), rtol=1e-6
+    )
     f = optimize(lambda e: e.output)
     np.testing.assert_allclose(f(economy), economy.output, rtol=1e-6)
     np.testing.assert_allclose(f(moved), moved.output, rtol=1e-6)
@@ -134,18 +148,27 @@ def test_a_state_that_was_read_is_of_the_structure_it_was(economy):
 
 
 def test_nothing_leaks_from_a_trace(economy):
-    """A state of concrete arrays that a traced function closes over, there and inside a loop, gives arrays afterwards."""
+    """A state of concrete arrays that a traced function closes over, there and inside a loop, gives
+    arrays afterwards.
+    """
     fresh = economy.of(economy.array)
 
     def body(carry, _):
         return carry + jnp.sum(fresh.output), fresh.capital * carry
 
     with jax.check_tracer_leaks():
-        total = jax.jit(lambda x: jax.lax.scan(body, x, None, length=3)[0] + jnp.sum(fresh.output))(0.0)
+        total = jax.jit(lambda x: jax.lax.scan(body, x, None, length=3)[0] + jnp.sum(fresh.output))(
+            0.0
+        )
     np.testing.assert_allclose(total, 4 * jnp.sum(economy.output), rtol=1e-6)
     assert isinstance(fresh.capital, jax.Array)
     assert not isinstance(fresh.capital, jax.core.Tracer)
-    inner = jax.jit(lambda e: jax.lax.scan(lambda c, _: (c + jnp.sum(e.capital), None), 0.0, None, length=2)[0] + jnp.sum(e.capital))
+    inner = jax.jit(
+        lambda e: (
+            jax.lax.scan(lambda c, _: (c + jnp.sum(e.capital), None), 0.0, None, length=2)[0]
+            + jnp.sum(e.capital)
+        )
+    )
     np.testing.assert_allclose(inner(fresh), 3 * jnp.sum(economy.capital), rtol=1e-6)
 
 
@@ -153,7 +176,9 @@ def test_chains_are_traced_once(economy):
     """A derived field that is used twice by each of the next would be 2^20 evaluations."""
     fields = {"x0": derived(lambda self: self.labour * 1.0)}
     for i in range(20):
-        fields[f"x{i + 1}"] = derived(lambda self, i=i: getattr(self, f"x{i}") + getattr(self, f"x{i}"))
+        fields[f"x{i + 1}"] = derived(
+            lambda self, i=i: getattr(self, f"x{i}") + getattr(self, f"x{i}")
+        )
     cls = type("Chain", (State,), {"__annotations__": {"labour": Float[Array, ""]}, **fields})
     state = cls(labour=jnp.asarray(1.0))
     assert float(jax.jit(lambda s: s.x20)(state)) == 2**20
@@ -186,7 +211,10 @@ def test_missing_inputs_are_an_error():
     """Named with the derived field that needs them; reading the missing field itself is None."""
     state = Partial(jnp.asarray(1.0))
     assert state.open is None
-    with pytest.raises(StateError, match=r"Partial.both: it needs 'open', which is missing\.\n(.|\n)*Fix: give 'open' a value"):
+    with pytest.raises(
+        StateError,
+        match=r"Partial.both: it needs 'open', which is missing\.\n(.|\n)*Fix: give 'open' a value",
+    ):
         state.above  # noqa: B018
     np.testing.assert_array_equal(state.array, [1])
     assert Partial(jnp.asarray(1.0), jnp.asarray(2.0)).above == 6
@@ -201,7 +229,9 @@ def test_a_circle_is_an_error():
 
 
 def test_a_field_that_overrides_another_may_read_it(economy):
-    """By `super()`, however many there are; each is computed once, and a parent's rule that reads the field gets the child's."""
+    """By `super()`, however many there are; each is computed once, and a parent's rule that reads
+    the field gets the child's.
+    """
 
     class Taxed(Economy):
         @derived
@@ -216,13 +246,19 @@ def test_a_field_that_overrides_another_may_read_it(economy):
 
     state = Twice.of(economy.array)
     np.testing.assert_allclose(state.capital, np.exp(np.arange(1, 4)) / 4, rtol=1e-6)
-    np.testing.assert_allclose(jax.jit(lambda s: s.output)(state), state.capital**0.3 * economy.labour**0.7, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(lambda s: s.output)(state), state.capital**0.3 * economy.labour**0.7, rtol=1e-6
+    )
     assert COUNT == ["taxed", "capital"] * 2
 
 
 def test_a_circle_through_a_parent_is_an_error():
     """That is one too."""
-    one = type("One", (State,), {"a": derived(lambda self: self.b), "b": derived(lambda self: jnp.ones(()))})
+    one = type(
+        "One",
+        (State,),
+        {"a": derived(lambda self: self.b), "b": derived(lambda self: jnp.ones(()))},
+    )
     two = type("Two", (one,), {"b": derived(lambda self: super(two, self).a)})
     with pytest.raises(StateError, match="derived from itself: b -> a -> b"):
         two().b  # noqa: B018
@@ -262,13 +298,22 @@ class TwoAxes(State):
 
 
 WRONG = {
-    "length": (lambda e: e.of(jnp.ones(3)), "the vector has shape (3,), and the fields take 11 elements"),
+    "length": (
+        lambda e: e.of(jnp.ones(3)),
+        "the vector has shape (3,), and the fields take 11 elements",
+    ),
     "rank": (lambda e: e.of(jnp.ones((11, 1))), "the vector has shape (11, 1)"),
-    "no size": (lambda e: Economy.of(jnp.ones(4)), "no size of 'sector' makes the fields 4 elements long"),
+    "no size": (
+        lambda e: Economy.of(jnp.ones(4)),
+        "no size of 'sector' makes the fields 4 elements long",
+    ),
     "two sizes": (lambda e: TwoAxes.of(jnp.ones(4)), "the sizes of 'm', 'n' are not known"),
     "integers": (lambda e: Partial(jnp.asarray(1)).array, "it is int32[]"),
     "text": (lambda e: Partial("x").array, "it is 'x'"),
-    "dtypes": (lambda e: Partial(jnp.ones(2), jnp.ones((), jnp.bfloat16)).array, "several dtypes: float32 (known), bfloat16 (open)"),
+    "dtypes": (
+        lambda e: Partial(jnp.ones(2), jnp.ones((), jnp.bfloat16)).array,
+        "several dtypes: float32 (known), bfloat16 (open)",
+    ),
 }
 
 
@@ -334,7 +379,16 @@ class Sum(State):
         return sum(Number(self.x * k).y for k in range(4))
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lambda f: jax.vmap(f, axis_size=2, in_axes=None), optimize, jax.checkpoint])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda f: f,
+        jax.jit,
+        lambda f: jax.vmap(f, axis_size=2, in_axes=None),
+        optimize,
+        jax.checkpoint,
+    ],
+)
 def test_states_that_nobody_holds_have_their_own_values(wrap):
     """A temporary state dies, and the next one takes its place in memory."""
     state = Sum(jnp.float32(3.0))
@@ -346,8 +400,16 @@ def test_states_that_nobody_holds_have_their_own_values(wrap):
 def test_an_array_that_is_changed_in_place_has_other_values():
     """NumPy's can be, in a field, in a list, and in a state inside."""
     x = np.arange(3, dtype=np.float32)
-    listed = type("Listed", (State,), {"__annotations__": {"xs": list}, "y": derived(lambda self: self.xs[0] + 1)})([x])
-    outer = type("Outer", (State,), {"__annotations__": {"inner": Number}, "y": derived(lambda self: self.inner.y)})(Number(x))
+    listed = type(
+        "Listed",
+        (State,),
+        {"__annotations__": {"xs": list}, "y": derived(lambda self: self.xs[0] + 1)},
+    )([x])
+    outer = type(
+        "Outer",
+        (State,),
+        {"__annotations__": {"inner": Number}, "y": derived(lambda self: self.inner.y)},
+    )(Number(x))
     state, view = Number(x), Number(x[::2])
     before = [np.array(s.y) for s in (state, listed, outer, view)]
     x += 1
@@ -360,8 +422,14 @@ def test_an_array_that_is_changed_in_place_has_other_values():
 
 
 def test_a_vector_and_its_state_share_no_memory(economy):
-    """SciPy writes to the vector that it has handed out, and whoever has a state's vector may do so too."""
-    for vector, made in ((np.zeros(11), economy.of), (np.zeros(11), Economy.of), (np.zeros(1), Number(np.zeros(1)).of)):
+    """SciPy writes to the vector that it has handed out, and whoever has a state's vector may do so
+    too.
+    """
+    for vector, made in (
+        (np.zeros(11), economy.of),
+        (np.zeros(11), Economy.of),
+        (np.zeros(1), Number(np.zeros(1)).of),
+    ):
         state = made(vector)
         vector += 1
         assert not state.array.any()
@@ -376,21 +444,35 @@ def test_what_can_change_unseen_is_computed_each_time():
         value = 1.0
 
     rate = Rate()
-    fields = {"__annotations__": {"rate": Rate}, "rate": eqx.field(static=True), "y": derived(lambda self: self.rate.value * 2)}
+    fields = {
+        "__annotations__": {"rate": Rate},
+        "rate": eqx.field(static=True),
+        "y": derived(lambda self: self.rate.value * 2),
+    }
     state = type("Rated", (State,), fields)(rate)
     assert state.y == 2
     rate.value = 5.0
     assert state.y == 10
     reference = jax.new_ref(jnp.float32(1))
-    held = type("Held", (State,), {"__annotations__": {"x": jax.Ref}, "y": derived(lambda self: self.x[...] + 1)})(reference)
+    held = type(
+        "Held",
+        (State,),
+        {"__annotations__": {"x": jax.Ref}, "y": derived(lambda self: self.x[...] + 1)},
+    )(reference)
     assert held.y == 2
     reference[...] = 5.0
     assert held.y == 6
 
 
 def test_a_field_is_computed_anew_under_other_settings():
-    """What was computed in single precision is not handed out in double, nor the other way round."""
-    state = type("Third", (State,), {"__annotations__": {"x": jax.Array}, "y": derived(lambda self: jnp.asarray(1 / 3))})(jnp.ones(1))
+    """What was computed in single precision is not handed out in double, nor the other way
+    round.
+    """
+    state = type(
+        "Third",
+        (State,),
+        {"__annotations__": {"x": jax.Array}, "y": derived(lambda self: jnp.asarray(1 / 3))},
+    )(jnp.ones(1))
     assert state.y.dtype == np.float32
     with jax.enable_x64(True):
         assert state.y.dtype == np.float64
@@ -399,14 +481,24 @@ def test_a_field_is_computed_anew_under_other_settings():
 
 
 def test_a_value_of_a_loop_does_not_leave_it():
-    """One reading may go through several traces: a field read inside a scan, and again behind it."""
+    """One reading may go through several traces: a field read inside a scan, and again behind
+    it.
+    """
 
     @derived
     def both(self):
         inside = jax.lax.scan(lambda c, _: (c + self.y, None), jnp.zeros(2), None, length=3)[0]
         return inside + self.y
 
-    cls = type("Loop", (State,), {"__annotations__": {"x": jax.Array}, "y": derived(lambda self: jnp.exp(self.x)), "both": both})
+    cls = type(
+        "Loop",
+        (State,),
+        {
+            "__annotations__": {"x": jax.Array},
+            "y": derived(lambda self: jnp.exp(self.x)),
+            "both": both,
+        },
+    )
     state = cls(jnp.ones(2))
     np.testing.assert_allclose(jax.jit(lambda: state.both)(), 4 * np.exp(np.ones(2)), rtol=1e-6)
     np.testing.assert_allclose(state.both, 4 * np.exp(np.ones(2)), rtol=1e-6)

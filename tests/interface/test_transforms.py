@@ -1,4 +1,6 @@
-"""Programs under JAX's and Equinox's transformations, and inside one another: the numbers of the plain function."""
+"""Programs under JAX's and Equinox's transformations, and inside one another: the numbers of the
+plain function.
+"""
 
 import equinox as eqx
 import jax
@@ -15,7 +17,14 @@ def plain(w: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(jnp.sin(w * x))
 
 
-OPTIONS = [{}, {"remat": True}, {"donate": "w"}, {"precision": "f32"}, {"compiler": "fast"}, {"check": False}]
+OPTIONS = [
+    {},
+    {"remat": True},
+    {"donate": "w"},
+    {"precision": "f32"},
+    {"compiler": "fast"},
+    {"check": False},
+]
 W, X = np.linspace(0.1, 1, 4, dtype=np.float32), np.linspace(1, 2, 4, dtype=np.float32)
 OUTER = {
     "jit": lambda f: jax.jit(f)(W, X),
@@ -31,7 +40,9 @@ OUTER = {
     "vmap of grad": lambda f: jax.vmap(jax.grad(f), (None, 0))(W, np.stack([X, W])),
     "scan": lambda f: jax.lax.scan(lambda c, x: (c + f(W, x), c), np.float32(0), np.stack([X, W])),
     "cond": lambda f: jax.lax.cond(True, f, lambda w, x: jnp.zeros(()), W, X),
-    "while": lambda f: jax.lax.while_loop(lambda c: c < 10, lambda c: c + jnp.abs(f(W, X)) + 1, np.float32(0)),
+    "while": lambda f: jax.lax.while_loop(
+        lambda c: c < 10, lambda c: c + jnp.abs(f(W, X)) + 1, np.float32(0)
+    ),
     "checkpoint": lambda f: jax.grad(jax.checkpoint(f))(W, X),
     "linearize": lambda f: jax.linearize(f, W, X)[1](X, W),
     "eval_shape": lambda f: jax.eval_shape(f, W, X).shape,
@@ -92,11 +103,15 @@ def test_mapped_programs_under_vmap():
         return plain(w, x)
 
     x = np.stack([np.stack([X, W])] * 3)
-    np.testing.assert_allclose(jax.vmap(f, (None, 0))(W, x), [[plain(W, b) for b in a] for a in x], rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(f, (None, 0))(W, x), [[plain(W, b) for b in a] for a in x], rtol=1e-5
+    )
 
 
 def test_a_step_of_training():
-    """A module through `filter_value_and_grad` of a program, inside a program that gives its buffers up."""
+    """A module through `filter_value_and_grad` of a program, inside a program that gives its
+    buffers up.
+    """
     model = eqx.nn.MLP(4, 1, 8, 1, key=jax.random.key(0))
 
     @optimize

@@ -17,7 +17,9 @@ TABLE = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 
 
 def mixed(x: Any) -> Any:
-    """Literals, a constant, a call, a loop, a result that nobody reads, and a result that is an argument."""
+    """Literals, a constant, a call, a loop, a result that nobody reads, and a result that is an
+    argument.
+    """
     _, places = jax.lax.top_k(x, 2)
     total, _ = jax.lax.scan(lambda carry, row: (carry * 0.5 + row, row), jnp.float32(1.0), x)
     return jnp.where(x > 0, x, 2.0) + TABLE, places, total, x, 3.0
@@ -45,7 +47,9 @@ def test_a_number_is_read_with_the_operation_that_reads_it():
         seen.append((float(np.max(value)), None if eqn is None else eqn.primitive.name))
         return value
 
-    evaluated(jax.make_jaxpr(lambda x: (x * 2.0 + TABLE, 3.0))(TABLE), [TABLE], bound, constant=constant)
+    evaluated(
+        jax.make_jaxpr(lambda x: (x * 2.0 + TABLE, 3.0))(TABLE), [TABLE], bound, constant=constant
+    )
     assert seen == [(1.0, None), (2.0, "mul"), (3.0, None)]
 
 
@@ -54,7 +58,9 @@ class Value:
 
 
 def test_values_are_let_go_of_when_nothing_reads_them_any_more():
-    """Of a chain of operations what is read and what is made is there at a time; what is never read is not kept."""
+    """Of a chain of operations what is read and what is made is there at a time; what is never read
+    is not kept.
+    """
     there: list[weakref.ref[Value]] = []
     most = 0
 

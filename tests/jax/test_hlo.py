@@ -7,7 +7,10 @@ from jitney._jax.hlo import collectives
 pytestmark = pytest.mark.real_xla
 
 MESH = {"data": 4, "model": 2}
-ROW = '  %x.1 = f32[2,3]{{1,0}} all-reduce(%y), channel_id=1, {groups}, to_apply=%add, metadata={{op_name="jit(f)/sum"}}'
+ROW = (
+    "  %x.1 = f32[2,3]{{1,0}} all-reduce(%y), channel_id=1, {groups}, to_apply=%add,"
+    ' metadata={{op_name="jit(f)/sum"}}'
+)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,20 @@ ROW = '  %x.1 = f32[2,3]{{1,0}} all-reduce(%y), channel_id=1, {groups}, to_apply
 def test_groups_of_devices_are_axes_of_the_mesh(groups, along):
     """However they are written."""
     (found,) = collectives(ROW.format(groups=groups), MESH)
-    assert (found.kind, found.bytes, found.along, found.line) == ("all-reduce", 24, along, "jit(f)/sum")
+    assert (found.kind, found.bytes, found.along, found.line) == (
+        "all-reduce",
+        24,
+        along,
+        "jit(f)/sum",
+    )
 
 
 def test_pairs_of_devices():
     """A shift along one axis."""
-    row = "  %p = bf16[4]{0} collective-permute-start(%y), source_target_pairs={{0,2},{2,4},{4,6},{6,0}}"
+    row = (
+        "  %p = bf16[4]{0} collective-permute-start(%y),"
+        " source_target_pairs={{0,2},{2,4},{4,6},{6,0}}"
+    )
     (found,) = collectives(row, MESH)
     assert (found.kind, found.bytes, found.along) == ("collective-permute", 8, ("data",))
 

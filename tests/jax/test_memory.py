@@ -50,7 +50,9 @@ BODIES = [variance, gram, gradient, scores, distances]
 @pytest.mark.parametrize("budget", [500_000, 700_000, "1MiB", 3_000_000, "1GiB"], ids=str)
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_the_compiled_program_stays_under_it(body, budget):
-    """As the compiler counts temporaries and arguments, of which there are 240,000 bytes; and the numbers are those of the whole."""
+    """As the compiler counts temporaries and arguments, of which there are 240,000 bytes; and the
+    numbers are those of the whole.
+    """
     x, c = rows(N), rows(32)
     f = optimize(body, chunk={"n": "auto"}, memory=budget)
     found = f.lower(x, c).compile().memory_analysis()
@@ -75,8 +77,15 @@ def test_the_plan_shows_the_estimate_beside_what_the_compiler_says():
 
 def test_an_estimate_above_the_budget_does_not_stand_before_what_was_counted():
     """Where the line was wrong, what counts is first."""
-    assert str(Fit(5, 2**22, 2**20, 2**21)) == "1 MiB by the compiler, of 2 MiB; the line through two widths had said 4 MiB"
-    assert str(Fit(5, 2**20, 2**20, 2**21)) == str(Fit(5, None, 2**20, 2**21)) == "1 MiB by the compiler, of 2 MiB"
+    assert (
+        str(Fit(5, 2**22, 2**20, 2**21))
+        == "1 MiB by the compiler, of 2 MiB; the line through two widths had said 4 MiB"
+    )
+    assert (
+        str(Fit(5, 2**20, 2**20, 2**21))
+        == str(Fit(5, None, 2**20, 2**21))
+        == "1 MiB by the compiler, of 2 MiB"
+    )
 
 
 def test_what_fits_is_not_cut():
@@ -123,10 +132,16 @@ def test_auto_is_what_is_free():
 def test_too_little_is_an_error_that_says_how_much_would_do():
     """And that is so."""
     x, c = rows(N), rows(32)
-    with pytest.raises(AxisError, match=r"no chunk along 'n' brings the program to 97.66 KiB: the least is") as error:
+    with pytest.raises(
+        AxisError, match=r"no chunk along 'n' brings the program to 97.66 KiB: the least is"
+    ) as error:
         optimize(variance, chunk={"n": "auto"}, memory=100_000)(x, c)
     enough = int(str(error.value).partition("memory=")[2].partition(",")[0])
-    np.testing.assert_allclose(optimize(variance, chunk={"n": "auto"}, memory=enough)(x, c), jax.jit(variance)(x, c), rtol=1e-3)
+    np.testing.assert_allclose(
+        optimize(variance, chunk={"n": "auto"}, memory=enough)(x, c),
+        jax.jit(variance)(x, c),
+        rtol=1e-3,
+    )
 
 
 def test_what_cannot_be_cut_is_an_error_if_it_does_not_fit():
@@ -144,9 +159,13 @@ def test_what_cannot_be_cut_is_an_error_if_it_does_not_fit():
 def test_without_names_there_is_nothing_to_cut():
     """The plan says so, and what does not fit is an error."""
     plain = optimize(lambda x: x + 1, memory="1GiB")
-    assert lines(plain, rows(3))["chunk"] == "no named axis to cut: all of it takes no more than 1 GiB"
+    assert (
+        lines(plain, rows(3))["chunk"] == "no named axis to cut: all of it takes no more than 1 GiB"
+    )
     np.testing.assert_array_equal(plain(jnp.ones(3)), np.full(3, 2.0))
-    with pytest.raises(AxisError, match=r"more than its memory of 100 B, and has no named axis to cut"):
+    with pytest.raises(
+        AxisError, match=r"more than its memory of 100 B, and has no named axis to cut"
+    ):
         optimize(lambda x: x + 1, memory=100)(rows(N))
 
 
@@ -167,10 +186,12 @@ def test_the_contract_is_checked_first():
     {"size": 1, "fixed": 0, "each": 0, "jump": 1, "budget": 1000},  # one element, that just fits
     {"size": 1, "fixed": 0, "each": 0, "jump": 1, "budget": 999},  # and just not
     {"size": 10**9, "fixed": 10**6, "each": 1, "jump": 10, "budget": 10**6},  # what is fixed is all
-    {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 10**9},  # only jumps, and all of it fits
+    # only jumps, and all of it fits
+    {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 10**9},
     {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 999},  # up to the first jump
     {"size": 10**9, "fixed": 5000, "each": 16, "jump": 10**6, "budget": 2**20},  # a line
-    {"size": 1000, "fixed": 0, "each": 1, "jump": 500, "budget": 1500},  # to the element in front of a jump or behind it
+    # to the element in front of a jump or behind it
+    {"size": 1000, "fixed": 0, "each": 1, "jump": 500, "budget": 1500},
     {"size": 10**9, "fixed": 10**6, "each": 1000, "jump": 1, "budget": 10**9},
     {"size": 2, "fixed": 0, "each": 1000, "jump": 2, "budget": 2000},
     {"size": 10**6, "fixed": 17, "each": 3, "jump": 7, "budget": 1234567},
@@ -209,7 +230,10 @@ def test_a_flat_line_takes_all_that_is_asked_for():
     assert fit(lambda width: 500, 10**7, 2**20).width == 10**7
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**31, "2 GiB"), (5 * 2**40, "5120 GiB")])
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**31, "2 GiB"), (5 * 2**40, "5120 GiB")],
+)
 def test_bytes_are_read_easily(count, said):
     """In powers of 1024."""
     assert text(count) == said
@@ -228,7 +252,9 @@ def layered(w: Float[Array, "layer k k"], x: Float[Array, "n k"]) -> Float[Array
 @pytest.mark.rest
 @pytest.mark.parametrize("kind", ["grad", "value_and_grad"])
 def test_loops_are_recomputed_where_that_fits_memory(kind):
-    """As the compiler counts it, and the plan says so; the numbers are the same. `remat` said outright comes first."""
+    """As the compiler counts it, and the plan says so; the numbers are the same. `remat` said
+    outright comes first.
+    """
     rng = np.random.default_rng(0)
     w = jnp.asarray(rng.normal(size=(8, 16, 16)) / 4, jnp.float32)
     x = jnp.asarray(rng.normal(size=(512, 16)), jnp.float32)
@@ -236,8 +262,15 @@ def test_loops_are_recomputed_where_that_fits_memory(kind):
     f = lazy_derivatives(wrt="w")(optimize(layered, memory=whole // 2))
     got, want = getattr(f, kind)(w, x), getattr(jax, kind)(layered)(w, x)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), got, want)
-    assert getattr(f, kind).program().lower(w, x).compile().memory_analysis().temp_size_in_bytes <= whole // 2
-    line = next(d["why"] for d in getattr(f, kind).plan(w, x).to_dict()["decisions"] if d["name"] == "derivative")
+    assert (
+        getattr(f, kind).program().lower(w, x).compile().memory_analysis().temp_size_in_bytes
+        <= whole // 2
+    )
+    line = next(
+        d["why"]
+        for d in getattr(f, kind).plan(w, x).to_dict()["decisions"]
+        if d["name"] == "derivative"
+    )
     assert "remat of the bodies of loops" in line
 
 

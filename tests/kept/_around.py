@@ -1,4 +1,6 @@
-"""Ways in which a function reads a number, which stands where {} does: what is around `called` in a module of the user's."""
+"""Ways in which a function reads a number, which stands where {} does: what is around `called` in a
+module of the user's.
+"""
 
 AROUND = {
     "a pattern that reads a module": """

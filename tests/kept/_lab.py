@@ -1,6 +1,8 @@
-"""A small package of the user's that reads a number in each of many ways, and processes that run it, real ones and pretended ones.
+"""A small package of the user's that reads a number in each of many ways, and processes that run
+it, real ones and pretended ones.
 
-`total` is the sum of all its numbers times `x`, so that whoever runs an older version of any of its parts is caught by its result.
+`total` is the sum of all its numbers times `x`, so that whoever runs an older version of any of its
+parts is caught by its result.
 """
 
 from __future__ import annotations
@@ -230,7 +232,11 @@ def called(x):
 program = jitney.optimize(cache="program")(called)
 """
 
-NAMES = [name for _, name, _, _ in string.Formatter().parse(HELPER + MAIN) if name is not None and name != "context"]
+NAMES = [
+    name
+    for _, name, _, _ in string.Formatter().parse(HELPER + MAIN)
+    if name is not None and name != "context"
+]
 NUMBERS = {name: 1 + i / 64 for i, name in enumerate(dict.fromkeys([*NAMES, "deep_module"]))}
 CONTEXTS = {
     "plain": "return total(x)",
@@ -240,7 +246,10 @@ CONTEXTS = {
     "grad": "return x * jax.grad(lambda x: jnp.sum(total(x)))(x)",
     "cond": "return jax.lax.cond(x[0] > 0, total, lambda x: x, x)",
     "checkpoint": "return jax.checkpoint(total)(x)",
-    "while": "return jax.lax.while_loop(lambda s: s[0] < 1, lambda s: (s[0] + 1, total(s[1])), (0, x))[1]",
+    "while": (
+        "return jax.lax.while_loop(lambda s: s[0] < 1, lambda s: (s[0] + 1, total(s[1])), (0,"
+        " x))[1]"
+    ),
     "filter_jit": "import equinox\n    return equinox.filter_jit(total)(x)",
 }
 X = (1.0, 2.0)
@@ -249,13 +258,24 @@ X = (1.0, 2.0)
 def total_of(numbers: Mapping[str, float]) -> float:
     """What `total` multiplies `x` with: `plain` is the one number that is multiplied by another."""
     product = numbers["decorated_body"] * numbers["decorator_argument"]
-    return sum(numbers.values()) - numbers["decorated_body"] - numbers["decorator_argument"] + product
+    return (
+        sum(numbers.values()) - numbers["decorated_body"] - numbers["decorator_argument"] + product
+    )
 
 
-def sources(context: str, numbers: Mapping[str, float], change: Callable[[str], str] = str) -> dict[str, str]:
+def sources(
+    context: str, numbers: Mapping[str, float], change: Callable[[str], str] = str
+) -> dict[str, str]:
     """The files of the package; `change` edits the text of each."""
-    filled = {**{name: repr(value) for name, value in numbers.items()}, "context": CONTEXTS[context]}
-    files = {"lab_helper.py": HELPER.format(**filled), "lab_main.py": MAIN.format(**filled), "lab_sub/__init__.py": ""}
+    filled = {
+        **{name: repr(value) for name, value in numbers.items()},
+        "context": CONTEXTS[context],
+    }
+    files = {
+        "lab_helper.py": HELPER.format(**filled),
+        "lab_main.py": MAIN.format(**filled),
+        "lab_sub/__init__.py": "",
+    }
     files["lab_sub/deep.py"] = f"VALUE = {numbers['deep_module']!r}\n"
     return {name: change(text) for name, text in files.items()}
 
@@ -269,7 +289,9 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 
 @contextmanager
 def process(folder: Path, name: str = "lab_main") -> Iterator[Any]:
-    """A module as another process sees it: imported anew, with all that it imports from this folder."""
+    """A module as another process sees it: imported anew, with all that it imports from this
+    folder.
+    """
     sys.path.insert(0, str(folder))
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     importlib.invalidate_caches()
@@ -278,13 +300,22 @@ def process(folder: Path, name: str = "lab_main") -> Iterator[Any]:
     finally:
         sys.dont_write_bytecode = before
         sys.path.remove(str(folder))
-        for module in [m for m, held in sys.modules.items() if str(folder) in str(getattr(held, "__file__", ""))]:
+        for module in [
+            m
+            for m, held in sys.modules.items()
+            if str(folder) in str(getattr(held, "__file__", ""))
+        ]:
             del sys.modules[module]
 
 
 def notes(program: Any) -> list[tuple[bool, str]]:
     """What became of each call."""
-    return [note for entry in program.core.entries.values() if entry.kept is not None for note in entry.kept.notes.values()]
+    return [
+        note
+        for entry in program.core.entries.values()
+        if entry.kept is not None
+        for note in entry.kept.notes.values()
+    ]
 
 
 def is_found(program: Any) -> bool:

@@ -1,4 +1,6 @@
-"""Programs with run-time checks are kept: the number of the check that failed, and the messages beside them."""
+"""Programs with run-time checks are kept: the number of the check that failed, and the messages
+beside them.
+"""
 
 import re
 from functools import partial
@@ -55,9 +57,14 @@ def message(call):
 @pytest.mark.rest
 @pytest.mark.parametrize("name", ["program", "mapped"])
 def test_its_checks_raise_what_they_raise_where_it_is_traced(folder, tmp_path, name):
-    """By type and message, of the one that fails first; and numbers are to the bit those of `eqx.filter_jit`."""
+    """By type and message, of the one that fails first; and numbers are to the bit those of
+    `eqx.filter_jit`.
+    """
     lab.write(tmp_path, {"lab_main.py": TEXT})
-    good, low, high = (np.array([[1.0, value]], np.float32)[0 if name == "program" else slice(None)] for value in (4.0, -1.0, 100.0))
+    good, low, high = (
+        np.array([[1.0, value]], np.float32)[0 if name == "program" else slice(None)]
+        for value in (4.0, -1.0, 100.0)
+    )
     for note in (KEPT, FOUND):
         with lab.process(tmp_path) as main:
             program = getattr(main, name)
@@ -148,7 +155,9 @@ def test_under_outer_transforms_checks_are_equinoxs(folder, tmp_path):
         with lab.process(tmp_path) as main:
             x = jnp.array([4.0, 9.0])
             main.program(x)
-            np.testing.assert_allclose(jax.grad(lambda x: main.program(x)[1])(x), [1 / 4, 1 / 6], rtol=1e-6)
+            np.testing.assert_allclose(
+                jax.grad(lambda x: main.program(x)[1])(x), [1 / 4, 1 / 6], rtol=1e-6
+            )
             with pytest.raises(RuntimeError, match=re.escape("below zero")):
                 eqx.filter_jit(lambda x: main.program(x))(-x)
 
@@ -171,7 +180,9 @@ def test_lineax_fails_in_its_own_words(folder, tmp_path):
     said: list[str] = []
     for note in (KEPT, FOUND):
         with lab.process(tmp_path) as main:
-            np.testing.assert_allclose(main.program(2 * jnp.eye(2), jnp.ones(2)), [0.5, 0.5], rtol=1e-6)
+            np.testing.assert_allclose(
+                main.program(2 * jnp.eye(2), jnp.ones(2)), [0.5, 0.5], rtol=1e-6
+            )
             said.append(message(lambda: main.program(jnp.zeros((2, 2)), jnp.ones(2))))
             assert lab.notes(main.program) == note
     assert said[0] == said[1]

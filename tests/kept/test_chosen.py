@@ -1,4 +1,6 @@
-"""Programs of which jitney chooses something: loops for layers, chunks that fit, what a backward pass saves."""
+"""Programs of which jitney chooses something: loops for layers, chunks that fit, what a backward
+pass saves.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -63,19 +65,35 @@ def numbers(value):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "recomputed" else ()) for name in CHOICES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "recomputed" else ())
+        for name in CHOICES
+    ],
+)
 def test_what_was_chosen_is_found_and_told_again(folder, tmp_path, name):
-    """The numbers of plain JAX, and one plan in both processes; a helper that is edited is the one that is computed with."""
+    """The numbers of plain JAX, and one plan in both processes; a helper that is edited is the one
+    that is computed with.
+    """
     told: list[list[str]] = []
     for shift, note in ((1.0, KEPT), (1.0, FOUND), (2.0, KEPT)):
         lab.write(tmp_path, {"lab_main.py": TEXT, "lab_helper.py": f"shift = {shift}\n"})
         with lab.process(tmp_path) as main:
             program, given = main.programs[name], arguments(name)
             got = program(*given)
-            np.testing.assert_allclose(numbers(got), numbers(body(main, name)(*given)), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                numbers(got), numbers(body(main, name)(*given)), rtol=1e-4, atol=1e-5
+            )
             [made] = [program] if hasattr(program, "core") else program.function.derivatives("grad")
             assert lab.notes(made) == note
-            told.append([line.why for line in program.plan(*given).lines if line.name == CHOICES[name] and line.taken])
+            told.append(
+                [
+                    line.why
+                    for line in program.plan(*given).lines
+                    if line.name == CHOICES[name] and line.taken
+                ]
+            )
     assert told[0]
     assert told[0] == told[1]
 
@@ -88,10 +106,16 @@ def test_what_is_free_is_not_kept(folder, tmp_path):
         program(*arguments("memory"))
         [(is_kept, why)] = lab.notes(program)
     assert not is_kept
-    assert why == 'not kept: programs with `memory="auto"` are not kept: what is free is another number each time'
+    assert (
+        why
+        == 'not kept: programs with `memory="auto"` are not kept: what is free is another number'
+        " each time"
+    )
 
 
-def test_other_processors_are_another_program_where_bytes_are_counted(folder, tmp_path, monkeypatch):
+def test_other_processors_are_another_program_where_bytes_are_counted(
+    folder, tmp_path, monkeypatch
+):
     """The compiler counts for the processor that it compiles for."""
     lab.write(tmp_path, {"lab_main.py": TEXT, "lab_helper.py": "shift = 1.0\n"})
     for processor, note in (("one", KEPT), ("one", FOUND), ("another", KEPT)):

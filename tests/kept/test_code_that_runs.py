@@ -1,4 +1,6 @@
-"""What code reads is asked for if it runs, and it runs again while a program is kept, whatever JAX remembers of it."""
+"""What code reads is asked for if it runs, and it runs again while a program is kept, whatever JAX
+remembers of it.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +81,9 @@ CALLS = {
     "custom_jvp under jit": "jax.grad(lambda x: jnp.sum(jax.jit(ruled)(x)))(x)",
     "custom_vjp": "jax.grad(lambda x: jnp.sum(backward(x)))(x)",
     "custom_vjp of Equinox": "jax.grad(lambda x: jnp.sum(filtered_backward(x)))(x)",
-    "custom_root": "jax.lax.custom_root(lambda y: y - total(x), x, lambda f, y: total(x), lambda g, y: y)",
+    "custom_root": (
+        "jax.lax.custom_root(lambda y: y - total(x), x, lambda f, y: total(x), lambda g, y: y)"
+    ),
     "linear solve": "jax.lax.custom_linear_solve(lambda y: y / 2.0, x, lambda f, b: total(b))",
     "vectorize": "jnp.vectorize(total)(x)",
     "eval_shape": "x * jax.eval_shape(lambda x: jnp.zeros(int(total(1.0))), x).shape[0]",
@@ -92,7 +96,9 @@ GATE = ("jit", "scan of a function", "custom_vjp")
 
 
 @pytest.mark.core("jit")
-@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how in GATE else pytest.mark.slow) for how in CALLS])
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=() if how in GATE else pytest.mark.slow) for how in CALLS]
+)
 def test_code_that_was_traced_before_is_seen_again(folder, tmp_path, how):
     """It is not kept, since `vars` is not followed, though JAX has what it traced."""
     text = TEXT.replace("CALL", CALLS[how]) + "\n\ndef scanned(c, y):\n    return c, total(y)\n"
@@ -123,7 +129,9 @@ def test_code_that_does_not_run_may_read_what_it_will(folder, tmp_path):
 
 
 def test_equal_code_of_another_file_is_other_code(folder, tmp_path):
-    """It reads other globals; where only one of the two was followed, the other is not taken for it."""
+    """It reads other globals; where only one of the two was followed, the other is not taken for
+    it.
+    """
     text = """
     import jax.numpy as jnp
     import jitney

@@ -1,7 +1,7 @@
 """Whatever is edited, nothing stale is run; and what changes nothing loses nothing.
 
-Each edit is made to a package that a pretended process has imported, called and kept; a second one imports it anew. The reference is the
-sum of the numbers that the sources hold then.
+Each edit is made to a package that a pretended process has imported, called and kept; a second one
+imports it anew. The reference is the sum of the numbers that the sources hold then.
 """
 
 import itertools
@@ -21,7 +21,9 @@ SAME = {
     "new functions": lambda text: text + "\n\ndef unrelated(x):\n    return x * 99\n",
     "new globals": lambda text: text + "\n\nUNRELATED = 99\n",
     "formatting": lambda text: re.sub(r" \* ", "*", text),
-    "parentheses": lambda text: re.sub(r"return (x \* [\d.]+)\n", r"return (\n        \1\n    )\n", text),
+    "parentheses": lambda text: re.sub(
+        r"return (x \* [\d.]+)\n", r"return (\n        \1\n    )\n", text
+    ),
 }
 QUIET = list(itertools.product(lab.CONTEXTS, SAME))
 
@@ -29,7 +31,12 @@ QUIET = list(itertools.product(lab.CONTEXTS, SAME))
 def cases(all_: list, few: int) -> list:
     """All of them, of which a few are in each run of the tests."""
     every = max(len(all_) // few, 1)
-    return [pytest.param(*case, marks=() if i % every == 7 % every else pytest.mark.slow, id="-".join(case)) for i, case in enumerate(all_)]
+    return [
+        pytest.param(
+            *case, marks=() if i % every == 7 % every else pytest.mark.slow, id="-".join(case)
+        )
+        for i, case in enumerate(all_)
+    ]
 
 
 def run(path, context, numbers, change=str):
@@ -60,17 +67,34 @@ def test_an_edit_that_changes_nothing_keeps_its_program(shared, tmp_path, contex
 
 
 @pytest.mark.core("what an alias is of")
-@pytest.mark.parametrize("what", [pytest.param(what, marks=() if i % 11 == 3 else pytest.mark.slow) for i, what in enumerate(AROUND)])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=() if i % 11 == 3 else pytest.mark.slow)
+        for i, what in enumerate(AROUND)
+    ],
+)
 def test_what_lies_around_a_function_is_never_stale(folder, tmp_path, monkeypatch, what):
     """Kept or not: the second process computes with what it has."""
     import jax
 
     before = {name: getattr(jax.numpy, name) for name in ("exp", "tanh")}
     for number in (2.5, 3.5, 3.5):
-        text = f"import jitney\n{AROUND[what].replace('{}', repr(number))}\nprogram = jitney.optimize(cache='program')(called)\n"
+        text = (
+            f"import jitney\n{AROUND[what].replace('{}', repr(number))}\nprogram ="
+            " jitney.optimize(cache='program')(called)\n"
+        )
         lazy = f"def __getattr__(name):\n    return {number}\n"
-        lab.write(tmp_path, {"lab_main.py": text, "lab_main.py.txt": str(number), "lab_other.py": OTHER, "lab_lazy.py": lazy,
-                             "lab_star.py": f"STAR = {number}\n"})  # fmt: skip
+        lab.write(
+            tmp_path,
+            {
+                "lab_main.py": text,
+                "lab_main.py.txt": str(number),
+                "lab_other.py": OTHER,
+                "lab_lazy.py": lazy,
+                "lab_star.py": f"STAR = {number}\n",
+            },
+        )
         monkeypatch.setenv("LAB_K", str(number))
         try:
             with lab.process(tmp_path) as main, np.printoptions():
@@ -81,7 +105,8 @@ def test_what_lies_around_a_function_is_never_stale(folder, tmp_path, monkeypatc
         np.testing.assert_allclose(out, number * np.ones(2), rtol=1e-6)
 
 
-AGAIN = {  # ways in which JAX and Equinox keep a trace, of which the first run in each run of the tests
+# ways in which JAX and Equinox keep a trace, of which the first run in each run of the tests
+AGAIN = {
     "jit": "jax.jit(helper)(x)",
     "filter_jit": "equinox.filter_jit(helper)(x)",
     "checkpoint": "jax.checkpoint(helper)(x)",
@@ -92,9 +117,13 @@ AGAIN = {  # ways in which JAX and Equinox keep a trace, of which the first run 
 }
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=() if way == "jit" else pytest.mark.slow) for way in AGAIN])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way == "jit" else pytest.mark.slow) for way in AGAIN]
+)
 def test_a_helper_traced_earlier_is_read_as_it_is_now(folder, tmp_path, way):
-    """JAX keeps the trace of a function; a program that is kept is made of what the function reads when it is made."""
+    """JAX keeps the trace of a function; a program that is kept is made of what the function reads
+    when it is made.
+    """
     text = f"""
     import equinox
     import jax

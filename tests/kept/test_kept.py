@@ -59,7 +59,9 @@ def arguments():
 
 @pytest.mark.rest
 def test_a_result_comes_back_as_it_was(folder, tmp_path):
-    """Modules, static values and text, of buffers that were donated, equal to those of plain `jax.jit` to the bit."""
+    """Modules, static values and text, of buffers that were donated, equal to those of plain
+    `jax.jit` to the bit.
+    """
     lab.write(tmp_path, {"lab_main.py": TEXT})
     for note in (KEPT, FOUND):
         with lab.process(tmp_path) as main:
@@ -73,7 +75,10 @@ def test_a_result_comes_back_as_it_was(folder, tmp_path):
 
 def test_updates_in_place_are_said_in_each_process(folder, tmp_path):
     """The one that finds the program runs no body that could make them."""
-    text = "import jitney\n\n\n@jitney.optimize(cache='program')\ndef total(b):\n    b.pop('y')\n    return b['x'] * 2\n"
+    text = (
+        "import jitney\n\n\n@jitney.optimize(cache='program')\ndef total(b):\n    b.pop('y')\n   "
+        " return b['x'] * 2\n"
+    )
     lab.write(tmp_path, {"lab_main.py": text})
     for note in (KEPT, FOUND):
         with lab.process(tmp_path) as main:
@@ -84,12 +89,34 @@ def test_updates_in_place_are_said_in_each_process(folder, tmp_path):
 
 @pytest.mark.rest
 def test_it_is_found_by_the_first_call_of_a_fresh_process(tmp_path):
-    """Where what JAX imports later, to lower and to write programs, is not imported yet: nothing has been compiled."""
-    lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x * 2\n"})
-    code = "import numpy, lab_main; from tests.kept import _lab; lab_main.double(numpy.ones(3)); print(_lab.notes(lab_main.double))"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    """Where what JAX imports later, to lower and to write programs, is not imported yet: nothing
+    has been compiled.
+    """
+    lab.write(
+        tmp_path,
+        {
+            "lab_main.py": (
+                "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x"
+                " * 2\n"
+            )
+        },
+    )
+    code = (
+        "import numpy, lab_main; from tests.kept import _lab; lab_main.double(numpy.ones(3));"
+        " print(_lab.notes(lab_main.double))"
+    )
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+    }
     env.pop("XLA_FLAGS", None)
-    said = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
     assert said == [f"{KEPT}\n", f"{FOUND}\n"]
 
 
@@ -144,13 +171,25 @@ print("scipy.linalg" in sys.modules)
 
 @pytest.mark.rest
 def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
-    """JAX imports `scipy.linalg` where it lowers a program that solves. Where such a program is found two modules of it do, and whoever
-    imports the rest later has all of it; a program that calls nothing outside of XLA does without."""
+    """JAX imports `scipy.linalg` where it lowers a program that solves. Where such a program is
+    found two modules of it do, and whoever imports the rest later has all of it; a program that
+    calls nothing outside of XLA does without.
+    """
     lab.write(tmp_path, {"lab_main.py": OUTSIDE})
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+    }
     env.pop("XLA_FLAGS", None)
     said = [
-        subprocess.run([sys.executable, "-c", "import lab_main"], env=env, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", "import lab_main"],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         for _ in range(2)
     ]
     assert said == [f"{KEPT} {KEPT} False True\n", f"{FOUND} {FOUND} False False\n"]
@@ -158,18 +197,36 @@ def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
 
 @pytest.mark.rest
 def test_lapack_is_found_so_for_loaded_programs_too(tmp_path):
-    """Not where another thread runs, which may be about to import the same modules: then JAX finds it as it does by itself."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE": "off"}
+    """Not where another thread runs, which may be about to import the same modules: then JAX finds
+    it as it does by itself.
+    """
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "JITNEY_CACHE": "off",
+    }
     lab.write(tmp_path, {"lab_main.py": OUTSIDE.partition("a = np.array")[0]})
-    make = "import lab_main, numpy as np; lab_main.solved.export('solved.jitney', np.eye(2, dtype='f'), np.ones(2, 'f'))"
+    make = (
+        "import lab_main, numpy as np; lab_main.solved.export('solved.jitney', np.eye(2,"
+        " dtype='f'), np.ones(2, 'f'))"
+    )
     subprocess.run([sys.executable, "-c", make], env=env, cwd=tmp_path, check=True)
     for how, is_imported in (("alone", False), ("beside", True)):
-        run = subprocess.run([sys.executable, "-c", LOADED, how], env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, "-c", LOADED, how],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert run.stdout == f"{is_imported}\n", how
 
 
 def test_what_runs_when_garbage_is_collected_is_not_the_bodys(folder, tmp_path):
-    """Tools have callbacks there: a program is kept all the same, and garbage is collected as before."""
+    """Tools have callbacks there: a program is kept all the same, and garbage is collected as
+    before.
+    """
 
     def collected(phase, info):
         type(phase)
@@ -242,7 +299,9 @@ def test_modules_that_no_argument_is_like_and_weak_numbers_come_back(folder, tmp
 
 
 def test_a_contract_behind_a_name_is_that_of_now(folder, tmp_path):
-    """Of a field whose annotation is a text: what the new one refuses is refused, though the program would be the same."""
+    """Of a field whose annotation is a text: what the new one refuses is refused, though the
+    program would be the same.
+    """
     text = """
     from __future__ import annotations
 
@@ -282,8 +341,12 @@ def test_under_outer_transforms_it_is_traced(folder, tmp_path):
 
 def check_under_transforms(program, loss, layer, x):
     program(layer, x)
-    np.testing.assert_allclose(jax.grad(lambda x: program(layer, x))(x), jax.grad(lambda x: loss(layer, x))(x), rtol=1e-6)
-    np.testing.assert_allclose(jax.vmap(lambda x: program(layer, x))(x[None])[0], loss(layer, x), rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.grad(lambda x: program(layer, x))(x), jax.grad(lambda x: loss(layer, x))(x), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        jax.vmap(lambda x: program(layer, x))(x[None])[0], loss(layer, x), rtol=1e-6
+    )
     np.testing.assert_allclose(jax.jit(lambda: program(layer, x))(), loss(layer, x), rtol=1e-6)
 
 
@@ -291,7 +354,10 @@ def check_under_transforms(program, loss, layer, x):
     ("options", "why"),
     [
         ({"compiler": "fast"}, 'programs with `compiler="fast"` are not kept yet'),
-        ({"memory": "auto"}, 'programs with `memory="auto"` are not kept: what is free is another number each time'),
+        (
+            {"memory": "auto"},
+            'programs with `memory="auto"` are not kept: what is free is another number each time',
+        ),
         ({"debug_nans": True}, "programs with `debug_nans` are not kept yet"),
     ],
 )
@@ -303,46 +369,103 @@ def test_options_whose_programs_are_not_kept_say_so(options, why):
         return x * 2
 
     plan = jitney.optimize(cache="program", **options)(f).plan(jnp.ones(4))
-    assert [(line.taken, line.why) for line in plan.lines if line.name == "kept program"] == [(False, f"not kept: {why}")]
+    assert [(line.taken, line.why) for line in plan.lines if line.name == "kept program"] == [
+        (False, f"not kept: {why}")
+    ]
 
 
 REFUSED = {
     "checks around callbacks": (
-        "import equinox as eqx, jax\ndef called(x):\n    jax.debug.print('{}', x)\n    return eqx.error_if(x, x[0] > 3, 'big')\n",
+        (
+            "import equinox as eqx, jax\ndef called(x):\n    jax.debug.print('{}', x)\n    return"
+            " eqx.error_if(x, x[0] > 3, 'big')\n"
+        ),
         "effects",
     ),
-    "callbacks": ("import jax\ndef called(x):\n    jax.debug.callback(lambda x: None, x)\n    return x\n", "effects"),
+    "callbacks": (
+        "import jax\ndef called(x):\n    jax.debug.callback(lambda x: None, x)\n    return x\n",
+        "effects",
+    ),
     "clocks": ("import time\ndef called(x):\n    return x * time.time()\n", "`time`"),
-    "random numbers": ("import numpy as np\ndef called(x):\n    return x * np.random.rand()\n", "numpy.random"),
-    "counters": ("n = []\ndef called(x):\n    n.append(1)\n    return x\n", "the trace changes what it reads"),
+    "random numbers": (
+        "import numpy as np\ndef called(x):\n    return x * np.random.rand()\n",
+        "numpy.random",
+    ),
+    "counters": (
+        "n = []\ndef called(x):\n    n.append(1)\n    return x\n",
+        "the trace changes what it reads",
+    ),
     "a kind of result without a name": (
-        "import equinox as eqx\ndef kind():\n    class M(eqx.Module):\n        x: object\n    return M\nM = kind()\n"
-        "def called(x):\n    return M(x)\n",
+        (
+            "import equinox as eqx\ndef kind():\n    class M(eqx.Module):\n        x: object\n   "
+            " return M\nM = kind()\ndef called(x):\n    return M(x)\n"
+        ),
         "no name leads to",
     ),
-    "an unknown package": ("import scipy.special\ndef called(x):\n    return x * scipy.special.zeta(2, 1)\n", "`scipy`"),
-    "a set of texts": ("names = {'a', 'b'}\ndef called(x):\n    return x if 'a' in names else -x\n", "a set of texts"),
-    "a loop over a set": ("def called(x):\n    for name in {'a', 'b'}:\n        x = 2 * x + ord(name)\n    return x\n", "makes a set"),
-    "the names of a set": ("def called(x):\n    for name in set('ab'):\n        x = 2 * x + ord(name)\n    return x\n", "`set`"),
+    "an unknown package": (
+        "import scipy.special\ndef called(x):\n    return x * scipy.special.zeta(2, 1)\n",
+        "`scipy`",
+    ),
+    "a set of texts": (
+        "names = {'a', 'b'}\ndef called(x):\n    return x if 'a' in names else -x\n",
+        "a set of texts",
+    ),
+    "a loop over a set": (
+        (
+            "def called(x):\n    for name in {'a', 'b'}:\n        x = 2 * x + ord(name)\n   "
+            " return x\n"
+        ),
+        "makes a set",
+    ),
+    "the names of a set": (
+        "def called(x):\n    for name in set('ab'):\n        x = 2 * x + ord(name)\n    return x\n",
+        "`set`",
+    ),
     "a registered class": (
-        "import dataclasses, jax\n@jax.tree_util.register_dataclass\n@dataclasses.dataclass\nclass D:\n    n: float\n"
-        "held = D(2.0)\ndef called(x):\n    return x * jax.tree.leaves(held)[0]\n",
+        (
+            "import dataclasses,"
+            " jax\n@jax.tree_util.register_dataclass\n@dataclasses.dataclass\nclass D:\n    n:"
+            " float\nheld = D(2.0)\ndef called(x):\n    return x * jax.tree.leaves(held)[0]\n"
+        ),
         "a node of JAX's trees",
     ),
-    "dates": ("import numpy as np\ndef called(x):\n    return x * float(np.datetime64('now').astype(int))\n", "datetime64"),
-    "dates of arrays": ("import numpy as np\ndef called(x):\n    return x * np.array('now', 'M8[us]').astype(float)\n", "'now'"),
+    "dates": (
+        (
+            "import numpy as np\ndef called(x):\n    return x *"
+            " float(np.datetime64('now').astype(int))\n"
+        ),
+        "datetime64",
+    ),
+    "dates of arrays": (
+        (
+            "import numpy as np\ndef called(x):\n    return x * np.array('now',"
+            " 'M8[us]').astype(float)\n"
+        ),
+        "'now'",
+    ),
     "dates by a cast": (
-        "import numpy as np\ndef called(x):\n    return x * float(np.asarray(['now']).astype('M8[us]').astype(int)[0])\n", "'now'"
+        (
+            "import numpy as np\ndef called(x):\n    return x *"
+            " float(np.asarray(['now']).astype('M8[us]').astype(int)[0])\n"
+        ),
+        "'now'",
     ),
     "dates by a range": (
-        "import numpy as np\ndef called(x):\n    return x * np.arange('now', '2100-01-01', dtype='M8[D]').size\n", "'now'"
+        (
+            "import numpy as np\ndef called(x):\n    return x * np.arange('now', '2100-01-01',"
+            " dtype='M8[D]').size\n"
+        ),
+        "'now'",
     ),
     "random matrices": (
         "import numpy.matlib as of\ndef called(x):\n    return x * float(of.rand(1, 1)[0, 0])\n",
         "draws random numbers",
     ),
-    "a generator": ("g = (i for i in range(3))\ndef called(x):\n    return x if g is not None else -x\n", "builtins.generator"),
-}  # fmt: skip
+    "a generator": (
+        "g = (i for i in range(3))\ndef called(x):\n    return x if g is not None else -x\n",
+        "builtins.generator",
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of `numpy.matlib`
@@ -352,22 +475,38 @@ def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, wh
     """With the name of what was read."""
     text, why = REFUSED[what]
     lab.write(
-        tmp_path, {"lab_main.py": f"import jax.numpy as jnp\nimport jitney\n{text}\nprogram = jitney.optimize(cache='program')(called)\n"}
+        tmp_path,
+        {
+            "lab_main.py": (
+                f"import jax.numpy as jnp\nimport jitney\n{text}\nprogram ="
+                " jitney.optimize(cache='program')(called)\n"
+            )
+        },
     )
     with lab.process(tmp_path) as main:
         main.program(jnp.ones(2))
         [(is_kept, said)] = lab.notes(main.program)
         assert not is_kept
         assert why in said
-        assert [line.why for line in main.program.plan(jnp.ones(2)).lines if line.name == "kept program"] == [said]
+        assert [
+            line.why for line in main.program.plan(jnp.ones(2)).lines if line.name == "kept program"
+        ] == [said]
     assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_results_are_committed_where_those_of_jit_are(folder, tmp_path, is_committed):
-    """To the device of a committed argument, in the process that keeps a program and in that which finds it."""
+    """To the device of a committed argument, in the process that keeps a program and in that which
+    finds it.
+    """
     lab.write(
-        tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return {'a': x * 2, 'n': 3}\n"}
+        tmp_path,
+        {
+            "lab_main.py": (
+                "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return"
+                " {'a': x * 2, 'n': 3}\n"
+            )
+        },
     )
     x = jnp.ones(2)
     given = jax.device_put(x, jax.devices()[0]) if is_committed else x
@@ -385,10 +524,18 @@ FILES = {
         "eqx.tree_deserialise_leaves(FILE, np.array([0.0]))[0]",
     ),
     "an archive of NumPy's": ("read = np.load", "np.savez(FILE, n=n)", "read(FILE)['n']"),
-    "a map of NumPy's": ("", "np.save(FILE, np.array([n]))", "np.lib.format.open_memmap(FILE, mode='r')[0]"),
+    "a map of NumPy's": (
+        "",
+        "np.save(FILE, np.array([n]))",
+        "np.lib.format.open_memmap(FILE, mode='r')[0]",
+    ),
     "an archive that is open": ("", "np.savez(FILE, n=n)", "HELD['n']"),
     "JAX": ("", "np.save(FILE, np.array([n]))", "jnp.load(FILE)[0]"),
-    "a program from a file": ("import jax", "jitney.optimize(lambda: jnp.array(n)).export(FILE)", "jitney.load(FILE)()"),
+    "a program from a file": (
+        "import jax",
+        "jitney.optimize(lambda: jnp.array(n)).export(FILE)",
+        "jitney.load(FILE)()",
+    ),
 }
 OPENS = """
 import pathlib
@@ -414,11 +561,20 @@ def opens(tmp_path, how):
     imports, write, read = FILES[how]
     file = str(tmp_path / "numbers.npz" if "archive" in how else tmp_path / "numbers.npy")
     held = "HELD = np.load(FILE)" if "HELD" in read else ""
-    lab.write(tmp_path, {"lab_main.py": OPENS.format(imports=imports, file=file, write=write, read=read, held=held)})
+    lab.write(
+        tmp_path,
+        {
+            "lab_main.py": OPENS.format(
+                imports=imports, file=file, write=write, read=read, held=held
+            )
+        },
+    )
     return Path(file + ".txt")
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.core("Equinox")
 @pytest.mark.parametrize("how", FILES)
 def test_a_file_that_a_library_reads_is_never_stale(folder, tmp_path, how):
@@ -431,7 +587,10 @@ def test_a_file_that_a_library_reads_is_never_stale(folder, tmp_path, how):
             [(is_kept, why)] = lab.notes(main.program)
             assert not is_kept
             if how == "Equinox":
-                assert why == "not kept: `called (lab_main.py)` opens the file 'numbers.npy', and what that says is not followed"
+                assert (
+                    why == "not kept: `called (lab_main.py)` opens the file 'numbers.npy', and what"
+                    " that says is not followed"
+                )
     assert not list(folder.iterdir())
 
 
@@ -439,17 +598,31 @@ def test_a_file_that_a_library_reads_is_never_stale(folder, tmp_path, how):
 def test_a_file_that_a_library_reads_is_read_by_each_real_process(tmp_path):
     number = opens(tmp_path, "Equinox")
     code = "import lab_main, jax.numpy as jnp; print(float(lab_main.program(jnp.ones(2))[0]))"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+    }
     for n in ("2.0", "3.0"):
         number.write_text(n)
-        said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        ).stdout
         assert said == f"{n}\n"
 
 
 @pytest.mark.rest
 def test_files_that_other_threads_open_do_not_count(folder, tmp_path):
     """Only what the thread that traces opens is read by the trace."""
-    lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x * 2\n"})
+    lab.write(
+        tmp_path,
+        {
+            "lab_main.py": (
+                "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x"
+                " * 2\n"
+            )
+        },
+    )
     over = threading.Event()
 
     def reads():
@@ -472,7 +645,10 @@ ORDER = {
     "a view by a name": ("", "view() - D.keys()\n\n\ndef view():\n    return D.keys()"),
     "a view that is passed": ("", "both(D.keys())\n\n\ndef both(names):\n    return names | D"),
     "a method of a dict": ("", "keys() & keys()\n\n\nkeys = D.keys"),
-    "a method of the class": ("import functools, operator", "functools.reduce(operator.and_, map(dict.keys, [D, D]))"),
+    "a method of the class": (
+        "import functools, operator",
+        "functools.reduce(operator.and_, map(dict.keys, [D, D]))",
+    ),
     "items": ("", "dict(D.items() - {}.items())"),
     "another mapping": ("from collections.abc import Mapping", "Other().keys() & D.keys()"),
     "a union": ("SET = frozenset()", "SET.union(D)"),
@@ -532,11 +708,23 @@ def test_the_order_of_a_set_that_is_made_of_others_is_not_kept(folder, tmp_path,
 @pytest.mark.rest
 def test_the_order_of_a_set_is_that_of_each_real_process(tmp_path):
     """Four seeds of Python's hashes."""
-    lab.write(tmp_path, {"lab_main.py": ORDERED.format(imports="", base="object", names="D.keys() & D.keys()")})
-    code = "import lab_main as m, jax.numpy as jnp; x = jnp.ones(1); assert m.program(x)[0] == m.called(x)[0]"
+    lab.write(
+        tmp_path,
+        {"lab_main.py": ORDERED.format(imports="", base="object", names="D.keys() & D.keys()")},
+    )
+    code = (
+        "import lab_main as m, jax.numpy as jnp; x = jnp.ones(1); assert m.program(x)[0] =="
+        " m.called(x)[0]"
+    )
     for seed in "1234":
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
-        subprocess.run([sys.executable, "-c", code], env={**env, "PYTHONHASHSEED": seed}, check=True)
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+            "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+        }
+        subprocess.run(
+            [sys.executable, "-c", code], env={**env, "PYTHONHASHSEED": seed}, check=True
+        )
 
 
 PRIMITIVE = """
@@ -654,7 +842,12 @@ def a_patched_library(entry):
     stored = Stored.of(content)
     names = [replace(names, digest="0" * 32) for names in stored.libraries.names]
     entry.unlink()
-    write(entry, Stored(stored.key, stored.form, Libraries(stored.libraries.files, names), stored.exported).to_bytes())
+    write(
+        entry,
+        Stored(
+            stored.key, stored.form, Libraries(stored.libraries.files, names), stored.exported
+        ).to_bytes(),
+    )
 
 
 def an_updated_library(entry):
@@ -664,13 +857,32 @@ def an_updated_library(entry):
     stored = Stored.of(content)
     files = {name: (size + 1, changed) for name, (size, changed) in stored.libraries.files.items()}
     entry.unlink()
-    write(entry, Stored(stored.key, stored.form, Libraries(files, stored.libraries.names), stored.exported).to_bytes())
+    write(
+        entry,
+        Stored(
+            stored.key, stored.form, Libraries(files, stored.libraries.names), stored.exported
+        ).to_bytes(),
+    )
 
 
-@pytest.mark.core("cut", "flip", "open_up", "of_another_version", "under_another_key", "a_patched_library")
+@pytest.mark.core(
+    "cut", "flip", "open_up", "of_another_version", "under_another_key", "a_patched_library"
+)
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 @pytest.mark.parametrize(
-    "harm", [cut, flip, empty, give_away, open_up, of_another_version, under_another_key, a_link, a_patched_library, an_updated_library]
+    "harm",
+    [
+        cut,
+        flip,
+        empty,
+        give_away,
+        open_up,
+        of_another_version,
+        under_another_key,
+        a_link,
+        a_patched_library,
+        an_updated_library,
+    ],
 )
 def test_an_entry_that_is_damaged_or_foreign_is_not_run(folder, tmp_path, harm):
     """It is traced, and the result is right."""
@@ -716,14 +928,29 @@ def test_a_random_key_that_a_function_closes_over_counts(folder, tmp_path):
         lab.write(tmp_path, {"lab_main.py": KEYED.replace("SEED", str(seed))})
         with lab.process(tmp_path) as main:
             noise = jax.random.normal(jax.random.key(seed), (3,))
-            np.testing.assert_allclose(main.noisy(jnp.arange(3.0)), jnp.arange(3.0) + noise, rtol=1e-6)
+            np.testing.assert_allclose(
+                main.noisy(jnp.arange(3.0)), jnp.arange(3.0) + noise, rtol=1e-6
+            )
             assert lab.notes(main.noisy) == note
 
 
 def test_other_shapes_dtypes_and_ranks_are_other_programs(folder, tmp_path):
     """Another process finds each as what it is."""
-    lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x + x\n"})
-    given = [np.ones(3, np.float32), np.ones(4, np.float32), np.ones((3, 1), np.float32), np.ones(3, np.int32)]
+    lab.write(
+        tmp_path,
+        {
+            "lab_main.py": (
+                "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x"
+                " + x\n"
+            )
+        },
+    )
+    given = [
+        np.ones(3, np.float32),
+        np.ones(4, np.float32),
+        np.ones((3, 1), np.float32),
+        np.ones(3, np.int32),
+    ]
     for traces in (len(given), 0):
         with lab.process(tmp_path) as main:
             for x in given:
@@ -765,7 +992,11 @@ def test_a_patched_function_that_a_library_uses_is_seen(folder, tmp_path, monkey
     results: list[jax.Array] = []
     for is_patched in (False, True, False):
         if is_patched:
-            monkeypatch.setattr(jnp, "mean", functools.wraps(before)(lambda *args, **options: before(*args, **options) + 1))
+            monkeypatch.setattr(
+                jnp,
+                "mean",
+                functools.wraps(before)(lambda *args, **options: before(*args, **options) + 1),
+            )
         with lab.process(tmp_path) as main:
             results.append(main.program(x))
             np.testing.assert_allclose(results[-1], main.norm(x), rtol=1e-6)
@@ -825,10 +1056,17 @@ print(json.dumps([value, lab_main.gradient.stats.traces, notes]))
 
 def start(tmp_path, **more):
     """A real process."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache"), **more}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+        **more,
+    }
     env.pop("JAX_COMPILATION_CACHE_DIR", None)
     env.pop("JITNEY_VERIFY", None)
-    return subprocess.Popen([sys.executable, "-c", SCRIPT], env=env, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], env=env, stdout=subprocess.PIPE, text=True
+    )
 
 
 def finished(process):

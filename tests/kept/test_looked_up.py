@@ -53,19 +53,35 @@ def called(x):
 
 program = jitney.optimize(cache="program")(called)
 """
-HELPER = "of_module = {of_module}\ndeeper = {deeper}\nwritten = {written}\nunrelated = {unrelated}\n{more}\n"
-FILLED = {"of_class": 1.5, "of_instance": 2.5, "of_rule": 3.5, "of_module": 4.5, "deeper": 5.5, "written": 6.5, "unrelated": 7.5}
+HELPER = (
+    "of_module = {of_module}\ndeeper = {deeper}\nwritten = {written}\nunrelated ="
+    " {unrelated}\n{more}\n"
+)
+FILLED = {
+    "of_class": 1.5,
+    "of_instance": 2.5,
+    "of_rule": 3.5,
+    "of_module": 4.5,
+    "deeper": 5.5,
+    "written": 6.5,
+    "unrelated": 7.5,
+}
 WORDS = {"activation": "tanh", "more": ""}
 EDITS = [
     *({name: FILLED[name] + 1} for name in FILLED if name != "unrelated"),
-    {"activation": "sin"}, {"more": "there = 1"}, {"more": "not_there = 9.0"}, {"more": "deeper = 8.5"},
-]  # fmt: skip
+    {"activation": "sin"},
+    {"more": "there = 1"},
+    {"more": "not_there = 9.0"},
+    {"more": "deeper = 8.5"},
+]
 
 
 def run(folder, numbers):
     """What a process gives, and what it says of keeping."""
     filled = {name: str(value) for name, value in numbers.items()}
-    lab.write(folder, {"lab_main.py": TEXT.format(**filled), "lab_helper.py": HELPER.format(**filled)})
+    lab.write(
+        folder, {"lab_main.py": TEXT.format(**filled), "lab_helper.py": HELPER.format(**filled)}
+    )
     x = jnp.ones(2)
     with lab.process(folder) as main:
         np.testing.assert_allclose(main.program(x), main.called(x), rtol=1e-6)
@@ -75,7 +91,9 @@ def run(folder, numbers):
 @pytest.mark.core("0", "3", "5")
 @pytest.mark.parametrize("edit", range(len(EDITS)))
 def test_what_is_looked_up_by_name_is_asked_for_again(folder, tmp_path, edit):
-    """In an object, a slot, a class, a module of the user's, or one of JAX; the edited number is the one that is computed with."""
+    """In an object, a slot, a class, a module of the user's, or one of JAX; the edited number is
+    the one that is computed with.
+    """
     before = {**FILLED, **WORDS}
     assert run(tmp_path, before) == KEPT
     assert run(tmp_path, {**before, "unrelated": 9.0}) == FOUND
@@ -124,12 +142,20 @@ def test_where_nobody_sees_what_is_asked_for_nothing_is_kept(folder, tmp_path, l
         assert why in said
 
 
-OWN = {"__getattribute__": "lambda self, name: 2.0", "__class__": "property(lambda self: int)", "__dict__": "property(lambda self: {})"}
+OWN = {
+    "__getattribute__": "lambda self, name: 2.0",
+    "__class__": "property(lambda self: int)",
+    "__dict__": "property(lambda self: {})",
+}
 
 
-@pytest.mark.parametrize(("of", "name"), [*(("an instance", name) for name in OWN), ("a class", "__getattribute__")])
+@pytest.mark.parametrize(
+    ("of", "name"), [*(("an instance", name) for name in OWN), ("a class", "__getattribute__")]
+)
 def test_what_answers_for_itself_is_not_kept(folder, tmp_path, of, name):
-    """Nobody sees what it holds; the answer is never an error of jitney's, and the plan says which name it is."""
+    """Nobody sees what it holds; the answer is never an error of jitney's, and the plan says which
+    name it is.
+    """
     base = "type" if of == "a class" else "object"
     made = "C('D', (), {})" if of == "a class" else "C()"
     text = f"""

@@ -1,4 +1,6 @@
-"""Padded programs are kept for their bucket; what a trace of one does besides, it does in each process."""
+"""Padded programs are kept for their bucket; what a trace of one does besides, it does in each
+process.
+"""
 
 import functools
 import re
@@ -56,7 +58,9 @@ def check_shares(program, x):
     power, doubled, name = program(x)
     parts = np.exp(x.astype(np.float64))
     np.testing.assert_allclose(power, (parts / parts.sum(-1, keepdims=True)) ** 2, rtol=1e-5)
-    np.testing.assert_allclose(doubled, np.concatenate([x, x], -1) - x.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        doubled, np.concatenate([x, x], -1) - x.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6
+    )
     assert name == "shares"
 
 
@@ -69,7 +73,9 @@ def test_another_process_finds_it_for_all_sizes_of_the_bucket(folder, tmp_path, 
         with lab.process(tmp_path) as main:
             program = getattr(main, name)
             for n in (first, 6, 8):
-                check_shares(program, upto(n) if name == "padded" else upto(4 * n).reshape(n, 4) / 10)
+                check_shares(
+                    program, upto(n) if name == "padded" else upto(4 * n).reshape(n, 4) / 10
+                )
             assert lab.notes(program) == note
             assert program.stats.traces == (note == KEPT)
 
@@ -79,7 +85,10 @@ def test_the_plan_says_what_became_of_the_bucket(folder, tmp_path):
     lab.write(tmp_path, {"lab_main.py": TEXT})
     with lab.process(tmp_path) as main:
         main.padded(upto(5))
-        said = [[line.why for line in main.padded.plan(upto(n)).lines if line.name == "kept program"] for n in (5, 3)]
+        said = [
+            [line.why for line in main.padded.plan(upto(n)).lines if line.name == "kept program"]
+            for n in (5, 3)
+        ]
         assert said == [["kept for other processes"], ["not called yet"]]
 
 
@@ -154,7 +163,9 @@ def test_an_edit_of_what_pads_is_another_program(folder, tmp_path, edit):
         warnings.simplefilter("error")
         power, _, _ = main.padded(upto(5))
         parts = np.exp(upto(5))
-        np.testing.assert_allclose(power, (parts / parts.sum()) ** (1 if edit == "another default" else 2), rtol=1e-5)
+        np.testing.assert_allclose(
+            power, (parts / parts.sum()) ** (1 if edit == "another default" else 2), rtol=1e-5
+        )
         assert lab.notes(main.padded) == KEPT
 
 

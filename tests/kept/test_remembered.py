@@ -1,4 +1,6 @@
-"""Functions that remember what they returned: what they do is state, unless it is what they would compute."""
+"""Functions that remember what they returned: what they do is state, unless it is what they would
+compute.
+"""
 
 import jax
 import numpy as np
@@ -63,7 +65,9 @@ def sums(k):
 
 @pytest.mark.rest
 def test_a_process_that_finds_one_program_finds_the_next(folder, tmp_path):
-    """Though the one that made them remembered more and more; an edited number is the one that is computed with."""
+    """Though the one that made them remembered more and more; an edited number is the one that is
+    computed with.
+    """
     for number, note in ((2.0, KEPT), (2.0, FOUND), (3.0, KEPT), (3.0, FOUND)):
         write(tmp_path, number)
         with lab.process(tmp_path) as main:
@@ -74,7 +78,9 @@ def test_a_process_that_finds_one_program_finds_the_next(folder, tmp_path):
 
 
 def test_what_was_remembered_before_is_computed_with(folder, tmp_path):
-    """As `jax.jit` does, though a process that remembers nothing computes another number; neither is given the program of the other."""
+    """As `jax.jit` does, though a process that remembers nothing computes another number; neither
+    is given the program of the other.
+    """
     write(tmp_path, 5.0)
     for is_warm, note in ((False, KEPT), (True, KEPT), (True, FOUND), (False, FOUND)):
         with lab.process(tmp_path) as main:
@@ -82,7 +88,9 @@ def test_what_was_remembered_before_is_computed_with(folder, tmp_path):
                 main.K = 2.0
                 main.total(3)
                 main.K = 5.0
-            np.testing.assert_allclose(main.PROGRAMS[0](X), 6 * (2.0 if is_warm else 5.0) * np.ones(2))
+            np.testing.assert_allclose(
+                main.PROGRAMS[0](X), 6 * (2.0 if is_warm else 5.0) * np.ones(2)
+            )
             np.testing.assert_allclose(jax.jit(main.first)(X), main.PROGRAMS[0](X))
             assert lab.notes(main.PROGRAMS[0]) == note
 
@@ -111,7 +119,10 @@ def test_a_trace_that_changes_what_is_remembered_is_not_kept(folder, tmp_path, w
             np.testing.assert_allclose(main.changing(X), 2 * np.ones(2))
             [(is_kept, why)] = lab.notes(main.changing)
             assert not is_kept
-            assert why == f"not kept: {'the trace changes what it reads' if warm else 'what `listed` remembers is changed'}"
+            assert (
+                why == "not kept:"
+                f" {'the trace changes what it reads' if warm else 'what `listed` remembers is changed'}"
+            )
 
 
 def test_settings_of_another_program_do_not_count_as_those_of_this_one(folder, tmp_path):

@@ -107,20 +107,35 @@ SEVERAL = ("several", "annotated", "loss", *TOGETHER, "context")
 @pytest.mark.rest
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 def test_results_lie_where_they_lie_where_it_is_traced(tmp_path):
-    """With equal numbers; a helper that is edited is the one that is computed with. Chunks, padding and what is computed again go together
-    with it, and each mesh has a note of its own."""
+    """With equal numbers; a helper that is edited is the one that is computed with. Chunks, padding
+    and what is computed again go together with it, and each mesh has a note of its own.
+    """
     runs: list[dict[str, list[str]]] = []
     for k in (2.0, 2.0, 3.0):
         lab.write(tmp_path, {"lab_main.py": TEXT, "lab_helper.py": f"K = {k}\n"})
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+            "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+        }
         env["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-        run = subprocess.run([sys.executable, "-c", "import lab_main"], env=env, check=True, stdout=subprocess.PIPE, text=True)
+        run = subprocess.run(
+            [sys.executable, "-c", "import lab_main"],
+            env=env,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         runs.append(json.loads(run.stdout.splitlines()[-1]))
     kept, edited = "kept for other processes", ("several", "annotated", "loss", *TOGETHER)
     for run, made in zip(runs, ((*edited, "context"), (), edited), strict=True):
         assert [name for name in SEVERAL if run[name] == [kept]] == list(made)
         assert all(run[name][0].startswith("found") for name in SEVERAL if name not in made)
-    for name, why in (("no shard", "without `shard`"), ("explicit", "explicit axes"), ("checks", "run-time checks, and runs over several")):
+    for name, why in (
+        ("no shard", "without `shard`"),
+        ("explicit", "explicit axes"),
+        ("checks", "run-time checks, and runs over several"),
+    ):
         assert why in runs[0][name][0]
     found = "found: neither traced nor lowered in this process"
     assert [run["meshes"][::2] for run in runs] == [["not called yet"] * 2] * 3

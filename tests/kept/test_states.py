@@ -1,4 +1,6 @@
-"""States in programs that are kept: their fields are those of the module, and their rules are code like any other."""
+"""States in programs that are kept: their fields are those of the module, and their rules are code
+like any other.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,9 +38,15 @@ program = jitney.optimize(cache="program")(called)
 
 @pytest.mark.rest
 def test_a_state_is_an_argument_and_a_result_and_its_rules_are_those_of_now(folder, tmp_path):
-    """Its class is the one of this process, and a rule that is edited is the one that is computed with."""
+    """Its class is the one of this process, and a rule that is edited is the one that is computed
+    with.
+    """
     vector = jnp.asarray([0.1, 0.2, 1.5])
-    for rule, note in (("jnp.exp(self.log_capital)", KEPT), ("jnp.exp(self.log_capital)", FOUND), ("self.log_capital", KEPT)):
+    for rule, note in (
+        ("jnp.exp(self.log_capital)", KEPT),
+        ("jnp.exp(self.log_capital)", FOUND),
+        ("self.log_capital", KEPT),
+    ):
         lab.write(tmp_path, {"lab_main.py": TEXT.replace("RULE", rule)})
         with lab.process(tmp_path) as main:
             state = main.Economy.of(vector)

@@ -1,4 +1,6 @@
-"""Streams whose steps are kept: a later process finds each of its functions, and the order in which they are called."""
+"""Streams whose steps are kept: a later process finds each of its functions, and the order in which
+they are called.
+"""
 
 import json
 import os
@@ -54,16 +56,27 @@ PROGRAMS = {
 RNG = np.random.default_rng(0)
 X, Y, W = (RNG.normal(size=shape).astype(np.float32) for shape in ((103, 4), (103,), (4,)))
 FOUND, KEPT = "found: neither traced nor lowered in this process", "kept for other processes"
-DATA = {"summary": "wxy", "loss": "wxy", "gradient": "wxy", "wide": "wxy", "sorting": "x", "checked": "x"}
+DATA = {
+    "summary": "wxy",
+    "loss": "wxy",
+    "gradient": "wxy",
+    "wide": "wxy",
+    "sorting": "x",
+    "checked": "x",
+}
 
 
 def write(path, cache="program", k=1.5):
-    lab.write(path, {"lab_main.py": TEXT.replace("CACHE", repr(cache)), "lab_helper.py": f"K = {k}\n"})
+    lab.write(
+        path, {"lab_main.py": TEXT.replace("CACHE", repr(cache)), "lab_helper.py": f"K = {k}\n"}
+    )
 
 
 def streamed(main, name, chunk=20, **more):
     data = {key: value for key, value in (("x", X), ("y", Y), ("w", W)) if key in DATA[name]}
-    value, stats = jitney.stream(main.PROGRAMS[name], data, chunk={"n": chunk}, progress=False, **more)
+    value, stats = jitney.stream(
+        main.PROGRAMS[name], data, chunk={"n": chunk}, progress=False, **more
+    )
     return value, stats
 
 
@@ -80,9 +93,13 @@ AUTO = pytest.param("summary", "auto", marks=pytest.mark.slow)
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("name", "chunk"), [("summary", 20), ("gradient", 20), ("wide", 20), ("sorting", 20), AUTO])
+@pytest.mark.parametrize(
+    ("name", "chunk"), [("summary", 20), ("gradient", 20), ("wide", 20), ("sorting", 20), AUTO]
+)
 def test_what_is_found_gives_the_bits_of_what_is_traced(folder, tmp_path, name, chunk):
-    """Of whole chunks and of a shorter one in the end; a helper that is edited is the one that is computed with."""
+    """Of whole chunks and of a shorter one in the end; a helper that is edited is the one that is
+    computed with.
+    """
     write(tmp_path, cache=True)
     with lab.process(tmp_path) as main:
         want = streamed(main, name, chunk)
@@ -90,7 +107,10 @@ def test_what_is_found_gives_the_bits_of_what_is_traced(folder, tmp_path, name, 
         write(tmp_path, k=k)
         with lab.process(tmp_path) as main:
             value, stats = streamed(main, name, chunk)
-            assert (stats.kept, stats.chunks) == (note if name != "sorting" else note if k == 1.5 else FOUND, want[1].chunks)
+            assert (stats.kept, stats.chunks) == (
+                note if name != "sorting" else note if k == 1.5 else FOUND,
+                want[1].chunks,
+            )
             assert (numbers(value) == numbers(want[0])) == (k == 1.5 or name == "sorting")
 
 
@@ -103,7 +123,12 @@ def test_other_chunks_and_lengths_are_other_steps(folder, tmp_path):
             for chunk in (20, 103 // 2, 20):
                 assert streamed(main, "gradient", chunk)[1].kept == note
             data = {"x": X[:60], "y": Y[:60], "w": W}
-            assert jitney.stream(main.PROGRAMS["gradient"], data, chunk={"n": 20}, progress=False).stats.kept == note
+            assert (
+                jitney.stream(
+                    main.PROGRAMS["gradient"], data, chunk={"n": 20}, progress=False
+                ).stats.kept
+                == note
+            )
 
 
 @pytest.mark.rest
@@ -125,8 +150,14 @@ def test_a_checkpoint_of_a_traced_run_is_gone_on_with_by_a_found_one(folder, tmp
     with lab.process(tmp_path) as main:
         want = numbers(streamed(main, "loss")[0])
         with pytest.raises(KeyboardInterrupt):
-            jitney.stream(main.PROGRAMS["loss"], {"x": Stops(60), "y": Y, "w": W}, chunk={"n": 20}, progress=False,
-                          checkpoint=tmp_path / "run", checkpoint_every=1)  # fmt: skip
+            jitney.stream(
+                main.PROGRAMS["loss"],
+                {"x": Stops(60), "y": Y, "w": W},
+                chunk={"n": 20},
+                progress=False,
+                checkpoint=tmp_path / "run",
+                checkpoint_every=1,
+            )
     write(tmp_path)
     with lab.process(tmp_path) as main:
         streamed(main, "loss")
@@ -171,11 +202,22 @@ sys.setprofile(None)
 numbers = [np.asarray(x).tobytes().hex() for x in jax.tree.leaves(value) if not isinstance(x, str)]
 print(json.dumps([stats.kept, "summary" in called, "plan_passes" in called, "in_parts" in called, numbers]))
 """
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "JITNEY_CACHE_DIR": str(tmp_path / "cache"),
+    }
     env.pop("XLA_FLAGS", None)
     said: list[list[object]] = []
     for told in ([], ["told"]):
-        run = subprocess.run([sys.executable, "-c", code, *told], env=env, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True)
+        run = subprocess.run(
+            [sys.executable, "-c", code, *told],
+            env=env,
+            cwd=tmp_path,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         said.append(json.loads(run.stdout))
     assert said[0][0] == KEPT
     assert said[1][:4] == [FOUND, False, False, True]

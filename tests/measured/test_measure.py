@@ -1,4 +1,6 @@
-"""What `jitney.measure` times and says. Work is counted, not clocked; where a clock decides, the work differs twenty times."""
+"""What `jitney.measure` times and says. Work is counted, not clocked; where a clock decides, the
+work differs twenty times.
+"""
 
 import json
 import math
@@ -35,18 +37,28 @@ def spin(times: int):
 
 @pytest.mark.rest
 def test_what_does_less_is_faster():
-    """Twenty times the work; the interval of the ratio is on its side, and reversed it is slower."""
+    """Twenty times the work; the interval of the ratio is on its side, and reversed it is
+    slower.
+    """
     found = jitney.measure(spin(1000), 1.0, against=spin(20_000), seconds=0.1)
     assert found.verdict.outcome == "faster"
     assert 2 < found.verdict.low <= found.verdict.high
-    assert jitney.measure(spin(20_000), 1.0, against=spin(1000), seconds=0.1).verdict.outcome == "slower"
+    assert (
+        jitney.measure(spin(20_000), 1.0, against=spin(1000), seconds=0.1).verdict.outcome
+        == "slower"
+    )
 
 
 def test_results_are_compared_first():
     """A difference raises before anything is called warm: with where, and both values."""
     f, g = spin(1), spin(1)
-    with pytest.raises(VerificationError, match=r"result\[3\] is 3\.0, and 4\.0: 1\.4e-01 of the largest element, where 1\.0e-05"):
-        jitney.measure(lambda x: f(x), np.arange(8, dtype=np.float32), against=lambda x: g(x).at[3].add(1.0))
+    with pytest.raises(
+        VerificationError,
+        match=r"result\[3\] is 3\.0, and 4\.0: 1\.4e-01 of the largest element, where 1\.0e-05",
+    ):
+        jitney.measure(
+            lambda x: f(x), np.arange(8, dtype=np.float32), against=lambda x: g(x).at[3].add(1.0)
+        )
     assert (f.calls, g.calls) == (1, 1)
 
 
@@ -57,7 +69,11 @@ def test_results_are_compared_first():
         (array(np.ones(3)), array(np.ones(3), int), r"float32\[3\], and int32\[3\]"),
         ((array(np.ones(3)),), [array(np.ones(3))], "built differently"),
         (array([0, 1, 2]), array([0, 1, 9]), r"result\[2\] is 2, and 9"),
-        ({"a": array([1.0, np.nan])}, {"a": array([1.0, 2.0])}, r"result\['a'\]\[1\] is nan, and 2\.0"),
+        (
+            {"a": array([1.0, np.nan])},
+            {"a": array([1.0, 2.0])},
+            r"result\['a'\]\[1\] is nan, and 2\.0",
+        ),
         ("adam", "sgd", "'adam', and 'sgd'"),
     ],
 )
@@ -69,15 +85,25 @@ def test_other_results_are_a_difference(ours, theirs, why):
 
 @pytest.mark.rest
 def test_equal_results_pass():
-    """NaN where the other has it, keys, numbers of Python, and another width of the same kind, by the coarser one's digits."""
-    one = {"nan": jnp.array([1.0, jnp.nan, jnp.inf]), "key": jax.random.key(0), "n": 3, "low": jnp.ones(3, jnp.bfloat16), "none": None}
+    """NaN where the other has it, keys, numbers of Python, and another width of the same kind, by
+    the coarser one's digits.
+    """
+    one = {
+        "nan": jnp.array([1.0, jnp.nan, jnp.inf]),
+        "key": jax.random.key(0),
+        "n": 3,
+        "low": jnp.ones(3, jnp.bfloat16),
+        "none": None,
+    }
     two = {**one, "low": np.ones(3), "n": np.int32(3)}
     assert jitney.measure(lambda: one, against=lambda: two, **QUICK).apart == 0.0
 
 
 @pytest.mark.rest
 def test_the_tolerance_is_a_part_of_the_largest_element():
-    """What a small element is off by, beside a large one, is rounding; `math.inf` compares nothing."""
+    """What a small element is off by, beside a large one, is rounding; `math.inf` compares
+    nothing.
+    """
     f, g = (lambda: np.array([1e6, 1.0])), (lambda: np.array([1e6, 1.1]))
     with pytest.raises(VerificationError, match=r"1\.0e-07"):
         jitney.measure(f, against=g, **QUICK)
@@ -110,7 +136,9 @@ def test_arrays_of_the_host_are_put_on_the_device_before():
     found = jitney.measure(f, X, kwargs={"y": jnp.ones(3), "mode": "fast"}, **QUICK)
     assert (found.transfer_arrays, found.transfer_bytes) == (1, X.nbytes)
     assert found.transfer_seconds > 0
-    assert {(issubclass(x, jax.Array), issubclass(y, jax.Array), mode) for x, y, mode in kinds} == {(True, True, "fast")}
+    assert {(issubclass(x, jax.Array), issubclass(y, jax.Array), mode) for x, y, mode in kinds} == {
+        (True, True, "fast")
+    }
     kinds.clear()
     found = jitney.measure(f, X, jnp.ones(3), "fast", on_device=False, **QUICK)
     assert {x for x, _, _ in kinds} == {np.ndarray}
@@ -121,7 +149,9 @@ def test_arrays_of_the_host_are_put_on_the_device_before():
 def test_donated_arguments_are_copied():
     """For each call of both, and the caller's own stay."""
     x = jnp.ones(8)
-    found = jitney.measure(jax.jit(lambda x: x + 1, donate_argnums=0), x, against=jax.jit(lambda x: x + 1), **QUICK)
+    found = jitney.measure(
+        jax.jit(lambda x: x + 1, donate_argnums=0), x, against=jax.jit(lambda x: x + 1), **QUICK
+    )
     assert found.of.copies
     assert found.against.copies
     assert not x.is_deleted()
@@ -193,7 +223,9 @@ def test_programs_and_modules_are_measured():
     """A decorated function, on a module, against `eqx.filter_jit`."""
     model = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
     apply = lambda model, x: model(x)
-    found = jitney.measure(jitney.optimize(apply), model, X[:2], against=eqx.filter_jit(apply), **QUICK)
+    found = jitney.measure(
+        jitney.optimize(apply), model, X[:2], against=eqx.filter_jit(apply), **QUICK
+    )
     assert found.apart < 1e-6
 
 
@@ -238,8 +270,16 @@ def test_a_program_that_is_a_constant_is_said_to_be_one():
         "in a branch": (jax.jit(lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, w)), (w,)),
         "not compiled": (lambda: w @ w, ()),
     }
-    found = {name: jitney.measure(f, *args, seconds=1e-3, rounds=1) for name, (f, args) in sides.items()}
-    assert [name for name, each in found.items() if each.of.constant] == ["no argument", "another's result", "decorated"]
+    found = {
+        name: jitney.measure(f, *args, seconds=1e-3, rounds=1) for name, (f, args) in sides.items()
+    }
+    assert [name for name, each in found.items() if each.of.constant] == [
+        "no argument",
+        "another's result",
+        "decorated",
+    ]
     said = "no result depends on an array that it is given"
-    assert [said in " ".join(str(each).split()) for each in found.values()] == [each.of.constant for each in found.values()]
+    assert [said in " ".join(str(each).split()) for each in found.values()] == [
+        each.of.constant for each in found.values()
+    ]
     assert sides["decorated"][0].stats.traces == 1

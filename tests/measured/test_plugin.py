@@ -18,7 +18,9 @@ PROGRAM = """
 def run(pytester: pytest.Pytester, tests: str, *options: str) -> pytest.RunResult:
     """The tests in this process, with the plugin and no others that are installed."""
     pytester.makepyfile(PROGRAM + tests)
-    return pytester.runpytest_inprocess("-p", "pytest_jitney", "-p", "no:cacheprovider", "--strict-markers", *options)
+    return pytester.runpytest_inprocess(
+        "-p", "pytest_jitney", "-p", "no:cacheprovider", "--strict-markers", *options
+    )
 
 
 def test_pytest_finds_the_plugin():
@@ -27,19 +29,21 @@ def test_pytest_finds_the_plugin():
     assert project["entry-points"]["pytest11"] == {"pytest_jitney": pytest_jitney.__name__}
 
 
-def test_nothing_of_jax_is_imported_unless_it_is_used(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+def test_nothing_of_jax_is_imported_unless_it_is_used(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+):
     """A project that knows nothing of jitney collects and runs as fast as before."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(pytest_jitney.__file__).parent))
-    pytester.makepyfile(
-        """
+    pytester.makepyfile("""
         import sys
         def test_other():
             assert "pytest_jitney" in sys.modules
             assert not {"jax", "jitney", "numpy"} & set(sys.modules)
-        """
+        """)
+    pytester.runpytest_subprocess("-p", "pytest_jitney", "--strict-markers").assert_outcomes(
+        passed=1
     )
-    pytester.runpytest_subprocess("-p", "pytest_jitney", "--strict-markers").assert_outcomes(passed=1)
 
 
 def test_the_fixture_watches_the_test(pytester: pytest.Pytester):
@@ -59,7 +63,9 @@ def test_the_fixture_watches_the_test(pytester: pytest.Pytester):
 
 
 def test_a_budget_is_held(pytester: pytest.Pytester):
-    """Fixtures are not counted, nor what is traced inside of a program; the marker nearest to the test wins, one limit at a time."""
+    """Fixtures are not counted, nor what is traced inside of a program; the marker nearest to the
+    test wins, one limit at a time.
+    """
     result = run(
         pytester,
         """
@@ -93,8 +99,10 @@ def test_what_is_over_its_budget_fails(pytester: pytest.Pytester):
     result.assert_outcomes(failed=1)
     result.stdout.re_match_lines(
         [
-            r".*test_many: over its budget: 2 compiles, where 1 are allowed; 2 traces, where 1 are allowed; "
-            r"0\.0\d+ MB of temporaries in .*lambda.* at test_what_is_over_its_budget_fails\.py:\d+.*where 0\.01 are allowed\.",
+            r".*test_many: over its budget: 2 compiles, where 1 are allowed; 2 traces, where 1 are"
+            r" allowed; "
+            r"0\.0\d+ MB of temporaries in .*lambda.* at"
+            r" test_what_is_over_its_budget_fails\.py:\d+.*where 0\.01 are allowed\.",
             r"Fix: .*",
             r".*lambda.*test_what_is_over_its_budget_fails\.py:\d+ \(test_many\).*",
         ]
@@ -128,9 +136,13 @@ def test_a_test_that_fails_says_why_and_not_its_budget(pytester: pytest.Pytester
         ("compiles=True", "compiles=True is no limit"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_an_error_of_its_test(pytester: pytest.Pytester, budget: str, told: str):
+def test_a_budget_that_makes_no_sense_is_an_error_of_its_test(
+    pytester: pytest.Pytester, budget: str, told: str
+):
     """What cannot be seen is refused: a limit on it would always hold."""
-    result = run(pytester, f"\n    @pytest.mark.budget({budget})\n    def test_one():\n        pass\n")
+    result = run(
+        pytester, f"\n    @pytest.mark.budget({budget})\n    def test_one():\n        pass\n"
+    )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"*@pytest.mark.budget: {told}*"])
 
@@ -153,7 +165,13 @@ def test_the_report_lists_seconds_by_test(pytester: pytest.Pytester):
         "--jitney-report",
     )
     result.assert_outcomes(passed=2)
-    result.stdout.re_match_lines([r"=+ seconds of tracing.*", r" +seconds +compiled +cached", r" +\d+\.\d\d +\d+ +\d+  .*::test_fixture"])
+    result.stdout.re_match_lines(
+        [
+            r"=+ seconds of tracing.*",
+            r" +seconds +compiled +cached",
+            r" +\d+\.\d\d +\d+ +\d+  .*::test_fixture",
+        ]
+    )
     result.stdout.re_match_lines([r" +\d+\.\d\d +\d+ +\d+  in 1 tests"])
 
 

@@ -1,4 +1,6 @@
-"""`jitney.profile`: the trace has the user's names, its figures are those of the calls, and it always ends."""
+"""`jitney.profile`: the trace has the user's names, its figures are those of the calls, and it
+always ends.
+"""
 
 import gzip
 import json
@@ -49,11 +51,15 @@ def undecorated(x):
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> jitney.Profile:
-    """Three calls of a function in chunks, one of them compiling; its gradient; two padded ones; and one that is not decorated."""
+    """Three calls of a function in chunks, one of them compiling; its gradient; two padded ones;
+    and one that is not decorated.
+    """
     with jitney.profile(tmp_path_factory.mktemp("traces")) as p:
         results = [misfit(DATA, DATA) for _ in range(3)]
         results += [misfit.grad(DATA, DATA), undecorated(DATA)]
-        results += [running(np.ones((4, n), np.float32), np.ones((n, n), np.float32)) for n in (30, 31)]
+        results += [
+            running(np.ones((4, n), np.float32), np.ones((n, n), np.float32)) for n in (30, 31)
+        ]
     jax.block_until_ready(results)
     return p
 
@@ -70,14 +76,26 @@ def row(p: jitney.Profile, name: str):
 
 @pytest.mark.rest
 def test_calls_are_those_made(profile: jitney.Profile):
-    """Of each Program as many as the script calls, a derivative's apart; of a function that is not decorated they are unknown."""
-    assert {each.name: each.calls for each in profile.programs} == {"misfit": 3, "misfit.grad": 1, "running": 2, "undecorated": None}
+    """Of each Program as many as the script calls, a derivative's apart; of a function that is not
+    decorated they are unknown.
+    """
+    assert {each.name: each.calls for each in profile.programs} == {
+        "misfit": 3,
+        "misfit.grad": 1,
+        "running": 2,
+        "undecorated": None,
+    }
 
 
 @pytest.mark.rest
 def test_runs_are_those_made(profile: jitney.Profile):
     """A compiled program ran for each call."""
-    assert {each.name: each.runs for each in profile.programs} == {"misfit": 3, "misfit.grad": 1, "running": 2, "undecorated": 1}
+    assert {each.name: each.runs for each in profile.programs} == {
+        "misfit": 3,
+        "misfit.grad": 1,
+        "running": 2,
+        "undecorated": 1,
+    }
 
 
 def test_a_program_is_where_the_user_wrote_it(profile: jitney.Profile):
@@ -92,27 +110,46 @@ def test_compiling_is_apart(profile: jitney.Profile):
 
 
 def test_a_chunk_has_its_axis_and_pass(profile: jitney.Profile):
-    """The operations stand in the loop over their chunks: the mean takes one pass, what is made of it a second."""
+    """The operations stand in the loop over their chunks: the mean takes one pass, what is made of
+    it a second.
+    """
     scopes = {each.scope for each in profile.scopes if each.program == "misfit"}
     assert {"chunk points / pass 1", "chunk points / pass 2"} <= scopes
 
 
 def test_stages_have_their_axes(profile: jitney.Profile):
     """Each element of the batch is evaluated at the size of its bucket."""
-    assert "vmap batch / mask n" in {each.scope for each in profile.scopes if each.program == "running"}
+    assert "vmap batch / mask n" in {
+        each.scope for each in profile.scopes if each.program == "running"
+    }
 
 
 def test_perfetto_has_programs_stages_and_axes_as_rows(profile: jitney.Profile):
     """They are spans of their own, beside those of the operations that stand in them."""
-    (scopes,) = [event["pid"] for event in events(profile) if event.get("args", {}).get("name") == "programs, stages and named axes"]
+    (scopes,) = [
+        event["pid"]
+        for event in events(profile)
+        if event.get("args", {}).get("name") == "programs, stages and named axes"
+    ]
     names = {event["name"] for event in events(profile) if event.get("pid") == scopes}
-    assert {"misfit", "misfit.grad", "running", "undecorated", "chunk points", "pass 1", "vmap batch", "mask n"} <= names
+    assert {
+        "misfit",
+        "misfit.grad",
+        "running",
+        "undecorated",
+        "chunk points",
+        "pass 1",
+        "vmap batch",
+        "mask n",
+    } <= names
 
 
 def test_perfetto_has_the_calls_and_their_padding(profile: jitney.Profile):
     """The host's row says which function was called, and what was padded and cut around it."""
     count = Counter(
-        event.get("name") for event in events(profile) if "jitney" in event.get("args", ()) or event.get("name") in ("pad", "cut")
+        event.get("name")
+        for event in events(profile)
+        if "jitney" in event.get("args", ()) or event.get("name") in ("pad", "cut")
     )
     assert (count["misfit"], count["running"], count["pad"], count["cut"]) == (3, 2, 4, 2)
 
@@ -120,7 +157,9 @@ def test_perfetto_has_the_calls_and_their_padding(profile: jitney.Profile):
 def test_jax_s_own_file_has_the_programs(profile: jitney.Profile):
     """XProf reads what JAX wrote, beside ours."""
     (file,) = [each for each in profile.folder.glob("*.trace.json.gz") if each != profile.perfetto]
-    assert {"misfit", "running"} <= {event.get("name") for event in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]}
+    assert {"misfit", "running"} <= {
+        event.get("name") for event in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    }
 
 
 def test_seconds_of_a_program_are_those_of_its_operations(profile: jitney.Profile):
@@ -138,14 +177,27 @@ def test_seconds_of_a_program_are_those_of_its_operations(profile: jitney.Profil
 
 
 def test_each_second_is_in_one_scope(profile: jitney.Profile):
-    """Scopes and operations are two sums of the same, and of one thread they are that of the program."""
-    assert sum(each.seconds for each in profile.scopes) == pytest.approx(sum(each.seconds for each in profile.operations))
+    """Scopes and operations are two sums of the same, and of one thread they are that of the
+    program.
+    """
+    assert sum(each.seconds for each in profile.scopes) == pytest.approx(
+        sum(each.seconds for each in profile.operations)
+    )
 
 
 def test_the_table_has_the_names(profile: jitney.Profile):
     """It is read without a viewer; in a notebook too."""
     for text in (str(profile), profile._repr_html_()):
-        assert all(name in text for name in ("misfit.grad", "chunk points / pass 2", "undecorated", "device s", profile.folder.name))
+        assert all(
+            name in text
+            for name in (
+                "misfit.grad",
+                "chunk points / pass 2",
+                "undecorated",
+                "device s",
+                profile.folder.name,
+            )
+        )
 
 
 def test_data_for_json(profile: jitney.Profile):
@@ -183,12 +235,16 @@ def test_a_stream_has_its_axis_and_pass(tmp_path: Path):
     """What works on a chunk is named after the function, the axis and the pass."""
     with jitney.profile(tmp_path) as p:
         jitney.stream(misfit, {"x": DATA, "y": DATA}, chunk={"points": 500}, progress=False)
-    assert {"misfit / stream points / pass 1", "misfit / stream points / pass 2"} <= {each.scope for each in p.scopes}
+    assert {"misfit / stream points / pass 1", "misfit / stream points / pass 2"} <= {
+        each.scope for each in p.scopes
+    }
 
 
 @pytest.mark.rest
 def test_functions_of_one_name_share_a_row(tmp_path: Path):
-    """XLA's cache gives both one program where their operations are the same, so that nothing tells them apart."""
+    """XLA's cache gives both one program where their operations are the same, so that nothing tells
+    them apart.
+    """
 
     def plain(x):
         return jnp.sum(x)
@@ -259,7 +315,9 @@ def test_nothing_ran(tmp_path: Path):
 
 @pytest.mark.rest
 def test_calls_are_as_before_when_it_is_over(tmp_path: Path):
-    """The functions that are exchanged meanwhile are put back, after an error too: a call outside costs nothing more."""
+    """The functions that are exchanged meanwhile are put back, after an error too: a call outside
+    costs nothing more.
+    """
     before = vars(jitney.Program)["__call__"]
     with jitney.profile(tmp_path):
         assert vars(jitney.Program)["__call__"] is not before
@@ -270,7 +328,10 @@ def test_calls_are_as_before_when_it_is_over(tmp_path: Path):
 def test_one_profile_at_a_time(tmp_path: Path):
     """JAX has one profiler; the outer profile goes on."""
     with jitney.profile(tmp_path / "outer") as p:
-        with pytest.raises(jitney.OptionError, match="one profile at a time"), jitney.profile(tmp_path / "inner"):
+        with (
+            pytest.raises(jitney.OptionError, match="one profile at a time"),
+            jitney.profile(tmp_path / "inner"),
+        ):
             pass
         total(DATA)
     assert row(p, "total").calls == 1
@@ -279,7 +340,10 @@ def test_one_profile_at_a_time(tmp_path: Path):
 def test_a_profile_that_was_stopped_inside(tmp_path: Path):
     """There is no trace then; and calls are as before."""
     before = vars(jitney.Program)["__call__"]
-    with pytest.raises(jitney.OptionError, match="profiler has not written a trace"), jitney.profile(tmp_path):
+    with (
+        pytest.raises(jitney.OptionError, match="profiler has not written a trace"),
+        jitney.profile(tmp_path),
+    ):
         jax.profiler.stop_trace()
     assert vars(jitney.Program)["__call__"] is before
 
@@ -288,7 +352,10 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     """It is said before anything is run."""
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(jitney.OptionError, match="the folder cannot be written"), jitney.profile(file):
+    with (
+        pytest.raises(jitney.OptionError, match="the folder cannot be written"),
+        jitney.profile(file),
+    ):
         pytest.fail("it was entered")
 
 
@@ -304,5 +371,7 @@ def test_a_folder_that_goes_away_is_made_again(tmp_path: Path):
 
 def test_what_is_no_folder():
     """A number is none."""
-    with pytest.raises(jitney.OptionError, match=r"jitney.profile\(3\): a value of type int is no folder"):
+    with pytest.raises(
+        jitney.OptionError, match=r"jitney.profile\(3\): a value of type int is no folder"
+    ):
         jitney.profile(3)  # pyright: ignore

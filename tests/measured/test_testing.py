@@ -1,4 +1,6 @@
-"""What `jitney.testing` asserts, and what its failures say. Where a clock decides, the work differs twenty times."""
+"""What `jitney.testing` asserts, and what its failures say. Where a clock decides, the work differs
+twenty times.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +54,10 @@ def test_a_call_that_compiles_again_is_named_with_what_changed():
     """Which call, what was compiled where, and which argument was what."""
     f = jax.jit(lambda x, y: {"r": x * y["scale"]})
     calls = [(X, {"scale": 1.0}), (X + 1, {"scale": 2.0}), (X[:5], {"scale": 1.0})]
-    with pytest.raises(AssertionError, match=r"^call 3 of <lambda>\(\): .* \[0\] was float32\[64\] and is float32\[5\]"):
+    with pytest.raises(
+        AssertionError,
+        match=r"^call 3 of <lambda>\(\): .* \[0\] was float32\[64\] and is float32\[5\]",
+    ):
         assert_no_recompile(f, calls)
 
 
@@ -73,7 +78,13 @@ def test_what_is_faster_passes():
 @pytest.mark.rest
 def test_what_is_slower_fails():
     """After all tries, with what was measured."""
-    with pytest.raises(AssertionError, match=r"assert_faster\(run \(1\), run \(2\), by=2\): run \(1\) is between (.|\n)*3 measurements"):
+    with pytest.raises(
+        AssertionError,
+        match=(
+            r"assert_faster\(run \(1\), run \(2\), by=2\): run \(1\) is between (.|\n)*3"
+            r" measurements"
+        ),
+    ):
         assert_faster(spin(20_000), spin(1000), by=2.0)
 
 
@@ -87,7 +98,9 @@ def test_what_differs_is_not_compared_in_speed():
 def test_one_bad_measurement_is_no_failure():
     """The next try is measured anew; by clocks of the test's own, of which one is slow at first."""
     slow_at_first = Clock(1.0)
-    slow_at_first.lap = lambda: 3.0 if (laps := Clock.lap(slow_at_first)) and slow_at_first.laps < 40 else laps
+    slow_at_first.lap = lambda: (
+        3.0 if (laps := Clock.lap(slow_at_first)) and slow_at_first.laps < 40 else laps
+    )
     found = faster([slow_at_first, Clock(2.5)], 2.0, 3, 60.0)
     assert (found.outcome, found.tries) == ("yes", 2)
 
@@ -110,9 +123,13 @@ def test_the_unknown_warns_or_fails(monkeypatch: pytest.MonkeyPatch):
         assert_faster(spin(1), spin(1), by=2.0, unknown="fail")
 
 
-@pytest.mark.parametrize("compiles", [jax.jit, jitney.optimize, lambda f: f], ids=["jit", "optimize", "plain"])
+@pytest.mark.parametrize(
+    "compiles", [jax.jit, jitney.optimize, lambda f: f], ids=["jit", "optimize", "plain"]
+)
 def test_memory_is_what_xla_plans(compiles):
-    """What is sorted is a temporary of its own size. (A product that is only added up XLA may fuse away.)"""
+    """What is sorted is a temporary of its own size. (A product that is only added up XLA may fuse
+    away.)
+    """
     f = compiles(lambda x: jnp.sum(jnp.sort(jnp.sin(x), axis=0) @ x))
     size = 4 * 256 * 256
     took = assert_memory(f, jax.ShapeDtypeStruct((256, 256), jnp.float32), temp_mb=4 * size / 1e6)
@@ -123,10 +140,14 @@ def test_memory_is_what_xla_plans(compiles):
 
 @pytest.mark.rest
 def test_temporaries_of_what_is_compiled_are_seen():
-    """Also of a program that is gone when the test ends, and that the persistent cache has; what was compiled before is not."""
+    """Also of a program that is gone when the test ends, and that the persistent cache has; what
+    was compiled before is not.
+    """
 
     def run():
-        jax.jit(lambda x: jnp.sum(jnp.sort(jnp.cos(x), axis=0) @ x))(np.ones((128, 128), np.float32))
+        jax.jit(lambda x: jnp.sum(jnp.sort(jnp.cos(x), axis=0) @ x))(
+            np.ones((128, 128), np.float32)
+        )
 
     for _ in range(2):
         jax.clear_caches()

@@ -1,4 +1,6 @@
-"""What the ratios of two times say: the interval by the sign test, beside SciPy's binomial distribution and drawn numbers."""
+"""What the ratios of two times say: the interval by the sign test, beside SciPy's binomial
+distribution and drawn numbers.
+"""
 
 import numpy as np
 import pytest

@@ -77,8 +77,11 @@ DERIVATIVES = [
     Mutation(
         "an argument left out of a derivative is in it",
         "src/jitney/_stages/derive.py",
-        "if name not in self.derived.skip and any(",
-        "if any(",
+        (
+            "            if name not in self.derived.skip\n"
+            "            and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))"
+        ),
+        "            if any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))",
         (f"{_DERIVATIVES}defaults_are_said_once",),
     ),
     Mutation(
@@ -233,8 +236,13 @@ FILES = [
     Mutation(
         "the dtype of an argument of a loaded program is not compared",
         "src/jitney/_export/sizes.py",
-        'if any(str(dtype) != aval["dtype"] or weak != aval["weak"] or',
-        "if any(",
+        (
+            "    if any(\n"
+            '        str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"])\n'
+            "        for aval, shape, dtype, weak in pairs\n"
+            "    ):"
+        ),
+        '    if any(len(shape) != len(aval["shape"]) for aval, shape, dtype, weak in pairs):',
         ("tests/export/test_loaded.py",),
     ),
     Mutation(
@@ -306,8 +314,12 @@ KEPT = [
     Mutation(
         "edited libraries are taken as they were",
         "src/jitney/_kept/asked.py",
-        "changed = stored.libraries.changed() or self._unreadable(stored)",
-        "changed = self._unreadable(stored)",
+        (
+            "        changed = (\n"
+            "            stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)\n"
+            "        )"
+        ),
+        "        changed = self._unreadable(stored) or self._reads_other(stored)",
         (f"{_KEPT}a_patched_function_that_a_library_uses_is_seen",),
     ),
     Mutation(

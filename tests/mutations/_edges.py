@@ -22,8 +22,12 @@ MUTATIONS = [
     Mutation(
         "what can be indexed, with a shape and a dtype, is static",
         "src/jitney/_signature/array_likes.py",
-        'return by_identity and (hasattr(kind, "__getitem__") or',
-        "return by_identity and (False or",
+        (
+            "    return by_identity and (\n"
+            '        hasattr(kind, "__getitem__") or not (is_plain(kind) and owner_of_class(kind) == "user")\n'
+            "    )"
+        ),
+        '    return by_identity and (False or not (is_plain(kind) and owner_of_class(kind) == "user"))',
         (f"{_LIKES}what_looks_like_an_array_is_refused_wherever_it_is",),
     ),
     Mutation(
@@ -66,7 +70,10 @@ MUTATIONS = [
         "src/jitney/_signature/attributes.py",
         'if "__slots__" in base.__dict__',
         "if False",
-        (f"{_COPIES}a_copy_holds_what_the_original_holds", f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys"),
+        (
+            f"{_COPIES}a_copy_holds_what_the_original_holds",
+            f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys",
+        ),
     ),
     Mutation(
         "values of the standard library are what their == says",
@@ -136,7 +143,9 @@ MUTATIONS = [
         "src/jitney/_jax/debug_names.py",
         "        set_.__wrapped__ = _stand_in(where)\n",
         "",
-        ("tests/program/test_names_in_jax_messages.py::test_a_leaked_tracer_names_the_function_as_jit_does[none]",),
+        (
+            "tests/program/test_names_in_jax_messages.py::test_a_leaked_tracer_names_the_function_as_jit_does[none]",
+        ),
     ),
     Mutation(
         "the line of a library stands where the user's belongs",
@@ -150,7 +159,9 @@ MUTATIONS = [
         "src/jitney/_diagnosis/nonfinite.py",
         'operands[1].made_by == "sqrt"',
         'operands[1].made_by == "rsqrt"',
-        ("tests/diagnosis/test_nonfinite.py::test_a_masked_gradient_names_the_infinity_behind_the_nan",),
+        (
+            "tests/diagnosis/test_nonfinite.py::test_a_masked_gradient_names_the_infinity_behind_the_nan",
+        ),
     ),
     Mutation(
         "a misspelt keyword is what is missing",

@@ -39,8 +39,14 @@ MAPPED = [
     Mutation(
         "the last axis is mapped over",
         "src/jitney/_stages/vmap.py",
-        "dims = tuple(0 if leaf.declared_rank is not None",
-        "dims = tuple(len(leaf.shape) - 1 if leaf.declared_rank is not None",
+        "        0 if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1 else None",
+        (
+            "        (\n"
+            "            len(leaf.shape) - 1\n"
+            "            if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1\n"
+            "            else None\n"
+            "        )"
+        ),
         (f"{_VMAP}an_array_one_above_its_annotation_is_mapped",),
     ),
     Mutation(
@@ -105,8 +111,8 @@ DONATED = [
     Mutation(
         "a short compile is a usual one",
         "src/jitney/_stages/jit.py",
-        "cls(request.donated, FAST if fast else (),",
-        "cls(request.donated, (),",
+        "            FAST if fast else (),",
+        "            (),",
         (f"{_JIT}fast_is_compiled_by_itself",),
     ),
 ]
@@ -160,8 +166,12 @@ PRECISION = [
     Mutation(
         "results stay in the low type",
         "src/jitney/_stages/precision.py",
-        "[_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs]",
-        "outs",
+        (
+            "            return [\n"
+            "                _astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs\n"
+            "            ]"
+        ),
+        "            return outs",
         (f"{_PRECISION}the_body_computes_in_the_type_and_the_result_comes_back",),
     ),
     Mutation(
@@ -330,8 +340,8 @@ AROUND = [
     Mutation(
         "verify looks at one size of a bucket",
         "src/jitney/_verify/verification.py",
-        "return (*map(described, arrays), shardings,",
-        "return (*(described(x)[1:] for x in arrays), shardings,",
+        "            *map(described, arrays),",
+        "            *(described(x)[1:] for x in arrays),",
         (f"{_VERIFY}each_size_of_a_bucket_is_compared",),
     ),
     Mutation(
@@ -372,8 +382,8 @@ AROUND = [
     Mutation(
         "JITNEY_DISABLE pads",
         "src/jitney/_body/plain.py",
-        "options, donate=(), pad=(), chunk=(),",
-        "options, donate=(), chunk=(),",
+        "        pad=(),",
+        "",
         ("tests/body/test_disable.py",),
     ),
     Mutation(
@@ -410,8 +420,12 @@ TOLD = [
     Mutation(
         "buckets are advised that `pad` refuses",
         "src/jitney/_program/advice.py",
-        'calls.entry.lowered((*padded.abstract(each.arrays), padded.counts.abstract()), "trace")',
-        "pass",
+        (
+            "                calls.entry.lowered(\n"
+            '                    (*padded.abstract(each.arrays), padded.counts.abstract()), "trace"\n'
+            "                )"
+        ),
+        "                pass",
         (f"{_ADVICE}nothing_is_advised_that_does_not_help",),
     ),
     Mutation(

@@ -131,8 +131,8 @@ PORTS = [
     Mutation(
         "too many stable roots are one solution",
         "examples/equilibrium/_linear.py",
-        'kind: Verdict = "determinate" if stable == nx else',
-        'kind: Verdict = "determinate" if stable >= nx else',
+        '        "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"',
+        '        "determinate" if stable >= nx else "indeterminate" if stable > nx else "no stable solution"',
         (f"{_SOLUTIONS}a_passive_policy_is_indeterminate",),
     ),
     Mutation(
@@ -166,8 +166,8 @@ PORTS = [
     Mutation(
         "the expert forgets how many features there are",
         "examples/surrogate/_expert.py",
-        "- used.shape[-1] / 2 * np.log(SPREAD)",
-        "- used.shape[-1] * np.log(SPREAD)",
+        "    ] / 2 * np.log(SPREAD)",
+        "    ] * np.log(SPREAD)",
         (f"{_EXPERT}evidence_is_that_of_a_multivariate_t",),
     ),
     Mutation(

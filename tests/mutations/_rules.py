@@ -137,8 +137,8 @@ REFUSALS = [
     Mutation(
         "other generators of random numbers are not refused",
         "src/jitney/_axes/rules/random.py",
-        "if dims and not (options.jax_threefry_partitionable and",
-        "if dims and not (options.jax_threefry_partitionable or",
+        '        options.jax_threefry_partitionable and str(op.eqn.invars[0].aval.dtype) == "key<fry>"',
+        '        options.jax_threefry_partitionable or str(op.eqn.invars[0].aval.dtype) == "key<fry>"',
         (f"{_RANDOM}other_generators_are_refused",),
     ),
     Mutation(
@@ -231,15 +231,25 @@ MOVES = [
     Mutation(
         "a loop goes on over the padding",
         "src/jitney/_axes/rules/control.py",
-        "new = [lax.select(lax.broadcast(inside, a.shape), a, b) for",
-        "new = [a for",
+        (
+            "            new = [\n"
+            "                lax.select(lax.broadcast(inside, a.shape), a, b)\n"
+            "                for a, b in zip(new, held, strict=True)\n"
+            "            ]"
+        ),
+        "            new = [a for a, b in zip(new, held, strict=True)]",
         (f"{_PADDED}padded_equals_exact[scan]",),
     ),
     Mutation(
         "a row goes on when it is done",
         "src/jitney/_axes/rules/control.py",
-        "return [lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b) for",
-        "return [a for",
+        (
+            "        return [\n"
+            "            lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b)\n"
+            "            for a, b in zip(new, carry, strict=True)\n"
+            "        ]"
+        ),
+        "        return [a for a, b in zip(new, carry, strict=True)]",
         (f"{_PADDED}padded_equals_exact[vmap of a loop]",),
     ),
     Mutation(
@@ -307,8 +317,12 @@ CHUNKS = [
     Mutation(
         "what a loop starts with is added in each chunk",
         "src/jitney/_axes/chunks/chunked.py",
-        "lax.select(is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype))",
-        "begins[i]",
+        (
+            "            begins[i] = lax.select(\n"
+            "                is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype)\n"
+            "            )"
+        ),
+        "            begins[i] = begins[i]",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),
     ),
     Mutation(

@@ -42,4 +42,13 @@ def gram(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(jnp.exp(-((x[:, None] - x) ** 2)))
 
 
-BODIES: tuple[Callable[..., Any], ...] = (variance, softmax, centred, running, autocorrelation, smoothed, quantiles, gram)
+BODIES: tuple[Callable[..., Any], ...] = (
+    variance,
+    softmax,
+    centred,
+    running,
+    autocorrelation,
+    smoothed,
+    quantiles,
+    gram,
+)

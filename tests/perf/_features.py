@@ -1,4 +1,6 @@
-"""One call for each feature, beside the flat call of `jax.jit` that does the same by hand. `tests.perf.warm_call` times them."""
+"""One call for each feature, beside the flat call of `jax.jit` that does the same by hand.
+`tests.perf.warm_call` times them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ Call = Callable[[], Any]
 Pair = tuple[str, Call, Call]
 X = jnp.ones(1000)
 THREADS = 4
-SETTINGS = {"an int": 3, "a dict of 5": dict.fromkeys("abcde", 1.0), "a list of 100": [*range(100)], "an array of 1000": np.ones(1000)}
+SETTINGS = {
+    "an int": 3,
+    "a dict of 5": dict.fromkeys("abcde", 1.0),
+    "a list of 100": [*range(100)],
+    "an array of 1000": np.ones(1000),
+}
 
 
 def added(x, y, z):
@@ -61,10 +68,16 @@ def features() -> Iterator[Pair]:
 
 
 def pads() -> Iterator[Pair]:
-    """In a bucket of 1024: what fills it, and what is cut out of it. By hand there is a program for each size."""
+    """In a bucket of 1024: what fills it, and what is cut out of it. By hand there is a program for
+    each size.
+    """
     jitted, program = jax.jit(scaled), jitney.optimize(pad={"n": "pow2"})(scaled)
     full = jnp.ones(1024)
-    yield "pad, a size that fills its bucket", lambda: jitted(full, full), lambda: program(full, full)
+    yield (
+        "pad, a size that fills its bucket",
+        lambda: jitted(full, full),
+        lambda: program(full, full),
+    )
     yield "pad, a size that does not", lambda: jitted(X, X), lambda: program(X, X)
 
 
@@ -86,7 +99,10 @@ def donated() -> Pair:
 
 def static(name: str, settings: Any) -> Pair:
     """A static value, which by hand is closed over."""
-    jitted, program = jax.jit(lambda x: with_settings(x, settings)), jitney.optimize(static="settings")(with_settings)
+    jitted, program = (
+        jax.jit(lambda x: with_settings(x, settings)),
+        jitney.optimize(static="settings")(with_settings),
+    )
     return f"static, {name}", lambda: jitted(X), lambda: program(X, settings)
 
 
@@ -95,7 +111,10 @@ def sharded() -> Pair:
     mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     along = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     x = jax.device_put(X, along)
-    jitted, program = jax.jit(scaled, in_shardings=(along, along)), jitney.optimize(shard={"n": "data"}, mesh=mesh)(scaled)
+    jitted, program = (
+        jax.jit(scaled, in_shardings=(along, along)),
+        jitney.optimize(shard={"n": "data"}, mesh=mesh)(scaled),
+    )
     return f"shard over {jax.device_count()}", lambda: jitted(x, x), lambda: program(x, x)
 
 

@@ -1,4 +1,6 @@
-"""Functions whose Jacobians differ in size and structure: `tests.perf.jacobians` measures them, `tests/sparsity` checks them."""
+"""Functions whose Jacobians differ in size and structure: `tests.perf.jacobians` measures them,
+`tests/sparsity` checks them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,14 @@ def rosenbrock(x):
 
 def bratu(u):
     padded = jnp.pad(u, 1)
-    return 4 * u - padded[2:, 1:-1] - padded[:-2, 1:-1] - padded[1:-1, 2:] - padded[1:-1, :-2] - 0.01 * jnp.exp(u)
+    return (
+        4 * u
+        - padded[2:, 1:-1]
+        - padded[:-2, 1:-1]
+        - padded[1:-1, 2:]
+        - padded[1:-1, :-2]
+        - 0.01 * jnp.exp(u)
+    )
 
 
 def collocation(x):
@@ -45,10 +54,16 @@ def collocation(x):
 
 
 def stacked_blocks(x):
-    """Each block of four depends on itself and on its neighbours, as the paths of a macro-economic model do."""
+    """Each block of four depends on itself and on its neighbours, as the paths of a macro-economic
+    model do.
+    """
     ahead, behind = jnp.pad(x, ((0, 1), (0, 0)))[1:], jnp.pad(x, ((1, 0), (0, 0)))[:-1]
     mix = jnp.asarray(draw(4, 4))
-    return jnp.tanh(x @ mix) + jnp.exp(-(ahead**2)) @ mix.T - behind * jnp.sum(x, axis=1, keepdims=True)
+    return (
+        jnp.tanh(x @ mix)
+        + jnp.exp(-(ahead**2)) @ mix.T
+        - behind * jnp.sum(x, axis=1, keepdims=True)
+    )
 
 
 def arrow(x):
@@ -71,14 +86,20 @@ def recurrent(x):
 def gaussian_peaks(b):
     """The residuals of NIST's Gauss1: 8 parameters, 250 points."""
     t = jnp.linspace(1.0, 250.0, 250)
-    return b[0] * jnp.exp(-b[1] * t) + b[2] * jnp.exp(-((t - b[3]) ** 2) / b[4] ** 2) + b[5] * jnp.exp(-((t - b[6]) ** 2) / b[7] ** 2)
+    return (
+        b[0] * jnp.exp(-b[1] * t)
+        + b[2] * jnp.exp(-((t - b[3]) ** 2) / b[4] ** 2)
+        + b[5] * jnp.exp(-((t - b[6]) ** 2) / b[7] ** 2)
+    )
 
 
 def correlations(p):
     """Two-time correlations as `examples/homodyne` fits them: 7 parameters, 20,000 points."""
     a, b = jnp.meshgrid(jnp.linspace(0.1, 1.0, 200), jnp.linspace(0.1, 1.0, 100))
     spread = p[0] * jnp.abs(a ** (p[1] + 1) - b ** (p[1] + 1)) + p[2] * jnp.abs(a - b)
-    return (p[3] + p[4] * jnp.exp(-2 * spread) * jnp.sinc(p[5] * jnp.abs(a - b) + p[6]) ** 2).reshape(-1)
+    return (
+        p[3] + p[4] * jnp.exp(-2 * spread) * jnp.sinc(p[5] * jnp.abs(a - b) + p[6]) ** 2
+    ).reshape(-1)
 
 
 ROWS, COLUMNS = (np.random.default_rng(0).integers(0, 600, 1800) for _ in range(2))
@@ -100,7 +121,10 @@ PROBLEMS: Mapping[str, Problem] = {
     "tridiagonal": (lambda x: jnp.pad(x, 1)[2:] * x - jnp.pad(x, 1)[:-2] ** 2, draw(1500)),
     "pentadiagonal product": (lambda x: jnp.tanh(BAND @ x), draw(800)),
     "rosenbrock": (rosenbrock, draw(700)),
-    "convolution": (lambda x: jnp.convolve(x, jnp.asarray([0.2, 0.5, 1.0, 0.5, 0.2]), mode="same") ** 2, draw(1000)),
+    "convolution": (
+        lambda x: jnp.convolve(x, jnp.asarray([0.2, 0.5, 1.0, 0.5, 0.2]), mode="same") ** 2,
+        draw(1000),
+    ),
     "bratu 30x30": (bratu, draw(30, 30)),
     "collocation": (collocation, draw(300, 2)),
     "block-tridiagonal": (stacked_blocks, draw(120, 4)),
@@ -110,7 +134,10 @@ PROBLEMS: Mapping[str, Problem] = {
     "batch of norms": (lambda x: jnp.linalg.norm(x, axis=1), draw(300, 6)),
     "batch of outer products": (lambda x: jnp.einsum("bi,bj->bij", x, x), draw(60, 5)),
     "softmax of rows": (lambda x: jax.nn.softmax(x, axis=1), draw(80, 10)),
-    "sum of groups": (lambda x: jax.ops.segment_sum(x**2, jnp.arange(1000) // 10, num_segments=100), draw(1000)),
+    "sum of groups": (
+        lambda x: jax.ops.segment_sum(x**2, jnp.arange(1000) // 10, num_segments=100),
+        draw(1000),
+    ),
     "arrow": (arrow, draw(800)),
     "sparse random": (lambda x: jnp.zeros(600).at[ROWS].add(jnp.sin(x[COLUMNS])), draw(600)),
     "gather": (lambda x: x[COLUMNS] ** 2 * x[ROWS], draw(600)),

@@ -1,4 +1,5 @@
-"""Functions that are decorated anew and called once, as each test of a suite does: what `pad` costs there.
+"""Functions that are decorated anew and called once, as each test of a suite does: what `pad` costs
+there.
 
     python -m tests.perf.anew
 
@@ -56,15 +57,28 @@ def main() -> None:
     want, figures = None, {}
     for way in WAYS:
         with tempfile.TemporaryDirectory() as cache:
-            warm = {"JAX_COMPILATION_CACHE_DIR": f"{cache}/jax", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            warm = {
+                "JAX_COMPILATION_CACHE_DIR": f"{cache}/jax",
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            }
             env = {**os.environ, **warm, "JITNEY_CACHE_DIR": cache}
             command = [sys.executable, "-m", "tests.perf.anew", way]
-            runs = [json.loads(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout) for _ in range(2)]
+            runs = [
+                json.loads(
+                    subprocess.run(
+                        command, env=env, check=True, capture_output=True, text=True
+                    ).stdout
+                )
+                for _ in range(2)
+            ]
         want = want or runs[0][1]
         for _, results in runs:
             np.testing.assert_allclose(results, want, rtol=1e-4, atol=1e-5)
         figures[way] = runs[1][0]
-        print(f"{way:<32} {runs[0][0]:6.2f} s at first, {runs[1][0]:6.2f} s in a second process", flush=True)
+        print(
+            f"{way:<32} {runs[0][0]:6.2f} s at first, {runs[1][0]:6.2f} s in a second process",
+            flush=True,
+        )
     record(seconds=figures)
 
 

@@ -1,11 +1,14 @@
-"""How often `jitney.testing.assert_faster` is wrong: false alarms and missed faults, of a thousand runs each, on a machine under load.
+"""How often `jitney.testing.assert_faster` is wrong: false alarms and missed faults, of a thousand
+runs each, on a machine under load.
 
     python -m tests.perf.assert_faster [--runs 1000] [--busy 2] [--only exactly] [--minutes 30]
 
-Functions of plain Python whose work is known: a loop of so many steps, in calls of a tenth of a millisecond. Meanwhile as many processes as
-`--busy` says compute for times and pauses drawn at random, which is the load. A false alarm is a failure although the ratio of the work is
-`by` or more; a fault is missed where the test passes although the ratio is less: one that ends in "unknown" warns, and is given apart.
-The last two columns are what a run takes, and the way that people write it by hand: the least of five calls of each, compared.
+Functions of plain Python whose work is known: a loop of so many steps, in calls of a tenth of a
+millisecond. Meanwhile as many processes as `--busy` says compute for times and pauses drawn at
+random, which is the load. A false alarm is a failure although the ratio of the work is `by` or
+more; a fault is missed where the test passes although the ratio is less: one that ends in "unknown"
+warns, and is given apart. The last two columns are what a run takes, and the way that people write
+it by hand: the least of five calls of each, compared.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ STEPS = 2000
 
 @dataclass(frozen=True)
 class Case:
-    """Two functions, by the steps of their loops, and how many times as fast the first should be."""
+    """Two functions, by the steps of their loops, and how many times as fast the first should
+    be.
+    """
 
     name: str
     ours: int
@@ -99,11 +104,16 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--minutes", type=float, default=60.0, help="for each case at most")
     options = parser.parse_args()
-    others = [multiprocessing.get_context("spawn").Process(target=disturb, args=(i,), daemon=True) for i in range(options.busy)]
+    others = [
+        multiprocessing.get_context("spawn").Process(target=disturb, args=(i,), daemon=True)
+        for i in range(options.busy)
+    ]
     for other in others:
         other.start()
     print(f"{os.cpu_count()} cores, {options.busy} busy processes, load {os.getloadavg()[0]:.1f}")
-    print(f"{'case':26}{'work':>6}{'by':>6}{'runs':>7}{'wrong':>8}{'unknown':>9}{'s a run':>9}{'by hand wrong':>15}")
+    print(
+        f"{'case':26}{'work':>6}{'by':>6}{'runs':>7}{'wrong':>8}{'unknown':>9}{'s a run':>9}{'by hand wrong':>15}"
+    )
     in_all, by_hands = Counter[str](), list[int]()
     for case in CASES:
         if options.only not in case.name:

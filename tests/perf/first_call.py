@@ -1,10 +1,12 @@
 """What a first call costs beyond JAX's own trace, lowering and compile, in seconds of processors.
 
-Run from the project's root: `python -m tests.perf.first_call` (names of cases for some of them). Each first call is that of a process of
-its own, without any persistent cache, behind the imports and the start of the backend; the sides take turns, and the median of five
-processes counts. `jax.jit` is given the same function, with its arrays flat. `own` is what jitney takes beyond it, what it imports on the
-way included, and `traced` how often the function itself ran in Python. Seconds are of processors, of all threads of the compiler, since
-other work on the machine changes them less than those of the clock.
+Run from the project's root: `python -m tests.perf.first_call` (names of cases for some of them).
+Each first call is that of a process of its own, without any persistent cache, behind the imports
+and the start of the backend; the sides take turns, and the median of five processes counts.
+`jax.jit` is given the same function, with its arrays flat. `own` is what jitney takes beyond it,
+what it imports on the way included, and `traced` how often the function itself ran in Python.
+Seconds are of processors, of all threads of the compiler, since other work on the machine changes
+them less than those of the clock.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def gradient() -> Case:
 
 
 def padded() -> Case:
-    """Statistics of rows whose number is padded to the next power of two; `jax.jit` has the exact size."""
+    """Statistics of rows whose number is padded to the next power of two; `jax.jit` has the exact
+    size.
+    """
     import jax.numpy as jnp
     import numpy as np
 
@@ -70,7 +74,11 @@ def padded() -> Case:
         scaled = centred / jnp.sqrt(jnp.mean(centred**2, axis=0))
         return scaled, scaled.T @ scaled / x.shape[0]
 
-    return Case(standardised, (np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32),), {"pad": {"n": "pow2"}})
+    return Case(
+        standardised,
+        (np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32),),
+        {"pad": {"n": "pow2"}},
+    )
 
 
 def checked() -> Case:
@@ -103,7 +111,9 @@ def surrogate() -> Case:
     mapped = eqx.filter_jit(benchmark._mapped, donate="none")
     exact = step_of(benchmark.RECIPE, pad=None)
     copied: Any = jax.tree.map(jnp.array, args)  # since it donates them
-    return Case(benchmark._mapped, args, {}, peer=lambda: mapped(*args), ours=lambda: exact(*copied))
+    return Case(
+        benchmark._mapped, args, {}, peer=lambda: mapped(*args), ours=lambda: exact(*copied)
+    )
 
 
 def trf() -> Case:
@@ -163,7 +173,9 @@ def by_jax(case: Case) -> list[float]:
     leaves, treedef = jax.tree.flatten(arrays)
 
     def flat(*leaves: Any) -> Any:
-        return jax.tree.leaves(eqx.filter(fn(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest)), eqx.is_array))
+        return jax.tree.leaves(
+            eqx.filter(fn(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest)), eqx.is_array)
+        )
 
     seconds = [time.process_time()]
     traced = jax.jit(flat).trace(*leaves)
@@ -204,7 +216,9 @@ def by_peer(case: Case) -> list[float]:
     import jax
 
     peer = case.peer
-    return [] if peer is None else [_seconds(lambda: jax.block_until_ready(jax.tree.leaves(peer())))]
+    return (
+        [] if peer is None else [_seconds(lambda: jax.block_until_ready(jax.tree.leaves(peer())))]
+    )
 
 
 def _seconds(call: Callable[[], Any]) -> float:
@@ -232,9 +246,14 @@ def alone(name: str, side: str) -> None:
 def run(name: str, side: str) -> list[float]:
     """In a process of its own."""
     env = {**os.environ, "JITNEY_CACHE": "off", "OPENBLAS_NUM_THREADS": "1"}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # what is imported on the way has been compiled before, as where it is installed
+    # what is imported on the way has been compiled before, as where it is installed
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-m", "tests.perf.first_call", name, side]
-    return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    return json.loads(
+        subprocess.run(
+            command, env=env, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.splitlines()[-1]
+    )
 
 
 def medians(runs: Sequence[Sequence[float]]) -> list[float]:
@@ -243,7 +262,10 @@ def medians(runs: Sequence[Sequence[float]]) -> list[float]:
 
 def main() -> None:
     """All cases, the sides in turn."""
-    print("| seconds of processors | trace | lower | compile | run | `jax.jit` | jitney | own | traced | peer |\n|" + "---|" * 10)
+    print(
+        "| seconds of processors | trace | lower | compile | run | `jax.jit` | jitney | own |"
+        " traced | peer |\n|" + "---|" * 10
+    )
     found: dict[str, dict[str, float]] = {}
     for name in sys.argv[1:] or CASES:
         taken: dict[str, list[list[float]]] = {side: [] for side in SIDES}
@@ -253,7 +275,9 @@ def main() -> None:
                 runs.append(run(name, side))
         jit, (ours, traced), peer = map(medians, taken.values())
         parts = " | ".join(f"{part:.3f}" for part in (*jit, sum(jit), ours, ours - sum(jit)))
-        print(f"| {name} | {parts} | {traced:.0f} | {f'{peer[0]:.3f}' if peer else ''} |", flush=True)
+        print(
+            f"| {name} | {parts} | {traced:.0f} | {f'{peer[0]:.3f}' if peer else ''} |", flush=True
+        )
         found[name] = {"jit": sum(jit), "jitney": ours} | ({"peer": peer[0]} if peer else {})
     record(cpu=found)
 

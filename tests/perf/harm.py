@@ -1,20 +1,26 @@
-"""Does it harm? Functions in the style of public documentation, under `jitney.optimize` without options and under `jax.jit`, in turn.
+"""Does it harm? Functions in the style of public documentation, under `jitney.optimize` without
+options and under `jax.jit`, in turn.
 
-Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has
-it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling is not timed.
-The goal: above 50 microseconds a call, never more than 2% slower. Rounds are those of `jitney.measure`: laps of a fifth of a millisecond
-in turn, so that what else runs on the machine hits all alike, and `ratio` is the interval that holds the median of the ratios, round by
-round, with 99% confidence. The verdict is on that interval: "slower" is above 1.02 as a whole, "met" below it, and "unknown" on both
-sides. `again` is the same of a second `jax.jit` of the same function, which says what the machine can tell apart: where its interval leaves
-1 by more than 2%, where code and data happen to lie makes as much, and the verdict is "unknown". `empty` is that of a third `jax.jit`
-behind a class whose `__call__` hands its arguments on: the least that a decorator in Python can cost. That is more than the quarter of a
-microsecond which it takes in a loop of such calls, since behind a program of another thread neither Python's code nor its objects are in
-the processor's caches. `program` says where the compiled one has the same operations, so that all that differs is the call.
+Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them).
+`jax.jit` is called as documentation has it, and gets the arrays of modules flat, with all else
+closed over. Results are compared first; compiling is not timed. The goal: above 50 microseconds a
+call, never more than 2% slower. Rounds are those of `jitney.measure`: laps of a fifth of a
+millisecond in turn, so that what else runs on the machine hits all alike, and `ratio` is the
+interval that holds the median of the ratios, round by round, with 99% confidence. The verdict is on
+that interval: "slower" is above 1.02 as a whole, "met" below it, and "unknown" on both sides.
+`again` is the same of a second `jax.jit` of the same function, which says what the machine can tell
+apart: where its interval leaves 1 by more than 2%, where code and data happen to lie makes as much,
+and the verdict is "unknown". `empty` is that of a third `jax.jit` behind a class whose `__call__`
+hands its arguments on: the least that a decorator in Python can cost. That is more than the quarter
+of a microsecond which it takes in a loop of such calls, since behind a program of another thread
+neither Python's code nor its objects are in the processor's caches. `program` says where the
+compiled one has the same operations, so that all that differs is the call.
 
-Run-time checks: `jax.jit` leaves them callbacks. A program with callbacks runs in the thread that calls it on a CPU, one without in another
-if it computes more than a little, and whoever waits for that at once, as a call does that raises what its checks say, waits for a thread to
-wake up. So beside `jax.jit`, whose error is one of XLA's, `eqx.filter_jit` stands, which waits too and raises Equinox's; and beside
-functions of modules, which `jax.jit` does not take.
+Run-time checks: `jax.jit` leaves them callbacks. A program with callbacks runs in the thread that
+calls it on a CPU, one without in another if it computes more than a little, and whoever waits for
+that at once, as a call does that raises what its checks say, waits for a thread to wake up. So
+beside `jax.jit`, whose error is one of XLA's, `eqx.filter_jit` stands, which waits too and raises
+Equinox's; and beside functions of modules, which `jax.jit` does not take.
 """
 
 from __future__ import annotations
@@ -70,7 +76,9 @@ class Row:
         return "slower" if low > LIMIT else "met"
 
     def __str__(self) -> str:
-        intervals = " | ".join(f"{low:.3f} to {high:.3f}" for low, high in (self.ratio, self.again, self.empty))
+        intervals = " | ".join(
+            f"{low:.3f} to {high:.3f}" for low, high in (self.ratio, self.again, self.empty)
+        )
         equinox = "" if self.equinox is None else f"{self.equinox:.2f}"
         figures = f"{self.jit:.0f} | {self.ours:.0f} | {intervals} | {equinox}"
         return f"| {self.name} | {figures} | {'same' if self.same else ''} | {self.verdict} |"
@@ -78,18 +86,27 @@ class Row:
 
 def has_modules(case: Case) -> bool:
     """Whether modules are among the arguments."""
-    return any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module)))
+    return any(
+        isinstance(arg, eqx.Module)
+        for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module))
+    )
 
 
 def plain(case: Case) -> tuple[Any, Sequence[Any]]:
-    """The function under `jax.jit` with its arguments: arrays, and flat arrays where modules are passed."""
+    """The function under `jax.jit` with its arguments: arrays, and flat arrays where modules are
+    passed.
+    """
     if not has_modules(case):
         return jax.jit(lambda *args: case.fn(*args)), case.args
     arrays, rest = eqx.partition(case.args, eqx.is_array)
     leaves, treedef = jax.tree.flatten(arrays)
 
     def flat(*leaves: Any) -> Any:
-        return jax.tree.leaves(eqx.filter(case.fn(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest)), eqx.is_array))
+        return jax.tree.leaves(
+            eqx.filter(
+                case.fn(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest)), eqx.is_array
+            )
+        )
 
     return jax.jit(flat), leaves
 
@@ -102,14 +119,24 @@ def operations(compiled: Any) -> Counter[str]:
 def is_same(case: Case) -> bool:
     """Whether jitney compiles what `jax.jit` does."""
     jitted, args = plain(case)
-    return operations(jitney.optimize(case.fn).ahead(case.args, {})) == operations(jitted.lower(*args).compile())
+    return operations(jitney.optimize(case.fn).ahead(case.args, {})) == operations(
+        jitted.lower(*args).compile()
+    )
 
 
 def first_array(result: Any) -> Callable[[Any], Any]:
-    """What finds an array in such results, to wait for: all of a program are there at once, and taking trees apart is not what is timed."""
-    path = next(path for path, leaf in jax.tree_util.tree_leaves_with_path(result) if eqx.is_array(leaf))
-    steps = [getattr(key, "name", None) or getattr(key, "key", getattr(key, "idx", None)) for key in path]
-    return lambda result: functools.reduce(lambda x, step: getattr(x, step) if hasattr(x, str(step)) else x[step], steps, result)
+    """What finds an array in such results, to wait for: all of a program are there at once, and
+    taking trees apart is not what is timed.
+    """
+    path = next(
+        path for path, leaf in jax.tree_util.tree_leaves_with_path(result) if eqx.is_array(leaf)
+    )
+    steps = [
+        getattr(key, "name", None) or getattr(key, "key", getattr(key, "idx", None)) for key in path
+    ]
+    return lambda result: functools.reduce(
+        lambda x, step: getattr(x, step) if hasattr(x, str(step)) else x[step], steps, result
+    )
 
 
 class Empty:
@@ -125,11 +152,24 @@ class Empty:
 
 
 def compared(case: Case) -> Sequence[Call]:
-    """The call under `jax.jit`, `jitney.optimize`, another `jax.jit`, and one behind an empty decorator; all have been compiled, and the
-    results are equal."""
-    program, (jitted, args), (again, _), empty = jitney.optimize(case.fn), plain(case), plain(case), Empty(plain(case)[0])
-    calls = (lambda: jitted(*args), lambda: program(*case.args), lambda: again(*args), lambda: empty(*args))
-    expected, results, *_ = ([np.asarray(x) for x in jax.tree.leaves(eqx.filter(call(), eqx.is_array))] for call in calls)
+    """The call under `jax.jit`, `jitney.optimize`, another `jax.jit`, and one behind an empty
+    decorator; all have been compiled, and the results are equal.
+    """
+    program, (jitted, args), (again, _), empty = (
+        jitney.optimize(case.fn),
+        plain(case),
+        plain(case),
+        Empty(plain(case)[0]),
+    )
+    calls = (
+        lambda: jitted(*args),
+        lambda: program(*case.args),
+        lambda: again(*args),
+        lambda: empty(*args),
+    )
+    expected, results, *_ = (
+        [np.asarray(x) for x in jax.tree.leaves(eqx.filter(call(), eqx.is_array))] for call in calls
+    )
     for ours, theirs in zip(results, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=case.name)
     return calls
@@ -171,7 +211,17 @@ def _interval(ratios: Sequence[float]) -> Interval:
 def main() -> None:
     chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
     print(f"jax {jax.__version__}; {len(chosen)} functions; microseconds a call that is waited for")
-    heads = ("function", "`jax.jit`, us", "jitney, us", "ratio", "again", "empty", "`filter_jit`", "program", "verdict")
+    heads = (
+        "function",
+        "`jax.jit`, us",
+        "jitney, us",
+        "ratio",
+        "again",
+        "empty",
+        "`filter_jit`",
+        "program",
+        "verdict",
+    )
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
     rows: list[Row] = []
     for case in chosen:
@@ -183,7 +233,10 @@ def main() -> None:
     verdicts = Counter(row.verdict for row in larger)
     inherent = sum(row.verdict == "slower" and row.empty[1] > LIMIT for row in larger)
     told = ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items()))
-    print(f"above 50 us: {len(larger)}; {told}; {inherent} of the slower where an empty decorator may be slower by 2% too")
+    print(
+        f"above 50 us: {len(larger)}; {told}; {inherent} of the slower where an empty decorator may"
+        " be slower by 2% too"
+    )
     record(**{name: verdicts[name] for name in ("met", "slower", "unknown")}, inherent=inherent)
 
 

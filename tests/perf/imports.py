@@ -1,8 +1,11 @@
-"""What jitney takes before a program runs: import, decoration and first call, beside `jax.jit`, each in a process of its own, in turn.
+"""What jitney takes before a program runs: import, decoration and first call, beside `jax.jit`,
+each in a process of its own, in turn.
 
-Run from the project's root: `python -m tests.perf.imports`. Each line is a step after `import jax, equinox`, in milliseconds: the least
-and the median of the rounds, as a process saw it. Bytecode is there, as after an installation; no program is kept from one process to the
-next. `--beside FOLDER` adds the source of another tree (its `src`), for before and after; `--rounds 5` and `--steps plain` are less.
+Run from the project's root: `python -m tests.perf.imports`. Each line is a step after `import jax,
+equinox`, in milliseconds: the least and the median of the rounds, as a process saw it. Bytecode is
+there, as after an installation; no program is kept from one process to the next. `--beside FOLDER`
+adds the source of another tree (its `src`), for before and after; `--rounds 5` and `--steps plain`
+are less.
 """
 
 from __future__ import annotations
@@ -57,10 +60,22 @@ print(json.dumps({"steps": {**steps, "in all": sum(steps.values())}, "result": r
 
 def run(script: str, source: Path, bytecode: str) -> dict[str, Any]:
     """The steps of one process."""
-    # Without its cache JAX keeps no program, and jitney, which would have turned it on, leaves it so.
-    env = {**os.environ, "PYTHONPATH": str(source), "PYTHONPYCACHEPREFIX": bytecode, "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    # Without its cache JAX keeps no program, and jitney, which would have turned it on, leaves it
+    # so.
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(source),
+        "PYTHONPYCACHEPREFIX": bytecode,
+        "JAX_ENABLE_COMPILATION_CACHE": "0",
+    }
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run([sys.executable, "-c", BEGIN + script + END], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + script + END],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -73,7 +88,10 @@ def table(name: str, rounds: Mapping[str, list[dict[str, Any]]]) -> None:
             times = [one["steps"][step] * 1e3 for one in found if step in one["steps"]]
             row += f"{min(times):13.1f} /{statistics.median(times):7.1f}  " if times else " " * 24
         print(row)
-    print(f"{'modules of jitney':>22}" + "".join(f"{found[0]['modules']:>24}" for found in rounds.values()))
+    print(
+        f"{'modules of jitney':>22}"
+        + "".join(f"{found[0]['modules']:>24}" for found in rounds.values())
+    )
 
 
 def main() -> None:
@@ -96,10 +114,15 @@ def main() -> None:
                 for side, how in sides.items():
                     rounds[side].append(run(*how, bytecode))
             for found in rounds.values():
-                np.testing.assert_allclose(found[0]["result"], rounds["jax.jit"][0]["result"], rtol=1e-6)
+                np.testing.assert_allclose(
+                    found[0]["result"], rounds["jax.jit"][0]["result"], rtol=1e-6
+                )
             table(f"{name}, least / median", rounds)
             of = {"jit": ("jax.jit", "first call"), "jitney": ("jitney", "in all")}
-            least[name] = {key: min(one["steps"][step] for one in rounds[side]) * 1e3 for key, (side, step) in of.items()}
+            least[name] = {
+                key: min(one["steps"][step] for one in rounds[side]) * 1e3
+                for key, (side, step) in of.items()
+            }
     record(**least)
 
 

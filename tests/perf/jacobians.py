@@ -1,10 +1,12 @@
-"""Is a Jacobian made in the cheapest mode? `f.jacobian` against every candidate, over problems of all structures.
+"""Is a Jacobian made in the cheapest mode? `f.jacobian` against every candidate, over problems of
+all structures.
 
-Run from the project's root: `python -m tests.perf.jacobians`. The candidates are `jax.jit(jax.jacfwd(f))`, `jax.jit(jax.jacrev(f))`,
-coloured directions, and forward passes in chunks of 32. All are compared with the un-jitted `jax.jacfwd(f)` first, and a candidate
-that gives other numbers is out of the race. `f.jacobian` is called inside `jax.jit` too, so that modes are compared and not the two
-microseconds that a jitney call takes more (`tests.perf.warm_call` has these). Times are the least of several rounds
-in turn, compiling apart.
+Run from the project's root: `python -m tests.perf.jacobians`. The candidates are
+`jax.jit(jax.jacfwd(f))`, `jax.jit(jax.jacrev(f))`, coloured directions, and forward passes in
+chunks of 32. All are compared with the un-jitted `jax.jacfwd(f)` first, and a candidate that gives
+other numbers is out of the race. `f.jacobian` is called inside `jax.jit` too, so that modes are
+compared and not the two microseconds that a jitney call takes more (`tests.perf.warm_call` has
+these). Times are the least of several rounds in turn, compiling apart.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def seconds(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():
-            jax.block_until_ready(call())  # after what the candidate before it did to caches and memory
+            # after what the candidate before it did to caches and memory
+            jax.block_until_ready(call())
             start = time.perf_counter()
             for _ in range(counts[name]):
                 jax.block_until_ready(call())
@@ -74,29 +77,46 @@ def measure(name: str, problem: Problem) -> float:
     x = jnp.asarray(at)
     auto = jitney.lazy_derivatives(wrt="x")(lambda x: fn(x))
     jacobian = jax.jit(auto.jacobian)
-    calls: dict[str, Callable[[], Any]] = {key: lambda f=f: f(x) for key, f in candidates(problem).items()}
+    calls: dict[str, Callable[[], Any]] = {
+        key: lambda f=f: f(x) for key, f in candidates(problem).items()
+    }
     start = time.perf_counter()
     jax.block_until_ready(jacobian(x))
     first = time.perf_counter() - start
     want = jax.jacfwd(fn)(x)  # not compiled as a whole
     np.testing.assert_allclose(jacobian(x), want, rtol=2e-3, atol=2e-3, err_msg=name)
-    wrong = [key for key, call in calls.items() if not np.allclose(call(), want, rtol=2e-3, atol=2e-3)]
+    wrong = [
+        key for key, call in calls.items() if not np.allclose(call(), want, rtol=2e-3, atol=2e-3)
+    ]
     for key in wrong:
         del calls[key]
     times = seconds({**calls, "auto": lambda: jacobian(x)})
     best = min(calls, key=lambda key: times[key])
-    mode = next(line.why for line in auto.jacobian.plan(x).lines if line.name == "derivative").split(":")[0]
+    mode = next(
+        line.why for line in auto.jacobian.plan(x).lines if line.name == "derivative"
+    ).split(":")[0]
     ratio = times["auto"] / times[best]
-    shown = "".join(f"{times[key] * 1e6:10.0f}" if key in times else f"{'wrong':>10}" for key in (*CANDIDATES, "auto"))
-    print(f"{name:26}{shown}{ratio:7.2f}  {mode} (best: {best}), first call {first:.2f} s", flush=True)
+    shown = "".join(
+        f"{times[key] * 1e6:10.0f}" if key in times else f"{'wrong':>10}"
+        for key in (*CANDIDATES, "auto")
+    )
+    print(
+        f"{name:26}{shown}{ratio:7.2f}  {mode} (best: {best}), first call {first:.2f} s", flush=True
+    )
     return ratio
 
 
 def main() -> None:
     print(f"Jacobians, microseconds a call, jax {jax.__version__}, {jax.default_backend()}")
-    print(f"{'':26}{'forward':>10}{'reverse':>10}{'coloured':>10}{'chunked':>10}{'jitney':>10}{'ratio':>7}")
+    print(
+        f"{'':26}{'forward':>10}{'reverse':>10}{'coloured':>10}{'chunked':>10}{'jitney':>10}{'ratio':>7}"
+    )
     chosen = os.environ.get("JITNEY_BENCH_ONLY")
-    ratios = {name: measure(name, problem) for name, problem in PROBLEMS.items() if not chosen or chosen in name}
+    ratios = {
+        name: measure(name, problem)
+        for name, problem in PROBLEMS.items()
+        if not chosen or chosen in name
+    }
     slow = [name for name, ratio in ratios.items() if ratio > 1.1]
     print(f"{len(ratios)} problems; more than 1.1 times the best: {', '.join(slow) or 'none'}")
     record(problems=len(ratios), slow=len(slow))

@@ -1,4 +1,5 @@
-"""Branches and loops that differ between the elements of a mapped axis: `vmap`, `chunk={axis: 1}`, and `jax.lax.map` by hand.
+"""Branches and loops that differ between the elements of a mapped axis: `vmap`, `chunk={axis: 1}`,
+and `jax.lax.map` by hand.
 
     python -m tests.perf.lanes
 
@@ -75,7 +76,10 @@ def main() -> None:
                 jax.block_until_ready(f(x))
                 best[way] = min(best[way], time.perf_counter() - began)
         for way, seconds in best.items():
-            print(f"{name:<26} {way:<32} {seconds * 1e3:9.2f} ms   first call {compiled[way]:6.2f} s", flush=True)
+            print(
+                f"{name:<26} {way:<32} {seconds * 1e3:9.2f} ms   first call {compiled[way]:6.2f} s",
+                flush=True,
+            )
         figures[name] = {way: seconds * 1e3 for way, seconds in best.items()}
     record(milliseconds=figures)
 

@@ -1,8 +1,10 @@
-"""What `checks="later"` gains: a program of about 5 ms with a run-time check, 100 calls, and work of the host between them.
+"""What `checks="later"` gains: a program of about 5 ms with a run-time check, 100 calls, and work
+of the host between them.
 
-Run from the project's root: `python -m tests.perf.later`. The calls are made in turn, with checks that are waited for, with checks that are
-looked at later, and without any; the results are compared first. The host's work reads a file's worth of bytes, which needs one core and
-leaves Python's lock to others.
+Run from the project's root: `python -m tests.perf.later`. The calls are made in turn, with checks
+that are waited for, with checks that are looked at later, and without any; the results are compared
+first. The host's work reads a file's worth of bytes, which needs one core and leaves Python's lock
+to others.
 """
 
 from __future__ import annotations
@@ -56,10 +58,18 @@ def main() -> None:
     start = time.perf_counter()
     for _ in range(CALLS):
         hashlib.sha256(DATA).digest()
-    print(f"jax {jax.__version__}; {CALLS} calls; work of the host alone: {(time.perf_counter() - start) / CALLS * 1e3:.2f} ms a call")
+    print(
+        f"jax {jax.__version__}; {CALLS} calls; work of the host alone:"
+        f" {(time.perf_counter() - start) / CALLS * 1e3:.2f} ms a call"
+    )
     for works in (False, True):
-        rounds = [{name: seconds(f, x, works=works) for name, f in programs.items()} for _ in range(ROUNDS)]
-        listed = ", ".join(f"{name} {min(each[name] for each in rounds) / CALLS * 1e3:.2f} ms" for name in programs)
+        rounds = [
+            {name: seconds(f, x, works=works) for name, f in programs.items()}
+            for _ in range(ROUNDS)
+        ]
+        listed = ", ".join(
+            f"{name} {min(each[name] for each in rounds) / CALLS * 1e3:.2f} ms" for name in programs
+        )
         ratios = [each["checks later"] / each["checks now"] for each in rounds]
         listed += f"; later of now, round by round: {min(ratios):.2f} to {max(ratios):.2f}"
         print(f"{'with' if works else 'without'} work of the host: {listed}")

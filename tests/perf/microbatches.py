@@ -1,11 +1,13 @@
-"""`accumulate` and `chunk` beside microbatches written by hand: time and memory of the gradients of three networks, in turn in one process.
+"""`accumulate` and `chunk` beside microbatches written by hand: time and memory of the gradients of
+three networks, in turn in one process.
 
     python -m tests.perf.microbatches [--rounds 15] [--only GRU]
 
-By hand is what one writes without jitney: a `lax.scan` over the batch in microbatches that adds up values and gradients. Results are
-compared first; compiling is not timed and given apart. Each round calls all of them one after the other; the ratio is the median over
-rounds of the ratio within a round. Memory is what the compiler says of temporaries (`memory_analysis`). The whole batch at once is there
-for comparison.
+By hand is what one writes without jitney: a `lax.scan` over the batch in microbatches that adds up
+values and gradients. Results are compared first; compiling is not timed and given apart. Each round
+calls all of them one after the other; the ratio is the median over rounds of the ratio within a
+round. Memory is what the compiler says of temporaries (`memory_analysis`). The whole batch at once
+is there for comparison.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Convolutional(eqx.Module):
         return self.head(self.pool(jax.nn.relu(self.second(x))).reshape(-1))
 
 
-def images(net: Convolutional, image: Float[Array, "batch 1 28 28"], label: Int[Array, "batch"]) -> Float[Array, ""]:
+def images(
+    net: Convolutional, image: Float[Array, "batch 1 28 28"], label: Int[Array, "batch"]
+) -> Float[Array, ""]:
     logits = jax.vmap(net)(image)
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, None], axis=1))
 
@@ -67,7 +71,9 @@ class Recurrent(eqx.Module):
         return self.head(state)
 
 
-def series(net: Recurrent, x: Float[Array, "batch time 16"], y: Float[Array, "batch 1"]) -> Float[Array, ""]:
+def series(
+    net: Recurrent, x: Float[Array, "batch time 16"], y: Float[Array, "batch 1"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
@@ -107,7 +113,9 @@ class Transformer(eqx.Module):
         return jax.vmap(self.head)(x)
 
 
-def tokens(net: Transformer, token: Int[Array, "batch time"], target: Int[Array, "batch time"]) -> Float[Array, ""]:
+def tokens(
+    net: Transformer, token: Int[Array, "batch time"], target: Int[Array, "batch time"]
+) -> Float[Array, ""]:
     logits = jax.vmap(net)(token)
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), target[..., None], axis=-1))
 
@@ -170,13 +178,23 @@ def _ways(loss: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any
             made[name] = str(error).splitlines()[0]
             continue
         given = (arrays,) if name in ("by hand", "whole") else arguments
-        made[name] = compiled, (lambda compiled=compiled, given=given: compiled(*given)), time.perf_counter() - start
+        made[name] = (
+            compiled,
+            (lambda compiled=compiled, given=given: compiled(*given)),
+            time.perf_counter() - start,
+        )
     return made
 
 
 def _equal(a: Any, b: Any) -> None:
-    """Up to rounding, by which max pooling may pick the other one of two elements that are nearly equal."""
-    for x, y in zip(jax.tree.leaves(eqx.filter(a, eqx.is_array)), jax.tree.leaves(eqx.filter(b, eqx.is_array)), strict=True):
+    """Up to rounding, by which max pooling may pick the other one of two elements that are nearly
+    equal.
+    """
+    for x, y in zip(
+        jax.tree.leaves(eqx.filter(a, eqx.is_array)),
+        jax.tree.leaves(eqx.filter(b, eqx.is_array)),
+        strict=True,
+    ):
         np.testing.assert_allclose(x, y, rtol=0, atol=5e-3 * float(np.max(np.abs(y))))
 
 
@@ -186,7 +204,9 @@ def _seconds(call: Call) -> float:
     return time.perf_counter() - start
 
 
-def measured(name: str, loss: Callable[..., Any], arguments: tuple[Any, ...], rounds: int) -> tuple[list[str], dict[str, float]]:
+def measured(
+    name: str, loss: Callable[..., Any], arguments: tuple[Any, ...], rounds: int
+) -> tuple[list[str], dict[str, float]]:
     """The lines of a table: time and memory beside those by hand. And the ratios of time."""
     made = _ways(loss, arguments)
     works = {way: each for way, each in made.items() if not isinstance(each, str)}
@@ -203,10 +223,15 @@ def measured(name: str, loss: Callable[..., Any], arguments: tuple[Any, ...], ro
         if isinstance(each, str):
             lines.append(f"| {name} | {way} | refused: {each} | | | | |")
             continue
-        ratio = ratios[way] = statistics.median(a / b for a, b in zip(times[way], times["by hand"], strict=True))
+        ratio = ratios[way] = statistics.median(
+            a / b for a, b in zip(times[way], times["by hand"], strict=True)
+        )
         temp = each[0].memory_analysis().temp_size_in_bytes
         time_of = f"{statistics.median(times[way]) * 1e3:.1f} | {ratio:.2f}"
-        lines.append(f"| {name} | {way} | {time_of} | {temp / 2**20:.1f} | {temp / hand:.2f} | {each[2]:.1f} |")
+        lines.append(
+            f"| {name} | {way} | {time_of} | {temp / 2**20:.1f} | {temp / hand:.2f} |"
+            f" {each[2]:.1f} |"
+        )
     return lines, ratios
 
 
@@ -216,7 +241,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="networks whose names hold this")
     options = parser.parse_args()
     print(f"batch of {BATCH} in microbatches of {MICRO}, jax {jax.__version__}")
-    print("| network | way | ms | of by hand | temporaries, MiB | of by hand | trace and compile, s |")
+    print(
+        "| network | way | ms | of by hand | temporaries, MiB | of by hand | trace and compile, s |"
+    )
     print("|---|---|---|---|---|---|---|")
     found: list[float] = []
     for name, (loss, arguments) in _cases().items():

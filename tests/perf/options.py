@@ -1,7 +1,9 @@
-"""What the options cost that change nothing of the numbers: the first call and a warm one of one function, each option beside none.
+"""What the options cost that change nothing of the numbers: the first call and a warm one of one
+function, each option beside none.
 
-Run from the project's root: `python -m tests.perf.options`. Results are compared first, to the bit. The first call is of a function of its
-own each time, with no persistent cache; a warm one waits for its result. Figures are the least of short laps, in turn.
+Run from the project's root: `python -m tests.perf.options`. Results are compared first, to the bit.
+The first call is of a function of its own each time, with no persistent cache; a warm one waits for
+its result. Figures are the least of short laps, in turn.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ import jitney
 from examples._figures import record
 
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "400"))
-CALLS, FIRST = 20, 5  # of a short lap, since other work takes less of some of these; and functions whose first call is timed
+# of a short lap, since other work takes less of some of these; and functions whose first call is
+# timed
+CALLS, FIRST = 20, 5
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "check=False": {"check": False},
@@ -81,7 +85,8 @@ def main() -> None:
             first[name] = min(first[name], seconds(lambda name=name: programs[name](x, rate), 1))
     for name, program in programs.items():
         if name.endswith("un-jitted"):
-            np.testing.assert_allclose(program(x, rate), plain, rtol=1e-5)  # XLA fuses nothing there
+            # XLA fuses nothing there
+            np.testing.assert_allclose(program(x, rate), plain, rtol=1e-5)
         else:
             np.testing.assert_array_equal(program(x, rate), plain)
     for _ in range(ROUNDS):
@@ -91,11 +96,15 @@ def main() -> None:
     print(f"jax {jax.__version__}\n{'option':34}{'first call, ms':>16}{'a warm call, us':>17}")
     for name in OPTIONS:
         print(f"{name:34}{1e3 * first[name]:16.0f}{1e6 * warm[name]:17.1f}")
-    record(warm={name: 1e6 * taken for name, taken in warm.items()}, first={name: 1e3 * taken for name, taken in first.items()})
+    record(
+        warm={name: 1e6 * taken for name, taken in warm.items()},
+        first={name: 1e3 * taken for name, taken in first.items()},
+    )
 
 
 if __name__ == "__main__":
     import warnings
 
-    warnings.simplefilter("ignore", jitney.JitneyWarning)  # which says that a function runs un-jitted
+    # which says that a function runs un-jitted
+    warnings.simplefilter("ignore", jitney.JitneyWarning)
     main()

@@ -1,12 +1,16 @@
-"""Measure the figures of `docs/benchmarks.md` again, and write the page: `python -m tests.perf.page [ROW ...] [--full]`.
+"""Measure the figures of `docs/benchmarks.md` again, and write the page: `python -m tests.perf.page
+[ROW ...] [--full]`.
 
-The commands of the rows that are named run one after the other, without names those of all rows but the longest, which `--full` adds; what
-they print stands in between. After each the figures are in `docs/benchmarks.json`, with versions, machine, day, load and seconds, and in
-the page. So a run without names that is interrupted goes on when it is started again (`--anew` begins with the first row). A command that
-fails leaves its rows as they were, is named at the end, and makes the exit code 1.
+The commands of the rows that are named run one after the other, without names those of all rows but
+the longest, which `--full` adds; what they print stands in between. After each the figures are in
+`docs/benchmarks.json`, with versions, machine, day, load and seconds, and in the page. So a run
+without names that is interrupted goes on when it is started again (`--anew` begins with the first
+row). A command that fails leaves its rows as they were, is named at the end, and makes the exit
+code 1.
 
-A figure stands first on the page that it belongs to, where no program writes: which numbers are not there is told at the end, and a test
-holds both together. Other work on the machine makes times longer: start this where nothing else runs. All are of CPUs.
+A figure stands first on the page that it belongs to, where no program writes: which numbers are not
+there is told at the end, and a test holds both together. Other work on the machine makes times
+longer: start this where nothing else runs. All are of CPUs.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ from ._rows import ROWS, Row
 Entry = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 DATA, PAGE, DONE = "docs/benchmarks.json", "docs/benchmarks.md", "out/benchmarks.done"
-SHARED = {"OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}  # two threads that contend for two cores slow LAPACK 40 times
+# two threads that contend for two cores slow LAPACK 40 times
+SHARED = {"OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 BEGIN, END = "<!-- table -->\n", "\n<!-- its end -->"
 HEAD = "| what | figure | beside | jax | day | on | command |\n|---|---|---|---|---|---|---|"
 OF_PORTS = "Of the ports, each beside the best that could be found or written:"
@@ -56,18 +61,34 @@ def table(entries: Mapping[str, Entry]) -> str:
 def line(row: Row, entry: Entry | None) -> str:
     """A row of it; one that was never measured says so."""
     page = Path(row.page)
-    what = f"[{row.what}]({page.relative_to('docs')})" if page.parts[0] == "docs" else f"`{page.parent}`: {row.what}"
+    what = (
+        f"[{row.what}]({page.relative_to('docs')})"
+        if page.parts[0] == "docs"
+        else f"`{page.parent}`: {row.what}"
+    )
     if entry is None:
         return f"| {what} | not measured yet | - | - | - | - | `{row.command}` |"
     on = entry["machine"] + (f", load {entry['load']}" if "load" in entry else "")
-    cells = (what, entry["figure"], entry["beside"], entry["jax"], entry["day"], on, f"`{entry['command']}`")
+    cells = (
+        what,
+        entry["figure"],
+        entry["beside"],
+        entry["jax"],
+        entry["day"],
+        on,
+        f"`{entry['command']}`",
+    )
     return f"| {' | '.join(cells)} |"
 
 
 def missing(row: Row, entry: Entry, root: Path = ROOT) -> list[str]:
     """Numbers of a row that its own page does not have."""
     there = set(NUMBER.findall((root / row.page).read_text()))
-    return [number for number in NUMBER.findall(f"{entry['figure']} {entry['beside']}") if number not in there]
+    return [
+        number
+        for number in NUMBER.findall(f"{entry['figure']} {entry['beside']}")
+        if number not in there
+    ]
 
 
 def measured(row: Row, root: Path) -> dict[str, Any]:
@@ -86,7 +107,10 @@ def measured(row: Row, root: Path) -> dict[str, Any]:
         if status:
             raise Failed(f"exit code {status}")
         if not file.exists():
-            raise Failed(f"it recorded no figures: `record` of examples/_figures.py writes them to the file that {FILE} names")
+            raise Failed(
+                "it recorded no figures: `record` of examples/_figures.py writes them to the file"
+                f" that {FILE} names"
+            )
         return json.loads(file.read_text())
 
 
@@ -99,7 +123,9 @@ def entry_of(row: Row, figures: Mapping[str, Any], about: Entry) -> Entry:
     try:
         cells = {"figure": row.figure.format(**figures), "beside": row.beside.format(**figures)}
     except (KeyError, TypeError, ValueError) as error:
-        raise Failed(f"row {row.name} is not made of what it recorded: {type(error).__name__}: {error}") from error
+        raise Failed(
+            f"row {row.name} is not made of what it recorded: {type(error).__name__}: {error}"
+        ) from error
     return {**cells, "command": row.command, **about}
 
 
@@ -110,7 +136,13 @@ def here() -> Entry:
     cpu = named[1] if named else platform.processor() or platform.machine()
     load = {"load": round(os.getloadavg()[0], 1)} if hasattr(os, "getloadavg") else {}
     today = date.today().isoformat()
-    return {"jax": version("jax"), "python": platform.python_version(), "machine": f"{cpu}, {os.cpu_count()} cores", "day": today, **load}
+    return {
+        "jax": version("jax"),
+        "python": platform.python_version(),
+        "machine": f"{cpu}, {os.cpu_count()} cores",
+        "day": today,
+        **load,
+    }
 
 
 def write(root: Path, entries: Mapping[str, Entry]) -> None:
@@ -137,7 +169,9 @@ def by_command(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def measure(groups: Sequence[Sequence[Row]], root: Path, done: Path | None) -> dict[str, str]:
-    """Run each command, write what came of it, and note its rows in a file as done; give what failed, with the reason."""
+    """Run each command, write what came of it, and note its rows in a file as done; give what
+    failed, with the reason.
+    """
     entries, failed = json.loads((root / DATA).read_text()), dict[str, str]()
     for i, rows in enumerate(groups, 1):
         names = ", ".join(row.name for row in rows)
@@ -155,17 +189,26 @@ def measure(groups: Sequence[Sequence[Row]], root: Path, done: Path | None) -> d
                 done.parent.mkdir(exist_ok=True)
                 with done.open("a") as file:
                     file.writelines(f"{row.name}\n" for row in rows)
-        print(f"[{i} of {len(groups)}] {time.perf_counter() - began:.0f} s", failed.get(names, ""), flush=True)
+        print(
+            f"[{i} of {len(groups)}] {time.perf_counter() - began:.0f} s",
+            failed.get(names, ""),
+            flush=True,
+        )
     return failed
 
 
 def left(full: bool, done: Path) -> list[Row]:
-    """All rows but those that a run before this one, which did not come to its end, has measured."""
+    """All rows but those that a run before this one, which did not come to its end, has
+    measured.
+    """
     before = done.read_text().split() if done.exists() else []
     rows = [row for row in ROWS if full or not row.long]
     rest = [row for row in rows if row.name not in before]
     if len(rest) < len(rows):
-        print(f"goes on: {len(rows) - len(rest)} of {len(rows)} rows are measured, by {done}; --anew begins with the first")
+        print(
+            f"goes on: {len(rows) - len(rest)} of {len(rows)} rows are measured, by {done}; --anew"
+            " begins with the first"
+        )
     return rest
 
 
@@ -174,16 +217,29 @@ def tell_missing(root: Path, entries: Mapping[str, Entry]) -> None:
     for row in ROWS:
         entry = entries.get(row.name)
         if entry and (numbers := missing(row, entry, root)):
-            print(f"{row.page} has no {', '.join(numbers)} of row {row.name}: {entry['figure']}; {entry['beside']}. Write it there.")
+            print(
+                f"{row.page} has no {', '.join(numbers)} of row {row.name}: {entry['figure']};"
+                f" {entry['beside']}. Write it there."
+            )
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Measure, write, and say what is left to do by hand."""
-    parser = argparse.ArgumentParser(prog="python -m tests.perf.page", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.perf.page", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(row.name for row in ROWS))
-    parser.add_argument("--full", action="store_true", help=f"the longest too: {', '.join(row.name for row in ROWS if row.long)}")
-    parser.add_argument("--anew", action="store_true", help="measure what an interrupted run has measured once more")
-    parser.add_argument("--write", action="store_true", help="measure nothing: write the page of the data there are")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help=f"the longest too: {', '.join(row.name for row in ROWS if row.long)}",
+    )
+    parser.add_argument(
+        "--anew", action="store_true", help="measure what an interrupted run has measured once more"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="measure nothing: write the page of the data there are"
+    )
     given = parser.parse_args(arguments)
     unknown = [name for name in given.rows if name not in {row.name for row in ROWS}]
     if unknown:
@@ -200,7 +256,11 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     try:
         failed = measure(by_command(rows), root, None if given.rows else done)
     except KeyboardInterrupt:
-        print("\ninterrupted: what was measured is written", "" if given.rows else "; the same command goes on with the rest", sep="")
+        print(
+            "\ninterrupted: what was measured is written",
+            "" if given.rows else "; the same command goes on with the rest",
+            sep="",
+        )
         return 130
     if not failed and not given.rows:
         done.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
     python -m tests.perf.remat [surrogate] [attention] [mlp] [transformer]
 
-Memory is `compiled.memory_analysis()` of the gradient, temporaries and arguments. Recomputed operations are counted from the program of the
-gradient, since `cost_analysis()` counts the body of a loop once and leaves out what is handed to a library. For three limits of memory it
-prints what the search recomputes, what the best of all options does, and how many options each compiled. That the gradients are equal is
-asserted first.
+Memory is `compiled.memory_analysis()` of the gradient, temporaries and arguments. Recomputed
+operations are counted from the program of the gradient, since `cost_analysis()` counts the body of
+a loop once and leaves out what is handed to a library. For three limits of memory it prints what
+the search recomputes, what the best of all options does, and how many options each compiled. That
+the gradients are equal is asserted first.
 """
 
 import sys
@@ -44,7 +45,14 @@ def feed(p, x):
 
 
 def block(i, d):
-    names = {"q": (d, d), "k": (d, d), "v": (d, d), "o": (d, d), "up": (d, 2 * d), "down": (2 * d, d)}
+    names = {
+        "q": (d, d),
+        "k": (d, d),
+        "v": (d, d),
+        "o": (d, d),
+        "up": (d, 2 * d),
+        "down": (2 * d, d),
+    }
     return {name: normal(10 * i + j, *shape) for j, (name, shape) in enumerate(names.items())}
 
 
@@ -67,7 +75,9 @@ def surrogate():
     arrays, rest = eqx.partition(Surrogate(32, key=jax.random.key(0)), eqx.is_array)
 
     def loss(arrays, *data):
-        return jnp.mean(jax.vmap(LOSSES["weighted"], (None, 0, 0, 0, 0))(eqx.combine(arrays, rest), *data))
+        return jnp.mean(
+            jax.vmap(LOSSES["weighted"], (None, 0, 0, 0, 0))(eqx.combine(arrays, rest), *data)
+        )
 
     return loss, (arrays, *map(jnp.asarray, data.arrays))
 
@@ -107,7 +117,9 @@ class Known(Problem):
 
 
 def compare(make):
-    """Print what the search and the best option recompute within each limit, and give the ratios of the two."""
+    """Print what the search and the best option recompute within each limit, and give the ratios of
+    the two.
+    """
     loss, arguments = make()
     leaves, tree = jax.tree.flatten(arguments)
     traced = jax.make_jaxpr(lambda *flat: [loss(*jax.tree.unflatten(tree, flat))])(*leaves)
@@ -119,7 +131,8 @@ def compare(make):
     most, least = known[EVERYTHING].bytes, problem.least
     print(f"{make.__name__}: {make.__doc__.strip()}")
     print(
-        f"  {len(options)} options in {seconds:.0f} s; everything {text(most)}, least {text(least)}; forward {flops_text(problem.forward)}"
+        f"  {len(options)} options in {seconds:.0f} s; everything {text(most)}, least"
+        f" {text(least)}; forward {flops_text(problem.forward)}"
     )
     floats = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
@@ -138,7 +151,10 @@ def compare(make):
     ratios = []
     for part in PARTS:
         budget = int(least + part * (most - least))
-        best = min((point for point in known.values() if point.bytes <= budget), key=lambda point: point.flops)
+        best = min(
+            (point for point in known.values() if point.bytes <= budget),
+            key=lambda point: point.flops,
+        )
         search = Known(traced, known)
         try:
             found = choose(search, budget)
@@ -151,8 +167,11 @@ def compare(make):
         again, whole = found.point.flops / max(1, best.flops), 3 * problem.forward
         ratios.append(again)
         total = (whole + found.point.flops) / (whole + best.flops)
-        print(f"  {text(budget):>10}: recomputes {flops_text(found.point.flops):>10}, best {flops_text(best.flops):>10}: {again:.2f}x, "
-              f"{total:.3f}x of all work; {len(search.points)} compiled; saves {found.point.option}; best {best.option}")  # fmt: skip
+        print(
+            f"  {text(budget):>10}: recomputes {flops_text(found.point.flops):>10}, best"
+            f" {flops_text(best.flops):>10}: {again:.2f}x, {total:.3f}x of all work;"
+            f" {len(search.points)} compiled; saves {found.point.option}; best {best.option}"
+        )
     return ratios
 
 

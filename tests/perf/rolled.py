@@ -1,14 +1,17 @@
 """Equal layers as one loop (`roll="auto"`) beside the same layers one behind the other.
 
-`python -m tests.perf.rolled [layers ...]` makes an MLP, a transformer and a residual CNN of 12, 24 and 48 layers, of each the loss, its
-gradient and a step of Adam: of a list of layers and of layers of `jitney.stack`, both as they are and with `roll="auto"`. It prints the
-seconds to trace and lower, and to compile without any cache, of processors, so that other work on the machine counts less; and the
-milliseconds of a call, the least of some rounds, in which all take turns. `*`: something was rolled.
+`python -m tests.perf.rolled [layers ...]` makes an MLP, a transformer and a residual CNN of 12, 24
+and 48 layers, of each the loss, its gradient and a step of Adam: of a list of layers and of layers
+of `jitney.stack`, both as they are and with `roll="auto"`. It prints the seconds to trace and
+lower, and to compile without any cache, of processors, so that other work on the machine counts
+less; and the milliseconds of a call, the least of some rounds, in which all take turns. `*`:
+something was rolled.
 
-"one layer" is the same of a model of a single layer, which is compiled whatever is rolled: as many times as it is shorter no loop can be.
-`JITNEY_BENCH_MODELS` names some of the models, apart by semicolons, `JITNEY_BENCH_KINDS` some of value, gradient and step, and
-`JITNEY_BENCH_WAYS` some of the five programs, of which the first is what the others are compared with; `JITNEY_BENCH_ROUNDS` says how
-many rounds.
+"one layer" is the same of a model of a single layer, which is compiled whatever is rolled: as many
+times as it is shorter no loop can be. `JITNEY_BENCH_MODELS` names some of the models, apart by
+semicolons, `JITNEY_BENCH_KINDS` some of value, gradient and step, and `JITNEY_BENCH_WAYS` some of
+the five programs, of which the first is what the others are compared with; `JITNEY_BENCH_ROUNDS`
+says how many rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ class Attention(eqx.Module):
         a, b, c = jax.random.split(key, 3)
         self.attention = eqx.nn.MultiheadAttention(4, width, key=a)
         self.norms = [eqx.nn.LayerNorm(width), eqx.nn.LayerNorm(width)]
-        self.wide, self.narrow = eqx.nn.Linear(width, 4 * width, key=b), eqx.nn.Linear(4 * width, width, key=c)
+        self.wide, self.narrow = (
+            eqx.nn.Linear(width, 4 * width, key=b),
+            eqx.nn.Linear(4 * width, width, key=c),
+        )
 
     def __call__(self, x: Any) -> Any:
         h = jax.vmap(self.norms[0])(x)
@@ -99,7 +105,9 @@ def loss(layers: Any, x: Float[Array, "batch ..."]) -> Float[Array, ""]:
 
 
 def program_of(kind: str, options: dict[str, Any]) -> Any:
-    """A new one, of layers and a batch. A step takes the gradient itself; its state is not carried on, since each call is the same."""
+    """A new one, of layers and a batch. A step takes the gradient itself; its state is not carried
+    on, since each call is the same.
+    """
     adam = optax.adam(1e-3)
 
     def step(layers: Any, x: Float[Array, "batch ..."]) -> Any:
@@ -121,8 +129,15 @@ def compiled(program: Any, layers: Any, x: Any) -> tuple[float, float, Any, bool
     traced = time.process_time()
     made = lowered.compile()
     ended = time.process_time()
-    rolled = any(d["name"] == "layers" and d["taken"] for d in program.plan(layers, x).to_dict()["decisions"])
-    return traced - began, ended - traced, lambda: jax.block_until_ready(eqx.filter(made(layers, x), eqx.is_array)), rolled
+    rolled = any(
+        d["name"] == "layers" and d["taken"] for d in program.plan(layers, x).to_dict()["decisions"]
+    )
+    return (
+        traced - began,
+        ended - traced,
+        lambda: jax.block_until_ready(eqx.filter(made(layers, x), eqx.is_array)),
+        rolled,
+    )
 
 
 def rounds(ways: dict[str, Any]) -> dict[str, float]:
@@ -144,7 +159,10 @@ def chosen(variable: str, default: Any) -> list[str]:
 def main() -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     print(f"jax {jax.__version__}, {jax.default_backend()}")
-    print(f"{'model':>13} {'layers':>6} {'of':>8} {'how':>15} {'trace s':>8} {'compile s':>9} {'shorter':>8} {'run ms':>8} {'beside':>7}")
+    print(
+        f"{'model':>13} {'layers':>6} {'of':>8} {'how':>15} {'trace s':>8} {'compile s':>9}"
+        f" {'shorter':>8} {'run ms':>8} {'beside':>7}"
+    )
     found: dict[str, dict[str, float]] = {}
     for name in chosen("JITNEY_BENCH_MODELS", MODELS):
         make, shape = MODELS[name]
@@ -153,16 +171,29 @@ def main() -> None:
             x, stacked = jax.random.normal(KEY, shape), jitney.stack(layers)
             for kind in chosen("JITNEY_BENCH_KINDS", ("value", "gradient", "step")):
                 roll = {"roll": "auto"}
-                given: dict[str, Any] = {"list": ({}, layers), "list, rolled": (roll, layers), "stacked": ({}, stacked),
-                                         "stacked, rolled": (roll, stacked), "one layer": ({}, layers[:1])}  # fmt: skip
+                given: dict[str, Any] = {
+                    "list": ({}, layers),
+                    "list, rolled": (roll, layers),
+                    "stacked": ({}, stacked),
+                    "stacked, rolled": (roll, stacked),
+                    "one layer": ({}, layers[:1]),
+                }
                 asked = chosen("JITNEY_BENCH_WAYS", given)
-                ways = {how: compiled(program_of(kind, given[how][0]), given[how][1], x) for how in asked}
+                ways = {
+                    how: compiled(program_of(kind, given[how][0]), given[how][1], x)
+                    for how in asked
+                }
                 best = rounds(ways)
-                found[f"{name}, {count}, {kind}"] = {how: took for how, (_, took, *_) in ways.items()}
+                found[f"{name}, {count}, {kind}"] = {
+                    how: took for how, (_, took, *_) in ways.items()
+                }
                 for how, (traced, took, _, rolled) in ways.items():
                     shorter, beside = ways[asked[0]][1] / took, best[how] / best[asked[0]]
-                    print(f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>16} {traced:>7.2f} {took:>9.3f} {shorter:>7.1f}x "
-                          f"{1e3 * best[how]:>8.2f} {beside:>7.2f}", flush=True)  # fmt: skip
+                    print(
+                        f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>16} {traced:>7.2f}"
+                        f" {took:>9.3f} {shorter:>7.1f}x {1e3 * best[how]:>8.2f} {beside:>7.2f}",
+                        flush=True,
+                    )
     record(compile=found)
 
 

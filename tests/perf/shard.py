@@ -1,10 +1,13 @@
-"""What a warm call of a sharded program costs, against `jax.jit` with shardings written by hand, in turn in one process.
+"""What a warm call of a sharded program costs, against `jax.jit` with shardings written by hand, in
+turn in one process.
 
-Run from the project's root: `XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m tests.perf.shard`. Virtual devices share the
-processor: this measures dispatch, not speed. By hand the function gets the module's arrays as the module that they lie in, or as a flat
-list, which saves JAX the flattening and its user the module. Results are compared first, and the programs must have the same
-collectives; compiling is not timed. Each call is waited for: calls with collectives that overlap can bring virtual devices to a
-standstill, with plain JAX too. Each figure is the least of several rounds.
+Run from the project's root: `XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m
+tests.perf.shard`. Virtual devices share the processor: this measures dispatch, not speed. By hand
+the function gets the module's arrays as the module that they lie in, or as a flat list, which saves
+JAX the flattening and its user the module. Results are compared first, and the programs must have
+the same collectives; compiling is not timed. Each call is waited for: calls with collectives that
+overlap can bring virtual devices to a standstill, with plain JAX too. Each figure is the least of
+several rounds.
 """
 
 import time
@@ -53,16 +56,29 @@ def case(depth: int, mesh: Any, spread: bool) -> tuple[int, Any, Any, Any]:
 
     by_hand = jax.jit(flat, in_shardings=(sharding("data"), *spec))
     of_module = jax.jit(whole, in_shardings=(jax.tree.unflatten(treedef, spec), sharding("data")))
-    program = jitney.optimize(apply, shard={"batch": "data"} | ({"out": "model"} if spread else {}), mesh=mesh)
+    program = jitney.optimize(
+        apply, shard={"batch": "data"} | ({"out": "model"} if spread else {}), mesh=mesh
+    )
     there = jax.tree.unflatten(treedef, leaves)
     placed = eqx.combine(there, rest)
     np.testing.assert_allclose(program(placed, x), by_hand(x, *leaves), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(program(placed, x), of_module(there, x), rtol=1e-5, atol=1e-6)
-    texts = (by_hand.lower(x, *leaves).compile().as_text(), program.lower(placed, x).compile().as_text())
-    kinds = [Counter((each.kind, each.along, each.bytes) for each in collectives(text, dict(mesh.shape))) for text in texts]
+    texts = (
+        by_hand.lower(x, *leaves).compile().as_text(),
+        program.lower(placed, x).compile().as_text(),
+    )
+    kinds = [
+        Counter((each.kind, each.along, each.bytes) for each in collectives(text, dict(mesh.shape)))
+        for text in texts
+    ]
     if kinds[0] != kinds[1]:
         raise SystemExit(f"other collectives: by hand {kinds[0]}, jitney {kinds[1]}")
-    return len(leaves), lambda: by_hand(x, *leaves), lambda: of_module(there, x), lambda: program(placed, x)
+    return (
+        len(leaves),
+        lambda: by_hand(x, *leaves),
+        lambda: of_module(there, x),
+        lambda: program(placed, x),
+    )
 
 
 def race(calls: list[Any]) -> list[float]:
@@ -87,7 +103,10 @@ def main() -> None:
             flat, module, ours = race(ways)
             ratios.append(ours / module)
             what = f"{count:2d} arrays, {'spread' if spread else 'copied'}, on {mesh.size} devices"
-            print(f"MLP of {what}: by hand {module:6.1f} us, of flat arrays {flat:6.1f}, jitney {ours:6.1f}, ratio {ours / module:.2f}")
+            print(
+                f"MLP of {what}: by hand {module:6.1f} us, of flat arrays {flat:6.1f}, jitney"
+                f" {ours:6.1f}, ratio {ours / module:.2f}"
+            )
     record(least=min(ratios), most=max(ratios))
 
 

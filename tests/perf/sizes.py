@@ -2,9 +2,10 @@
 
     python -m tests.perf.sizes [--sizes 1000] [--largest 100000]
 
-Each side runs the same function on the same NumPy arrays, in turn, in a process of its own with an empty compilation cache. Results are
-compared with float64 NumPy before anything is timed. The first pass meets every size for the first time: compiling is most of it. The
-second pass, with everything compiled, is given apart.
+Each side runs the same function on the same NumPy arrays, in turn, in a process of its own with an
+empty compilation cache. Results are compared with float64 NumPy before anything is timed. The first
+pass meets every size for the first time: compiling is most of it. The second pass, with everything
+compiled, is given apart.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def padded() -> Body:
 
 
 def by_hand() -> Body:
-    """What one writes without jitney: the body again, with a mask at each reduction, and padding around it."""
+    """What one writes without jitney: the body again, with a mask at each reduction, and padding
+    around it.
+    """
 
     @jax.jit
     def masked(t: Any, y: Any, n: Any) -> Any:
@@ -63,7 +66,11 @@ def by_hand() -> Body:
         if n < 2:
             return jax.jit(body)(t, y)
         size = 1 << (n - 1).bit_length()
-        z, total = masked(np.pad(t, (0, size - n), mode="edge"), np.pad(y, (0, size - n), mode="edge"), np.int32(n))
+        z, total = masked(
+            np.pad(t, (0, size - n), mode="edge"),
+            np.pad(y, (0, size - n), mode="edge"),
+            np.int32(n),
+        )
         return np.asarray(z)[:n], total
 
     return run
@@ -88,7 +95,9 @@ def data(n: int) -> tuple[Any, Any]:
 
 
 def measure(side: str, sizes: int, largest: int) -> dict[str, Any]:
-    """One side: the number of compiles, the seconds of the first pass and of a second one, and microseconds a call of that."""
+    """One side: the number of compiles, the seconds of the first pass and of a second one, and
+    microseconds a call of that.
+    """
     compiles = [0]
 
     def count(event: str, seconds: float, **_: Any) -> None:
@@ -107,7 +116,12 @@ def measure(side: str, sizes: int, largest: int) -> dict[str, Any]:
         for t, y in inputs:
             jax.block_until_ready(f(t, y))
         passes.append(time.perf_counter() - start)
-    return {"compiles": compiles[0], "first": passes[0], "second": passes[1], "warm": passes[1] / sizes * 1e6}
+    return {
+        "compiles": compiles[0],
+        "first": passes[0],
+        "second": passes[1],
+        "warm": passes[1] / sizes * 1e6,
+    }
 
 
 def main() -> None:
@@ -120,7 +134,10 @@ def main() -> None:
         print(json.dumps(measure(options.side, options.sizes, options.largest)))
         return
     print(f"{options.sizes} random sizes from 1 to {options.largest}, jax {jax.__version__}")
-    print(f"{'':13} {'compiles':>9} {'first pass, s':>12} {'second pass, s':>13} {'us a call, warm':>15}")
+    print(
+        f"{'':13} {'compiles':>9} {'first pass, s':>12} {'second pass, s':>13}"
+        f" {'us a call, warm':>15}"
+    )
     found: dict[str, dict[str, Any]] = {}
     for side in SIDES:
         with tempfile.TemporaryDirectory() as folder:
@@ -136,9 +153,15 @@ def main() -> None:
                 "--largest",
                 str(options.largest),
             ]
-            printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+            printed = subprocess.run(
+                command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+            ).stdout
         found[side] = it = json.loads(printed.splitlines()[-1])
-        print(f"{side:13} {it['compiles']:9d} {it['first']:12.2f} {it['second']:13.3f} {it['warm']:15.0f}", flush=True)
+        print(
+            f"{side:13} {it['compiles']:9d} {it['first']:12.2f} {it['second']:13.3f}"
+            f" {it['warm']:15.0f}",
+            flush=True,
+        )
     record(jit=found["jax.jit"], pad=found["pad"], hand=found["mask by hand"])
 
 

@@ -1,9 +1,10 @@
-"""A spread axis in chunks: `shard=` with `chunk=` beside `jax.lax.map` in chunks under plain `jax.jit`, on eight virtual devices.
+"""A spread axis in chunks: `shard=` with `chunk=` beside `jax.lax.map` in chunks under plain
+`jax.jit`, on eight virtual devices.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m tests.perf.spread
 
-What is compared is what the compiler says of one device: temporaries, and what devices send each other. Times on virtual devices say
-nothing. Results are asserted equal first.
+What is compared is what the compiler says of one device: temporaries, and what devices send each
+other. Times on virtual devices say nothing. Results are asserted equal first.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def main() -> None:
     w = np.random.default_rng(1).standard_normal((FEATURES, HIDDEN), np.float32)
     lies = {"in_shardings": (NamedSharding(mesh.mesh, P("data")), NamedSharding(mesh.mesh, P()))}
     ways: dict[str, Any] = {
-        "jitney, shard and chunk": jitney.optimize(gram, shard={"n": "data"}, chunk={"n": CHUNK}, mesh=mesh),
+        "jitney, shard and chunk": jitney.optimize(
+            gram, shard={"n": "data"}, chunk={"n": CHUNK}, mesh=mesh
+        ),
         "jitney, shard": jitney.optimize(gram, shard={"n": "data"}, mesh=mesh),
         "jax.jit, lax.scan of slices": jax.jit(by_slices, **lies),
         "jax.jit, lax.map of chunks": jax.jit(by_map, **lies),
@@ -65,8 +68,14 @@ def main() -> None:
         compiled = run.lower(x, w).compile()
         taken.append(compiled.memory_analysis().temp_size_in_bytes / 2**20)
         sent = collectives(compiled.as_text(), {"data": 8})
-        text = ", ".join(f"{each.kind} of {each.bytes / 2**20:.3g} MiB{' in each turn' if each.in_loop else ''}" for each in sent)
-        print(f"  {name:28} temporaries {taken[-1]:6.2f} MiB ({taken[-1] / taken[0]:5.1f}), {text or 'nothing'} sent")
+        text = ", ".join(
+            f"{each.kind} of {each.bytes / 2**20:.3g} MiB{' in each turn' if each.in_loop else ''}"
+            for each in sent
+        )
+        print(
+            f"  {name:28} temporaries {taken[-1]:6.2f} MiB ({taken[-1] / taken[0]:5.1f}),"
+            f" {text or 'nothing'} sent"
+        )
     record(**dict(zip(("chunked", "whole", "scan", "map"), taken, strict=True)))
 
 

@@ -1,8 +1,10 @@
-"""What the first call takes in a fresh process: without any cache, with compiled programs kept, and with `cache="program"`.
+"""What the first call takes in a fresh process: without any cache, with compiled programs kept, and
+with `cache="program"`.
 
-Run from the project's root: `python -m tests.perf.starts [PROBLEM ...]`. Five processes each, in turn, after one that fills the folder.
-Wall and CPU seconds of the first call, behind the imports and the start of the backend, and CPU seconds of all that the process did until
-then; of "imports" it ends before the call, so that is the floor. Bytecode is written, as where jitney is installed.
+Run from the project's root: `python -m tests.perf.starts [PROBLEM ...]`. Five processes each, in
+turn, after one that fills the folder. Wall and CPU seconds of the first call, behind the imports
+and the start of the backend, and CPU seconds of all that the process did until then; of "imports"
+it ends before the call, so that is the floor. Bytecode is written, as where jitney is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ from typing import Any
 from examples._figures import record
 
 ROUNDS = 5
-MODES = {"imports": (True, "on"), "cold": (True, "off"), "compiled": (True, "on"), "program": ("program", "on")}
+MODES = {
+    "imports": (True, "on"),
+    "cold": (True, "off"),
+    "compiled": (True, "on"),
+    "program": ("program", "on"),
+}
 
 
 def layers() -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -73,7 +80,9 @@ def ode() -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
     def loss(field: Field, y0: Any) -> Any:
         def solved(y: Any) -> Any:
-            return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 1.0, 0.1, y, throw=False).ys
+            return diffrax.diffeqsolve(
+                diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 1.0, 0.1, y, throw=False
+            ).ys
 
         return jnp.mean(jax.vmap(solved)(y0) ** 2)
 
@@ -103,10 +112,21 @@ def trf() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     from examples.trf.nist import load
 
     reference = load("Misra1a")
-    setup = Setup(Residual(reference.model, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+    setup = Setup(
+        Residual(reference.model, "no"),
+        None,
+        "linear",
+        bounded=False,
+        scale_by_jac=False,
+        records=None,
+    )
     controls = np.array([1e-8, 1e-8, 1e-8, 1.0, 300.0])
     data = Data(None, None, None, controls, None, (reference.x, reference.y, None), {})
-    return programs(setup).fit.__wrapped__, (np.asarray(reference.starts[1], np.float64), data), {"precision": "f64"}
+    return (
+        programs(setup).fit.__wrapped__,
+        (np.asarray(reference.starts[1], np.float64), data),
+        {"precision": "f64"},
+    )
 
 
 def surrogate() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -126,12 +146,19 @@ def surrogate() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 
 def posterior() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """The exact posterior of `examples/surrogate`: a padded gradient, of a function that remembers tables."""
+    """The exact posterior of `examples/surrogate`: a padded gradient, of a function that remembers
+    tables.
+    """
     import numpy as np
 
     from examples.surrogate._expert import log_sum
 
-    options = {"vmap": "example", "pad": {"example": [32, 256, 1024]}, "precision": "f64", "gradient": True}
+    options = {
+        "vmap": "example",
+        "pad": {"example": [32, 256, 1024]},
+        "precision": "f64",
+        "gradient": True,
+    }
     return log_sum.__wrapped__, (np.random.default_rng(5).normal(size=(20, 5, 15)),), options
 
 
@@ -147,7 +174,15 @@ def homodyne() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     second = first + rng.uniform(0.1, 1.0, first.shape).astype(np.float32)
     measured = np.ones((2, first.size), np.float32)
     arguments = (START, Setup(), np.zeros(2, np.float32), first, second, measured)
-    return gram, arguments, {"vmap": {"phi": {"phi": 0, "measured": 0}}, "precision": "f64", "chunk": {"points": CHUNK}}
+    return (
+        gram,
+        arguments,
+        {
+            "vmap": {"phi": {"phi": 0, "measured": 0}},
+            "precision": "f64",
+            "chunk": {"points": CHUNK},
+        },
+    )
 
 
 def streamed() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -158,7 +193,9 @@ def streamed() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 
 def steady() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """The steady state of fourteen sectors, of `examples/equilibrium`. Its equations are traced before, as a part of the model."""
+    """The steady state of fourteen sectors, of `examples/equilibrium`. Its equations are traced
+    before, as a part of the model.
+    """
     import jax
 
     from examples.equilibrium._calibration import calibration
@@ -188,9 +225,18 @@ def path() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
-    "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "posterior": posterior,
-    "homodyne": homodyne, "streamed": streamed, "steady": steady, "path": path,
-}  # fmt: skip
+    "layers": layers,
+    "module": module,
+    "ode": ode,
+    "solver": solver,
+    "trf": trf,
+    "surrogate": surrogate,
+    "posterior": posterior,
+    "homodyne": homodyne,
+    "streamed": streamed,
+    "steady": steady,
+    "path": path,
+}
 
 
 def measure(problem: str, mode: str) -> None:
@@ -210,7 +256,12 @@ def measure(problem: str, mode: str) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
     if mode != "imports":
         jax.block_until_ready(jax.tree.leaves(run(*arguments)))
-    print(time.perf_counter() - wall, time.process_time() - cpu, time.process_time(), made.stats.traces)
+    print(
+        time.perf_counter() - wall,
+        time.process_time() - cpu,
+        time.process_time(),
+        made.stats.traces,
+    )
     if mode != "imports" and chunk is None:
         told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
         print(made.stats.traces, *told, file=sys.stderr)
@@ -231,7 +282,11 @@ def run(problem: str, mode: str, folder: str) -> tuple[float, ...]:
     env = {**os.environ, "JITNEY_CACHE": MODES[mode][1], "JITNEY_CACHE_DIR": folder}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.perf.starts", problem, mode], env=env, check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.perf.starts", problem, mode],
+        env=env,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     return tuple(map(float, done.stdout.split()))
 
@@ -249,7 +304,9 @@ def main() -> None:
                 for mode, times in taken.items():
                     times.append(run(problem, mode, folder))
         for mode, times in taken.items():
-            wall, cpu, whole, traces = (statistics.median(column) for column in zip(*times, strict=True))
+            wall, cpu, whole, traces = (
+                statistics.median(column) for column in zip(*times, strict=True)
+            )
             first = f"{wall:6.2f} s of wall, {cpu:6.2f} s of CPU, {traces:.0f} traces"
             print(f"{problem:9} {mode:9} {first}; {whole:6.2f} s of CPU in all", flush=True)
             found[problem][mode] = cpu

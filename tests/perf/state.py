@@ -1,7 +1,9 @@
-"""What 250 numbers in a state cost: one split of the vector against one slice a field, in turn in one process.
+"""What 250 numbers in a state cost: one split of the vector against one slice a field, in turn in
+one process.
 
-Run from the project's root: `python -m tests.perf.state`. Results are compared first. Traced operations are counted in the jaxpr; tracing,
-lowering and compiling are timed apart, each the least of several rounds, without the persistent cache.
+Run from the project's root: `python -m tests.perf.state`. Results are compared first. Traced
+operations are counted in the jaxpr; tracing, lowering and compiling are timed apart, each the least
+of several rounds, without the persistent cache.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from examples._figures import record
 
 FIELDS, ROUNDS = 250, 7
 NAMES = [f"x{i}" for i in range(FIELDS)]
-Numbers = type("Numbers", (jitney.State,), {"__annotations__": dict.fromkeys(NAMES, Float[Array, ""])})
+Numbers = type(
+    "Numbers", (jitney.State,), {"__annotations__": dict.fromkeys(NAMES, Float[Array, ""])}
+)
 
 
 def model(numbers: Any) -> Any:
@@ -49,7 +53,10 @@ def measure(fn: Callable[..., Any], vector: jax.Array) -> tuple[int, float, floa
         b = time.perf_counter()
         lowered.compile()
         times.append((a - start, b - a, time.perf_counter() - b))
-    return (len(jax.make_jaxpr(fn)(vector).eqns), *(min(column) for column in zip(*times, strict=True)))
+    return (
+        len(jax.make_jaxpr(fn)(vector).eqns),
+        *(min(column) for column in zip(*times, strict=True)),
+    )
 
 
 def main() -> None:

@@ -2,8 +2,9 @@
 
     python -m tests.perf.stream [--largest 100000000]
 
-A least-squares gradient in float64 over float32 data of five columns, from plain files. Each side and length runs in a process of its own,
-and their results are compared. Time is of the second run and includes reading; peak memory is the largest resident size of the process.
+A least-squares gradient in float64 over float32 data of five columns, from plain files. Each side
+and length runs in a process of its own, and their results are compared. Time is of the second run
+and includes reading; peak memory is the largest resident size of the process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ WEIGHTS = np.array([1.0, -0.5, 0.25, 2.0], np.float32)
 
 
 @jitney.optimize(precision="f64")
-def gradient(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, "k"]:
+def gradient(
+    w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]
+) -> Float[Array, "k"]:
     return jax.grad(lambda w: jnp.mean((jnp.tanh(x @ w) - y) ** 2))(w)
 
 
@@ -65,11 +68,15 @@ def measure(side: str, folder: str, rows: int) -> dict[str, Any]:
 
     def run() -> Any:
         if side == "stream":
-            return jitney.stream(gradient, {"w": WEIGHTS, "x": x, "y": y}, chunk={"n": CHUNK}, progress=False).value
+            return jitney.stream(
+                gradient, {"w": WEIGHTS, "x": x, "y": y}, chunk={"n": CHUNK}, progress=False
+            ).value
         return gradient(WEIGHTS, x[0:rows], y[0:rows])
 
     small = Rows(f"{folder}/x", 3 * CHUNK, 4), Rows(f"{folder}/y", 3 * CHUNK, 1)
-    jitney.stream(gradient, {"w": WEIGHTS, "x": small[0], "y": small[1]}, chunk={"n": CHUNK}, progress=False)
+    jitney.stream(
+        gradient, {"w": WEIGHTS, "x": small[0], "y": small[1]}, chunk={"n": CHUNK}, progress=False
+    )
     seconds: list[float] = []
     for _ in range(2):
         start = time.perf_counter()
@@ -88,21 +95,45 @@ def main() -> None:
     if options.side:
         print(json.dumps(measure(options.side, options.folder, options.largest)))
         return
-    print(f"{'rows':>12} {'stream, s':>10} {'in memory, s':>12} {'stream, MiB':>11} {'in memory, MiB':>14}")
+    print(
+        f"{'rows':>12} {'stream, s':>10} {'in memory, s':>12} {'stream, MiB':>11}"
+        f" {'in memory, MiB':>14}"
+    )
     peaks: list[float] = []
     found: dict[str, dict[str, Any]] = {}
     for rows in [n for n in (10**6, 10**7, 10**8) if n <= options.largest]:
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             write(folder, rows)
             for side in ("stream", "memory"):
-                command = [sys.executable, "-m", "tests.perf.stream", "--side", side, "--folder", folder, "--largest", str(rows)]
-                found[side] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+                command = [
+                    sys.executable,
+                    "-m",
+                    "tests.perf.stream",
+                    "--side",
+                    side,
+                    "--folder",
+                    folder,
+                    "--largest",
+                    str(rows),
+                ]
+                found[side] = json.loads(
+                    subprocess.run(
+                        command, check=True, capture_output=True, text=True
+                    ).stdout.splitlines()[-1]
+                )
             a, b = found["stream"], found["memory"]
             np.testing.assert_allclose(a["out"], b["out"], rtol=1e-5)
             peaks.append(a["peak"])
-            print(f"{rows:12,} {a['seconds']:10.2f} {b['seconds']:12.2f} {a['peak']:11.0f} {b['peak']:14.0f}", flush=True)
+            print(
+                f"{rows:12,} {a['seconds']:10.2f} {b['seconds']:12.2f} {a['peak']:11.0f}"
+                f" {b['peak']:14.0f}",
+                flush=True,
+            )
     record(stream=found["stream"], memory=found["memory"])
-    print(f"peak memory of the stream varies by {np.std(peaks) / np.mean(peaks):.1%} (coefficient of variation)")
+    print(
+        f"peak memory of the stream varies by {np.std(peaks) / np.mean(peaks):.1%} (coefficient of"
+        " variation)"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What a warm call costs: `jitney.optimize` against `jax.jit` on the flat leaves and `eqx.filter_jit`, in turn in one process.
+"""What a warm call costs: `jitney.optimize` against `jax.jit` on the flat leaves and
+`eqx.filter_jit`, in turn in one process.
 
-Run from the project's root: `python -m tests.perf.warm_call`. Results are compared first; compiling is not timed. Each figure is the
-least of many laps of 25 calls, in microseconds a call. A line shows that a call returns before the device is done, and one each feature's
-cost.
+Run from the project's root: `python -m tests.perf.warm_call`. Results are compared first; compiling
+is not timed. Each figure is the least of many laps of 25 calls, in microseconds a call. A line
+shows that a call returns before the device is done, and one each feature's cost.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def three(x, y, z):
     return x + y + z
 
 
-def annotated(x: Float[Array, "n"], y: Float[Array, "n"], z: Float[Array, "n"]) -> Float[Array, "n"]:
+def annotated(
+    x: Float[Array, "n"], y: Float[Array, "n"], z: Float[Array, "n"]
+) -> Float[Array, "n"]:
     return x + y + z
 
 
@@ -47,10 +50,16 @@ def apply(model, x):
     return model(x)
 
 
-def arrays_case(fn: Callable[..., Any], plain: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Call, Call, Call]:
+def arrays_case(
+    fn: Callable[..., Any], plain: Callable[..., Any], *args: Any, **kwargs: Any
+) -> tuple[Call, Call, Call]:
     """The same call under `jax.jit`, `optimize` and `filter_jit`."""
     jitted, program, filtered = jax.jit(plain), jitney.optimize(fn), eqx.filter_jit(plain)
-    return lambda: jitted(*args, **kwargs), lambda: program(*args, **kwargs), lambda: filtered(*args, **kwargs)
+    return (
+        lambda: jitted(*args, **kwargs),
+        lambda: program(*args, **kwargs),
+        lambda: filtered(*args, **kwargs),
+    )
 
 
 def gradient_case() -> tuple[Call, Call, Call]:
@@ -60,12 +69,18 @@ def gradient_case() -> tuple[Call, Call, Call]:
         return jnp.sum(jnp.sin(x) ** 2) * jnp.sum(y**3)
 
     x, y = jnp.ones(4), jnp.ones(3)
-    jitted, program, filtered = jax.jit(jax.grad(loss)), jitney.lazy_derivatives(wrt="x")(loss), eqx.filter_jit(eqx.filter_grad(loss))
+    jitted, program, filtered = (
+        jax.jit(jax.grad(loss)),
+        jitney.lazy_derivatives(wrt="x")(loss),
+        eqx.filter_jit(eqx.filter_grad(loss)),
+    )
     return lambda: jitted(x, y), lambda: program.grad(x, y), lambda: filtered(x, y)
 
 
 def model_case(depth: int, kind: str) -> tuple[str, tuple[Call, Call, Call]]:
-    """An MLP as an argument, another one in each call, or decorated itself; `jax.jit` gets its arrays ready flat."""
+    """An MLP as an argument, another one in each call, or decorated itself; `jax.jit` gets its
+    arrays ready flat.
+    """
     model = eqx.nn.MLP(4, 4, 4, depth, key=jax.random.key(0))
     x = jnp.ones(4)
     arrays, rest = eqx.partition(model, eqx.is_array)
@@ -78,12 +93,18 @@ def model_case(depth: int, kind: str) -> tuple[str, tuple[Call, Call, Call]]:
     program, filtered = jitney.optimize(apply), eqx.filter_jit(apply)
     if kind == "new":
         models = itertools.cycle([jax.tree.map(lambda leaf: leaf, model) for _ in range(200)])
-        return name, (lambda: flat(x, *leaves), lambda: program(next(models), x), lambda: filtered(next(models), x))
+        return name, (
+            lambda: flat(x, *leaves),
+            lambda: program(next(models), x),
+            lambda: filtered(next(models), x),
+        )
     return name, (lambda: flat(x, *leaves), lambda: program(model, x), lambda: filtered(model, x))
 
 
 def returned_case(depth: int) -> tuple[str, tuple[Call, Call, Call]]:
-    """A change of an MLP, which is returned: among its leaves is a function. `jax.jit` gets and gives its arrays."""
+    """A change of an MLP, which is returned: among its leaves is a function. `jax.jit` gets and
+    gives its arrays.
+    """
     model = eqx.nn.MLP(4, 4, 4, depth, key=jax.random.key(0))
 
     def doubled(model: Any) -> Any:
@@ -96,7 +117,9 @@ def returned_case(depth: int) -> tuple[str, tuple[Call, Call, Call]]:
 
 
 def loop_case(depth: int, *, adam: bool) -> tuple[str, tuple[Call, Call, Call]]:
-    """A training loop: what comes out of a call goes into the next one. `jax.jit` gets and gives flat arrays."""
+    """A training loop: what comes out of a call goes into the next one. `jax.jit` gets and gives
+    flat arrays.
+    """
     model = eqx.nn.MLP(4, 4, 16, depth, key=jax.random.key(0))
     optimiser = optax.adam(1e-3) if adam else optax.sgd(1e-3)
     state, x = optimiser.init(eqx.filter(model, eqx.is_array)), jnp.ones(4)
@@ -110,7 +133,11 @@ def loop_case(depth: int, *, adam: bool) -> tuple[str, tuple[Call, Call, Call]]:
     leaves, treedef = jax.tree.flatten(arrays)
 
     def flat(leaves: list[Any], x: Any) -> list[Any]:
-        return jax.tree.leaves(eqx.filter(step(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest), x), eqx.is_array))
+        return jax.tree.leaves(
+            eqx.filter(
+                step(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest), x), eqx.is_array
+            )
+        )
 
     jitted, program, filtered = jax.jit(flat), jitney.optimize(step), eqx.filter_jit(step)
     held: list[Any] = [leaves, (model, state), (model, state)]
@@ -132,7 +159,9 @@ def loop_case(depth: int, *, adam: bool) -> tuple[str, tuple[Call, Call, Call]]:
 
 
 def of_many_steps(n: int = 10_000) -> str:
-    """Seconds of many tiny steps: one by one under `jax.jit` and under `optimize`, and in one program."""
+    """Seconds of many tiny steps: one by one under `jax.jit` and under `optimize`, and in one
+    program.
+    """
     _, (jitted, program, _) = loop_case(2, adam=False)
 
     def step(model: Any) -> Any:
@@ -145,7 +174,9 @@ def of_many_steps(n: int = 10_000) -> str:
     seconds = []
 
     def one_by_one(call: Call) -> Any:
-        for _ in range(n):  # no result is kept: Python's garbage collector would go through ten thousand models, again and again
+        # no result is kept: Python's garbage collector would go through ten thousand models, again
+        # and again
+        for _ in range(n):
             out = call()
         return out
 
@@ -153,16 +184,23 @@ def of_many_steps(n: int = 10_000) -> str:
         start = time.perf_counter()
         jax.block_until_ready(eqx.filter(go(), eqx.is_array))
         seconds.append(time.perf_counter() - start)
-    return f"{n} steps: {seconds[0]:.2f} s one by one under jax.jit, {seconds[1]:.2f} s under optimize, {seconds[2]:.3f} s by scan_steps"
+    return (
+        f"{n} steps: {seconds[0]:.2f} s one by one under jax.jit, {seconds[1]:.2f} s under"
+        f" optimize, {seconds[2]:.3f} s by scan_steps"
+    )
 
 
 def arrays_of(result: Any) -> Any:
     """To compare results by."""
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(eqx.filter(result, eqx.is_array))])
+    return np.concatenate(
+        [np.ravel(leaf) for leaf in jax.tree.leaves(eqx.filter(result, eqx.is_array))]
+    )
 
 
 def race(calls: Sequence[Call], count: int = CALLS) -> list[float]:
-    """Microseconds a call, each the least of many short laps in turn: a long one is hit by what else runs on the machine."""
+    """Microseconds a call, each the least of many short laps in turn: a long one is hit by what
+    else runs on the machine.
+    """
     least = [float("inf")] * len(calls)
     for _ in range(ROUNDS * LAPS if count >= LAPS else ROUNDS):
         for i, call in enumerate(calls):
@@ -186,7 +224,10 @@ def returns_at_once() -> str:
     out = long(x)
     returned = time.perf_counter() - start
     out.block_until_ready()
-    return f"a program of {(time.perf_counter() - start) * 1e3:.0f} ms returns after {returned * 1e3:.2f} ms"
+    return (
+        f"a program of {(time.perf_counter() - start) * 1e3:.0f} ms returns after"
+        f" {returned * 1e3:.2f} ms"
+    )
 
 
 def of_features() -> dict[str, dict[str, float]]:
@@ -213,12 +254,19 @@ def main() -> None:
         ("three annotated arrays", arrays_case(annotated, three, x, x, x)),
         ("three arrays, one by keyword", arrays_case(three, three, x, x, z=x)),
         ("a gradient", gradient_case()),
-        *(model_case(depth, kind) for kind in ("argument", "new", "decorated") for depth in (2, 8, 32)),
+        *(
+            model_case(depth, kind)
+            for kind in ("argument", "new", "decorated")
+            for depth in (2, 8, 32)
+        ),
         returned_case(8),
         *(loop_case(depth, adam=adam) for adam in (False, True) for depth in (2, 8, 32)),
     ]
     print(f"jax {jax.__version__}, equinox {eqx.__version__}; microseconds a warm call")
-    print(f"{'':32} {'jax.jit':>8} {'jitney':>8} {'filter_jit':>10} {'of jax.jit':>10} {'of filter_jit':>13}")
+    print(
+        f"{'':32} {'jax.jit':>8} {'jitney':>8} {'filter_jit':>10} {'of jax.jit':>10}"
+        f" {'of filter_jit':>13}"
+    )
     found: dict[str, dict[str, float]] = {}
     for name, calls in cases:
         expected, *others = [arrays_of(call()) for call in calls]
@@ -226,7 +274,10 @@ def main() -> None:
             np.testing.assert_allclose(other, expected, rtol=1e-5)
         jit, ours, filtered = race(calls)
         found[name] = {"jit": jit, "jitney": ours}
-        print(f"{name:32} {jit:8.2f} {ours:8.2f} {filtered:10.2f} {ours / jit:10.2f} {ours / filtered:13.2f}")
+        print(
+            f"{name:32} {jit:8.2f} {ours:8.2f} {filtered:10.2f} {ours / jit:10.2f}"
+            f" {ours / filtered:13.2f}"
+        )
     print(of_many_steps())
     print(returns_at_once())
     record(us=found, features=of_features())

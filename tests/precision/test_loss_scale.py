@@ -1,4 +1,6 @@
-"""`jitney.LossScale`: gradients in float16 that neither vanish nor overflow, and the steps it costs."""
+"""`jitney.LossScale`: gradients in float16 that neither vanish nor overflow, and the steps it
+costs.
+"""
 
 from typing import Any
 
@@ -25,9 +27,31 @@ def history(scale, finite):
 
 
 def test_the_factor_falls_at_once_and_rises_after_a_row_of_finite_steps():
-    """Halved by each step that is not finite, doubled after three that are, within its bounds; skipped steps are counted."""
+    """Halved by each step that is not finite, doubled after three that are, within its bounds;
+    skipped steps are counted.
+    """
     scale = LossScale(8.0, period=3, least=2.0, most=16.0)
-    factors, skipped = history(scale, [False, False, False, True, True, False, True, True, True, True, True, True, True, True, True, True])
+    factors, skipped = history(
+        scale,
+        [
+            False,
+            False,
+            False,
+            True,
+            True,
+            False,
+            True,
+            True,
+            True,
+            True,
+            True,
+            True,
+            True,
+            True,
+            True,
+            True,
+        ],
+    )
     assert factors == [4, 2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 16, 16]
     assert skipped == [1, 2, 3, 3, 3, 4, *[4] * 10]
     assert history(LossScale(16.0, period=1, most=16.0), [True, True])[0] == [16, 16]
@@ -35,17 +59,29 @@ def test_the_factor_falls_at_once_and_rises_after_a_row_of_finite_steps():
 
 def after(scale, finite):
     """A scale after these steps, in one program."""
-    return jax.jit(lambda scale, finite: lax.scan(lambda scale, ok: (scale.adjust(ok), None), scale, finite)[0])(scale, jnp.asarray(finite))
+    return jax.jit(
+        lambda scale, finite: lax.scan(lambda scale, ok: (scale.adjust(ok), None), scale, finite)[0]
+    )(scale, jnp.asarray(finite))
 
 
 BAD, GOOD = [False], [True]
 
 
-@pytest.mark.parametrize(("finite", "stuck"), [
-    (BAD * 3, 0), (BAD * 4, 1), (BAD * 43, 40), (BAD * 43 + GOOD, 0), (BAD * 43 + GOOD + BAD, 1), (GOOD * 50, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("finite", "stuck"),
+    [
+        (BAD * 3, 0),
+        (BAD * 4, 1),
+        (BAD * 43, 40),
+        (BAD * 43 + GOOD, 0),
+        (BAD * 43 + GOOD + BAD, 1),
+        (GOOD * 50, 0),
+    ],
+)
 def test_steps_that_are_skipped_at_the_least_factor_are_counted(finite, stuck):
-    """From 8, three steps lower the factor to 1; those behind them are lost, until one is finite."""
+    """From 8, three steps lower the factor to 1; those behind them are lost, until one is
+    finite.
+    """
     assert int(after(LossScale(8.0), finite).stuck) == stuck
 
 
@@ -57,7 +93,10 @@ def test_a_finite_step_starts_a_new_streak():
 def test_a_run_that_stands_still_says_so():
     """Where somebody looks, with what to do; a step less is no news."""
     assert not after(LossScale(1.0), BAD * 39).check()
-    with pytest.warns(JitneyWarning, match="the last 40 steps or more were skipped, all at the least factor, 1.*\n.*\nFix: ") as told:
+    with pytest.warns(
+        JitneyWarning,
+        match="the last 40 steps or more were skipped, all at the least factor, 1.*\n.*\nFix: ",
+    ) as told:
         assert after(LossScale(1.0), BAD * 40).check()
     assert [each.filename for each in told] == [__file__]
 
@@ -115,7 +154,9 @@ def test_a_gradient_that_vanishes_in_float16_is_there_with_a_scaled_loss():
 
 
 def test_a_step_that_overflows_is_skipped_and_the_next_one_is_not():
-    """A factor that is too large for float16 makes infinities; the parameters stay, and the count says so."""
+    """A factor that is too large for float16 makes infinities; the parameters stay, and the count
+    says so.
+    """
 
     @optimize(donate=("w", "scale"))
     def step(w, scale, x):
@@ -151,7 +192,9 @@ def test_finite_and_select_know_what_is_no_array():
     assert chosen.activation is bad.activation
 
 
-@pytest.mark.parametrize("bad", [{"initial": 0.0}, {"initial": 4.0, "most": 2.0}, {"growth": 1.0}, {"period": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"initial": 0.0}, {"initial": 4.0, "most": 2.0}, {"growth": 1.0}, {"period": 0}]
+)
 def test_numbers_that_contradict_each_other_are_refused(bad):
     """When the scale is made."""
     with pytest.raises(OptionError, match="least <= initial <= most"):
@@ -159,19 +202,51 @@ def test_numbers_that_contradict_each_other_are_refused(bad):
 
 
 @pytest.mark.core(
-    "float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float",
-)  # fmt: skip
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float", "complex"])
+    "float16",
+    "bfloat16",
+    "float32",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "complex64",
+    "float",
+)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float16",
+        "bfloat16",
+        "float32",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "complex64",
+        "float",
+        "complex",
+    ],
+)
 def test_every_kind_of_gradient_is_unscaled(dtype):
-    """What `all_finite` looks at, `scale` and `unscale` take too: complex numbers, narrow floats, and numbers of Python."""
+    """What `all_finite` looks at, `scale` and `unscale` take too: complex numbers, narrow floats,
+    and numbers of Python.
+    """
     scale = jitney.LossScale(4.0)
-    value = {"float": 8.0, "complex": 8.0 + 4.0j}.get(dtype) or jnp.asarray([8 + 4j, 2] if dtype == "complex64" else [8, 2], dtype)
+    value = {"float": 8.0, "complex": 8.0 + 4.0j}.get(dtype) or jnp.asarray(
+        [8 + 4j, 2] if dtype == "complex64" else [8, 2], dtype
+    )
     grads = scale.unscale({"g": value})["g"]
     np.testing.assert_array_equal(np.asarray(grads), np.asarray(value).astype(np.complex64) / 4)
     scaled = scale.scale(value)
-    np.testing.assert_array_equal(np.asarray(scaled).astype(np.complex64), np.asarray(value).astype(np.complex64) * 4)
+    np.testing.assert_array_equal(
+        np.asarray(scaled).astype(np.complex64), np.asarray(value).astype(np.complex64) * 4
+    )
     assert bool(scale.all_finite(value))
-    assert not bool(scale.all_finite({"g": value * np.nan if isinstance(value, (float, complex)) else value.at[0].set(np.nan)}))
+    assert not bool(
+        scale.all_finite(
+            {
+                "g": value * np.nan
+                if isinstance(value, (float, complex))
+                else value.at[0].set(np.nan)
+            }
+        )
+    )
 
 
 def test_an_infinite_part_of_a_complex_gradient_stays_one():
@@ -182,7 +257,14 @@ def test_an_infinite_part_of_a_complex_gradient_stays_one():
 
 def test_what_is_no_gradient_stays():
     """Integers, keys, and what stands for the derivative of an integer."""
-    tree = {"i": jnp.arange(3), "b": True, "zero": np.zeros(2, jax.dtypes.float0), "key": jax.random.key(0), "none": None, "text": "a"}
+    tree = {
+        "i": jnp.arange(3),
+        "b": True,
+        "zero": np.zeros(2, jax.dtypes.float0),
+        "key": jax.random.key(0),
+        "none": None,
+        "text": "a",
+    }
     out = jitney.LossScale(4.0).unscale(tree)
     assert all(out[name] is tree[name] for name in tree)
     assert bool(jitney.LossScale.all_finite(tree))

@@ -46,10 +46,14 @@ def test_many_idle_connections_hold_up_nothing():
 
 
 def test_a_process_0_that_is_slow_is_waited_for(monkeypatch):
-    """As one that was stopped for seconds: it takes connections, and says nothing for longer than one takes to open."""
+    """As one that was stopped for seconds: it takes connections, and says nothing for longer than
+    one takes to open.
+    """
     monkeypatch.setattr("jitney._processes.connection.CONNECT", 0.2)
     accept, goes_on = Hub._accept, threading.Event()
-    monkeypatch.setattr(Hub, "_accept", lambda self, count: (goes_on.wait(patience(60)), accept(self, count)))
+    monkeypatch.setattr(
+        Hub, "_accept", lambda self, count: (goes_on.wait(patience(60)), accept(self, count))
+    )
     hub = hub_of(2)
     threading.Timer(1.0, goes_on.set).start()
     Channel(1, patience(60), patience(10)).join([HOST], hub.port, hub.secret)
@@ -57,10 +61,14 @@ def test_a_process_0_that_is_slow_is_waited_for(monkeypatch):
 
 
 def test_of_several_names_those_that_lead_nowhere_do_not_matter():
-    """One is not known, at one nobody speaks, and two lead to process 0, which takes one connection of each process."""
+    """One is not known, at one nobody speaks, and two lead to process 0, which takes one connection
+    of each process.
+    """
     hub = hub_of(2)
     with socket.create_server(("127.0.0.3", hub.port)):
-        Channel(1, patience(60), patience(10)).join(["no.such.host.invalid", "127.0.0.3", HOST, HOST], hub.port, hub.secret)
+        Channel(1, patience(60), patience(10)).join(
+            ["no.such.host.invalid", "127.0.0.3", HOST, HOST], hub.port, hub.secret
+        )
         assert hub.all_here.wait(patience(60))
 
 
@@ -68,7 +76,10 @@ def test_who_does_not_know_the_secret_does_not_take_part():
     """The time that was given decides, and the message says what was tried."""
     hub = hub_of(2)
     began = time.monotonic()
-    with pytest.raises(ProcessError, match=rf"process 1 does not reach process 0 at port {hub.port} of 127.0.0.1 .* within 1 s"):
+    with pytest.raises(
+        ProcessError,
+        match=rf"process 1 does not reach process 0 at port {hub.port} of 127.0.0.1 .* within 1 s",
+    ):
         Channel(1, 1.0, patience(10)).join([HOST], hub.port, bytes(32))
     assert time.monotonic() - began < patience(30)
     assert not hub.all_here.is_set()
@@ -87,5 +98,7 @@ def test_who_does_not_know_the_secret_does_not_take_part():
     ],
 )
 def test_process_0_listens_where_it_is_said(address, found):
-    """At an address of this machine alone; what a name means, or an address of another machine, is not known here."""
+    """At an address of this machine alone; what a name means, or an address of another machine, is
+    not known here.
+    """
     assert listens_at(address) == found

@@ -21,7 +21,9 @@ class Unshown:
 
 
 @pytest.mark.parametrize(
-    "held", [lambda n: n, lambda n: [n], lambda n: {n}, lambda n: {"k": n}, Record], ids=["int", "list", "set", "dict", "record"]
+    "held",
+    [lambda n: n, lambda n: [n], lambda n: {n}, lambda n: {"k": n}, Record],
+    ids=["int", "list", "set", "dict", "record"],
 )
 def test_an_int_that_python_does_not_show_is_compared_as_others(held):
     """Equal ones are written alike in every process, others are not."""

@@ -1,4 +1,6 @@
-"""Advice of `stats`: nothing that was not proven for the calls that were seen, with what it saves on these."""
+"""Advice of `stats`: nothing that was not proven for the calls that were seen, with what it saves
+on these.
+"""
 
 import itertools
 import pickle
@@ -72,7 +74,9 @@ def no_three(x: Float[Array, "n"]):
     ],
 )
 def test_nothing_is_advised_that_does_not_help(body, options, sizes):
-    """What `pad` refuses, has refused, or merges none of the sizes with; with names of axes and without."""
+    """What `pad` refuses, has refused, or merges none of the sizes with; with names of axes and
+    without.
+    """
     assert remedies(called(fresh(body, **options), *sizes)) == set()
 
 
@@ -84,12 +88,16 @@ def test_nothing_is_advised_that_does_not_help(body, options, sizes):
         (without_names, {}, (5, 6), 'annotate x: Float[Array, "n"], and pad={"n": "pow2"}', (2, 1)),
     ],
 )
-def test_what_is_advised_says_how_many_programs_it_saves_on_these_calls(body, options, sizes, remedy, programs):
+def test_what_is_advised_says_how_many_programs_it_saves_on_these_calls(
+    body, options, sizes, remedy, programs
+):
     """The number of programs that the sizes are now, and of buckets that hold them."""
     f = called(fresh(body, **options), *sizes)
     before, after = programs
     assert remedies(f) == {remedy}
-    assert f"{after} program{'s' * (after > 1)} instead of {before}" in " ".join(str(f.stats).split())
+    assert f"{after} program{'s' * (after > 1)} instead of {before}" in " ".join(
+        str(f.stats).split()
+    )
 
 
 def test_a_number_is_advised_as_an_array_only_where_the_body_takes_one():

@@ -1,4 +1,6 @@
-"""Calls of programs with run-time checks: what is raised, what stays as it was, and what keeps Equinox's own path."""
+"""Calls of programs with run-time checks: what is raised, what stays as it was, and what keeps
+Equinox's own path.
+"""
 
 import os
 import subprocess
@@ -38,7 +40,11 @@ def kept(monkeypatch):
     """The names of the programs that go through Equinox."""
     names = []
     made = checked_calls.translating
-    monkeypatch.setattr(checked_calls, "translating", lambda body, jitted: names.append(body.core.name) or made(body, jitted))
+    monkeypatch.setattr(
+        checked_calls,
+        "translating",
+        lambda body, jitted: names.append(body.core.name) or made(body, jitted),
+    )
     return names
 
 
@@ -81,12 +87,19 @@ def test_a_failed_check_raises_whatever_stands_around_it(name):
 def ode(rate, y):
     term = diffrax.ODETerm(lambda t, y, rate: -rate * y)
     steps = diffrax.PIDController(rtol=1e-4, atol=1e-6)
-    return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 1.0, 0.1, y, args=rate, stepsize_controller=steps, max_steps=64).ys
+    return diffrax.diffeqsolve(
+        term, diffrax.Tsit5(), 0.0, 1.0, 0.1, y, args=rate, stepsize_controller=steps, max_steps=64
+    ).ys
 
 
 def fit(y, target):
-    return optx.least_squares(lambda y, t: jnp.stack([t * (y[1] - y[0] ** 2), 1 - y[0]]), optx.LevenbergMarquardt(1e-5, 1e-5), y, target,
-                              max_steps=40).value  # fmt: skip
+    return optx.least_squares(
+        lambda y, t: jnp.stack([t * (y[1] - y[0] ** 2), 1 - y[0]]),
+        optx.LevenbergMarquardt(1e-5, 1e-5),
+        y,
+        target,
+        max_steps=40,
+    ).value
 
 
 def solved(matrix, b):
@@ -95,7 +108,11 @@ def solved(matrix, b):
 
 
 N = np.asarray(X)
-M, B, MANY = array(np.random.default_rng(0).normal(size=(3, 3))), array(N[:3]), array(np.outer(N, N[:3]))
+M, B, MANY = (
+    array(np.random.default_rng(0).normal(size=(3, 3))),
+    array(N[:3]),
+    array(np.outer(N, N[:3])),
+)
 INFINITE, ALL_INFINITE = array(N[:3] * np.inf), array(np.outer(N, N[:3] * np.inf))
 SOLVERS = {
     "diffrax": (ode, (array(2.0), X), (array(np.nan), X), "maximum number of solver steps"),
@@ -117,7 +134,9 @@ def test_solvers_of_others_have_their_numbers_and_errors(name):
         f(*bad)
     with pytest.raises(eqx.EquinoxRuntimeError) as other:
         theirs(*bad)
-    said, expected = (str(error.value).split("equinox.EquinoxRuntimeError: ")[1] for error in (ours, other))
+    said, expected = (
+        str(error.value).split("equinox.EquinoxRuntimeError: ")[1] for error in (ours, other)
+    )
     assert said == expected
 
 
@@ -127,13 +146,19 @@ def test_the_gradient_of_an_ode_is_that_of_filter_jit():
     """To the bit, with the checks of its backward pass."""
     loss = lambda rate, y: jnp.sum(ode(rate, y) ** 2)
     rate = jnp.float32(2.0)
-    np.testing.assert_array_equal(optimize(loss).grad(rate, X)["rate"], eqx.filter_jit(jax.grad(loss))(rate, X))
+    np.testing.assert_array_equal(
+        optimize(loss).grad(rate, X)["rate"], eqx.filter_jit(jax.grad(loss))(rate, X)
+    )
 
 
 @pytest.mark.core("jit", "filter_jit")
-@pytest.mark.parametrize("outer", [jax.jit, eqx.filter_jit, jax.grad, jax.vmap, jax.checkpoint], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "outer", [jax.jit, eqx.filter_jit, jax.grad, jax.vmap, jax.checkpoint], ids=lambda f: f.__name__
+)
 def test_under_an_outer_transform_the_check_is_equinoxs_own(outer):
-    """It raises there too, and after calls that were made outside of one; arguments that are known included."""
+    """It raises there too, and after calls that were made outside of one; arguments that are known
+    included.
+    """
     f = optimize(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative").sum())
     f(X)
     known = np.asarray(-X)
@@ -159,7 +184,10 @@ def test_of_two_threads_the_one_that_fails_raises():
                     wrong.append(error)
 
     expected = np.asarray(f(X))
-    threads = [threading.Thread(target=calls, args=args) for args in ((X, False), (-X, True), (X, False), (-X, True))]
+    threads = [
+        threading.Thread(target=calls, args=args)
+        for args in ((X, False), (-X, True), (X, False), (-X, True))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -214,7 +242,11 @@ print(np.asarray(f(jnp.ones(2))), np.asarray(f(-jnp.ones(2))))
 """
 
 
-ON_ERROR = {"nan": "[3. 3.] [nan nan]", "off": "[3. 3.] [-1. -1.]", "breakpoint": "[3. 3.] [nan nan]"}
+ON_ERROR = {
+    "nan": "[3. 3.] [nan nan]",
+    "off": "[3. 3.] [-1. -1.]",
+    "breakpoint": "[3. 3.] [nan nan]",
+}
 
 
 @pytest.mark.core("nan")
@@ -223,7 +255,13 @@ def test_eqx_on_error_is_honoured(how):
     """What Equinox does under it, the program does."""
     env = {**os.environ, "EQX_ON_ERROR": how, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input="c\n" * 4, text=True, capture_output=True, env=env, timeout=patience(120), check=True
+        [sys.executable, "-c", SCRIPT],
+        input="c\n" * 4,
+        text=True,
+        capture_output=True,
+        env=env,
+        timeout=patience(120),
+        check=True,
     )
     assert ON_ERROR[how] in done.stdout
     assert ("must not be negative" in done.stdout) == (how == "breakpoint")

@@ -76,7 +76,12 @@ def collected(*references):
 def test_the_same_function_twice_is_traced_once():
     """Decorated in two places, bare and with the default options written out."""
     counted = count_traces(double)
-    for program in (optimize(counted), optimize(counted), optimize()(counted), optimize(counted, cache=True, remat=False)):
+    for program in (
+        optimize(counted),
+        optimize(counted),
+        optimize()(counted),
+        optimize(counted, cache=True, remat=False),
+    ):
         np.testing.assert_array_equal(program(X), [0, 2, 4])
     assert counted.traces == 1
 
@@ -92,7 +97,9 @@ def test_the_same_function_with_other_options_is_another_program():
 
 
 def test_functions_that_are_equal_share():
-    """A callable that is compared by value is traced once, whichever of two equal ones is called."""
+    """A callable that is compared by value is traced once, whichever of two equal ones is
+    called.
+    """
     seen = []
 
     @dataclasses.dataclass(frozen=True)
@@ -155,7 +162,9 @@ def test_partials_of_one_function_share():
     """Their arguments are traced, not baked in."""
     counted = count_traces(lambda x, y: x + y)
     for k in (1.0, 2.0):
-        np.testing.assert_array_equal(optimize(functools.partial(counted, X * k))(X), np.arange(3) * (k + 1))
+        np.testing.assert_array_equal(
+            optimize(functools.partial(counted, X * k))(X), np.arange(3) * (k + 1)
+        )
     assert counted.traces == 1
 
 
@@ -225,7 +234,13 @@ class Weights:
 
     def alike(self, x):
         """It reads all of these."""
-        sums = self.child.parent.times(x) + self.callback(x) + self.partial(x) + self.all[0].times(x) + self.program(x)
+        sums = (
+            self.child.parent.times(x)
+            + self.callback(x)
+            + self.partial(x)
+            + self.all[0].times(x)
+            + self.program(x)
+        )
         return sums / 5
 
     def with_itself(self, x):
@@ -263,8 +278,14 @@ FRESH = {
     "inside of a static argument": (Weights, lambda it: _inside({"all": [it]}, X)),
     "in a frozen record": (Weights, lambda it: _of_record(Config(it), X)),
     "method as an argument": (Weights, lambda it: _called(it.times, X)),
-    "partial as an argument": (Weights, lambda it: _called(functools.partial(Weights.times, it), X)),
-    "gradient": (Weights, lambda it: optimize(lambda weights, x: jnp.sum(weights.times(x))).grad(it, X)["x"] * X),
+    "partial as an argument": (
+        Weights,
+        lambda it: _called(functools.partial(Weights.times, it), X),
+    ),
+    "gradient": (
+        Weights,
+        lambda it: optimize(lambda weights, x: jnp.sum(weights.times(x))).grad(it, X)["x"] * X,
+    ),
     "closure": (closing, lambda fn: optimize(fn)(X)),
 }
 
@@ -272,7 +293,9 @@ FRESH = {
 @pytest.mark.core("method", "what leads back", "inside of a static argument", "closure")
 @pytest.mark.parametrize("use", FRESH)
 def test_fresh_objects_are_let_go_with_their_programs(use):
-    """None of three is held by a program, by what was read of it, or by a report on retraces; each call has its own numbers."""
+    """None of three is held by a program, by what was read of it, or by a report on retraces; each
+    call has its own numbers.
+    """
     make, call = FRESH[use]
     objects = []
     for value in (2, 3, 4):
@@ -311,7 +334,9 @@ def test_an_object_in_the_place_of_a_dead_one_has_its_own_program():
 
 
 def test_closures_as_arguments_are_let_go_but_for_a_few():
-    """The functions that take apart the latest kinds of calls hold what they ask for; `clear_cache` lets go of those too."""
+    """The functions that take apart the latest kinds of calls hold what they ask for; `clear_cache`
+    lets go of those too.
+    """
     program = optimize(lambda fn, x: fn(x))
     closures = []
     for value in range(1, 9):
@@ -341,7 +366,9 @@ jitney.optimize(scale.by)(numpy.ones(3))
 @pytest.mark.rest
 def test_objects_that_live_to_the_end_of_python_are_no_error():
     """They go when modules are empty already."""
-    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
 
 
@@ -368,7 +395,10 @@ def test_clear_cache_lets_go_of_all_that_calls_were_given():
     program, given = optimize(lambda fn, x: fn(x)), []
     for make in (lambda: Holds(closing(1), closing(2)), Calls):
         fresh = make()
-        given += [weakref.ref(part) for part in ([fresh.fn, fresh.call] if isinstance(fresh, Holds) else [fresh])]
+        given += [
+            weakref.ref(part)
+            for part in ([fresh.fn, fresh.call] if isinstance(fresh, Holds) else [fresh])
+        ]
         program(fresh, X)
         del fresh
     program.clear_cache()
@@ -387,7 +417,9 @@ def test_what_an_object_held_before_is_let_go(kind):
     model, program, held = Model(), optimize(lambda model, x: model(x)), []
     for value in range(1, 25):
         array = np.full(1 << 18, value, np.float32)
-        model.held = {"numpy": lambda a: a, "jax": jnp.asarray, "closure": lambda a: lambda x: a}[kind](array)
+        model.held = {"numpy": lambda a: a, "jax": jnp.asarray, "closure": lambda a: lambda x: a}[
+            kind
+        ](array)
         held.append(weakref.ref(model.held))
         np.testing.assert_allclose(program(model, X), value * X)
         del array
@@ -399,7 +431,9 @@ def test_what_an_object_held_before_is_let_go(kind):
 
 
 def test_an_annotation_that_waits_for_a_name_keeps_nothing_alive():
-    """The names around the decoration are kept for it, but not the function itself, which is one of them."""
+    """The names around the decoration are kept for it, but not the function itself, which is one of
+    them.
+    """
 
     def make():
         def body(x: "DefinedLater") -> None:
@@ -481,4 +515,7 @@ def test_programs_print_what_they_are():
     """Where the function stands, and the options that were given."""
     line = double.__code__.co_firstlineno
     assert repr(optimize(double)) == f"<jitney program double() at test_core.py:{line}>"
-    assert repr(optimize(static="x", cache=False)(double)) == f"<jitney program double() at test_core.py:{line} static='x', cache=False>"
+    assert (
+        repr(optimize(static="x", cache=False)(double))
+        == f"<jitney program double() at test_core.py:{line} static='x', cache=False>"
+    )

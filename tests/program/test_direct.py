@@ -31,16 +31,33 @@ PROGRAM = optimize(plain)
 @examples(
     {"calls": []},
     {"calls": [(2, "abc", [jnp.float32] * 3), (2, "abc", [jnp.float32] * 3)]},
-    {"calls": [(0, "cba", [jnp.float32, pair, float]), (0, "bac", [jnp.float32, pair, float]), (1, "cab", [jnp.float32, pair, float])]},
-    {"calls": [(2, "abc", [float] * 3), (2, "abc", [pair] * 3), (2, "abc", [float] * 3), (0, "cab", [pair] * 3)]},  # there and back
-    {"calls": [(1, "acb", kinds) for kinds in itertools.permutations([jnp.float32, pair, float])]},  # each kind at each place
+    {
+        "calls": [
+            (0, "cba", [jnp.float32, pair, float]),
+            (0, "bac", [jnp.float32, pair, float]),
+            (1, "cab", [jnp.float32, pair, float]),
+        ]
+    },
+    # there and back
+    {
+        "calls": [
+            (2, "abc", [float] * 3),
+            (2, "abc", [pair] * 3),
+            (2, "abc", [float] * 3),
+            (0, "cab", [pair] * 3),
+        ]
+    },
+    # each kind at each place
+    {"calls": [(1, "acb", kinds) for kinds in itertools.permutations([jnp.float32, pair, float])]},
     {"calls": [(count, "bca", [pair, pair, jnp.float32]) for count in (0, 2, 1, 0)]},
 )
 @settings(max_examples=40, deadline=None)
 def test_any_way_of_writing_a_call_gives_the_same(calls):
     """Positions, keywords in any order, and kinds of values, one after the other."""
     for count, order, kinds in calls:
-        values = {name: kind(i + 1.0) for i, (name, kind) in enumerate(zip("abc", kinds, strict=True))}
+        values = {
+            name: kind(i + 1.0) for i, (name, kind) in enumerate(zip("abc", kinds, strict=True))
+        }
         first = [values[name] for name in "abc"[:count]]
         rest = {name: values[name] for name in order if name not in "abc"[:count]}
         np.testing.assert_allclose(PROGRAM(*first, **rest), 123)

@@ -39,7 +39,11 @@ def test_two_sizes_of_an_axis_are_named_with_who_set_each():
     with pytest.raises(ContractError) as caught:
         optimize(residual)(X, X[1:])
     lines = str(caught.value).splitlines()
-    assert lines[0] == f"residual() at {line_of(residual)}: axis 'points' has two sizes, 4 from 't' and 3 from 'y'."
+    assert (
+        lines[0]
+        == f"residual() at {line_of(residual)}: axis 'points' has two sizes, 4 from 't' and 3 from"
+        " 'y'."
+    )
     assert lines[1] == "Every argument annotated with 'points' must agree on it."
     assert lines[2].startswith("Fix: ")
 
@@ -104,7 +108,9 @@ class Watched:
 
 
 def test_the_contract_is_checked_once_for_each_key():
-    """A symbolic size asks a static argument for its value: on the first call of a key, not on later ones."""
+    """A symbolic size asks a static argument for its value: on the first call of a key, not on
+    later ones.
+    """
 
     def body(config: Watched, x: Float[Array, "{config.size}"]):
         return x + 1
@@ -155,7 +161,9 @@ def test_one_trace_for_each_shape_and_static_value():
 
 
 def test_keys_of_jax_are_part_of_the_key():
-    """x64, matmul precision and default device change the program, and coming back needs no new trace."""
+    """x64, matmul precision and default device change the program, and coming back needs no new
+    trace.
+    """
     counted = count_traces(lambda x: x * 2)
     f = optimize(counted)
     x = np.ones(3)
@@ -180,7 +188,9 @@ def test_under_every_transform_of_jax_the_stages_still_apply():
     np.testing.assert_array_equal(jax.jit(total)(xs), expected)
     np.testing.assert_array_equal(jax.vmap(total)(xs[None]), expected[None])
     np.testing.assert_array_equal(jax.checkpoint(total)(xs), expected)
-    np.testing.assert_array_equal(jax.lax.scan(lambda c, x: (c, total(x)), 0, xs[None])[1], expected[None])
+    np.testing.assert_array_equal(
+        jax.lax.scan(lambda c, x: (c, total(x)), 0, xs[None])[1], expected[None]
+    )
     np.testing.assert_array_equal(jax.grad(lambda x: total(x).sum())(xs), np.ones((3, 4)))
 
 
@@ -216,7 +226,9 @@ def test_a_function_that_nobody_holds_is_let_go():
 
 
 def test_disable_jit_runs_the_body_on_values():
-    """For a debugger: branches on values work, results are the user's own tree, the stages stay, and nothing is traced."""
+    """For a debugger: branches on values work, results are the user's own tree, the stages stay,
+    and nothing is traced.
+    """
 
     @optimize(vmap="batch")
     def f(x: Float[Array, "n"]):

@@ -29,7 +29,9 @@ def dot(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
 def chain(error):
     """What Python prints before it."""
     shown = []
-    while (error := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
+    while (
+        error := error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    ) is not None:
         shown.append(error)
     return shown
 
@@ -38,7 +40,11 @@ def chain(error):
 def test_the_first_misfit_is_alone(options):
     """In the first call, and behind one that fits."""
     f = optimize(**options)(dot)
-    two = [array([[1.0] * 4] * 2), array([[1.0] * 3] * 2)] if "vmap" in options else [array([1.0] * 4), array([1.0] * 3)]
+    two = (
+        [array([[1.0] * 4] * 2), array([[1.0] * 3] * 2)]
+        if "vmap" in options
+        else [array([1.0] * 4), array([1.0] * 3)]
+    )
     for fits in (False, True):
         if fits:
             f(two[0], two[0])

@@ -16,7 +16,9 @@ def ones(*shape):
     return jnp.ones(shape)
 
 
-def compiles_once(program, compile_args, call_args, sizes=None, compile_kwargs=None, call_kwargs=None):
+def compiles_once(
+    program, compile_args, call_args, sizes=None, compile_kwargs=None, call_kwargs=None
+):
     """Compile, then call; JAX must report work for the first only. Gives the result."""
     name = program.__name__
     with listening() as events:
@@ -31,7 +33,13 @@ def compiles_once(program, compile_args, call_args, sizes=None, compile_kwargs=N
 def test_sizes_describe_annotated_arrays():
     """Named, fixed, computed and scalar axes."""
 
-    def ahead_named(t: Float[Array, "n"], w: Float[Array, "n+1 2"], s: Float[Array, ""], i: Int[Array, "2*n"], b: Bool[Array, "3 n"]):
+    def ahead_named(
+        t: Float[Array, "n"],
+        w: Float[Array, "n+1 2"],
+        s: Float[Array, ""],
+        i: Int[Array, "2*n"],
+        b: Bool[Array, "3 n"],
+    ):
         return t.sum() + w.sum() + s, i, b
 
     f = optimize(ahead_named)
@@ -45,7 +53,12 @@ def test_exact_dtypes_are_as_annotated():
     def ahead_exact(a: Float16[Array, "n"], b: Complex64[Array, "n"], c: Float[Array, "n"]):
         return a, b, c
 
-    out = compiles_once(optimize(ahead_exact), (), (ones(2).astype(jnp.float16), ones(2).astype(jnp.complex64), ones(2)), {"n": 2})
+    out = compiles_once(
+        optimize(ahead_exact),
+        (),
+        (ones(2).astype(jnp.float16), ones(2).astype(jnp.complex64), ones(2)),
+        {"n": 2},
+    )
     assert [leaf.dtype for leaf in out] == [jnp.float16, jnp.complex64, jnp.float32]
 
 
@@ -71,8 +84,12 @@ def test_the_axis_of_vmap_has_a_size_too():
     def ahead_ruled(x: Float[Array, "n"], y: Float[Array, "n"]):
         return (x * y).sum()
 
-    with pytest.warns(JitneyWarning, match=r"axis 'fit' was put into 'x', 'y', left out of the examples") as warned:
-        assert compiles_once(optimize(vmap="fit")(ahead_ruled), (), (ones(8, 3), ones(8, 3)), {"n": 3, "fit": 8}).shape == (8,)
+    with pytest.warns(
+        JitneyWarning, match=r"axis 'fit' was put into 'x', 'y', left out of the examples"
+    ) as warned:
+        assert compiles_once(
+            optimize(vmap="fit")(ahead_ruled), (), (ones(8, 3), ones(8, 3)), {"n": 3, "fit": 8}
+        ).shape == (8,)
     assert warned[0].filename == __file__
     assert r"x=jax.ShapeDtypeStruct((3,), 'float32')" in str(warned[0].message)
 
@@ -80,12 +97,20 @@ def test_the_axis_of_vmap_has_a_size_too():
         return (x * y).sum()
 
     f = optimize(vmap={"fit": {"x": 1}, "trial": {"y": 0}})(ahead_said)
-    assert compiles_once(f, (), (ones(3, 8), ones(2, 3)), {"n": 3, "fit": 8, "trial": 2}).shape == (8, 2)
+    assert compiles_once(f, (), (ones(3, 8), ones(2, 3)), {"n": 3, "fit": 8, "trial": 2}).shape == (
+        8,
+        2,
+    )
 
     def ahead_last(x: Float[Array, "n m"]):
         return x.sum()
 
-    assert compiles_once(optimize(vmap={"fit": {"x": -1}})(ahead_last), (), (ones(3, 4, 8),), {"n": 3, "m": 4, "fit": 8}).shape == (8,)
+    assert compiles_once(
+        optimize(vmap={"fit": {"x": -1}})(ahead_last),
+        (),
+        (ones(3, 4, 8),),
+        {"n": 3, "m": 4, "fit": 8},
+    ).shape == (8,)
 
 
 def test_an_example_says_that_its_argument_is_shared():
@@ -94,11 +119,15 @@ def test_an_example_says_that_its_argument_is_shared():
     def ahead_shared(x: Float[Array, "n"], y: Float[Array, "n"]):
         return (x * y).sum()
 
-    assert compiles_once(optimize(vmap="fit")(ahead_shared), (ones(3),), (ones(3), ones(8, 3)), {"fit": 8}).shape == (8,)
+    assert compiles_once(
+        optimize(vmap="fit")(ahead_shared), (ones(3),), (ones(3), ones(8, 3)), {"fit": 8}
+    ).shape == (8,)
     mapped = optimize(vmap="fit")(ahead_shared)
-    with pytest.warns(JitneyWarning, match=r"axis 'fit' was put into 'x'"):  # `y`, an example, has it already
+    # `y`, an example, has it already
+    with pytest.warns(JitneyWarning, match=r"axis 'fit' was put into 'x'"):
         mapped.compile(y=ones(8, 3), sizes={"n": 3, "fit": 8})
-    assert "fit=8 over x, y" in str(mapped.plan(y=ones(8, 3), sizes={"n": 3, "fit": 8}))  # which says so itself
+    # which says so itself
+    assert "fit=8 over x, y" in str(mapped.plan(y=ones(8, 3), sizes={"n": 3, "fit": 8}))
 
 
 def test_the_axis_of_vmap_left_out_is_a_single_element():
@@ -125,7 +154,9 @@ def test_a_module_is_an_example():
     def ahead_module(model: Linear, x: Float[Array, "in"]):
         return model(x)
 
-    out = compiles_once(optimize(ahead_module), (Linear(ones(2, 3)),), (Linear(3 * ones(2, 3)), ones(3)), {"in": 3})
+    out = compiles_once(
+        optimize(ahead_module), (Linear(ones(2, 3)),), (Linear(3 * ones(2, 3)), ones(3)), {"in": 3}
+    )
     np.testing.assert_array_equal(out, [9, 9])
 
 
@@ -137,7 +168,9 @@ def test_a_module_of_abstract_values_is_an_example():
 
     model = eqx.filter_eval_shape(lambda: Linear(ones(2, 3)))
     x = jax.ShapeDtypeStruct((3,), jnp.float32)
-    np.testing.assert_array_equal(compiles_once(optimize(ahead_abstract), (model, x), (Linear(ones(2, 3)), ones(3))), [3, 3])
+    np.testing.assert_array_equal(
+        compiles_once(optimize(ahead_abstract), (model, x), (Linear(ones(2, 3)), ones(3))), [3, 3]
+    )
 
 
 def test_a_bound_method_has_its_instance():
@@ -151,7 +184,9 @@ def test_a_bound_method_has_its_instance():
             return self.weight @ x
 
     model = Model(ones(2, 3))
-    np.testing.assert_array_equal(compiles_once(model.ahead_method, (), (ones(3),), {"in": 3}), [3, 3])
+    np.testing.assert_array_equal(
+        compiles_once(model.ahead_method, (), (ones(3),), {"in": 3}), [3, 3]
+    )
 
 
 def test_static_values_by_keyword():
@@ -168,7 +203,13 @@ def test_static_values_by_keyword():
 def test_floats_need_no_example_and_defaults_are_kept():
     """A `float` is traced, so any number fits; a default that is given stays a default."""
 
-    def ahead_float(x: Float[Array, "n"], rate: float, shift: float = 0.5, table: Float[Array, "n"] | None = None, n: int = 2):
+    def ahead_float(
+        x: Float[Array, "n"],
+        rate: float,
+        shift: float = 0.5,
+        table: Float[Array, "n"] | None = None,
+        n: int = 2,
+    ):
         return rate * x + shift + n
 
     out = compiles_once(optimize(ahead_float), (), (ones(3), 2.0), {"n": 3})
@@ -197,14 +238,26 @@ def test_a_size_that_depends_on_the_instance():
     assert compiles_once(Grid(4).ahead_grid, (), (ones(4),)) == 4
 
 
-@pytest.mark.parametrize("options", [{"donate": "x"}, {"cache": False}, {"compiler": "fast"}, {"remat": True}, {"precision": "bf16-all"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"donate": "x"},
+        {"cache": False},
+        {"compiler": "fast"},
+        {"remat": True},
+        {"precision": "bf16-all"},
+    ],
+)
 def test_every_option_compiles_ahead(options):
     """And the first call finds it."""
 
     def ahead_option(x: Float[Array, "n"], y: Float[Array, "n"]):
         return x + y
 
-    np.testing.assert_array_equal(compiles_once(optimize(**options)(ahead_option), (), (ones(3), ones(3)), {"n": 3}), [2, 2, 2])
+    np.testing.assert_array_equal(
+        compiles_once(optimize(**options)(ahead_option), (), (ones(3), ones(3)), {"n": 3}),
+        [2, 2, 2],
+    )
 
 
 def body(x: Float[Array, "n"], y: Float[Array, "n m"], z: Float[Array, "..."] = None):
@@ -214,9 +267,17 @@ def body(x: Float[Array, "n"], y: Float[Array, "n m"], z: Float[Array, "..."] = 
 @pytest.mark.parametrize(
     ("sizes", "what", "fix"),
     [
-        ({"n": 3}, "'y' is annotated Float[Array, 'n m'], and axis 'm' has no size", "pass sizes={'n': ..., 'm': ...}"),
+        (
+            {"n": 3},
+            "'y' is annotated Float[Array, 'n m'], and axis 'm' has no size",
+            "pass sizes={'n': ..., 'm': ...}",
+        ),
         ({}, "axis 'n' has no size", "pass sizes={'n': ...}"),
-        ({"n": 3, "m": 2, "points": 4}, "sizes names 'points', which is no axis", "correct the name"),
+        (
+            {"n": 3, "m": 2, "points": 4},
+            "sizes names 'points', which is no axis",
+            "correct the name",
+        ),
         ({"n": True, "m": 2}, "axis 'n' has size True", "pass one"),
         ({"n": -1, "m": 2}, "axis 'n' has size -1", "pass one"),
         ({"n": 3.0, "m": 2}, "axis 'n' has size 3.0", "pass one"),

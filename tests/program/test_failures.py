@@ -1,4 +1,6 @@
-"""Calls that fail again and again leave nothing behind: a service that gets bad data lives as long as one that gets good data."""
+"""Calls that fail again and again leave nothing behind: a service that gets bad data lives as long
+as one that gets good data.
+"""
 
 import gc
 
@@ -48,7 +50,9 @@ FAILS = {
     "contract": lambda folder: (lambda program: lambda x: program(x[None]))(optimize(logarithm)),
     "tracer": lambda folder: optimize(branch),
     "argument": lambda folder: (lambda program: lambda x: program(x, y=x))(optimize(logarithm)),
-    "stream": lambda folder: (lambda program: lambda x: jitney.stream(program, {"x": x}, chunk={"n": 0}))(optimize(logarithm)),
+    "stream": lambda folder: (
+        lambda program: lambda x: jitney.stream(program, {"x": x}, chunk={"n": 0})
+    )(optimize(logarithm)),
 }
 REMEMBERED = {"tracer": 10}  # objects of each, of a log that holds the last ones
 

@@ -1,4 +1,6 @@
-"""Where padded calls fill and cut their arrays. References: the plain function. A device that is not the host is a CPU, called none."""
+"""Where padded calls fill and cut their arrays. References: the plain function. A device that is
+not the host is a CPU, called none.
+"""
 
 import gc
 import threading
@@ -24,7 +26,9 @@ def rows(*shape):
 
 
 def spoilt(x: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Twice the array. Padded, NaN stands behind its true size: these positions are none of the array's."""
+    """Twice the array. Padded, NaN stands behind its true size: these positions are none of the
+    array's.
+    """
     return jnp.where(jnp.arange(x.shape[0]) < x.shape[0], 2 * x, jnp.nan)
 
 
@@ -40,7 +44,9 @@ def filling(monkeypatch, **options):
 
 
 def test_a_size_crosses_to_the_host_until_a_program_is_cheaper(monkeypatch):
-    """Three calls through the host, an argument and a result each, there and back; then nothing crosses, and nothing is compiled."""
+    """Three calls through the host, an argument and a result each, there and back; then nothing
+    crosses, and nothing is compiled.
+    """
     counts = filling(monkeypatch, near=lambda _: False, program=250e-6)
     f, x = optimize(pad=PAD)(shares), jnp.asarray(rows(5))
     want = shares(x)
@@ -56,7 +62,9 @@ def test_a_size_crosses_to_the_host_until_a_program_is_cheaper(monkeypatch):
 
 @pytest.mark.rest
 def test_on_a_cpu_no_size_has_a_program():
-    """Arrays of seven sizes of one bucket, on the host or the device, are filled, run and cut without a compile."""
+    """Arrays of seven sizes of one bucket, on the host or the device, are filled, run and cut
+    without a compile.
+    """
     f = optimize(pad={"n": [16]})(shares)
     f(rows(16))
     data = [rows(n) for n in range(9, 16)]
@@ -70,7 +78,9 @@ def test_on_a_cpu_no_size_has_a_program():
 
 @pytest.mark.rest
 def test_small_results_of_one_size_are_cut_by_a_program_once_that_pays(monkeypatch):
-    """On a CPU too: after as many calls as take as long as its compilation. Large ones are views."""
+    """On a CPU too: after as many calls as take as long as its compilation. Large ones are
+    views.
+    """
     counts = filling(monkeypatch, program=250e-6)
     f = optimize(pad={"n": [16, 100_000]})(shares)
     for x in (rows(11), rows(99_000)):
@@ -80,12 +90,16 @@ def test_small_results_of_one_size_are_cut_by_a_program_once_that_pays(monkeypat
 
 
 @pytest.mark.core(
-    "<class 'numpy.float32'>", "<class 'numpy.int8'>", "<class 'bool'>",
+    "<class 'numpy.float32'>",
+    "<class 'numpy.int8'>",
+    "<class 'bool'>",
     "<class 'jax.numpy.bfloat16'>",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, bool, jnp.bfloat16, np.complex64], ids=str)
 def test_programs_fill_and_cut_as_the_host_does(monkeypatch, dtype):
-    """True arrays of the true size, along each axis, from the first call on, and in one program of the body."""
+    """True arrays of the true size, along each axis, from the first call on, and in one program of
+    the body.
+    """
     filling(monkeypatch, near=lambda _: False, program=0)
 
     def f(x: Shaped[Array, "n m"]) -> tuple[Shaped[Array, "n m"], Shaped[Array, "m n"]]:
@@ -114,7 +128,9 @@ def test_numpy_arrays_are_filled_on_the_host(monkeypatch):
 
 @pytest.mark.rest
 def test_a_chain_is_not_filled_in_between(monkeypatch):
-    """The second program takes what the first returned, NaN behind the true size and all, and gives the plain numbers."""
+    """The second program takes what the first returned, NaN behind the true size and all, and gives
+    the plain numbers.
+    """
     counts = filling(monkeypatch)
     f, g = optimize(pad=PAD)(spoilt), optimize(pad=PAD)(shares)
     for n in (5, 7, 11):
@@ -145,7 +161,9 @@ def test_a_donated_argument_is_filled(monkeypatch):
 
 
 def test_a_mapped_axis_is_filled(monkeypatch):
-    """The body runs on each element that is there, so a check would raise for what is none of the array's."""
+    """The body runs on each element that is there, so a check would raise for what is none of the
+    array's.
+    """
     counts = filling(monkeypatch)
 
     @optimize(vmap="n", pad=PAD)
@@ -169,7 +187,9 @@ def test_under_an_outer_derivative_arrays_are_filled(monkeypatch):
     got = jax.value_and_grad(optimize(pad=PAD)(loss))(w, y)
     np.testing.assert_allclose(got, jax.value_and_grad(loss)(w, y), rtol=1e-5)
     assert counts.kept == 0
-    np.testing.assert_allclose(optimize(pad=PAD)(loss).grad(w, y)["w"], jax.grad(loss)(w, y), rtol=1e-5)
+    np.testing.assert_allclose(
+        optimize(pad=PAD)(loss).grad(w, y)["w"], jax.grad(loss)(w, y), rtol=1e-5
+    )
 
 
 def test_nothing_is_taken_where_jax_looks_for_nan(monkeypatch):
@@ -190,7 +210,9 @@ def test_what_is_kept_goes_with_the_result(monkeypatch):
     filling(monkeypatch, near=lambda _: False, program=0)
 
     def held():
-        gc.collect()  # JAX catches errors while it traces; their frames, among them the first call's, are a circle
+        # JAX catches errors while it traces; their frames, among them the first call's, are a
+        # circle
+        gc.collect()
         return sum(x.shape == (1021,) for x in jax.live_arrays())
 
     f = optimize(pad={"n": [1021]})(shares)
@@ -210,9 +232,15 @@ def test_what_is_less_than_half_of_its_buffer_is_copied(size, copied):
     assert np.shares_memory(np.asarray(part), np.asarray(whole)) is not copied
 
 
-@pytest.mark.parametrize("options", [{"pad": {"n": [100_000]}}, {"vmap": "n", "pad": {"n": [100_000]}}], ids=["body", "mapped"])
+@pytest.mark.parametrize(
+    "options",
+    [{"pad": {"n": [100_000]}}, {"vmap": "n", "pad": {"n": [100_000]}}],
+    ids=["body", "mapped"],
+)
 def test_small_results_do_not_hold_their_bucket(options, monkeypatch):
-    """What the program returned is freed once nothing is kept beside its results: no result lies where it lay."""
+    """What the program returned is freed once nothing is kept beside its results: no result lies
+    where it lay.
+    """
     counts = filling(monkeypatch)
 
     def twice(x: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -246,7 +274,9 @@ def test_threads_keep_their_own(monkeypatch):
     def work(n):
         for i in range(20):
             x = np.full(n, i + n, np.float32)
-            if not np.allclose(g(f(x)), np.cumsum(2 * x) / np.sum(4 * x * x) + 2 * (i + n), rtol=1e-4):
+            if not np.allclose(
+                g(f(x)), np.cumsum(2 * x) / np.sum(4 * x * x) + 2 * (i + n), rtol=1e-4
+            ):
                 wrong.append((n, i))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in (5, 6, 7, 5)]
@@ -259,14 +289,25 @@ def test_threads_keep_their_own(monkeypatch):
 
 @pytest.mark.parametrize("weak", [True, False], ids=["weak", "strong"])
 def test_results_are_as_weakly_typed_as_those_of_jit(weak):
-    """Of full and of cut results, whether the argument or a number in the body is weak: with bfloat16 they give what plain ones give."""
+    """Of full and of cut results, whether the argument or a number in the body is weak: with
+    bfloat16 they give what plain ones give.
+    """
 
     def f(x: Float[Array, "n"]) -> dict[str, Array]:
         steps = jnp.where(x > 0, 1.0, 0.0)
-        return {"steps": steps, "twice": 2 * x, "sum": jnp.sum(x), "first": x[0], "sorted": jnp.sort(x), "whole": jnp.full(3, 1.0)}
+        return {
+            "steps": steps,
+            "twice": 2 * x,
+            "sum": jnp.sum(x),
+            "first": x[0],
+            "sorted": jnp.sort(x),
+            "whole": jnp.full(3, 1.0),
+        }
 
     x = jnp.full(5, 1.5) if weak else jnp.asarray(np.full(5, 1.5, np.float32))
     got, want = optimize(pad=PAD)(f)(x), jax.jit(f)(x)
-    assert {name: y.weak_type for name, y in got.items()} == {name: y.weak_type for name, y in want.items()}
+    assert {name: y.weak_type for name, y in got.items()} == {
+        name: y.weak_type for name, y in want.items()
+    }
     for name, y in want.items():
         np.testing.assert_array_equal(got[name], y)

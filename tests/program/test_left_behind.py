@@ -1,4 +1,6 @@
-"""Arrays of a trace in objects of plain classes: a result that holds one is refused, an attribute that is read later is named."""
+"""Arrays of a trace in objects of plain classes: a result that holds one is refused, an attribute
+that is read later is named.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,10 @@ class Counter:
 def test_a_result_with_an_array_inside_of_a_plain_object_is_refused():
     """JAX cannot take it out; the sentence names the class and the attribute."""
     f = jitney.optimize(lambda x: (x, Counter(jnp.sum(x))))
-    with pytest.raises(jitney.StaticError, match="the result is or holds a Counter, whose 'total' is an array of the trace") as caught:
+    with pytest.raises(
+        jitney.StaticError,
+        match="the result is or holds a Counter, whose 'total' is an array of the trace",
+    ) as caught:
         f(X)
     assert caught.value.code == "J311"
 
@@ -47,7 +52,10 @@ def test_reading_what_a_trace_before_has_left_is_an_error_that_names_the_attribu
     """With the fix, where JAX would name a file of jitney's."""
     counter = Counter()
     assert counter.add(X) == 6
-    with pytest.raises(jitney.TraceError, match=r"it reads 'Counter\.total', where a trace before this one has left an array") as caught:
+    with pytest.raises(
+        jitney.TraceError,
+        match=r"it reads 'Counter\.total', where a trace before this one has left an array",
+    ) as caught:
         counter.add(X)
     assert caught.value.code == "J272"
     assert isinstance(caught.value.__cause__, jax.errors.UnexpectedTracerError)

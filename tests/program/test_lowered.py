@@ -32,7 +32,11 @@ def test_what_is_compiled_is_called_as_the_function():
     """By position and by keyword, defaults filled in."""
     compiled = scaled.lower(X, shift=3.0).compile()
     expected = 2 * np.asarray(X) + 3
-    for out in (compiled(X, shift=3.0), compiled(x=X, shift=3.0), compiled(X, 2, up=True, shift=3.0)):
+    for out in (
+        compiled(X, shift=3.0),
+        compiled(x=X, shift=3.0),
+        compiled(X, 2, up=True, shift=3.0),
+    ):
         np.testing.assert_allclose(out, expected, rtol=1e-6)
 
 
@@ -97,7 +101,9 @@ def test_stages_hold():
     def total(x: Float[Array, "n"]):
         return x.sum()
 
-    np.testing.assert_allclose(total.lower(jnp.ones((3, 4))).compile()(jnp.ones((3, 4))), np.full(3, 4.0))
+    np.testing.assert_allclose(
+        total.lower(jnp.ones((3, 4))).compile()(jnp.ones((3, 4))), np.full(3, 4.0)
+    )
 
 
 def test_the_contract_holds():

@@ -1,4 +1,6 @@
-"""JAX's own messages of a decorated function name the user's function, file, line and arguments, as those of `jax.jit` do."""
+"""JAX's own messages of a decorated function name the user's function, file, line and arguments, as
+those of `jax.jit` do.
+"""
 
 import os
 import re
@@ -64,11 +66,17 @@ def test_a_leaked_tracer_names_the_function_as_jit_does(options):
     """Under every option, which traces it through functions of jitney's own."""
     arguments = jnp.ones(4), {"w": jnp.ones(())}
     jax.clear_caches()  # `jax.jit` traces a function once
-    assert told(lambda: optimize(**options)(leaks)(*arguments)) == told(lambda: jax.jit(leaks)(*arguments)) != set()
+    assert (
+        told(lambda: optimize(**options)(leaks)(*arguments))
+        == told(lambda: jax.jit(leaks)(*arguments))
+        != set()
+    )
 
 
 def test_no_frame_of_jitney_stands_in_what_jax_says():
-    """Nor in the metadata of a compiled program, which XLA prints in its warnings; the lines there are the caller's."""
+    """Nor in the metadata of a compiled program, which XLA prints in its warnings; the lines there
+    are the caller's.
+    """
     KEPT.clear()
     mesh = jax.make_mesh((1,), ("d",))
     f = optimize(shard={"n": "d"}, mesh=mesh, pad={"n": "pow2"})(leaks)
@@ -81,10 +89,14 @@ def test_no_frame_of_jitney_stands_in_what_jax_says():
     assert f"jitney{os.sep}_" not in text
 
 
-@pytest.mark.parametrize("call", [partial(leaks, params={"w": ONE}), Module(ONE), Module(ONE).__call__])
+@pytest.mark.parametrize(
+    "call", [partial(leaks, params={"w": ONE}), Module(ONE), Module(ONE).__call__]
+)
 def test_a_leaked_tracer_names_what_a_callable_calls(call):
     code = leaks.__code__ if isinstance(call, partial) else Module.__call__.__code__
-    assert told(lambda: optimize(call)(jnp.ones(4))) == {f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"}
+    assert told(lambda: optimize(call)(jnp.ones(4))) == {
+        f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"
+    }
 
 
 def test_an_argument_is_named_by_its_path():
@@ -109,14 +121,20 @@ def test_an_argument_is_named_by_its_path():
 def test_an_argument_may_have_any_name(name):
     """Also one that functions of jitney's have."""
     space = {"pad": optimize(pad={"n": "pow2"}), "Float": Float, "Array": Array}
-    exec(f'@pad\ndef f({name}: Float[Array, "n"]):\n    return {name} if {name}.sum() > 0 else -{name}', space)
+    exec(
+        f'@pad\ndef f({name}: Float[Array, "n"]):\n    return {name} if {name}.sum() > 0 else'
+        f" -{name}",
+        space,
+    )
     with pytest.raises(TraceError, match=f"depends on '{name}'"):
         space["f"](jnp.ones(5))
 
 
 @pytest.mark.parametrize("key", ["w", "a.b", "x", "[0]", "the end"])
 def test_the_argument_of_a_needed_value_is_found_by_any_path(key):
-    """Paths that hold dots, blanks, brackets or each other's names are not mistaken for one another."""
+    """Paths that hold dots, blanks, brackets or each other's names are not mistaken for one
+    another.
+    """
 
     @optimize
     def f(x, params, x2):

@@ -1,4 +1,6 @@
-"""A padded or chunked function under JAX's own transforms: as people train. References: the plain function, numpy."""
+"""A padded or chunked function under JAX's own transforms: as people train. References: the plain
+function, numpy.
+"""
 
 import functools
 import warnings
@@ -35,7 +37,9 @@ W = rows(3)
 
 @pytest.mark.rest
 def test_gradients_of_a_padded_loss_share_a_program():
-    """`eqx.filter_value_and_grad` at seven sizes of one bucket: one trace of the body, and nothing is compiled after the first size."""
+    """`eqx.filter_value_and_grad` at seven sizes of one bucket: one trace of the body, and nothing
+    is compiled after the first size.
+    """
     loss = optimize(pad={"n": "pow2"})(plain)
     step = eqx.filter_value_and_grad(loss)
     jax.block_until_ready(step(W, rows(16, 3), rows(16)))
@@ -57,9 +61,15 @@ TRANSFORMS = {
     "linearize": lambda f, w, x, y: jax.linearize(f, w, x, y)[1](w, x, y),
     "jacrev": lambda f, w, x, y: jax.jacrev(f)(w, x, y),
     "vmap": lambda f, w, x, y: jax.vmap(f, (0, None, None))(jnp.stack([w, 2 * w]), x, y),
-    "vmap of the data": lambda f, w, x, y: jax.vmap(f, (None, 0, None))(w, jnp.stack([x, 2 * x]), y),
-    "vmap of grad": lambda f, w, x, y: jax.vmap(jax.grad(f), (0, None, None))(jnp.stack([w, 2 * w]), x, y),
-    "grad of vmap": lambda f, w, x, y: jax.grad(lambda w: jnp.sum(jax.vmap(f, (None, 0, None))(w, jnp.stack([x, 2 * x]), y)))(w),
+    "vmap of the data": lambda f, w, x, y: jax.vmap(f, (None, 0, None))(
+        w, jnp.stack([x, 2 * x]), y
+    ),
+    "vmap of grad": lambda f, w, x, y: jax.vmap(jax.grad(f), (0, None, None))(
+        jnp.stack([w, 2 * w]), x, y
+    ),
+    "grad of vmap": lambda f, w, x, y: jax.grad(
+        lambda w: jnp.sum(jax.vmap(f, (None, 0, None))(w, jnp.stack([x, 2 * x]), y))
+    )(w),
 }
 
 
@@ -97,8 +107,12 @@ def test_results_that_are_padded_are_cut():
 
 
 HARD = {
-    "the logarithm of a difference, which is 0 where the last element is repeated": lambda x: jnp.sum(jnp.log(jnp.abs(x[1:] - x[:-1]))),
-    "a maximum that ties with what reductions put behind it": lambda x: jnp.max(jnp.where(x > 9, x, -jnp.inf) * 0 + x, initial=-jnp.inf),
+    "the logarithm of a difference, which is 0 where the last element is repeated": lambda x: (
+        jnp.sum(jnp.log(jnp.abs(x[1:] - x[:-1])))
+    ),
+    "a maximum that ties with what reductions put behind it": lambda x: jnp.max(
+        jnp.where(x > 9, x, -jnp.inf) * 0 + x, initial=-jnp.inf
+    ),
     "a maximum of infinities": lambda x: jnp.max(x - jnp.inf),
     "a norm at the origin": lambda x: jnp.linalg.norm(x - x) + jnp.sum(x**2),
     "a quotient by what is behind": lambda x: jnp.sum(x / (x - jnp.roll(x, 1))),
@@ -112,7 +126,9 @@ HARD = {
 @pytest.mark.core("the logarithm of a difference, which is 0 where the last element is repeated")
 @pytest.mark.parametrize("fn", HARD.values(), ids=HARD)
 def test_what_is_filled_in_reaches_no_derivative(fn):
-    """Where a derivative of it would be infinite or tie, those of the function are JAX's at exact size, NaN for NaN."""
+    """Where a derivative of it would be infinite or tie, those of the function are JAX's at exact
+    size, NaN for NaN.
+    """
 
     def body(x: Float[Array, "n"]):
         return fn(x)
@@ -163,7 +179,10 @@ def test_a_mapped_function_is_cut_along_what_is_mapped():
     """`vmap` of its own, in chunks, under a derivative."""
     w, x = rows(8, 8), rows(11, 5, 8)
     f = optimize(vmap="batch", chunk={"batch": 4})(deep)
-    close(jax.grad(lambda w: jnp.sum(f(w, x)))(w), jax.grad(lambda w: jnp.sum(jax.vmap(deep, (None, 0))(w, x)))(w))
+    close(
+        jax.grad(lambda w: jnp.sum(f(w, x)))(w),
+        jax.grad(lambda w: jnp.sum(jax.vmap(deep, (None, 0))(w, x)))(w),
+    )
 
 
 def test_equal_extremes_in_several_chunks_share_a_gradient_as_at_once():
@@ -184,7 +203,9 @@ def test_what_calls_back_is_differentiated_at_once():
         return jnp.sum(x**2)
 
     x = rows(11)
-    with pytest.warns(JitneyWarning, match=r"not cut into chunks under an outer transform: .*calls back"):
+    with pytest.warns(
+        JitneyWarning, match=r"not cut into chunks under an outer transform: .*calls back"
+    ):
         got = jax.grad(optimize(chunk={"n": 4})(printed))(x)
     close(got, jax.grad(printed)(x))
 
@@ -213,7 +234,13 @@ def test_inside_an_outer_jit_it_says_that_it_is_not_padded():
         return jax.grad(f)(w, x, y)
 
     x, y = rows(11, 3), rows(11)
-    with pytest.warns(JitneyWarning, match=r"inside an outer `jit`(.|\n)*step \(test_outer_transforms.py(.|\n)*@jitney.optimize\(pad="):
+    with pytest.warns(
+        JitneyWarning,
+        match=(
+            r"inside an outer `jit`(.|\n)*step"
+            r" \(test_outer_transforms.py(.|\n)*@jitney.optimize\(pad="
+        ),
+    ):
         got = step(W, x, y)
     close(got, jax.grad(plain)(W, x, y))
     x, y = rows(13, 3), rows(13)
@@ -234,7 +261,9 @@ def test_inside_a_scan_it_says_so_too():
 
 @pytest.mark.rest
 def test_inside_a_padded_function_it_is_a_part_of_that():
-    """No warning, as the size is a symbol there; nor at sizes 0 and 1, which every padded function runs as they are."""
+    """No warning, as the size is a symbol there; nor at sizes 0 and 1, which every padded function
+    runs as they are.
+    """
     inner = optimize(pad={"n": "pow2"})(plain)
 
     @optimize(pad={"n": "pow2"})
@@ -248,7 +277,9 @@ def test_inside_a_padded_function_it_is_a_part_of_that():
 
 @pytest.mark.rest
 def test_under_two_derivatives_it_says_that_it_is_not_padded():
-    """What is proven is one derivative at a time: `hessian` of a Program takes two in one program."""
+    """What is proven is one derivative at a time: `hessian` of a Program takes two in one
+    program.
+    """
     f, x, y = optimize(pad={"n": "pow2"})(plain), rows(11, 3), rows(11)
     with pytest.warns(JitneyWarning, match=r"not padded under two derivatives(.|\n)*\.hessian"):
         close(jax.hessian(f)(W, x, y), jax.hessian(plain)(W, x, y))
@@ -257,7 +288,9 @@ def test_under_two_derivatives_it_says_that_it_is_not_padded():
 
 
 def test_what_is_closed_over_is_not_differentiated_through_a_padded_program():
-    """Its derivative would be one of the padded program itself: it runs at exact size, with a warning."""
+    """Its derivative would be one of the padded program itself: it runs at exact size, with a
+    warning.
+    """
 
     def loss(decorate, w):
         def body(x: Float[Array, "n 3"]):
@@ -286,13 +319,16 @@ def test_a_derivative_that_cannot_be_padded_runs_at_exact_size():
 @pytest.mark.parametrize("through", ["grad", "vjp", "vmap of grad"])
 @pytest.mark.parametrize("padded", ["an axis of vmap", "an axis of the signature"])
 def test_a_body_with_backward_rules_of_its_own_runs_at_exact_size(padded, through):
-    """The derivative of a padded program is pushed forward before it is transposed: a `jax.custom_vjp` can only be transposed."""
+    """The derivative of a padded program is pushed forward before it is transposed: a
+    `jax.custom_vjp` can only be transposed.
+    """
 
     @jax.custom_vjp
     def square(x):
         return x * x
 
-    square.defvjp(lambda x: (x * x, x), lambda x, t: (3 * x * t,))  # not the derivative, so that a look past the rule is seen
+    # not the derivative, so that a look past the rule is seen
+    square.defvjp(lambda x: (x * x, x), lambda x, t: (3 * x * t,))
 
     def vector(x: Float[Array, "n"]):
         return jnp.sum(square(x))
@@ -318,7 +354,9 @@ def test_a_body_with_backward_rules_of_its_own_runs_at_exact_size(padded, throug
 
 
 def logarithm(**options):
-    """A function of its own each time: what has been said of one is not said of an equal one again."""
+    """A function of its own each time: what has been said of one is not said of an equal one
+    again.
+    """
 
     def total(x: Float[Array, "n"]):
         return jnp.sum(jnp.log(x))
@@ -341,9 +379,13 @@ ASKED = {"debug_nans": {"debug_nans": True}, "verify": {"verify": True, "remat":
 @pytest.mark.parametrize("option", LOOKING)
 @pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
 def test_under_an_outer_transform_it_says_that_nobody_looks_at_results(outer, option):
-    """Once, with the remedy: there are no numbers yet, so a NaN is passed on and nothing is compared."""
+    """Once, with the remedy: there are no numbers yet, so a NaN is passed on and nothing is
+    compared.
+    """
     f = logarithm(**ASKED[option])
-    with pytest.warns(JitneyWarning, match=rf"{LOOKING[option]} under an outer transform(.|\n)*outermost function"):
+    with pytest.warns(
+        JitneyWarning, match=rf"{LOOKING[option]} under an outer transform(.|\n)*outermost function"
+    ):
         outer(f)(jnp.zeros(3))
     outer(f)(jnp.zeros(3))  # a second warning would be an error
 
@@ -387,7 +429,9 @@ def test_a_nan_inside_of_a_function_that_is_looked_at_is_found():
 
 
 def test_what_runs_un_jitted_inside_an_outer_jit_is_not_looked_at():
-    """Of a function that turned out to need numbers: with numbers it is looked at, in a trace it says that nobody looks."""
+    """Of a function that turned out to need numbers: with numbers it is looked at, in a trace it
+    says that nobody looks.
+    """
 
     def counted(x: Float[Array, "n"]):
         return jnp.log(x) * len(set(np.asarray(x).tolist()))

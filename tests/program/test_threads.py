@@ -1,4 +1,6 @@
-"""Programs called from many threads at once: one trace and one compile per key, no deadlock, every error told to everyone."""
+"""Programs called from many threads at once: one trace and one compile per key, no deadlock, every
+error told to everyone.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -44,7 +46,15 @@ X = array(np.linspace(0, 0.1, 7, dtype=np.float32))
 
 @pytest.mark.core("False-options0", "False-options2")
 @pytest.mark.parametrize(
-    "options", [{}, {"donate": "y"}, {"debug_nans": True}, {"compiler": "fast"}, {"cache": False}, {"precision": "f64"}]
+    "options",
+    [
+        {},
+        {"donate": "y"},
+        {"debug_nans": True},
+        {"compiler": "fast"},
+        {"cache": False},
+        {"precision": "f64"},
+    ],
 )
 @pytest.mark.parametrize("warm", [False, True])
 def test_one_key_is_traced_and_compiled_once(options, warm):
@@ -77,7 +87,9 @@ def test_different_keys_go_their_own_ways():
     calls = [lambda n=n, k=k: f(X[:n], k) for n in (3, 5) for k in (1, 2) for _ in range(2)]
     outs = at_once(*calls)
     assert body.traces == 4
-    for out, (n, k) in zip(outs, [(n, k) for n in (3, 5) for k in (1, 2) for _ in range(2)], strict=True):
+    for out, (n, k) in zip(
+        outs, [(n, k) for n in (3, 5) for k in (1, 2) for _ in range(2)], strict=True
+    ):
         np.testing.assert_allclose(out, work(X[:n]) * k, rtol=2e-5)
 
 
@@ -96,7 +108,9 @@ def test_keys_in_parallel_do_not_wait_for_each_other():
 
 @pytest.mark.parametrize("options", [{}, {"donate": "x"}, {"cache": False}])
 def test_an_error_in_one_thread_reaches_all(options):
-    """The first attempt waits until all threads have asked; each then gets the error, and none hangs."""
+    """The first attempt waits until all threads have asked; each then gets the error, and none
+    hangs.
+    """
     asked = threading.Barrier(THREADS)
     tries = []
 
@@ -117,7 +131,9 @@ def test_an_error_in_one_thread_reaches_all(options):
 
 
 def test_after_errors_the_next_call_may_succeed():
-    """A body that fails three times: the threads go on until one trace works, which then serves the rest."""
+    """A body that fails three times: the threads go on until one trace works, which then serves the
+    rest.
+    """
     lock, tries = threading.Lock(), []
 
     def body(x):
@@ -178,15 +194,23 @@ def test_compile_and_call_at_once():
 def test_nested_programs_in_several_threads():
     """Two outer programs and an outer jit share an inner one."""
     inner = optimize(work)
-    one, two, three = optimize(lambda x: inner(x) + 1), optimize(lambda x: 2 * inner(x)), jax.jit(lambda x: inner(x) - 1)
+    one, two, three = (
+        optimize(lambda x: inner(x) + 1),
+        optimize(lambda x: 2 * inner(x)),
+        jax.jit(lambda x: inner(x) - 1),
+    )
     outs = at_once(*[lambda: one(X), lambda: two(X), lambda: three(X), lambda: inner(X)] * 2)
     expected = np.asarray(work(X))
-    for out, wanted in zip(outs, [expected + 1, 2 * expected, expected - 1, expected] * 2, strict=True):
+    for out, wanted in zip(
+        outs, [expected + 1, 2 * expected, expected - 1, expected] * 2, strict=True
+    ):
         np.testing.assert_allclose(out, wanted, rtol=2e-5)
 
 
 def test_a_body_that_calls_its_own_program_holds_its_trace():
-    """The recursion ends the inner traces, not the outer one: a thread that waits for the outer key is not let through early."""
+    """The recursion ends the inner traces, not the outer one: a thread that waits for the outer key
+    is not let through early.
+    """
     inside, traced = threading.Event(), []
 
     @optimize
@@ -217,7 +241,9 @@ def test_a_program_inside_a_callback():
     helper = optimize(lambda x: x * 2)
 
     def host(x):
-        return np.asarray(helper(np.asarray(x))) + (0 if x.shape[0] == 1 else float(f(np.ones(1, np.float32))[0]))
+        return np.asarray(helper(np.asarray(x))) + (
+            0 if x.shape[0] == 1 else float(f(np.ones(1, np.float32))[0])
+        )
 
     @optimize
     def f(x):

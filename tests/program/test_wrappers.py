@@ -27,7 +27,11 @@ def finite(x):
 def test_debug_nans_names_operation_and_line():
     """The option of the decorator."""
     with pytest.raises(
-        NonFiniteError, match=r"bad\(\) at test_wrappers\.py:\d+: `log` made the first NaN at test_wrappers\.py:\d+ \(bad\)"
+        NonFiniteError,
+        match=(
+            r"bad\(\) at test_wrappers\.py:\d+: `log` made the first NaN at test_wrappers\.py:\d+"
+            r" \(bad\)"
+        ),
     ):
         optimize(debug_nans=True)(bad)(X)
 
@@ -75,8 +79,11 @@ def test_debug_nans_acts_with_the_other_stages():
 
 
 def test_debug_nans_skips_inside_another_trace():
-    """There are no numbers yet, as a warning says; the outermost program looks at its own results."""
-    inner = optimize(debug_nans=True)(lambda x: bad(x))  # of its own: a warning comes once for each function
+    """There are no numbers yet, as a warning says; the outermost program looks at its own
+    results.
+    """
+    # of its own: a warning comes once for each function
+    inner = optimize(debug_nans=True)(lambda x: bad(x))
     with pytest.warns(JitneyWarning, match="`debug_nans` looks at nothing"):
         assert np.isnan(jax.jit(inner)(X)[0])
     with pytest.raises(NonFiniteError, match="`log`"):
@@ -124,7 +131,9 @@ def test_run_time_checks_after_compile():
 
 
 def test_cache_false_uses_no_persistent_cache():
-    """JAX reports neither a hit nor a miss of the cache for it; what is compiled around it uses the cache as before."""
+    """JAX reports neither a hit nor a miss of the cache for it; what is compiled around it uses the
+    cache as before.
+    """
     f = optimize(cache=False)(lambda x: jnp.cosh(x) * 3)
     one, two, three = X, X[1:], X[2:]
     with listening() as events:
@@ -177,26 +186,35 @@ def test_debug_nans_lets_meant_infinities_pass():
 def test_debug_nans_names_the_argument_that_has_a_nan_already():
     """By its path."""
     with pytest.raises(NonFiniteError, match=r"argument tree\['b'\] already has a NaN"):
-        optimize(debug_nans=True)(lambda x, tree: x * tree["b"])(X, {"a": X, "b": X.at[1].set(jnp.nan)})
+        optimize(debug_nans=True)(lambda x, tree: x * tree["b"])(
+            X, {"a": X, "b": X.at[1].set(jnp.nan)}
+        )
 
 
 def test_debug_nans_holds_for_bodies_that_run_un_jitted():
     """The operation is not known then, and the message says so."""
     f = optimize(debug_nans=True, on_trace_error="eager")(lambda x: jnp.log(-x) if x[1] > 0 else x)
-    with pytest.warns(UserWarning, match="un-jitted"), pytest.raises(NonFiniteError, match="known of traced bodies only"):
+    with (
+        pytest.warns(UserWarning, match="un-jitted"),
+        pytest.raises(NonFiniteError, match="known of traced bodies only"),
+    ):
         f(X)
     np.testing.assert_array_equal(f(-X), -np.asarray(X))
 
 
 def nested_first(**options):
-    """A program whose first call came from inside another trace, by a body that checks its argument."""
+    """A program whose first call came from inside another trace, by a body that checks its
+    argument.
+    """
     f = optimize(**options)(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative") + 1)
     eqx.filter_jit(lambda x: f(x))(X)
     return f
 
 
 def test_a_first_call_from_inside_another_trace_decides_nothing_for_later_ones():
-    """Checks of Equinox, the cache and the plan of a call by itself are as if the nested call had not been; both share one trace."""
+    """Checks of Equinox, the cache and the plan of a call by itself are as if the nested call had
+    not been; both share one trace.
+    """
     f = nested_first()
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         f(-X)
@@ -222,12 +240,20 @@ def test_debug_nans_holds_after_a_nested_first_call():
 
 
 @pytest.mark.core("{}", "{'cache': False}")
-@pytest.mark.parametrize("options", [{}, {"cache": False}, {"compiler": "fast"}, {"debug_nans": True}, {"pad": {"n": [4, 8]}}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"cache": False}, {"compiler": "fast"}, {"debug_nans": True}, {"pad": {"n": [4, 8]}}],
+    ids=str,
+)
 def test_checks_that_only_later_shapes_bring(options):
-    """The first call holds none, so nothing waits; the first call of the shape that has one raises Equinox's error already."""
+    """The first call holds none, so nothing waits; the first call of the shape that has one raises
+    Equinox's error already.
+    """
 
     def body(x: Float[Array, "n"]):
-        return (eqx.error_if(x, jnp.any(x < 0), "must not be negative") if x.shape[0] > 4 else x) + 1
+        return (
+            eqx.error_if(x, jnp.any(x < 0), "must not be negative") if x.shape[0] > 4 else x
+        ) + 1
 
     counted = count_traces(body)
     f = optimize(counted, **options)
@@ -242,7 +268,9 @@ def test_checks_that_only_later_shapes_bring(options):
 
 
 def test_another_shape_without_checks_stays_a_plain_program():
-    """Deciding anew for each trace takes nothing: one trace and one compile a shape, and JAX's own function runs."""
+    """Deciding anew for each trace takes nothing: one trace and one compile a shape, and JAX's own
+    function runs.
+    """
     counted = count_traces(lambda x: x * 2)
     f = optimize(counted)
     for n in (2, 3, 2, 3, 3):
@@ -252,7 +280,9 @@ def test_another_shape_without_checks_stays_a_plain_program():
 
 @pytest.mark.parametrize("given", [{}, {"donate": "x"}], ids=str)
 def test_run_time_checks_with_compiler_options(given):
-    """Which JAX allows at the top level only: one trace there, and the same errors and numbers there and below another jit."""
+    """Which JAX allows at the top level only: one trace there, and the same errors and numbers
+    there and below another jit.
+    """
     body = count_traces(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative") + 1)
     f = optimize(body, compiler="fast", **given)
     for _ in range(2):
@@ -260,7 +290,9 @@ def test_run_time_checks_with_compiler_options(given):
             f(-X)
     np.testing.assert_array_equal(f(jnp.ones(4)), np.full(4, 2.0))
     assert body.traces == f.stats.traces == 1
-    np.testing.assert_array_equal(eqx.filter_jit(lambda: f(np.ones(4, np.float32)))(), np.full(4, 2.0))
+    np.testing.assert_array_equal(
+        eqx.filter_jit(lambda: f(np.ones(4, np.float32)))(), np.full(4, 2.0)
+    )
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         eqx.filter_jit(lambda: f(-np.ones(4, np.float32)))()
 
@@ -277,7 +309,9 @@ def test_the_warning_of_what_runs_un_jitted_names_the_options_that_then_do_nothi
 
 
 def test_debug_nans_names_the_lane_of_a_mapped_axis():
-    """Of `vmap=` by the name of the axis; of a `jax.vmap` in the body the element of the operation tells it."""
+    """Of `vmap=` by the name of the axis; of a `jax.vmap` in the body the element of the operation
+    tells it.
+    """
     rows = np.array([[1, 1], [2, 2], [-1, -1], [1, 1], [-2, -1]], np.float32)
 
     def score(x: Float[Array, "n"]):

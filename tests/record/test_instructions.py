@@ -26,7 +26,10 @@ def f(module, name, x):
 def test_instructions_are_read_as_python_reads_them(monkeypatch):
     """As `dis` does, of all functions that are here, and of one that does what is looked for."""
     codes = {value.__code__ for value in gc.get_objects() if type(value) is types.FunctionType}
-    codes = [*sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno))[::16], compile(WRITTEN, "<written>", "exec")]
+    codes = [
+        *sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno))[::16],
+        compile(WRITTEN, "<written>", "exec"),
+    ]
     read = [instructions.reads_of.__wrapped__(code) for code in codes]
     monkeypatch.setattr(instructions, "_IS_KNOWN", False)
     assert read == [instructions.reads_of.__wrapped__(code) for code in codes]
@@ -39,4 +42,6 @@ def test_instructions_are_read_as_python_reads_them(monkeypatch):
 def test_names_beyond_the_first_256_are_read():
     """An instruction has one byte for its number, and others in front of it for more."""
     text = "\n".join(f"name{i}.part{i}" for i in range(300))
-    assert {(f"name{i}", f"part{i}") for i in range(300)} <= set(instructions.reads_of(compile(text, "<many>", "exec")).chains)
+    assert {(f"name{i}", f"part{i}") for i in range(300)} <= set(
+        instructions.reads_of(compile(text, "<many>", "exec")).chains
+    )

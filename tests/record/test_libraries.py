@@ -72,11 +72,15 @@ def wrapping(module):
 PATCHES = {
     "a function": lambda module: setattr(module, "helper", module.other),
     "a function that wraps it": lambda module: setattr(module, "helper", wrapping(module)),
-    "a function that remembers what it wraps": lambda module: setattr(module.helper, "__wrapped__", another),
+    "a function that remembers what it wraps": lambda module: setattr(
+        module.helper, "__wrapped__", another
+    ),
     "a function that is gone": lambda module: delattr(module, "helper"),
     "a method": lambda module: setattr(module.Kind, "double", another),
     "a number": lambda module: setattr(module, "NUMBER", 3.0),
-    "a class": lambda module: setattr(module, "Kind", type("Kind", (), {"double": module.Kind.double})),
+    "a class": lambda module: setattr(
+        module, "Kind", type("Kind", (), {"double": module.Kind.double})
+    ),
     "an attribute of a class": lambda module: setattr(module.Kind, "more", 1),
     "a wrapped function": lambda module: setattr(module, "wrapped", another),
 }
@@ -91,13 +95,17 @@ def test_what_is_not_patched_is_what_it_was(ran):
 
 @pytest.mark.parametrize("patch", PATCHES)
 def test_a_name_that_stands_for_something_else_is_seen(ran, module, patch):
-    """Of a module or a class, by the place where it is written, its kind, what it wraps, or its value."""
+    """Of a module or a class, by the place where it is written, its kind, what it wraps, or its
+    value.
+    """
     PATCHES[patch](module)
     assert ran.changed() == "a name of somewhere stands for something else"
 
 
 def test_a_file_that_is_written_anew_is_seen(ran, module):
-    """By its time, even if that is later than the start of this process, which runs the older one."""
+    """By its time, even if that is later than the start of this process, which runs the older
+    one.
+    """
     os.utime(module.__file__, ns=(STARTED - 5, STARTED - 5))
     assert ran.changed() == f"{module.__file__} has changed"
     later = Libraries({module.__file__: (len(TEXT), STARTED + 10**9)}, ())
@@ -107,6 +115,10 @@ def test_a_file_that_is_written_anew_is_seen(ran, module):
 
 def test_files_of_jitney_that_this_process_has_imported_are_noted(ran):
     """Whether they ran or not: one that is edited may plan and prove another program."""
-    imported = {module.__file__ for name, module in sys.modules.items() if name.startswith("jitney.") and getattr(module, "__file__", None)}
+    imported = {
+        module.__file__
+        for name, module in sys.modules.items()
+        if name.startswith("jitney.") and getattr(module, "__file__", None)
+    }
     assert len(imported) > 50
     assert imported <= ran.files.keys()

@@ -28,12 +28,59 @@ def made(text):
 
 
 def different():
-    plain = [0, 1, True, 1.0, 0.0, -0.0, float("nan"), 1j, "1", b"1", None, ..., range(1), slice(1), int, float, len]
-    held = [(1,), [1], {1}, frozenset({1}), {1: 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, (1, (2,)), ((1, 2),)]
-    arrays = [np.float32(1), np.ones(1), np.ones(1, np.float32), np.ones((1, 1)), jnp.ones(1), jnp.asarray(1.0), jnp.asarray(1)]
+    plain = [
+        0,
+        1,
+        True,
+        1.0,
+        0.0,
+        -0.0,
+        float("nan"),
+        1j,
+        "1",
+        b"1",
+        None,
+        ...,
+        range(1),
+        slice(1),
+        int,
+        float,
+        len,
+    ]
+    held = [
+        (1,),
+        [1],
+        {1},
+        frozenset({1}),
+        {1: 1},
+        {"a": 1, "b": 2},
+        {"b": 2, "a": 1},
+        (1, (2,)),
+        ((1, 2),),
+    ]
+    arrays = [
+        np.float32(1),
+        np.ones(1),
+        np.ones(1, np.float32),
+        np.ones((1, 1)),
+        jnp.ones(1),
+        jnp.asarray(1.0),
+        jnp.asarray(1),
+    ]
     fixed = np.ones(1)
     fixed.flags.writeable = False
-    return [*plain, *held, *arrays, fixed, np.dtype("f4"), np.dtype("f8"), jnp.sin, jnp.cos, np.sqrt, np.exp]
+    return [
+        *plain,
+        *held,
+        *arrays,
+        fixed,
+        np.dtype("f4"),
+        np.dtype("f8"),
+        jnp.sin,
+        jnp.cos,
+        np.sqrt,
+        np.exp,
+    ]
 
 
 def test_values_that_differ_in_anything_have_different_digests():
@@ -44,7 +91,11 @@ def test_values_that_differ_in_anything_have_different_digests():
 
 def test_equal_values_have_one_digest():
     """Whoever made them."""
-    for first, second in (({"a": [1, 2.5]}, {"a": [1, 2.5]}), (np.arange(3), np.arange(3)), ({1, 2}, {2, 1})):
+    for first, second in (
+        ({"a": [1, 2.5]}, {"a": [1, 2.5]}),
+        (np.arange(3), np.arange(3)),
+        ({1, 2}, {2, 1}),
+    ):
         assert digest(first) == digest(second)
 
 
@@ -57,18 +108,24 @@ def test_two_names_of_one_list_are_not_two_lists():
 def test_positions_comments_and_docstrings_do_not_count():
     """Instructions do."""
     first = made('def f(x):\n    "What it does."\n    return x * 2')
-    second = made('# a comment\n\n\ndef f(x):\n    "Says something else."\n\n    return (x *\n            2)')
+    second = made(
+        '# a comment\n\n\ndef f(x):\n    "Says something else."\n\n    return (x *\n            2)'
+    )
     third = made('def f(x):\n    "What it does."\n    return x * 3')
     assert digest(first) == digest(second) != digest(third)
 
 
 def test_a_docstring_that_is_used_counts():
     """It is a constant like any other then."""
-    first, second = (made(f'def f(x):\n    "{text}"\n    return "{text}"') for text in ("one", "two"))
+    first, second = (
+        made(f'def f(x):\n    "{text}"\n    return "{text}"') for text in ("one", "two")
+    )
     assert digest(first) != digest(second)
 
 
-@pytest.mark.parametrize("value", [iter(zip()), open, (i for i in ()), memoryview(b""), type("T", (), {"f": open})])
+@pytest.mark.parametrize(
+    "value", [iter(zip()), open, (i for i in ()), memoryview(b""), type("T", (), {"f": open})]
+)
 def test_what_cannot_be_told_by_content_is_unsure(value):
     """Never a guess."""
     with pytest.raises(Unsure):

@@ -1,4 +1,6 @@
-"""Remedies of what is said when a function is called: its contract, its static values, what it returns."""
+"""Remedies of what is said when a function is called: its contract, its static values, what it
+returns.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 N = array([1, 2, 3], np.int32)
 CHECK, KINDS, SIZES = "_contract/check.py", "_contract/kinds.py", "_contract/sizes.py"
-EXAMPLES, LIKES, STATICS = "_program/examples.py", "_signature/array_likes.py:numbers_of", "_signature/static_values.py"
+EXAMPLES, LIKES, STATICS = (
+    "_program/examples.py",
+    "_signature/array_likes.py:numbers_of",
+    "_signature/static_values.py",
+)
 
 
 def double(x: Float[Array, "n"]):
@@ -254,8 +260,20 @@ CASES = [
         2.0 * np.arange(1, 4),
         core=True,
     ),
-    Remedy(f"{CHECK}:_fit_array", "or annotate `", lambda: optimize(double)(N), lambda: optimize(double_ints)(N), 2 * np.arange(1, 4)),
-    Remedy(f"{CHECK}:_not_an_array", "or annotate `… | None`", lambda: optimize(double)(None), lambda: optimize(maybe)(None), HOST),
+    Remedy(
+        f"{CHECK}:_fit_array",
+        "or annotate `",
+        lambda: optimize(double)(N),
+        lambda: optimize(double_ints)(N),
+        2 * np.arange(1, 4),
+    ),
+    Remedy(
+        f"{CHECK}:_not_an_array",
+        "or annotate `… | None`",
+        lambda: optimize(double)(None),
+        lambda: optimize(maybe)(None),
+        HOST,
+    ),
     Remedy(
         f"{CHECK}:_not_an_array",
         "pass `jnp.asarray(...)` of it",
@@ -277,7 +295,13 @@ CASES = [
         lambda: optimize(counted_array)(X, array(2)),
         2 * HOST,
     ),
-    Remedy(f"{CHECK}:_fit_static", "or pass a plain `", lambda: optimize(counted)(X, array(2)), lambda: optimize(counted)(X, 2), 2 * HOST),
+    Remedy(
+        f"{CHECK}:_fit_static",
+        "or pass a plain `",
+        lambda: optimize(counted)(X, array(2)),
+        lambda: optimize(counted)(X, 2),
+        2 * HOST,
+    ),
     Remedy(
         f"{CHECK}:_wrong_kind",
         "pass …, or correct the annotation",
@@ -286,10 +310,18 @@ CASES = [
         HOST * HOST,
     ),
     Remedy(
-        f"{CHECK}:_fit_union", "pass what one alternative describes", lambda: optimize(maybe)("text"), lambda: optimize(maybe)(X), 2 * HOST
+        f"{CHECK}:_fit_union",
+        "pass what one alternative describes",
+        lambda: optimize(maybe)("text"),
+        lambda: optimize(maybe)(X),
+        2 * HOST,
     ),
     Remedy(
-        f"{CHECK}:_fit_container", "pass that many items", lambda: optimize(paired)((X, X, X)), lambda: optimize(paired)((X, X)), 2 * HOST
+        f"{CHECK}:_fit_container",
+        "pass that many items",
+        lambda: optimize(paired)((X, X, X)),
+        lambda: optimize(paired)((X, X)),
+        2 * HOST,
     ),
     Remedy(
         f"{CHECK}:_two_structures",
@@ -305,8 +337,20 @@ CASES = [
         lambda: optimize(apart)({"a": X}, [X]),
         2 * HOST,
     ),
-    Remedy(f"{KINDS}:fit_scalar", "pass a ….", lambda: optimize(scaled)(X, "text"), lambda: optimize(scaled)(X, 2.0), 2 * HOST),
-    Remedy(f"{KINDS}:fit_scalar", "pass a number, annotate", lambda: optimize(scaled)(X, X), lambda: optimize(scaled)(X, 2.0), 2 * HOST),
+    Remedy(
+        f"{KINDS}:fit_scalar",
+        "pass a ….",
+        lambda: optimize(scaled)(X, "text"),
+        lambda: optimize(scaled)(X, 2.0),
+        2 * HOST,
+    ),
+    Remedy(
+        f"{KINDS}:fit_scalar",
+        "pass a number, annotate",
+        lambda: optimize(scaled)(X, X),
+        lambda: optimize(scaled)(X, 2.0),
+        2 * HOST,
+    ),
     Remedy(
         f"{KINDS}:fit_scalar",
         '[Array, "..."]`, or give',
@@ -321,7 +365,14 @@ CASES = [
         lambda: optimize(vmap={"b": {"by": 0}})(scaled)(X, X),
         np.outer(HOST, HOST),
     ),
-    Remedy(f"{SIZES}:two_sizes", "pass equal sizes", lambda: optimize(dot)(X, X[:2]), lambda: optimize(dot)(X, X), HOST @ HOST, core=True),
+    Remedy(
+        f"{SIZES}:two_sizes",
+        "pass equal sizes",
+        lambda: optimize(dot)(X, X[:2]),
+        lambda: optimize(dot)(X, X),
+        HOST @ HOST,
+        core=True,
+    ),
     Remedy(
         f"{SIZES}:two_sizes",
         "or rename the axis in one annotation",
@@ -329,7 +380,13 @@ CASES = [
         lambda: optimize(outer)(X, X[:2]),
         HOST.sum() * HOST[:2].sum(),
     ),
-    Remedy(f"{SIZES}:_wrong_rank", "pass an array of that rank", lambda: optimize(double)(X[None]), lambda: optimize(double)(X), 2 * HOST),
+    Remedy(
+        f"{SIZES}:_wrong_rank",
+        "pass an array of that rank",
+        lambda: optimize(double)(X[None]),
+        lambda: optimize(double)(X),
+        2 * HOST,
+    ),
     Remedy(
         f"{SIZES}:_wrong_rank",
         "or give an extra axis to `vmap`",
@@ -337,7 +394,13 @@ CASES = [
         lambda: optimize(vmap="b")(double)(X[None]),
         2 * HOST[None],
     ),
-    Remedy(f"{SIZES}:_wrong_fixed", "pass size …", lambda: optimize(of_three)(X[:2]), lambda: optimize(of_three)(X), HOST.sum()),
+    Remedy(
+        f"{SIZES}:_wrong_fixed",
+        "pass size …",
+        lambda: optimize(of_three)(X[:2]),
+        lambda: optimize(of_three)(X),
+        HOST.sum(),
+    ),
     Remedy(
         f"{SIZES}:_wrong_fixed",
         "in the annotation",
@@ -399,7 +462,9 @@ CASES = [
         f"{EXAMPLES}:_say_what_was_mapped",
         "or say which are mapped",
         lambda: optimize(vmap="b")(dot).compile(sizes={"n": 3, "b": 2}),
-        lambda: optimize(vmap={"b": {"x": 0}})(dot).compile(sizes={"n": 3, "b": 2})(np.stack([X, X]), X),
+        lambda: optimize(vmap={"b": {"x": 0}})(dot).compile(sizes={"n": 3, "b": 2})(
+            np.stack([X, X]), X
+        ),
         np.full(2, HOST @ HOST),
     ),
     # What looks like an array.
@@ -411,7 +476,13 @@ CASES = [
         2 * HOST,
         core=True,
     ),
-    Remedy(LIKES, "pass `…[:]`, which reads it", lambda: optimize(double_any)(Read()), lambda: optimize(double_any)(Read()[:]), 2 * HOST),
+    Remedy(
+        LIKES,
+        "pass `…[:]`, which reads it",
+        lambda: optimize(double_any)(Read()),
+        lambda: optimize(double_any)(Read()[:]),
+        2 * HOST,
+    ),
     Remedy(
         LIKES,
         "pass `jnp.asarray(…)`",
@@ -466,7 +537,9 @@ CASES = [
     Remedy(
         f"{STATICS}:_parts",
         "take its name out of `static`",
-        lambda: jax.jit(lambda s: optimize(static="s")(lambda x, s: x * s)(X, s))(array(2.0, np.float32)),
+        lambda: jax.jit(lambda s: optimize(static="s")(lambda x, s: x * s)(X, s))(
+            array(2.0, np.float32)
+        ),
         lambda: jax.jit(lambda s: optimize(lambda x, s: x * s)(X, s))(array(2.0, np.float32)),
         2 * HOST,
     ),

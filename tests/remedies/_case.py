@@ -1,4 +1,6 @@
-"""One remedy: what fails, the words of the fix, and the program with the fix applied as it is written."""
+"""One remedy: what fails, the words of the fix, and the program with the fix applied as it is
+written.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ class Remedy:
         words: A part of its text there, and of the message that `fails` gives.
         fails: The program that gives the message, as an error or a warning.
         follows: The same with the fix applied as it is written, without an error or a warning.
-        expected: What the plain function gives, or a function of no arguments that computes it; None where there is no result.
+        expected: What the plain function gives, or a function of no arguments that computes it;
+            None where there is no result.
         core: Whether the core follows it: one of each kind.
         within: How far results may be apart, of the largest number.
     """
@@ -40,7 +43,9 @@ class Remedy:
     def is_said(self, message: str) -> bool:
         """Whether a message ends with this fix."""
         fix = message.partition("\nFix: ")[2]
-        return re.search(".*".join(map(re.escape, self.words.split(HOLE))), fix, re.DOTALL) is not None
+        return (
+            re.search(".*".join(map(re.escape, self.words.split(HOLE))), fix, re.DOTALL) is not None
+        )
 
     def said(self) -> list[str]:
         """The error that the program which fails ends with, and its warnings."""

@@ -1,4 +1,6 @@
-"""Remedies of the command line, which runs here: what it writes to stderr is the message, and a status of 0 or 1 is the end of a remedy."""
+"""Remedies of the command line, which runs here: what it writes to stderr is the message, and a
+status of 0 or 1 is the end of a remedy.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,12 @@ def arguments(n):
 def plain(x: Float[Array, "n"]):
     return jnp.sum(x**2)
 """
-BENCH, FIND, TYPED, WARM = "_command/bench/made.py", "_command/bench/target.py", "_command/bench/typed.py", "_command/warming.py"
+BENCH, FIND, TYPED, WARM = (
+    "_command/bench/made.py",
+    "_command/bench/target.py",
+    "_command/bench/typed.py",
+    "_command/warming.py",
+)
 
 
 class Told(Exception):
@@ -61,7 +68,9 @@ def command(*words):
 
 def bench(function, *words):
     """A measurement of a function of the script, as short as can be."""
-    return command("bench", f"remedied.py:{function}", *words, "--seconds", "0.01", "--out", "out.html")
+    return command(
+        "bench", f"remedied.py:{function}", *words, "--seconds", "0.01", "--out", "out.html"
+    )
 
 
 def warm(text):
@@ -81,12 +90,20 @@ def good():
 
 
 CASES = [
-    Remedy("_command/arguments.py:_Parser.error", "see `… --help`", lambda: command("bench"), lambda: command("--help"), core=True),
+    Remedy(
+        "_command/arguments.py:_Parser.error",
+        "see `… --help`",
+        lambda: command("bench"),
+        lambda: command("--help"),
+        core=True,
+    ),
     Remedy(
         "_command/bench/command.py:carry_out",
         "write --out bench.svg",
         lambda: command("bench", "remedied.py:total", *SIZES, "--out", "x.png"),
-        lambda: command("bench", "remedied.py:total", *SIZES, "--seconds", "0.01", "--out", "bench.svg"),
+        lambda: command(
+            "bench", "remedied.py:total", *SIZES, "--seconds", "0.01", "--out", "bench.svg"
+        ),
     ),
     Remedy(
         "_command/bench/command.py:carry_out",
@@ -97,7 +114,9 @@ CASES = [
     Remedy(
         "_command/bench/command.py:_draw",
         "correct the name",
-        lambda: command("bench", "remedied.py:total", *SIZES, "--seconds", "0.01", "--out", "no/out.html"),
+        lambda: command(
+            "bench", "remedied.py:total", *SIZES, "--seconds", "0.01", "--out", "no/out.html"
+        ),
         good,
     ),
     Remedy(
@@ -118,24 +137,51 @@ CASES = [
         lambda: bench("powers", "--set", "orders=3", *SIZES),
         lambda: bench("powers", "--set", "order=3", *SIZES),
     ),
-    Remedy(f"{BENCH}:Maker._check", "correct the name", lambda: bench("total", "--sizes", "m=4"), good),
-    Remedy(f"{BENCH}:Maker._check_one", "add --sizes …=8", lambda: bench("total"), lambda: bench("total", "--sizes", "n=8")),
+    Remedy(
+        f"{BENCH}:Maker._check", "correct the name", lambda: bench("total", "--sizes", "m=4"), good
+    ),
+    Remedy(
+        f"{BENCH}:Maker._check_one",
+        "add --sizes …=8",
+        lambda: bench("total"),
+        lambda: bench("total", "--sizes", "n=8"),
+    ),
     Remedy(
         f"{BENCH}:Maker._check_one",
         "add --set …=..., a value",
         lambda: bench("powers", *SIZES),
         lambda: bench("powers", *SIZES, "--set", "order=2"),
     ),
-    Remedy(f"{BENCH}:Maker._check_one", "annotate it, …: Float[Array,", lambda: bench("bare"), good),
-    Remedy(f"{BENCH}:Maker._check_one", ".", lambda: bench("told"), lambda: bench("told", "--arguments", "arguments", *SIZES)),
     Remedy(
-        f"{BENCH}:maker", ".", lambda: bench("bare", "--arguments", "number"), lambda: bench("bare", "--arguments", "arguments", *SIZES)
+        f"{BENCH}:Maker._check_one", "annotate it, …: Float[Array,", lambda: bench("bare"), good
+    ),
+    Remedy(
+        f"{BENCH}:Maker._check_one",
+        ".",
+        lambda: bench("told"),
+        lambda: bench("told", "--arguments", "arguments", *SIZES),
+    ),
+    Remedy(
+        f"{BENCH}:maker",
+        ".",
+        lambda: bench("bare", "--arguments", "number"),
+        lambda: bench("bare", "--arguments", "arguments", *SIZES),
     ),
     Remedy(f"{FIND}:find", "write script.py:function", lambda: command("bench", "remedied"), good),
     Remedy(f"{FIND}:find", "name one", lambda: bench("number"), good),
     Remedy(f"{FIND}:attribute", "correct the name", lambda: bench("totals"), good),
-    Remedy(f"{FIND}:_file", "correct the name, or start where it is found", lambda: command("bench", "elsewhere.py:f"), good),
-    Remedy(f"{FIND}:_module", "a file is `script.py:function`", lambda: command("bench", "no_such_module:f"), good),
+    Remedy(
+        f"{FIND}:_file",
+        "correct the name, or start where it is found",
+        lambda: command("bench", "elsewhere.py:f"),
+        good,
+    ),
+    Remedy(
+        f"{FIND}:_module",
+        "a file is `script.py:function`",
+        lambda: command("bench", "no_such_module:f"),
+        good,
+    ),
     Remedy(
         f"{TYPED}:_wrong",
         "correct it: --sizes",
@@ -154,16 +200,55 @@ CASES = [
         lambda: bench("powers", *SIZES, "--set", "3"),
         lambda: bench("powers", *SIZES, "--set", "order=3"),
     ),
-    Remedy(f"{WARM}:read", "name a file that is there", lambda: command("cache", "warm", "cold.toml"), lambda: warm(GOOD)),
+    Remedy(
+        f"{WARM}:read",
+        "name a file that is there",
+        lambda: command("cache", "warm", "cold.toml"),
+        lambda: warm(GOOD),
+    ),
     Remedy(f"{WARM}:read", "correct that line", lambda: warm("[[warm"), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:read", "write [[warm]] above each entry", lambda: warm("a = 1"), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_entry", "write [[warm]] above it", lambda: warm("warm = [1]"), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_entry", "correct or remove it", lambda: warm(GOOD + "size = 3"), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_entry", 'write "pkg.module:name"', lambda: warm(GOOD.replace(":total", "")), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_entry", "write sizes = { n = [256, 512] }", lambda: warm(GOOD.replace("{ n = [4, 8] }", "4")), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_sizes", "write one size, or a list of sizes", lambda: warm(GOOD.replace("[4, 8]", "1.5")), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_program", "correct the name", lambda: warm(GOOD.replace("total", "totals")), lambda: warm(GOOD)),
-    Remedy(f"{WARM}:_program", "decorate it with @jitney.optimize", lambda: warm(GOOD.replace("total", "plain")), lambda: warm(GOOD)),
+    Remedy(
+        f"{WARM}:read", "write [[warm]] above each entry", lambda: warm("a = 1"), lambda: warm(GOOD)
+    ),
+    Remedy(
+        f"{WARM}:_entry", "write [[warm]] above it", lambda: warm("warm = [1]"), lambda: warm(GOOD)
+    ),
+    Remedy(
+        f"{WARM}:_entry",
+        "correct or remove it",
+        lambda: warm(GOOD + "size = 3"),
+        lambda: warm(GOOD),
+    ),
+    Remedy(
+        f"{WARM}:_entry",
+        'write "pkg.module:name"',
+        lambda: warm(GOOD.replace(":total", "")),
+        lambda: warm(GOOD),
+    ),
+    Remedy(
+        f"{WARM}:_entry",
+        "write sizes = { n = [256, 512] }",
+        lambda: warm(GOOD.replace("{ n = [4, 8] }", "4")),
+        lambda: warm(GOOD),
+    ),
+    Remedy(
+        f"{WARM}:_sizes",
+        "write one size, or a list of sizes",
+        lambda: warm(GOOD.replace("[4, 8]", "1.5")),
+        lambda: warm(GOOD),
+    ),
+    Remedy(
+        f"{WARM}:_program",
+        "correct the name",
+        lambda: warm(GOOD.replace("total", "totals")),
+        lambda: warm(GOOD),
+    ),
+    Remedy(
+        f"{WARM}:_program",
+        "decorate it with @jitney.optimize",
+        lambda: warm(GOOD.replace("total", "plain")),
+        lambda: warm(GOOD),
+    ),
     Remedy(
         f"{WARM}:_program",
         "start where it can be, or set PYTHONPATH",

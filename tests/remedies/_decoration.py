@@ -40,7 +40,12 @@ def plainly(points):
 def of_energy(at, words, wrong, right, **more):
     """An option of `energy`, which gives the same numbers under each."""
     return Remedy(
-        f"{OPTIONS}:{at}", words, lambda: optimize(**wrong)(energy)(POINTS), lambda: optimize(**right)(energy)(POINTS), plainly(0), **more
+        f"{OPTIONS}:{at}",
+        words,
+        lambda: optimize(**wrong)(energy)(POINTS),
+        lambda: optimize(**right)(energy)(POINTS),
+        plainly(0),
+        **more,
     )
 
 
@@ -48,7 +53,12 @@ def of_unit(at, words, wrong, right, **more):
     """The same of `unit`, which is mapped."""
     expected = np.sum(HOST**2, axis=1)
     return Remedy(
-        f"{OPTIONS}:{at}", words, lambda: optimize(**wrong)(unit)(POINTS), lambda: optimize(**right)(unit)(POINTS), expected, **more
+        f"{OPTIONS}:{at}",
+        words,
+        lambda: optimize(**wrong)(unit)(POINTS),
+        lambda: optimize(**right)(unit)(POINTS),
+        expected,
+        **more,
     )
 
 
@@ -58,52 +68,106 @@ LAID = {"shard": {"points": "data"}, "mesh": MESH}
 MAPPED = {"b": {"x": 0}}
 
 CASES = [
-    of_energy("_known", "did you mean", {"chunks": {"points": 2}}, {"chunk": {"points": 2}}, core=True),
+    of_energy(
+        "_known", "did you mean", {"chunks": {"points": 2}}, {"chunk": {"points": 2}}, core=True
+    ),
     of_energy("_known", "leave it out", {"zzz": 1}, {}),
     of_energy("_known", "write …", {"static_argnames": "order"}, {"static": "order"}),
     of_energy("_names", 'write …="x" or', {"static": 0}, {"static": "order"}),
-    of_energy("_names", "drop the repetition", {"static": ("order", "order")}, {"static": ("order",)}),
+    of_energy(
+        "_names", "drop the repetition", {"static": ("order", "order")}, {"static": ("order",)}
+    ),
     of_unit("_vmap", "write vmap=", {"vmap": 0}, {"vmap": "batch"}),
     of_unit("_explicit", 'write vmap={"…": {"x": 0}}', {"vmap": {"b": 0}}, {"vmap": MAPPED}),
     of_energy("_pad", "write pad=", {"pad": "points"}, {"pad": POW2}),
     of_energy("_bucket", "choose one of these", {"pad": {"points": 8}}, {"pad": {"points": [8]}}),
     of_energy("_chunk", "write chunk=", {"chunk": "points"}, {"chunk": {"points": 65536}}),
-    of_energy("_chunk", "keep the longest", {"chunk": {"points": 2, "d": 1}}, {"chunk": {"points": 2}}),
+    of_energy(
+        "_chunk", "keep the longest", {"chunk": {"points": 2, "d": 1}}, {"chunk": {"points": 2}}
+    ),
     of_energy("_memory", "write memory=", {"memory": "2 potatoes"}, {"memory": "2GiB"}),
     of_energy("_max_compiles", "write max_compiles=3", {"max_compiles": 0}, {"max_compiles": 3}),
-    of_energy("_max_compiles", '"raise:3" or "eager:3"', {"max_compiles": "stop:3"}, {"max_compiles": "raise:3"}),
+    of_energy(
+        "_max_compiles",
+        '"raise:3" or "eager:3"',
+        {"max_compiles": "stop:3"},
+        {"max_compiles": "raise:3"},
+    ),
     of_energy("_remat", "choose one of these", {"remat": "dots"}, {"remat": "dots_saveable"}),
     of_energy("_roll", 'write roll="auto"', {"roll": True}, {"roll": "auto"}),
-    of_energy("_precision", "write precision=", {"precision": {"head": "f64"}}, {"precision": {"default": "bf16"}}),
+    of_energy(
+        "_precision",
+        "write precision=",
+        {"precision": {"head": "f64"}},
+        {"precision": {"default": "bf16"}},
+    ),
     of_energy("_precision", "choose one", {"precision": "float32"}, {"precision": "f32"}),
     of_energy("_cache", "write cache=True", {"cache": "disk"}, {"cache": True}),
     of_energy("_not_sharding", "write shard=", {"shard": "points", "mesh": MESH}, LAID),
-    of_energy("_mesh", "write mesh=jitney.mesh(data=4)", {**LAID, "mesh": ("data", 1)}, {**LAID, "mesh": jitney.mesh(data=1)}),
+    of_energy(
+        "_mesh",
+        "write mesh=jitney.mesh(data=4)",
+        {**LAID, "mesh": ("data", 1)},
+        {**LAID, "mesh": jitney.mesh(data=1)},
+    ),
     of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
     of_energy("_flag", "write …=True", {"check": 1}, {"check": True}),
     of_energy("_choice", "choose one", {"compiler": "O3"}, {"compiler": "fast"}),
     # Contradictions.
-    of_energy("", "name it in one of the two options", {"static": "order", "donate": "order"}, {"static": "order"}, core=True),
+    of_energy(
+        "",
+        "name it in one of the two options",
+        {"static": "order", "donate": "order"},
+        {"static": "order"},
+        core=True,
+    ),
     of_energy("", "drop check=False", {"pad": POW2, "check": False}, {"pad": POW2}),
-    of_energy("", "`chunk` needs no padding", {"pad": POW2, "chunk": {"points": 2}}, {"chunk": {"points": 2}}),
+    of_energy(
+        "",
+        "`chunk` needs no padding",
+        {"pad": POW2, "chunk": {"points": 2}},
+        {"chunk": {"points": 2}},
+    ),
     of_energy(
         "",
         'write chunk={"points": "auto"}, memory=',
         {"chunk": {"points": 2}, "memory": "2GiB"},
         {"chunk": {"points": "auto"}, "memory": "2GiB"},
     ),
-    of_energy("", 'write memory="2GiB" beside it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}),
+    of_energy(
+        "", 'write memory="2GiB" beside it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}
+    ),
     of_energy(
         "",
         "`jitney.accumulate` takes",
         {"remat": "auto", "memory": "2GiB", "chunk": {"points": "auto"}},
         {"memory": "2GiB", "chunk": {"points": "auto"}},
     ),
-    of_energy("", "keep one, or name a policy", {"remat": "auto", "memory": "2GiB", **LAID}, {"remat": "dots_saveable", **LAID}),
+    of_energy(
+        "",
+        "keep one, or name a policy",
+        {"remat": "auto", "memory": "2GiB", **LAID},
+        {"remat": "dots_saveable", **LAID},
+    ),
     of_energy("", "keep one, or write the layers", {"roll": "auto", **LAID}, LAID),
-    of_energy("", 'drop on_trace_error="eager".', {"roll": "auto", "on_trace_error": "eager"}, {"roll": "auto"}),
-    of_energy("", "what `memory` cuts needs no padding", {"memory": "2GiB", "pad": POW2}, {"memory": "2GiB"}),
-    of_energy("", 'drop on_trace_error="eager", or', {"precision": "bf16", "on_trace_error": "eager"}, {"precision": "bf16"}),
+    of_energy(
+        "",
+        'drop on_trace_error="eager".',
+        {"roll": "auto", "on_trace_error": "eager"},
+        {"roll": "auto"},
+    ),
+    of_energy(
+        "",
+        "what `memory` cuts needs no padding",
+        {"memory": "2GiB", "pad": POW2},
+        {"memory": "2GiB"},
+    ),
+    of_energy(
+        "",
+        'drop on_trace_error="eager", or',
+        {"precision": "bf16", "on_trace_error": "eager"},
+        {"precision": "bf16"},
+    ),
     # Against the signature.
     Remedy(
         "_program/core.py:_check_names",
@@ -265,7 +329,9 @@ CASES = [
         "_interface/derivatives.py:Derivative._check_aux",
         "keep one, or name a policy",
         lambda: optimize(memory="1GiB")(lambda x: (jnp.sum(x), x)).grad(POINTS, has_aux=True),
-        lambda: optimize(remat="dots_saveable")(lambda x: (jnp.sum(x), x)).grad(POINTS, wrt="x", has_aux=True),
+        lambda: optimize(remat="dots_saveable")(lambda x: (jnp.sum(x), x)).grad(
+            POINTS, wrt="x", has_aux=True
+        ),
         (np.ones((3, 2)), HOST),
     ),
     Remedy(
@@ -314,7 +380,9 @@ CASES = [
         "_stages/derive.py:_Derivation._check_real",
         "take real and imaginary parts",
         lambda: optimize(lambda z: jnp.abs(z) ** 2).grad(array(1 + 2j, np.complex64), wrt="z"),
-        lambda: optimize(lambda a, b: jnp.abs(jax.lax.complex(a, b)) ** 2).grad(array(1.0, np.float32), array(2.0, np.float32)),
+        lambda: optimize(lambda a, b: jnp.abs(jax.lax.complex(a, b)) ** 2).grad(
+            array(1.0, np.float32), array(2.0, np.float32)
+        ),
         {"a": 2.0, "b": 4.0},
     ),
     Remedy(

@@ -1,4 +1,6 @@
-"""Remedies of programs in files, of data that are read in chunks, and of checkpoints. Each runs in an empty folder."""
+"""Remedies of programs in files, of data that are read in chunks, and of checkpoints. Each runs in
+an empty folder.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,18 @@ from ._case import Remedy
 X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
-ASKED, CONTAINER, RUNNING, WRITING = "_export/asked.py", "_export/container.py", "_export/running.py", "_export/writing.py"
-STREAM, SOURCES, RESUME, KEPT = "_stream/stream.py", "_stream/sources.py", "_stream/resume.py", "_processes/checkpoints.py:Checkpoints"
+ASKED, CONTAINER, RUNNING, WRITING = (
+    "_export/asked.py",
+    "_export/container.py",
+    "_export/running.py",
+    "_export/writing.py",
+)
+STREAM, SOURCES, RESUME, KEPT = (
+    "_stream/stream.py",
+    "_stream/sources.py",
+    "_stream/resume.py",
+    "_processes/checkpoints.py:Checkpoints",
+)
 
 
 def total(x: Float[Array, "n"]):
@@ -198,7 +210,13 @@ def saved(*steps, tree=None, **more):
 
 CASES = [
     # Export.
-    Remedy(f"{ASKED}:each", "name one", lambda: again(total, sizes={"n": ()}), lambda: again(total, sizes={"n": (3,)})(X), HOST @ HOST),
+    Remedy(
+        f"{ASKED}:each",
+        "name one",
+        lambda: again(total, sizes={"n": ()}),
+        lambda: again(total, sizes={"n": (3,)})(X),
+        HOST @ HOST,
+    ),
     Remedy(
         f"{ASKED}:each",
         "write {…: range(2, 1025)}",
@@ -229,7 +247,11 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{CONTAINER}:read", "correct the path", lambda: (again(total, X), jitney.load("g.jitney")), lambda: again(total, X)(X), HOST @ HOST
+        f"{CONTAINER}:read",
+        "correct the path",
+        lambda: (again(total, X), jitney.load("g.jitney")),
+        lambda: again(total, X)(X),
+        HOST @ HOST,
     ),
     Remedy(
         f"{CONTAINER}:read",
@@ -238,7 +260,13 @@ CASES = [
         lambda: again(total, X)(X),
         HOST @ HOST,
     ),
-    Remedy(f"{CONTAINER}:_check_line", "correct the path", lambda: damaged(lambda _: b"text\n"), lambda: again(total, X)(X), HOST @ HOST),
+    Remedy(
+        f"{CONTAINER}:_check_line",
+        "correct the path",
+        lambda: damaged(lambda _: b"text\n"),
+        lambda: again(total, X)(X),
+        HOST @ HOST,
+    ),
     Remedy(
         "_export/lowering.py:_needs_sizes",
         "list the sizes instead",
@@ -264,7 +292,10 @@ CASES = [
         f"{RUNNING}:_no_gradient",
         "or export `f.value_and_grad`",
         lambda: jax.grad(again(total, X))(X),
-        lambda: (optimize(total).value_and_grad.export("g.jitney", X, wrt="x"), jitney.load("g.jitney")(X)[1])[1],
+        lambda: (
+            optimize(total).value_and_grad.export("g.jitney", X, wrt="x"),
+            jitney.load("g.jitney")(X)[1],
+        )[1],
         2 * HOST,
     ),
     Remedy(
@@ -299,17 +330,29 @@ CASES = [
         f"{RUNNING}:_not_forward",
         "export `f.jvp`",
         lambda: jax.jvp(again(total, X, vjp_order=1), (X,), (X,)),
-        lambda: (optimize(total).jvp.export("g.jitney", X, tangent_of_x=X, wrt="x"), jitney.load("g.jitney")(X, tangent_of_x=X)[1])[1],
+        lambda: (
+            optimize(total).jvp.export("g.jitney", X, tangent_of_x=X, wrt="x"),
+            jitney.load("g.jitney")(X, tangent_of_x=X)[1],
+        )[1],
         2 * HOST @ HOST,
     ),
     Remedy(
         f"{RUNNING}:_not_forward",
         "or `f.jacobian`",
         lambda: jax.jvp(again(total, X, vjp_order=1), (X,), (X,)),
-        lambda: (optimize(total).jacobian.export("g.jitney", X, wrt="x"), jitney.load("g.jitney")(X))[1],
+        lambda: (
+            optimize(total).jacobian.export("g.jitney", X, wrt="x"),
+            jitney.load("g.jitney")(X),
+        )[1],
         2 * HOST,
     ),
-    Remedy(f"{RUNNING}:_look_at", "call it outside", lambda: jax.jit(again(checked, X))(X), lambda: again(checked, X)(X), HOST),
+    Remedy(
+        f"{RUNNING}:_look_at",
+        "call it outside",
+        lambda: jax.jit(again(checked, X))(X),
+        lambda: again(checked, X)(X),
+        HOST,
+    ),
     Remedy(
         f"{RUNNING}:check_x64",
         "call it inside `with jax.enable_x64(True):`",
@@ -345,7 +388,13 @@ CASES = [
         lambda: again(scaled, X, 3)(X, 3),
         3 * HOST @ HOST,
     ),
-    Remedy(f"{WRITING}:_Writer.part", "export it outside of `jit`", inside_of_jit, lambda: again(total, X)(X), HOST @ HOST),
+    Remedy(
+        f"{WRITING}:_Writer.part",
+        "export it outside of `jit`",
+        inside_of_jit,
+        lambda: again(total, X)(X),
+        HOST @ HOST,
+    ),
     Remedy(
         f"{WRITING}:_check",
         "write vjp_order=1",
@@ -389,9 +438,20 @@ CASES = [
         lambda: stream({"rows": ROWS}, progress=False),
         PLAINLY,
     ),
-    Remedy(f"{STREAM}:stream", 'write jitney.stream(f, {"x": x}', lambda: stream(ROWS), lambda: stream({"rows": ROWS}), PLAINLY, core=True),
     Remedy(
-        f"{STREAM}:stream", "or correct the name", lambda: stream({"rows": ROWS}, chunk={"m": 3}), lambda: stream({"rows": ROWS}), PLAINLY
+        f"{STREAM}:stream",
+        'write jitney.stream(f, {"x": x}',
+        lambda: stream(ROWS),
+        lambda: stream({"rows": ROWS}),
+        PLAINLY,
+        core=True,
+    ),
+    Remedy(
+        f"{STREAM}:stream",
+        "or correct the name",
+        lambda: stream({"rows": ROWS}, chunk={"m": 3}),
+        lambda: stream({"rows": ROWS}),
+        PLAINLY,
     ),
     Remedy(
         f"{STREAM}:_one",
@@ -432,7 +492,14 @@ CASES = [
         f"{STREAM}:_widest",
         "give it memory=…",
         lambda: jitney.stream(optimize(memory="16 B")(energy), {"rows": ROWS}, chunk={"n": "auto"}),
-        lambda: jitney.stream(optimize(memory="1 MiB")(energy), {"rows": ROWS}, chunk={"n": "auto"}, progress=False).value,
+        lambda: (
+            jitney.stream(
+                optimize(memory="1 MiB")(energy),
+                {"rows": ROWS},
+                chunk={"n": "auto"},
+                progress=False,
+            ).value
+        ),
         PLAINLY,
     ),
     Remedy(
@@ -443,7 +510,11 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_iterated", "pass an empty array", lambda: stream({"rows": Empty()}), lambda: stream({"rows": ROWS[:0]}), np.zeros(4)
+        f"{SOURCES}:_iterated",
+        "pass an empty array",
+        lambda: stream({"rows": Empty()}),
+        lambda: stream({"rows": ROWS[:0]}),
+        np.zeros(4),
     ),
     Remedy(
         f"{SOURCES}:Sequential._slice",
@@ -455,7 +526,11 @@ CASES = [
     Remedy(f"{SOURCES}:_file", "open it, and pass the array", of_csv, of_saved, PLAINLY),
     Remedy(f"{SOURCES}:_file", "write it again, with np.save", of_broken, of_saved, PLAINLY),
     Remedy(
-        f"{SOURCES}:_member", "save it with np.savez(..., …=...)", lambda: of_member(columns=ROWS), lambda: of_member(rows=ROWS), PLAINLY
+        f"{SOURCES}:_member",
+        "save it with np.savez(..., …=...)",
+        lambda: of_member(columns=ROWS),
+        lambda: of_member(rows=ROWS),
+        PLAINLY,
     ),
     Remedy(
         f"{SOURCES}:_member",
@@ -465,7 +540,11 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_member", "or not compressed", lambda: of_columns(np.savez_compressed, "F"), lambda: of_columns(np.savez, "F"), PLAINLY
+        f"{SOURCES}:_member",
+        "or not compressed",
+        lambda: of_columns(np.savez_compressed, "F"),
+        lambda: of_columns(np.savez, "F"),
+        PLAINLY,
     ),
     Remedy(
         f"{SOURCES}:_unlike",
@@ -506,13 +585,45 @@ CASES = [
         f"{RESUME}:Checkpoint.read",
         "or remove the file to begin anew",
         checkpoint_of_other,
-        lambda: (pathlib.Path("run.ckpt").unlink(), stream({"rows": ROWS}, checkpoint="run.ckpt"))[1],
+        lambda: (pathlib.Path("run.ckpt").unlink(), stream({"rows": ROWS}, checkpoint="run.ckpt"))[
+            1
+        ],
         PLAINLY,
     ),
     # Checkpoints.
-    Remedy(f"{KEPT}.__init__", 'write jitney.Checkpoints("run")', lambda: Checkpoints(3), lambda: list(Checkpoints("run").steps), []),
-    Remedy(f"{KEPT}.__init__", "write keep=2", lambda: Checkpoints("run", keep=0), lambda: list(Checkpoints("run", keep=2).steps), []),
-    Remedy(f"{KEPT}._number", "pass an int", lambda: Checkpoints("run").save("one", {"w": X}), lambda: list(saved(1).steps), [1]),
-    Remedy(f"{KEPT}.save", "go on from the newest", lambda: saved(5, 3), lambda: list(saved(6).steps)[-1:], [6]),
-    Remedy(f"{KEPT}.save", "pass a tree that has some", lambda: saved(1, tree={}), lambda: list(saved(1).steps), [1]),
+    Remedy(
+        f"{KEPT}.__init__",
+        'write jitney.Checkpoints("run")',
+        lambda: Checkpoints(3),
+        lambda: list(Checkpoints("run").steps),
+        [],
+    ),
+    Remedy(
+        f"{KEPT}.__init__",
+        "write keep=2",
+        lambda: Checkpoints("run", keep=0),
+        lambda: list(Checkpoints("run", keep=2).steps),
+        [],
+    ),
+    Remedy(
+        f"{KEPT}._number",
+        "pass an int",
+        lambda: Checkpoints("run").save("one", {"w": X}),
+        lambda: list(saved(1).steps),
+        [1],
+    ),
+    Remedy(
+        f"{KEPT}.save",
+        "go on from the newest",
+        lambda: saved(5, 3),
+        lambda: list(saved(6).steps)[-1:],
+        [6],
+    ),
+    Remedy(
+        f"{KEPT}.save",
+        "pass a tree that has some",
+        lambda: saved(1, tree={}),
+        lambda: list(saved(1).steps),
+        [1],
+    ),
 ]

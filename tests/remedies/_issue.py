@@ -135,13 +135,22 @@ class ScaleModule(eqx.Module):
         return x * self.factor
 
 
-def layer(w: Float[Array, "d h"], b: Float[Array, "h"], v: Float[Array, "h k"], c: Float[Array, "k"], x: Float[Array, "b d"]):
+def layer(
+    w: Float[Array, "d h"],
+    b: Float[Array, "h"],
+    v: Float[Array, "h k"],
+    c: Float[Array, "k"],
+    x: Float[Array, "b d"],
+):
     return jnp.tanh(x @ w + b) @ v + c
 
 
 def of_layer(rows):
     rng = np.random.default_rng(0)
-    return [rng.normal(size=shape).astype(np.float32) for shape in ((4, 5), (5,), (5, 3), (3,), (rows, 4))]
+    return [
+        rng.normal(size=shape).astype(np.float32)
+        for shape in ((4, 5), (5,), (5, 3), (3,), (rows, 4))
+    ]
 
 
 def layer_by_numpy(w, b, v, c, x):
@@ -184,7 +193,13 @@ CASES = [
         -HOST,
         core=True,
     ),
-    Remedy(DATA, "jax.lax.cond", lambda: optimize(of_data)(-X), lambda: optimize(of_data_traced)(-X), HOST),
+    Remedy(
+        DATA,
+        "jax.lax.cond",
+        lambda: optimize(of_data)(-X),
+        lambda: optimize(of_data_traced)(-X),
+        HOST,
+    ),
     Remedy(
         "_stages/chunk.py:_WITHOUT",
         "give `memory` room for all of it",
@@ -244,11 +259,38 @@ CASES = [
         lambda: optimize(lambda x: (jnp.sum(x), x)).grad(X, wrt="x", has_aux=True),
         (np.ones(3), HOST),
     ),
-    Remedy(MISFIT, "did you mean", lambda: optimize(loss)(X, xs=ROWS), lambda: optimize(loss)(X, x=ROWS), HOST.sum(), core=True),
-    Remedy(MISFIT, "leave it out", lambda: optimize(squares)(X, verbose=True), lambda: optimize(squares)(X), HOST**2),
-    Remedy(FIX_OF, "pass …", lambda: optimize(loss)(X), lambda: optimize(loss)(X, x=ROWS), HOST.sum()),
-    Remedy(FIX_OF, "once, by position or by name", lambda: optimize(squares)(X, u=X), lambda: optimize(squares)(X), HOST**2),
-    Remedy(FIX_OF, "by position at most", lambda: optimize(squares)(X, X), lambda: optimize(squares)(X), HOST**2),
+    Remedy(
+        MISFIT,
+        "did you mean",
+        lambda: optimize(loss)(X, xs=ROWS),
+        lambda: optimize(loss)(X, x=ROWS),
+        HOST.sum(),
+        core=True,
+    ),
+    Remedy(
+        MISFIT,
+        "leave it out",
+        lambda: optimize(squares)(X, verbose=True),
+        lambda: optimize(squares)(X),
+        HOST**2,
+    ),
+    Remedy(
+        FIX_OF, "pass …", lambda: optimize(loss)(X), lambda: optimize(loss)(X, x=ROWS), HOST.sum()
+    ),
+    Remedy(
+        FIX_OF,
+        "once, by position or by name",
+        lambda: optimize(squares)(X, u=X),
+        lambda: optimize(squares)(X),
+        HOST**2,
+    ),
+    Remedy(
+        FIX_OF,
+        "by position at most",
+        lambda: optimize(squares)(X, X),
+        lambda: optimize(squares)(X),
+        HOST**2,
+    ),
     Remedy(
         FIX_OF,
         "pass positional-only arguments by position",

@@ -1,4 +1,6 @@
-"""More remedies of what is said while a program is traced, planned and run: loops, states, other transforms, simulations, tests."""
+"""More remedies of what is said while a program is traced, planned and run: loops, states, other
+transforms, simulations, tests.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ STEPS, STATE, VECTOR, OUTER = (
     "_interface/state_vector.py",
     "_program/outer_transforms.py",
 )
-VARIETY, TOLERANCE, SIMULATE = "_diagnosis/static_variety.py:_advice", "_program/tolerance.py", "_simulate/simulate.py"
+VARIETY, TOLERANCE, SIMULATE = (
+    "_diagnosis/static_variety.py:_advice",
+    "_program/tolerance.py",
+    "_simulate/simulate.py",
+)
 
 
 def total(x: Float[Array, "n"]):
@@ -237,7 +243,13 @@ CASES = [
         3 * HOST[0],
     ),
     # States.
-    Remedy(f"{STATE}:_reading", "make one of them a core field", lambda: Circle(X).a, lambda: Line(X).b, HOST),
+    Remedy(
+        f"{STATE}:_reading",
+        "make one of them a core field",
+        lambda: Circle(X).a,
+        lambda: Line(X).b,
+        HOST,
+    ),
     Remedy(
         f"{VECTOR}:core_leaves",
         "make it an array of floats",
@@ -312,7 +324,9 @@ CASES = [
     Remedy(
         VARIETY,
         "sets and lists of indices as an index array with a mask",
-        lambda: many(optimize(static="indices")(at), [(n % 3, n // 3 % 3, n // 9) for n in range(12)]),
+        lambda: many(
+            optimize(static="indices")(at), [(n % 3, n // 3 % 3, n // 9) for n in range(12)]
+        ),
         lambda: optimize(at_masked)(X, array([0, 1, 2]), array([True, False, True])),
         HOST[0] + HOST[2],
     ),
@@ -400,7 +414,9 @@ CASES = [
         "_stages/autocast.py:Autocast.wrap.cast",
         "the lines are",
         lambda: optimize(precision={"default": "bf16", "here.py:3": "f32"})(product)(ROWS, X),
-        lambda: optimize(precision={"default": "bf16", f"_more.py:{product.__code__.co_firstlineno + 1}": "f32"})(product)(ROWS, X),
+        lambda: optimize(
+            precision={"default": "bf16", f"_more.py:{product.__code__.co_firstlineno + 1}": "f32"}
+        )(product)(ROWS, X),
         TABLE @ HOST,
     ),
     # Contracts.
@@ -474,7 +490,13 @@ CASES = [
         lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch", wrt="w")(X, ROWS)[1],
         lambda: jax.grad(mean_square)(X, ROWS),
     ),
-    Remedy("_diagnosis/jax_work.py:_Listener._span", "call it once before", compiled_here, compiled_before, 3 * HOST),
+    Remedy(
+        "_diagnosis/jax_work.py:_Listener._span",
+        "call it once before",
+        compiled_here,
+        compiled_before,
+        3 * HOST,
+    ),
     Remedy(
         "_devices/place.py:place",
         "call it inside `with jitney.mesh(data=-1):`",
@@ -508,7 +530,15 @@ CASES = [
         f"{SIMULATE}:_mesh_of",
         'write mesh={"data": 256}',
         lambda: jitney.simulate(optimize(**LAID)(total), X, device="h100", mesh=3),
-        lambda: jitney.simulate(optimize(shard={"n": "data"})(total), sizes={"n": 256}, device="h100", mesh={"data": 256}) and None,
+        lambda: (
+            jitney.simulate(
+                optimize(shard={"n": "data"})(total),
+                sizes={"n": 256},
+                device="h100",
+                mesh={"data": 256},
+            )
+            and None
+        ),
         None,
     ),
     Remedy(
@@ -524,7 +554,11 @@ CASES = [
         lambda: jitney.simulate(optimize(total), X, device="abacus"),
         lambda: (
             jitney.simulate(
-                optimize(total), X, device=jitney.Device("abacus", memory=80e9, bandwidth=2e12, peak={"f32": 3e14}, vector=6e13)
+                optimize(total),
+                X,
+                device=jitney.Device(
+                    "abacus", memory=80e9, bandwidth=2e12, peak={"f32": 3e14}, vector=6e13
+                ),
             )
             and None
         ),

@@ -1,8 +1,9 @@
 """Every place of the source that says what to write, found in its syntax.
 
-A message has three parts, and what takes them has a parameter or a field of the name `fix`: `sentence` and `fail`, the errors that are told
-later (`Mismatch`, `Refusal`), and the functions that hand a fix on. Each call of one of these, and each text that is assigned to the name
-`fix`, is a place. Where the fix is made by a function of its own, its texts are places of that function.
+A message has three parts, and what takes them has a parameter or a field of the name `fix`:
+`sentence` and `fail`, the errors that are told later (`Mismatch`, `Refusal`), and the functions
+that hand a fix on. Each call of one of these, and each text that is assigned to the name `fix`, is
+a place. Where the fix is made by a function of its own, its texts are places of that function.
 """
 
 from __future__ import annotations
@@ -51,9 +52,15 @@ def places() -> tuple[Place, ...]:
     """All of them, in the order of the files."""
     trees = {file: ast.parse(file.read_text()) for file in sorted(SOURCE.rglob("*.py"))}
     takers = {"sentence": 3, "fail": 3, "Mismatch": 2, "Unkeyed": 2}
+    errors = ast.parse((SOURCE / "jitney" / "_errors.py").read_text())
+    takers.update((node.name, 3) for node in errors.body if isinstance(node, ast.ClassDef))
     for tree in trees.values():
         takers.update(_takers(tree))
-    return tuple(place for file, tree in trees.items() for place in _in_file(file.relative_to(SOURCE).as_posix(), tree, takers))
+    return tuple(
+        place
+        for file, tree in trees.items()
+        for place in _in_file(file.relative_to(SOURCE).as_posix(), tree, takers)
+    )
 
 
 def _takers(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -64,7 +71,11 @@ def _takers(tree: ast.Module) -> Iterator[tuple[str, int]]:
             if "fix" in names and node.name != "__init__":
                 yield node.name, names.index("fix") - (names[0] in ("self", "cls"))
         elif isinstance(node, ast.ClassDef):
-            fields = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
+            fields = [
+                item.target.id
+                for item in node.body
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+            ]
             if "fix" in fields:
                 yield node.name, fields.index("fix")
 
@@ -76,14 +87,37 @@ def _in_file(file: str, tree: ast.Module, takers: dict[str, int]) -> list[Place]
 
     def visit(node: ast.AST, scope: tuple[str, ...]) -> None:
         for child in ast.iter_child_nodes(node):
-            if not isinstance(child, (ast.stmt, ast.expr, ast.keyword, ast.ExceptHandler, ast.match_case, ast.withitem, ast.comprehension)):
+            if not isinstance(
+                child,
+                (
+                    ast.stmt,
+                    ast.expr,
+                    ast.keyword,
+                    ast.ExceptHandler,
+                    ast.match_case,
+                    ast.withitem,
+                    ast.comprehension,
+                ),
+            ):
                 continue
-            inner = (*scope, child.name) if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else scope
+            inner = (
+                (*scope, child.name)
+                if isinstance(child, (ast.FunctionDef, ast.ClassDef))
+                else scope
+            )
             if isinstance(child, (ast.Call, ast.Assign, ast.AnnAssign, ast.Return)):
                 made = makers == "all" or (bool(inner) and inner[-1] in makers)
                 found.extend(_said(child, f"{path}:{'.'.join(inner)}", takers, made=made))
-            if not scope and isinstance(child, (ast.Assign, ast.AnnAssign)) and (name := _target(child)) in makers and makers != "all":
-                found.extend(Place(f"{path}:{name}", text.lineno, words) for text, words in _texts(child.value))
+            if (
+                not scope
+                and isinstance(child, (ast.Assign, ast.AnnAssign))
+                and (name := _target(child)) in makers
+                and makers != "all"
+            ):
+                found.extend(
+                    Place(f"{path}:{name}", text.lineno, words)
+                    for text, words in _texts(child.value)
+                )
                 continue
             visit(child, inner)
 
@@ -106,7 +140,11 @@ def _said(node: ast.AST, at: str, takers: dict[str, int], *, made: bool) -> Iter
     elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
         targets = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if isinstance(targets, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            fixes += [value for name, value in zip(targets.elts, node.value.elts, strict=True) if ast.unparse(name) == "fix"]
+            fixes += [
+                value
+                for name, value in zip(targets.elts, node.value.elts, strict=True)
+                if ast.unparse(name) == "fix"
+            ]
         elif ast.unparse(targets) == "fix":
             fixes.append(node.value)
     elif isinstance(node, ast.Return) and made and node.value is not None:
@@ -121,7 +159,11 @@ def _texts(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
         case ast.Constant(str(words)) if words.strip():
             yield node, words
         case ast.JoinedStr():
-            words = "…".join(part.value for part in node.values if isinstance(part, ast.Constant) and isinstance(part.value, str))
+            words = "…".join(
+                part.value
+                for part in node.values
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            )
             if words.strip():
                 yield node, words
         case ast.IfExp():

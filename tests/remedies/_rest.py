@@ -1,4 +1,6 @@
-"""Remedies that stand alone: what is read while a trace runs, generators of states, checkpoints, descriptions of devices."""
+"""Remedies that stand alone: what is read while a trace runs, generators of states, checkpoints,
+descriptions of devices.
+"""
 
 from __future__ import annotations
 
@@ -213,7 +215,13 @@ CASES = [
         lambda: optimize(any_width)(np.arange(3.0)),
         2 * np.arange(3.0),
     ),
-    Remedy("_devices/host.py:host", "call jitney.host before the call", lambda: donated_first(copied=False), host_before, HOST),
+    Remedy(
+        "_devices/host.py:host",
+        "call jitney.host before the call",
+        lambda: donated_first(copied=False),
+        host_before,
+        HOST,
+    ),
     Remedy(
         "_diagnosis/nonfinite.py:refuse_nonfinite",
         "or drop debug_nans=True",
@@ -242,7 +250,13 @@ CASES = [
         lambda: jitney.place(X, mesh=jitney.mesh(data=-1), shard="fsdp"),
         HOST,
     ),
-    Remedy("_measured/profile.py:Profile._begin", "end the one that is on before", profiled_twice, profiled_once, HOST @ HOST),
+    Remedy(
+        "_measured/profile.py:Profile._begin",
+        "end the one that is on before",
+        profiled_twice,
+        profiled_once,
+        HOST @ HOST,
+    ),
     Remedy(
         "_precision/loss_scale.py:LossScale.check",
         "or give a smaller `least`",
@@ -250,7 +264,13 @@ CASES = [
         lambda: bool(stuck(LossScale(initial=1.0, least=1e-30))),
         False,
     ),
-    Remedy(f"{KEPT}.restore", "ask for one of those", lambda: restored(step=7), lambda: restored(save=False, step=1), HOST),
+    Remedy(
+        f"{KEPT}.restore",
+        "ask for one of those",
+        lambda: restored(step=7),
+        lambda: restored(save=False, step=1),
+        HOST,
+    ),
     Remedy(
         f"{KEPT}.restore",
         "pass arrays as long as `steps` is empty",
@@ -297,7 +317,10 @@ CASES = [
         "_simulate/device.py:Device.__post_init__",
         "correct it",
         lambda: jitney.Device("mine", memory=-1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13),
-        lambda: jitney.Device("mine", memory=1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13) and None,
+        lambda: (
+            jitney.Device("mine", memory=1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13)
+            and None
+        ),
         None,
     ),
     Remedy(
@@ -321,7 +344,13 @@ CASES = [
         lambda: stream({"rows": Read()}),
         (ROWS**2).sum(0),
     ),
-    Remedy("_switches.py:disabled", "correct or unset it", lambda: under_switch("perhaps"), lambda: under_switch("1"), 5 * HOST),
+    Remedy(
+        "_switches.py:disabled",
+        "correct or unset it",
+        lambda: under_switch("perhaps"),
+        lambda: under_switch("1"),
+        5 * HOST,
+    ),
     Remedy(
         "_program/left_behind.py:left_error",
         "return the new value",
@@ -339,7 +368,8 @@ CASES = [
     ),
     Remedy(
         "_stages/derive.py:_traced_positions",
-        "pass the positions as an argument of their own, an array of integers, or leave out `sparse`.",
+        "pass the positions as an argument of their own, an array of integers, or leave out"
+        " `sparse`.",
         lambda: sparse(read_in_order).jacobian(X, HOST).todense(),
         lambda: sparse(read_at).jacobian(X, np.argsort(HOST)).todense(),
         np.eye(3)[np.argsort(HOST)],

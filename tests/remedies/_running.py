@@ -22,8 +22,16 @@ X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 ROWS = array(np.arange(12.0).reshape(4, 3), np.float32)
 TABLE = np.asarray(ROWS)
-DATA, KEEP, FIXES = "_diagnosis/tracer_errors.py:_DATA", "_diagnosis/tracer_errors.py:_KEEP", "_diagnosis/nonfinite.py:_FIXES"
-STEPS, STATE, VECTOR = "_interface/scan_steps.py", "_interface/state.py", "_interface/state_vector.py"
+DATA, KEEP, FIXES = (
+    "_diagnosis/tracer_errors.py:_DATA",
+    "_diagnosis/tracer_errors.py:_KEEP",
+    "_diagnosis/nonfinite.py:_FIXES",
+)
+STEPS, STATE, VECTOR = (
+    "_interface/scan_steps.py",
+    "_interface/state.py",
+    "_interface/state_vector.py",
+)
 OUTER = "_program/outer_transforms.py"
 
 
@@ -190,7 +198,13 @@ def mapped_rows(options, *given):
 
 CASES = [
     # Values that a trace does not have.
-    Remedy(DATA, "jax.lax.dynamic_slice", lambda: optimize(first_of)(X, array(2.0)), lambda: optimize(cut_fixed)(X, array(2.0)), HOST[:2]),
+    Remedy(
+        DATA,
+        "jax.lax.dynamic_slice",
+        lambda: optimize(first_of)(X, array(2.0)),
+        lambda: optimize(cut_fixed)(X, array(2.0)),
+        HOST[:2],
+    ),
     Remedy(
         DATA,
         "jnp.where(jnp.arange(x.shape[0]) < n, x, 0)",
@@ -274,7 +288,9 @@ CASES = [
         FIXES,
         "mask the divisor too",
         lambda: nans(jax.grad(lambda x: jnp.sum(jnp.where(x > 0, 1 / x, 0))))(0 * X),
-        lambda: nans(jax.grad(lambda x: jnp.sum(jnp.where(x > 0, 1 / jnp.where(x > 0, x, 1), 0))))(0 * X),
+        lambda: nans(jax.grad(lambda x: jnp.sum(jnp.where(x > 0, 1 / jnp.where(x > 0, x, 1), 0))))(
+            0 * X
+        ),
         np.zeros(3),
     ),
     Remedy(
@@ -327,8 +343,21 @@ CASES = [
         np.where(HOST > 0, HOST, np.nan),
     ),
     # Buffers that are given up.
-    Remedy("_diagnosis/tracer_errors.py:donation_error", "use what that call returned", use_donated, use_returned, 4 * HOST, core=True),
-    Remedy("_diagnosis/tracer_errors.py:donation_error", "pass a copy (jnp.copy), or", use_donated, use_copy, 2 * HOST),
+    Remedy(
+        "_diagnosis/tracer_errors.py:donation_error",
+        "use what that call returned",
+        use_donated,
+        use_returned,
+        4 * HOST,
+        core=True,
+    ),
+    Remedy(
+        "_diagnosis/tracer_errors.py:donation_error",
+        "pass a copy (jnp.copy), or",
+        use_donated,
+        use_copy,
+        2 * HOST,
+    ),
     Remedy(
         "_diagnosis/tracer_errors.py:donation_error",
         "pass a copy (jnp.copy) for one of them",
@@ -336,9 +365,21 @@ CASES = [
         lambda: twice(copied=True),
         2 * HOST,
     ),
-    Remedy("_devices/host.py:host", "call jitney.host on what the call returned", traced_metrics, late_metrics, HOST),
+    Remedy(
+        "_devices/host.py:host",
+        "call jitney.host on what the call returned",
+        traced_metrics,
+        late_metrics,
+        HOST,
+    ),
     # Programs that are too many.
-    Remedy("_program/limit.py:_told", "or raise the limit", lambda: sizes_limited(pad=False), limit_raised, 4.0),
+    Remedy(
+        "_program/limit.py:_told",
+        "or raise the limit",
+        lambda: sizes_limited(pad=False),
+        limit_raised,
+        4.0,
+    ),
     Remedy(
         "_program/padded_calls.py:explain",
         "or drop the axis from `pad`",
@@ -465,7 +506,11 @@ CASES = [
     ),
     # States.
     Remedy(
-        f"{STATE}:DerivedField.__init__", "write it with `def` in the class", lambda: derived(3), lambda: Kinetic(X).energy, HOST @ HOST
+        f"{STATE}:DerivedField.__init__",
+        "write it with `def` in the class",
+        lambda: derived(3),
+        lambda: Kinetic(X).energy,
+        HOST @ HOST,
     ),
     Remedy(
         f"{VECTOR}:_vector",
@@ -615,7 +660,9 @@ CASES = [
         "_stream/accumulate.py:accumulate",
         "write one",
         lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch", has_aux=1),
-        lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch", has_aux=False)(X, ROWS)[1],
+        lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch", has_aux=False)(X, ROWS)[
+            1
+        ],
         gradients,
     ),
     Remedy(
@@ -641,7 +688,11 @@ CASES = [
         None,
     ),
     Remedy(
-        "_analysis/axes.py:axes", "annotate the arrays", lambda: jitney.axes(lambda x: x, X), lambda: list(jitney.axes(total, X))[:0], None
+        "_analysis/axes.py:axes",
+        "annotate the arrays",
+        lambda: jitney.axes(lambda x: x, X),
+        lambda: list(jitney.axes(total, X))[:0],
+        None,
     ),
     Remedy(
         "_analysis/strategy.py:strategy",
@@ -661,7 +712,9 @@ CASES = [
         "_analysis/communication.py:communication",
         "decorate it with @jitney.optimize(shard=",
         lambda: jitney.communication(optimize(total), X),
-        lambda: str(jitney.communication(optimize(shard={"n": "data"}, mesh=jitney.mesh(data=1))(total), X))[:0],
+        lambda: str(
+            jitney.communication(optimize(shard={"n": "data"}, mesh=jitney.mesh(data=1))(total), X)
+        )[:0],
         None,
     ),
     # Measured.
@@ -697,7 +750,9 @@ CASES = [
         "_simulate/device.py:Device.__post_init__",
         "write jitney.Device(",
         lambda: jitney.Device(3, memory=1, bandwidth=1, peak=2, vector=1),
-        lambda: str(jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13))[:0],
+        lambda: str(
+            jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13)
+        )[:0],
         None,
     ),
     Remedy(
@@ -711,7 +766,9 @@ CASES = [
         "testing.py:assert_no_recompile",
         "give arrays of one shape and dtype",
         lambda: jitney.testing.assert_no_recompile(optimize(total), [(X,), (X[:2],)]),
-        lambda: jitney.testing.assert_no_recompile(optimize(pad={"n": "pow2"})(total), [(X,), (ROWS[0, :3],)]),
+        lambda: jitney.testing.assert_no_recompile(
+            optimize(pad={"n": "pow2"})(total), [(X,), (ROWS[0, :3],)]
+        ),
         None,
     ),
 ]

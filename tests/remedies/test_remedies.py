@@ -1,6 +1,8 @@
-"""Each remedy that a message gives is followed to its end: the program with the fix applied runs, and gives what the plain function gives.
+"""Each remedy that a message gives is followed to its end: the program with the fix applied runs,
+and gives what the plain function gives.
 
-`_places.py` finds in the source every place that says one. A place has a case in the tables, or a reason in `_unfollowed.py`.
+`_places.py` finds in the source every place that says one. A place has a case in the tables, or a
+reason in `_unfollowed.py`.
 """
 
 import sys
@@ -40,7 +42,9 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("case", params(CASES, *(case.name for case in CASES if case.core)))
 def test_a_remedy_is_said_and_helps(case):
-    """The message ends with it, and what it says to write gives what the plain function gives, without a word."""
+    """The message ends with it, and what it says to write gives what the plain function gives,
+    without a word.
+    """
     said = case.said()
     assert any(map(case.is_said, said)), said
     with warnings.catch_warnings():
@@ -50,7 +54,12 @@ def test_a_remedy_is_said_and_helps(case):
     if expected is not None:
         assert jax.tree.structure(result) == jax.tree.structure(expected)
         for ours, plain in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(np.asarray(ours), plain, rtol=0, atol=case.within * max(1.0, np.abs(plain).max(initial=0)))
+            np.testing.assert_allclose(
+                np.asarray(ours),
+                plain,
+                rtol=0,
+                atol=case.within * max(1.0, np.abs(plain).max(initial=0)),
+            )
 
 
 def covers(at, words, place):
@@ -60,17 +69,29 @@ def covers(at, words, place):
 
 def test_every_remedy_of_the_source_is_followed_or_has_a_reason():
     """A new one is followed too: write a case beside its like, or name what stands against it."""
-    told = [(case.at, case.words) for case in CASES] + [(at, words) for table in (ELSEWHERE, NOT_YET) for at, words, *_ in table]
+    told = [(case.at, case.words) for case in CASES] + [
+        (at, words) for table in (ELSEWHERE, NOT_YET) for at, words, *_ in table
+    ]
     without = [str(place) for place in places() if not any(covers(*entry, place) for entry in told)]
     assert without == []
 
 
 def test_every_entry_of_the_tables_is_in_the_source():
-    """A message that has changed or gone takes its case with it; what is followed is in no list of what is not."""
-    told = [(case.at, case.words) for case in CASES] + [(at, words) for table in (ELSEWHERE, NOT_YET) for at, words, *_ in table]
+    """A message that has changed or gone takes its case with it; what is followed is in no list of
+    what is not.
+    """
+    told = [(case.at, case.words) for case in CASES] + [
+        (at, words) for table in (ELSEWHERE, NOT_YET) for at, words, *_ in table
+    ]
     assert [entry for entry in told if not any(covers(*entry, place) for place in places())] == []
-    followed = {place for place in places() if any(covers(case.at, case.words, place) for case in CASES)}
-    assert [entry for entry in NOT_YET if all(place in followed for place in places() if covers(*entry, place))] == []
+    followed = {
+        place for place in places() if any(covers(case.at, case.words, place) for case in CASES)
+    }
+    assert [
+        entry
+        for entry in NOT_YET
+        if all(place in followed for place in places() if covers(*entry, place))
+    ] == []
     assert [name for name, count in Counter(case.name for case in CASES).items() if count > 1] == []
 
 

@@ -1,4 +1,6 @@
-"""`plan(...).draw()`: well-formed SVG that shows what the plan says, in light and dark, within its width."""
+"""`plan(...).draw()`: well-formed SVG that shows what the plan says, in light and dark, within its
+width.
+"""
 
 import re
 from itertools import pairwise
@@ -15,7 +17,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @optimize(vmap="fit", pad={"points": "pow2"}, donate="y")
-def residual(rate: float, t: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, "points"]:
+def residual(
+    rate: float, t: Float[Array, "points"], y: Float[Array, "points"]
+) -> Float[Array, "points"]:
     return jnp.exp(-rate * t) - y
 
 
@@ -36,13 +40,21 @@ CUT = standardised.plan(array(np.arange(1000.0)))
 
 def test_stages_that_are_taken_stand_from_the_outside_to_the_inside():
     """As in the plan; the others have no frame, and the body is in the middle."""
-    found = [text for text in texts(PADDED.draw()) if text in ("fill", "place", "jit", "chunk", "vmap", "mask", "the body of residual()")]
+    found = [
+        text
+        for text in texts(PADDED.draw())
+        if text in ("fill", "place", "jit", "chunk", "vmap", "mask", "the body of residual()")
+    ]
     assert found == ["fill", "jit", "vmap", "mask", "the body of residual()"]
 
 
 def test_each_frame_holds_those_inside_of_it():
     """A frame begins below the one around it and ends above its end."""
-    boxes = [rect for rect in ElementTree.fromstring(PADDED.draw()).iter(f"{SVG}rect") if rect.get("stroke") == "var(--line)"]
+    boxes = [
+        rect
+        for rect in ElementTree.fromstring(PADDED.draw()).iter(f"{SVG}rect")
+        if rect.get("stroke") == "var(--line)"
+    ]
     spans = sorted((float(b.get("y")), float(b.get("y")) + float(b.get("height"))) for b in boxes)
     assert len(spans) == 4
     assert all(outer[1] > inner[1] for outer, inner in pairwise(spans))
@@ -50,8 +62,11 @@ def test_each_frame_holds_those_inside_of_it():
 
 def test_the_valid_part_of_a_bucket_is_drawn_to_scale():
     """100 of 128."""
-    wide = {rect.get("fill"): float(rect.get("width")) for rect in ElementTree.fromstring(PADDED.draw()).iter(f"{SVG}rect")
-            if "var(--a)" in (rect.get("fill"), rect.get("stroke"))}  # fmt: skip
+    wide = {
+        rect.get("fill"): float(rect.get("width"))
+        for rect in ElementTree.fromstring(PADDED.draw()).iter(f"{SVG}rect")
+        if "var(--a)" in (rect.get("fill"), rect.get("stroke"))
+    }
     assert abs(wide["var(--a)"] / wide["none"] - 100 / 128) < 1e-3
     assert any("Sizes 65 to 128 share" in text for text in texts(PADDED.draw()))
 
@@ -59,7 +74,11 @@ def test_the_valid_part_of_a_bucket_is_drawn_to_scale():
 def test_every_pass_has_its_chunks():
     """Three passes of four chunks, the last of which is a third as long."""
     found = texts(CUT.draw())
-    assert [text for text in found if text.startswith("pass ")] == ["pass 1 ->", "pass 2 ->", "pass 3 ->"]
+    assert [text for text in found if text.startswith("pass ")] == [
+        "pass 1 ->",
+        "pass 2 ->",
+        "pass 3 ->",
+    ]
     assert [text for text in found if re.fullmatch(r"\d", text)] == ["1", "2", "3", "4"] * 3
     assert "n: 4 chunks of 300, the last of 100" in found
 
@@ -74,11 +93,18 @@ def test_no_line_is_longer_than_the_picture():
     """Estimated at 6.3 pixels a letter, as wide letters of a usual font are at this size."""
 
     @optimize(donate="x")
-    def with_a_long_name_that_nobody_would_write_but_somebody_does_all_the_same(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    def with_a_long_name_that_nobody_would_write_but_somebody_does_all_the_same(
+        x: Float[Array, "n"],
+    ) -> Float[Array, "n"]:
         return x
 
-    picture = with_a_long_name_that_nobody_would_write_but_somebody_does_all_the_same.plan(jnp.ones(3)).draw()
-    assert all(float(text.get("x")) + 6.3 * len(text.text or "") <= 480 for text in ElementTree.fromstring(picture).iter(f"{SVG}text"))
+    picture = with_a_long_name_that_nobody_would_write_but_somebody_does_all_the_same.plan(
+        jnp.ones(3)
+    ).draw()
+    assert all(
+        float(text.get("x")) + 6.3 * len(text.text or "") <= 480
+        for text in ElementTree.fromstring(picture).iter(f"{SVG}text")
+    )
 
 
 def test_a_notebook_shows_it():

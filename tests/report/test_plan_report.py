@@ -25,7 +25,9 @@ class Model(eqx.Module):
 
 
 @optimize(vmap="fit", remat="dots_saveable", donate="y")
-def residual(model: Model, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp") -> Float[Array, "points"]:
+def residual(
+    model: Model, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp"
+) -> Float[Array, "points"]:
     return model.rate * t - y
 
 
@@ -37,7 +39,9 @@ def lines(report):
 
 
 def test_data_says_everything():
-    """Decisions, arguments with paths, static values, axes with sizes and who set them; it is JSON."""
+    """Decisions, arguments with paths, static values, axes with sizes and who set them; it is
+    JSON.
+    """
     data = residual.plan(*ARGS).to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["function"].startswith("residual() at test_plan_report.py:")
@@ -79,12 +83,17 @@ def test_every_decision_has_its_reason():
 
 def test_sizes_plan_as_they_compile():
     """The same arguments as `compile`."""
-    assert lines(residual.plan(ARGS[0], sizes={"points": 5, "fit": 8}))["vmap"] == lines(residual.plan(*ARGS))["vmap"]
+    assert (
+        lines(residual.plan(ARGS[0], sizes={"points": 5, "fit": 8}))["vmap"]
+        == lines(residual.plan(*ARGS))["vmap"]
+    )
 
 
 def test_options_off_say_so():
     """No check, no cache, eager, debug_nans."""
-    f = optimize(check=False, cache=False, on_trace_error="eager", debug_nans=True)(residual.__wrapped__)
+    f = optimize(check=False, cache=False, on_trace_error="eager", debug_nans=True)(
+        residual.__wrapped__
+    )
     found = lines(f.plan(*ARGS))
     assert found["contract"] == (False, "`check=False`")
     assert found["cache"] == (False, "`cache=False`: compiled in every process anew")
@@ -101,7 +110,9 @@ def test_an_annotation_that_cannot_drive_a_decision_says_so():
 
     with pytest.warns(JitneyWarning, match="`NoSuchType` of 'x'"):
         plan = f.plan(1, jnp.ones(3))
-    whys = [d["why"] for d in plan.to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]]
+    whys = [
+        d["why"] for d in plan.to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]
+    ]
     assert any("'x' could not be resolved" in why for why in whys)
 
 
@@ -112,7 +123,10 @@ def test_text_is_plain_where_nobody_watches():
     assert text.splitlines()[0].startswith("plan of residual() at test_plan_report.py:")
     assert "vmap      fit=8 over t, y; 1 array broadcast" in text
     assert "skipped:" not in text
-    idle = "fill, place, roll, shard, chunk, mask, precision, max_compiles, trace errors, verify, late checks, debug_nans"
+    idle = (
+        "fill, place, roll, shard, chunk, mask, precision, max_compiles, trace errors, verify, late"
+        " checks, debug_nans"
+    )
     assert f"not asked for: {idle}" in " ".join(text.split())
     assert "points = 5, set by 't'" in text
 
@@ -181,7 +195,9 @@ def reports():
     return [double.plan(x), double.stats, jitney.measure(double, x, seconds=0.01), watched]
 
 
-@pytest.mark.parametrize("of", [str, repr, lambda report: report._repr_html_()], ids=["str", "repr", "html"])
+@pytest.mark.parametrize(
+    "of", [str, repr, lambda report: report._repr_html_()], ids=["str", "repr", "html"]
+)
 def test_a_notebook_gets_reports_as_text(displayed, monkeypatch, of):
     """The text is the one outside of a notebook, and nothing is displayed beside it."""
     found = reports()

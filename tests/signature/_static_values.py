@@ -1,4 +1,6 @@
-"""Static values of every kind, at random and by hand; what a body could tell of one, and how one is changed."""
+"""Static values of every kind, at random and by hand; what a body could tell of one, and how one is
+changed.
+"""
 
 import dataclasses
 import enum
@@ -61,27 +63,59 @@ def with_unit(values, unit):
 
 
 NUMBERS = st.one_of(
-    st.sampled_from([0, 1, True, False, 0.0, -0.0, 1.0, math.nan, math.inf, 0j, complex(0, -0.0), complex(-0.0, 0), 1 + 0j]),
+    st.sampled_from(
+        [
+            0,
+            1,
+            True,
+            False,
+            0.0,
+            -0.0,
+            1.0,
+            math.nan,
+            math.inf,
+            0j,
+            complex(0, -0.0),
+            complex(-0.0, 0),
+            1 + 0j,
+        ]
+    ),
     st.integers(-3, 3),
     st.floats(),
     st.complex_numbers(),
 )
-DTYPES = st.sampled_from(["bool", "int8", "int32", "uint8", "float16", "float32", "float64", "complex64"])
+DTYPES = st.sampled_from(
+    ["bool", "int8", "int32", "uint8", "float16", "float32", "float64", "complex64"]
+)
 ARRAYS = st.builds(
-    lambda values, dtype: np.asarray(values, dtype=dtype), st.one_of(st.integers(0, 1), st.lists(st.integers(0, 1), max_size=3)), DTYPES
+    lambda values, dtype: np.asarray(values, dtype=dtype),
+    st.one_of(st.integers(0, 1), st.lists(st.integers(0, 1), max_size=3)),
+    DTYPES,
 )
 ATOMS = st.one_of(
-    NUMBERS, st.none(), st.text(max_size=2), st.binary(max_size=2), st.sampled_from([Colour.RED, Colour.BLUE, int, float, math.sin])
+    NUMBERS,
+    st.none(),
+    st.text(max_size=2),
+    st.binary(max_size=2),
+    st.sampled_from([Colour.RED, Colour.BLUE, int, float, math.sin]),
 )
 HASHABLE = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
-        st.tuples(inner, inner), st.builds(Pair, inner, inner), st.frozensets(inner, max_size=2), st.builds(Frozen, inner)
+        st.tuples(inner, inner),
+        st.builds(Pair, inner, inner),
+        st.frozensets(inner, max_size=2),
+        st.builds(Frozen, inner),
     ),
     max_leaves=4,
 )
 VALUES = st.recursive(
-    st.one_of(HASHABLE, ARRAYS, st.builds(lambda array: array.reshape(-1)[:1].sum(), ARRAYS), st.sets(HASHABLE, max_size=3)),
+    st.one_of(
+        HASHABLE,
+        ARRAYS,
+        st.builds(lambda array: array.reshape(-1)[:1].sum(), ARRAYS),
+        st.sets(HASHABLE, max_size=3),
+    ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(st.one_of(st.text(max_size=2), NUMBERS), inner, max_size=3),
@@ -124,7 +158,9 @@ def neighbours():
 
 
 def shown(value):
-    """A value in words, by an independent walk: all that a body could tell about it, order of sets apart."""
+    """A value in words, by an independent walk: all that a body could tell about it, order of sets
+    apart.
+    """
     if isinstance(value, np.ndarray | np.generic):
         return f"{type(value)}{value.dtype}{value.shape}{[shown(item) for item in np.asarray(value).ravel().tolist()]}"
     if isinstance(value, dict):
@@ -145,7 +181,11 @@ def shown(value):
 def change(value):
     """Change whatever can be changed in place; True if something was."""
     if isinstance(value, np.ndarray) and value.size:
-        value.reshape(-1)[:1] = ~value.reshape(-1)[:1] if value.dtype == bool else value.reshape(-1)[:1] + np.asarray(1, value.dtype)
+        value.reshape(-1)[:1] = (
+            ~value.reshape(-1)[:1]
+            if value.dtype == bool
+            else value.reshape(-1)[:1] + np.asarray(1, value.dtype)
+        )
         return True
     if isinstance(value, list):
         [change(part) for part in value]

@@ -15,11 +15,33 @@ import jaxtyping
 import numpy as np
 import numpy.typing as npt
 import pytest
-from jaxtyping import Array, ArrayLike, Bool, Float, Float32, Int, Key, PRNGKeyArray, PyTree, Scalar, ScalarLike, Shaped
+from jaxtyping import (
+    Array,
+    ArrayLike,
+    Bool,
+    Float,
+    Float32,
+    Int,
+    Key,
+    PRNGKeyArray,
+    PyTree,
+    Scalar,
+    ScalarLike,
+    Shaped,
+)
 
 from jitney import JitneyWarning, optimize
 from jitney._signature.annotations import fields_of, hints_of, read
-from jitney._signature.hints import AnyHint, ArrayHint, ContainerHint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from jitney._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    ModuleHint,
+    ScalarHint,
+    StaticHint,
+    TreeHint,
+    UnionHint,
+)
 from tests._arrays import array, random_key
 
 
@@ -63,7 +85,9 @@ def test_each_token_of_a_shape_is_read():
     assert (dims[6].broadcast, dims[7].variadic) == (True, True)
 
 
-@pytest.mark.parametrize(("dims", "rank"), [("", 0), ("n m", 2), ("...", None), ("a *b", None), ("_", 1)])
+@pytest.mark.parametrize(
+    ("dims", "rank"), [("", 0), ("n m", 2), ("...", None), ("a *b", None), ("_", 1)]
+)
 def test_rank_is_open_only_under_a_variadic_axis(dims, rank):
     """`*b` and `...` stand for any number of axes."""
     assert read(Float[Array, dims]).rank == rank
@@ -84,7 +108,16 @@ def test_axes_of_nested_annotations_come_outer_first():
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize(
     ("name", "make"),
-    [("Float", 1.0), ("Inexact", 1.0), ("Num", 1.0), ("Real", 1.0), ("Int", 1), ("Integer", 1), ("Complex", 1j), ("Bool", True)],
+    [
+        ("Float", 1.0),
+        ("Inexact", 1.0),
+        ("Num", 1.0),
+        ("Real", 1.0),
+        ("Int", 1),
+        ("Integer", 1),
+        ("Complex", 1j),
+        ("Bool", True),
+    ],
 )
 def test_default_dtype_is_the_one_jax_makes(name, make, x64):
     """`Float` is float32 or float64 by the x64 setting, as `jnp.asarray(1.0)` is."""
@@ -106,9 +139,29 @@ def test_exact_dtype_needs_exactly_one_dtype():
 
 
 NAMES = [name for name in dir(jaxtyping) if isinstance(getattr(jaxtyping, name), type)]
-DTYPES = [name for name in NAMES if issubclass(getattr(jaxtyping, name), jaxtyping.AbstractDtype) and name != "AbstractDtype"]
-VALUES = [np.zeros((), d) for d in ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32", "float64", "complex64")]
-VALUES += [array(0, jnp.dtype(d)) for d in ("bool", "int4", "int32", "bfloat16", "float8_e4m3fn", "float32", "complex64")]
+DTYPES = [
+    name
+    for name in NAMES
+    if issubclass(getattr(jaxtyping, name), jaxtyping.AbstractDtype) and name != "AbstractDtype"
+]
+VALUES = [
+    np.zeros((), d)
+    for d in (
+        "bool",
+        "int8",
+        "uint8",
+        "int32",
+        "uint32",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+    )
+]
+VALUES += [
+    array(0, jnp.dtype(d))
+    for d in ("bool", "int4", "int32", "bfloat16", "float8_e4m3fn", "float32", "complex64")
+]
 VALUES += [random_key(0), np.zeros((), [("a", "i4")])]
 
 
@@ -128,10 +181,17 @@ def test_custom_dtype_classes_may_hold_patterns():
         dtypes = [re.compile("float(32|64)"), "int64"]  # noqa: RUF012
 
     hint = read(Wide[Array, "n"])
-    assert [hint.allows(np.dtype(d)) for d in ("float32", "float16", "int64")] == [True, False, True]
+    assert [hint.allows(np.dtype(d)) for d in ("float32", "float16", "int64")] == [
+        True,
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize("hint", [int, bool, str, None, Colour, Literal["a"], type[int], np.dtype, tuple[int, ...], list[str]])
+@pytest.mark.parametrize(
+    "hint",
+    [int, bool, str, None, Colour, Literal["a"], type[int], np.dtype, tuple[int, ...], list[str]],
+)
 def test_plain_values_are_static(hint):
     """What cannot hold an array is part of the program, also in containers."""
     assert isinstance(read(hint), StaticHint)
@@ -145,20 +205,36 @@ def test_python_scalars_are_traced(hint):
 
 
 @pytest.mark.parametrize(
-    "hint", [Any, object, jax.Array, np.ndarray, npt.NDArray[np.float32], PyTree, Float, np.float32, TypeVar("T"), typing.Self]
+    "hint",
+    [
+        Any,
+        object,
+        jax.Array,
+        np.ndarray,
+        npt.NDArray[np.float32],
+        PyTree,
+        Float,
+        np.float32,
+        TypeVar("T"),
+        typing.Self,
+    ],
 )
 def test_hints_without_axes_drive_nothing(hint):
     """They leave the decision to the value."""
     assert isinstance(read(hint), AnyHint)
 
 
-@pytest.mark.parametrize("hint", [3, "later", [int], ..., typing.Never, typing.Iterable[int], typing.ForwardRef("X")])
+@pytest.mark.parametrize(
+    "hint", [3, "later", [int], ..., typing.Never, typing.Iterable[int], typing.ForwardRef("X")]
+)
 def test_reading_never_raises(hint):
     """What jitney does not know is an `AnyHint` with a reason."""
     assert read(hint).reason
 
 
-@pytest.mark.parametrize("hint", [Float[ArrayLike, ""], Float[float | Array, ""], ScalarLike, ArrayLike, npt.ArrayLike])
+@pytest.mark.parametrize(
+    "hint", [Float[ArrayLike, ""], Float[float | Array, ""], ScalarLike, ArrayLike, npt.ArrayLike]
+)
 def test_array_like_is_one_array_that_takes_numbers(hint):
     """jaxtyping makes a union of it; for jitney it is one traced array."""
     found = read(hint)
@@ -166,7 +242,10 @@ def test_array_like_is_one_array_that_takes_numbers(hint):
     assert found.array_like
 
 
-@pytest.mark.parametrize("hint", [Float[ArrayLike, "n"], Float[Array, "n"] | Float[np.ndarray, "n"], Float[np.ndarray, "n"]])
+@pytest.mark.parametrize(
+    "hint",
+    [Float[ArrayLike, "n"], Float[Array, "n"] | Float[np.ndarray, "n"], Float[np.ndarray, "n"]],
+)
 def test_numpy_and_jax_arrays_are_one_array(hint):
     """Which library made the array makes no difference."""
     found = read(hint)
@@ -223,7 +302,9 @@ def test_containers_have_items(hint, kind, count):
     assert (found.kind, len(found.items)) == (kind, count)
 
 
-@pytest.mark.parametrize("hint", [Linear, eqx.Module, collections.abc.Callable, typing.Callable[[int], int]])
+@pytest.mark.parametrize(
+    "hint", [Linear, eqx.Module, collections.abc.Callable, typing.Callable[[int], int]]
+)
 def test_classes_that_may_hold_arrays_are_modules(hint):
     """A model passed for a `Callable` keeps its arrays traced."""
     assert isinstance(read(hint), ModuleHint)
@@ -256,7 +337,9 @@ def test_hints_are_hashable_and_compare_by_meaning():
     """They are part of a plan, and a plan is a key."""
     assert read(Float[Array, "n"]) == read(Float[np.ndarray, "n"])
     assert hash(read(Float[Array, "n"])) != hash(read(Float[Array, "m"]))
-    assert hash(read(tuple[Literal["a"], Float[Array, "n"]])) == hash(read(tuple[Literal["a"], Float[Array, "n"]]))
+    assert hash(read(tuple[Literal["a"], Float[Array, "n"]])) == hash(
+        read(tuple[Literal["a"], Float[Array, "n"]])
+    )
 
 
 def unknown(x: "Floot[Array, 'n']", y: Float[Array, "n"]) -> "Nowhere":  # type: ignore
@@ -264,11 +347,15 @@ def unknown(x: "Floot[Array, 'n']", y: Float[Array, "n"]) -> "Nowhere":  # type:
 
 
 def test_an_annotation_that_cannot_be_resolved_is_a_warning():
-    """At the first call, once: the name, whose it is, what it switches off, and a name that is written alike."""
+    """At the first call, once: the name, whose it is, what it switches off, and a name that is
+    written alike.
+    """
     f = optimize(pad={"n": [8]})(unknown)
     says = (
-        r"unknown\(\) at test_annotations.py:\d+: the annotation `Floot\[Array, 'n'\]` of 'x' \(name 'Floot' is not defined\), "
-        r"the annotation `Nowhere` of the result \(name 'Nowhere' is not defined\) cannot be resolved.\n.* `pad` may do less.*\n"
+        r"unknown\(\) at test_annotations.py:\d+: the annotation `Floot\[Array, 'n'\]` of 'x'"
+        r" \(name 'Floot' is not defined\), "
+        r"the annotation `Nowhere` of the result \(name 'Nowhere' is not defined\) cannot be"
+        r" resolved.\n.* `pad` may do less.*\n"
         "Fix: did you mean `Float`"
     )
     with pytest.warns(JitneyWarning, match=says) as told:
@@ -300,10 +387,13 @@ class Row(NamedTuple):
 
 @pytest.mark.parametrize(
     ("kind", "value", "path"),
-    [(Misspelt, Misspelt(array(np.ones(3)), jnp.tanh), "a.weight"), (Row, Row(array(np.ones(3))), "a.x"),
-     (tuple[Misspelt], (Misspelt(array(np.ones(3)), jnp.tanh),), "a[0].weight")],
+    [
+        (Misspelt, Misspelt(array(np.ones(3)), jnp.tanh), "a.weight"),
+        (Row, Row(array(np.ones(3))), "a.x"),
+        (tuple[Misspelt], (Misspelt(array(np.ones(3)), jnp.tanh),), "a[0].weight"),
+    ],
     ids=["module", "record", "nested"],
-)  # fmt: skip
+)
 def test_a_field_whose_annotation_cannot_be_resolved_is_a_warning(kind, value, path):
     """Where it holds an array; a function is not checked anyway."""
 
@@ -311,7 +401,10 @@ def test_a_field_whose_annotation_cannot_be_resolved_is_a_warning(kind, value, p
         return a
 
     body.__annotations__ = {"a": kind}
-    with pytest.warns(JitneyWarning, match=re.escape(f"'{path}' is not checked: `Floot[Array, 'n']` is not resolved.")):
+    with pytest.warns(
+        JitneyWarning,
+        match=re.escape(f"'{path}' is not checked: `Floot[Array, 'n']` is not resolved."),
+    ):
         optimize(body)(value)
 
 
@@ -394,7 +487,9 @@ def loss(x: Float[Array, "n"]) -> Float[Array, ""]:
     return x.sum()
 
 
-@pytest.mark.parametrize("transform", [jax.vmap, jax.grad, jax.value_and_grad, eqx.filter_vmap, eqx.filter_grad])
+@pytest.mark.parametrize(
+    "transform", [jax.vmap, jax.grad, jax.value_and_grad, eqx.filter_vmap, eqx.filter_grad]
+)
 def test_transforms_change_what_annotations_say(transform):
     """`jax.vmap(f)` shows the annotations of `f`, and takes arrays with one axis more."""
     for fn in (transform(loss), jax.jit(transform(loss))):

@@ -1,4 +1,6 @@
-"""What looks like an array and is none is refused wherever arguments hold it; what JAX takes stays as it is."""
+"""What looks like an array and is none is refused wherever arguments hold it; what JAX takes stays
+as it is.
+"""
 
 import dataclasses
 
@@ -15,7 +17,9 @@ from tests._arrays import array, random_key
 
 
 class Offers:
-    """Numbers by one of NumPy's or JAX's protocols, as a data set of an open file or a tensor does."""
+    """Numbers by one of NumPy's or JAX's protocols, as a data set of an open file or a tensor
+    does.
+    """
 
     shape, dtype = (3,), np.dtype("f4")
 
@@ -30,7 +34,9 @@ class Offers:
 
 
 def offering(protocol):
-    return type(f"Offers{protocol}", (Offers,), {protocol: lambda self, *args, **kwargs: self.numbers})()
+    return type(
+        f"Offers{protocol}", (Offers,), {protocol: lambda self, *args, **kwargs: self.numbers}
+    )()
 
 
 class Lazy:
@@ -78,7 +84,14 @@ class Positions(np.ndarray):
         return np.sqrt((self**2).sum())
 
 
-PROTOCOLS = ("__array__", "__array_interface__", "__array_struct__", "__cuda_array_interface__", "__dlpack__", "__jax_array__")
+PROTOCOLS = (
+    "__array__",
+    "__array_interface__",
+    "__array_struct__",
+    "__cuda_array_interface__",
+    "__dlpack__",
+    "__jax_array__",
+)
 LIKES = {**{name: offering(name) for name in PROTOCOLS}, "elements": Lazy(), "no hash": Unhashed()}
 
 
@@ -108,7 +121,11 @@ def test_what_looks_like_an_array_is_refused_wherever_it_is(place, like):
         optimize(lambda t: jnp.ones(3))(PLACES[place](like))
 
 
-@pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"vmap": "b"}, {"cache": "program"}, {"check": False}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"pad": {"n": "pow2"}}, {"vmap": "b"}, {"cache": "program"}, {"check": False}],
+    ids=str,
+)
 def test_it_is_refused_under_an_annotation_too(options, tmp_path, monkeypatch):
     """It has a shape and a dtype, as annotations ask."""
     monkeypatch.setenv("JITNEY_CACHE_DIR", str(tmp_path))
@@ -156,7 +173,14 @@ def test_what_static_names_is_the_callers_choice():
 def test_what_describes_an_array_is_static():
     """A description by value, a class, a dtype; an object of the user's without elements."""
     f = optimize(lambda x, of: x * 2)
-    for of in (Description((3,), "f4"), jnp.float32, np.float32, np.dtype("f4"), Grid(), np.ndarray):
+    for of in (
+        Description((3,), "f4"),
+        jnp.float32,
+        np.float32,
+        np.dtype("f4"),
+        Grid(),
+        np.ndarray,
+    ):
         assert f(array(1.0), of) == 2
     assert optimize(Grid().spacing)(array(3.0)) == 1
 
@@ -171,7 +195,9 @@ def test_arrays_and_trees_of_jax_are_what_they_are():
 
 @pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"check": False}], ids=str)
 def test_a_mask_is_not_lost(options):
-    """JAX refuses a masked array by its first call alone; behind a call with a plain one too, and padded."""
+    """JAX refuses a masked array by its first call alone; behind a call with a plain one too, and
+    padded.
+    """
 
     @optimize(**options)
     def mean(x: Float[Array, "n"]):
@@ -198,5 +224,9 @@ def test_subclasses_that_jax_takes_are_taken(tmp_path):
     """A matrix, a file that is mapped into memory, a class with a method more."""
     mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(3,))
     mapped[:] = 1
-    for x in (np.ones((1, 2), np.float32).view(np.matrix), mapped, np.ones(3, np.float32).view(Positions)):
+    for x in (
+        np.ones((1, 2), np.float32).view(np.matrix),
+        mapped,
+        np.ones(3, np.float32).view(Positions),
+    ):
         np.testing.assert_array_equal(optimize(lambda x: 2 * x)(x), 2 * np.asarray(x))

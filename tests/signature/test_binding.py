@@ -54,7 +54,9 @@ def signatures(draw):
 
 @st.composite
 def calls(draw):
-    """A signature with a call that may or may not fit it. Values are None too, which is no mark of absence."""
+    """A signature with a call that may or may not fit it. Values are None too, which is no mark of
+    absence.
+    """
     signature = draw(signatures())
     args = tuple(draw(st.lists(st.one_of(st.none(), st.integers()), max_size=6)))
     names = st.sampled_from([*signature.parameters, "p0", "k0", "self", "args", "kwargs", "other"])
@@ -64,7 +66,9 @@ def calls(draw):
 
 @st.composite
 def fitting_calls(draw):
-    """A signature with a call that fits it: each parameter by position, by name, or left to its default."""
+    """A signature with a call that fits it: each parameter by position, by name, or left to its
+    default.
+    """
     signature = draw(signatures())
     args: list = []
     kwargs: dict = {}
@@ -77,7 +81,8 @@ def fitting_calls(draw):
         elif parameter.kind is Parameter.VAR_KEYWORD:
             names = ["self", "args", "other"]
             if args and signature.parameters.get("p0", parameter).kind is Parameter.POSITIONAL_ONLY:
-                names.append("p0")  # `f(1, p0=2)` is fine where the first `p0` cannot be meant by name
+                # `f(1, p0=2)` is fine where the first `p0` cannot be meant by name
+                names.append("p0")
             kwargs |= draw(st.dictionaries(st.sampled_from(names), st.integers()))
         elif parameter.kind is Parameter.KEYWORD_ONLY:
             if not has_default or draw(st.booleans()):
@@ -89,7 +94,9 @@ def fitting_calls(draw):
                 args.append(value)
         else:
             by_position = False
-            if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and (not has_default or draw(st.booleans())):
+            if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and (
+                not has_default or draw(st.booleans())
+            ):
                 kwargs[parameter.name] = value
     names = draw(st.permutations(list(kwargs)))
     return signature, tuple(args), {name: kwargs[name] for name in names}
@@ -163,7 +170,8 @@ def as_python_binds(signature, args, kwargs):
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     for name, parameter in signature.parameters.items():
-        if name not in bound.arguments:  # Python 3.13 binds `f(x=1)` for `f(x, /, **rest)`, which no such function takes
+        # Python 3.13 binds `f(x=1)` for `f(x, /, **rest)`, which no such function takes
+        if name not in bound.arguments:
             raise TypeError(f"missing a required {parameter.kind.description} argument: {name!r}")
     return bound
 
@@ -184,20 +192,26 @@ def test_any_call_that_fits_binds_as_python_binds_it(call):
     """Each parameter gets the value that `inspect.signature(...).bind` and its defaults give it."""
     signature, args, kwargs = call
     binder = Binder(HERE, signature)
-    assert binder.named(binder.bind(args, kwargs)) == dict(as_python_binds(signature, args, kwargs).arguments)
+    assert binder.named(binder.bind(args, kwargs)) == dict(
+        as_python_binds(signature, args, kwargs).arguments
+    )
 
 
 @MANY
 @given(calls())
 @examples(*({"call": call} for call in (*FITTING, *OTHERS)))
 def test_any_call_fits_or_fails_as_in_python(call):
-    """A TypeError in Python's words, behind the function, file and line, before its rule; or what Python binds.
+    """A TypeError in Python's words, behind the function, file and line, before its rule; or what
+    Python binds.
 
-    A keyword that nobody knows is said first, as by a call in Python, whose `bind` says what is missing.
+    A keyword that nobody knows is said first, as by a call in Python, whose `bind` says what is
+    missing.
     """
     signature, args, kwargs = call
     binder = Binder(HERE, signature)
-    is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    is_open = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()
+    )
     unknown = [] if is_open else [name for name in kwargs if name not in signature.parameters]
     said = outcome_of(lambda: binder.named(binder.bind(args, kwargs)), "f() at here.py:1: ")
     if unknown:
@@ -222,11 +236,16 @@ def test_any_two_calls_of_one_pattern_bind_their_own_values(calls):
 @given(fitting_calls())
 @examples(*({"call": call} for call in FITTING))
 def test_any_bound_call_reaches_the_body_as_it_was_written(call):
-    """`call` undoes `bind`: positional parameters by position, the others by name, defaults filled in."""
+    """`call` undoes `bind`: positional parameters by position, the others by name, defaults filled
+    in.
+    """
     signature, args, kwargs = call
     binder = Binder(HERE, signature)
     expected = as_python_binds(signature, args, kwargs)
-    assert binder.call(lambda *a, **k: (a, k), binder.bind(args, kwargs)) == (expected.args, expected.kwargs)
+    assert binder.call(lambda *a, **k: (a, k), binder.bind(args, kwargs)) == (
+        expected.args,
+        expected.kwargs,
+    )
 
 
 @MANY
@@ -267,7 +286,15 @@ def test_every_spelling_of_a_call_shares_one_trace():
     def f(x, y=2.0, *, scale=3):
         return (x + y) * scale
 
-    for got in (f(X), f(x=X), f(X, 2.0), f(X, y=2.0), f(y=2.0, x=X), f(X, scale=3), f(scale=3, y=2.0, x=X)):
+    for got in (
+        f(X),
+        f(x=X),
+        f(X, 2.0),
+        f(X, y=2.0),
+        f(y=2.0, x=X),
+        f(X, scale=3),
+        f(scale=3, y=2.0, x=X),
+    ):
         np.testing.assert_array_equal(got, (np.arange(3) + 2) * 3)
     assert f.stats.traces == 1
 
@@ -279,7 +306,12 @@ def test_variable_arguments_reach_the_body():
     def f(x, *args, **kwargs):
         return x + sum(args), {name: value * 2.0 for name, value in kwargs.items()}
 
-    for args, kwargs in (((), {}), ((1.0, X), {}), ((), {"b": X, "a": 1.0}), ((X,), {"self": X, "args": X})):
+    for args, kwargs in (
+        ((), {}),
+        ((1.0, X), {}),
+        ((), {"b": X, "a": 1.0}),
+        ((X,), {"self": X, "args": X}),
+    ):
         total, doubled = f(X, *args, **kwargs)
         np.testing.assert_array_equal(total, np.asarray(X) + sum(map(np.asarray, args)))
         assert sorted(doubled) == sorted(kwargs)
@@ -373,13 +405,20 @@ def counts(*args):
 
 
 @pytest.mark.core(
-    "{}-scaled0", "{}-keyed", "{}-scaled3", "{'donate': 'x'}-scaled1", "{'donate': 'x'}-scaled2",
-    "{'cache': 'program'}-scaled0", "{'cache': 'program'}-keyed",
-)  # fmt: skip
+    "{}-scaled0",
+    "{}-keyed",
+    "{}-scaled3",
+    "{'donate': 'x'}-scaled1",
+    "{'donate': 'x'}-scaled2",
+    "{'cache': 'program'}-scaled0",
+    "{'cache': 'program'}-keyed",
+)
 @pytest.mark.parametrize("fn", [another_default, puts_in, takes_none, takes_fewer, counts])
 @pytest.mark.parametrize("options", [{}, {"donate": "x"}, {"cache": "program"}], ids=str)
 def test_a_wrapper_gets_what_the_caller_gave(fn, options):
-    """`functools.wraps` has it show another signature; a default out of that one is none of its own."""
+    """`functools.wraps` has it show another signature; a default out of that one is none of its
+    own.
+    """
     given = X.copy()
     np.testing.assert_array_equal(optimize(**options)(fn)(given), fn(X))
 
@@ -387,19 +426,31 @@ def test_a_wrapper_gets_what_the_caller_gave(fn, options):
 def test_a_wrapper_whose_default_is_left_out_takes_it_when_it_is_given():
     """By position and by name, and each is a program of its own."""
     f = optimize(another_default)
-    assert [float(f(jnp.ones(()))), float(f(jnp.ones(()), 3.0)), float(f(jnp.ones(()), scale=2.0))] == [5, 3, 2]
+    assert [
+        float(f(jnp.ones(()))),
+        float(f(jnp.ones(()), 3.0)),
+        float(f(jnp.ones(()), scale=2.0)),
+    ] == [5, 3, 2]
     g = optimize(counts)
-    assert [float(g(jnp.ones(()))), float(g(jnp.ones(()), 3.0)), float(g(jnp.ones(())))] == [7, 3, 7]
+    assert [float(g(jnp.ones(()))), float(g(jnp.ones(()), 3.0)), float(g(jnp.ones(())))] == [
+        7,
+        3,
+        7,
+    ]
 
 
 def test_a_derivative_of_a_wrapper_takes_its_own_default():
     """As its value does."""
     for fn in (another_default, puts_in, takes_none, takes_fewer, counts):
-        np.testing.assert_array_equal(optimize(fn).grad(jnp.float32(3), wrt="x"), jax.grad(fn)(jnp.float32(3)))
+        np.testing.assert_array_equal(
+            optimize(fn).grad(jnp.float32(3), wrt="x"), jax.grad(fn)(jnp.float32(3))
+        )
 
 
 def test_a_type_checker_between_a_function_and_its_program_changes_no_argument():
-    """jaxtyping's and beartype's wrappers pass on what they get: with the defaults written out it is the same call."""
+    """jaxtyping's and beartype's wrappers pass on what they get: with the defaults written out it
+    is the same call.
+    """
 
     @jaxtyped(typechecker=beartype)
     def body(x: Float[Array, "n"], scale=2.0, *, times=3):
@@ -418,9 +469,13 @@ def scope():
     yield
 
 
-@pytest.mark.parametrize("within", [jax.named_scope("here"), scope()], ids=["jax.named_scope", "contextlib"])
+@pytest.mark.parametrize(
+    "within", [jax.named_scope("here"), scope()], ids=["jax.named_scope", "contextlib"]
+)
 def test_a_scope_around_a_function_passes_all_on(within):
-    """As `jax.named_scope` does around each layer of Equinox: what is left out is the function's default, as if it was written out."""
+    """As `jax.named_scope` does around each layer of Equinox: what is left out is the function's
+    default, as if it was written out.
+    """
 
     @within
     def body(x, *, key=None):

@@ -43,7 +43,9 @@ def test_a_size_lies_in_its_range_and_shares_it(bucket, size):
 @given(bucket=LADDERS, size=st.integers(0, 6000), divisor=st.integers(1, 70))
 @examples(*({"bucket": bucket, "size": size, "divisor": n} for bucket, size, n in DIVIDED))
 def test_buckets_that_divide(bucket, size, divisor):
-    """Rounded up to a multiple, a bucket is still shared by all sizes of its range, and by its own."""
+    """Rounded up to a multiple, a bucket is still shared by all sizes of its range, and by its
+    own.
+    """
     found = bucket.range(size, divisor)
     if found is None:
         assert size < 2 or (bucket.sizes is not None and size > max(bucket.sizes))
@@ -94,7 +96,9 @@ def test_thousand_sizes_need_few_powers_of_two():
     {"sizes": [2**n for n in range(1, 11)], "waste": 0.999},
 )
 def test_fit_wastes_no_more_than_asked(sizes, waste):
-    """No size seen is padded by more than the part, none is left out, and a bucket is a size that was seen."""
+    """No size seen is padded by more than the part, none is left out, and a bucket is a size that
+    was seen.
+    """
     bucket = Bucket.fit(sizes, waste)
     for size in sizes:
         assert bucket.range(size)[1] <= size * (1 + waste) + 1e-9
@@ -107,7 +111,16 @@ def test_fit_takes_the_fewest():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"sizes": []}, {"sizes": [0]}, {"sizes": [2.5]}, {"multiple": 0}, {"multiple": 4, "ladder": "pow2"}, {"ladder": "pow3"}]
+    "wrong",
+    [
+        {},
+        {"sizes": []},
+        {"sizes": [0]},
+        {"sizes": [2.5]},
+        {"multiple": 0},
+        {"multiple": 4, "ladder": "pow2"},
+        {"ladder": "pow3"},
+    ],
 )
 def test_what_is_no_ladder_is_refused(wrong):
     """With a sentence."""

@@ -100,21 +100,45 @@ def made():
     bound.note = ["n"]
     objects = np.array([[1], None], object)
     return [
-        collections.Counter("aab"), collections.Counter(a=-1), Adding(a=1), ReadOnly(a=[1]), named, slotted, late, ordered,
-        collections.defaultdict(list, a=[1]), Doubling([1, [2]]), collections.deque([1, 2], maxlen=2), Ring(of=[1, 2]), Words(b"ab"),
-        Chosen({1, 2}), types.MappingProxyType(collections.Counter("ab")), types.MappingProxyType({"a": [1]}),
-        bound, functools.partial(max, collections.Counter("aa")), objects, [collections.Counter("aab")] * 2,
-    ]  # fmt: skip
+        collections.Counter("aab"),
+        collections.Counter(a=-1),
+        Adding(a=1),
+        ReadOnly(a=[1]),
+        named,
+        slotted,
+        late,
+        ordered,
+        collections.defaultdict(list, a=[1]),
+        Doubling([1, [2]]),
+        collections.deque([1, 2], maxlen=2),
+        Ring(of=[1, 2]),
+        Words(b"ab"),
+        Chosen({1, 2}),
+        types.MappingProxyType(collections.Counter("ab")),
+        types.MappingProxyType({"a": [1]}),
+        bound,
+        functools.partial(max, collections.Counter("aa")),
+        objects,
+        [collections.Counter("aab")] * 2,
+    ]
 
 
 def told(value):
     """All that is in it, by the methods of Python's own classes."""
     held = dict(getattr(value, "__dict__", {}))
-    held |= {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
+    held |= {
+        name: getattr(value, name)
+        for name in getattr(type(value), "__slots__", ())
+        if hasattr(value, name)
+    }
     if isinstance(value, types.MappingProxyType):
         return type(value), told(value.copy())
     if isinstance(value, dict):
-        order = [*collections.OrderedDict.__iter__(value)] if isinstance(value, collections.OrderedDict) else [*dict.__iter__(value)]
+        order = (
+            [*collections.OrderedDict.__iter__(value)]
+            if isinstance(value, collections.OrderedDict)
+            else [*dict.__iter__(value)]
+        )
         parts = [(key, told(dict.__getitem__(value, key))) for key in order]
     elif isinstance(value, list):
         parts = [told(part) for part in list.__iter__(value)]
@@ -127,11 +151,20 @@ def told(value):
     elif isinstance(value, tuple):
         parts = [told(part) for part in value]
     else:
-        parts = repr(value) if not isinstance(value, set) else sorted(map(repr, set.__iter__(value)))
-    return type(value), parts, {name: told(part) for name, part in held.items()}, getattr(value, "default_factory", None)
+        parts = (
+            repr(value) if not isinstance(value, set) else sorted(map(repr, set.__iter__(value)))
+        )
+    return (
+        type(value),
+        parts,
+        {name: told(part) for name, part in held.items()},
+        getattr(value, "default_factory", None),
+    )
 
 
-@pytest.mark.parametrize("place", range(len(made())), ids=lambda place: type(made()[place]).__name__ + str(place))
+@pytest.mark.parametrize(
+    "place", range(len(made())), ids=lambda place: type(made()[place]).__name__ + str(place)
+)
 def test_a_copy_holds_what_the_original_holds(place):
     """In its own class, with its attributes; and it shares nothing that can be changed."""
     value, words = made()[place], told(made()[place])
@@ -141,7 +174,10 @@ def test_a_copy_holds_what_the_original_holds(place):
     assert snapshot(twin) is not twin
 
 
-@given(st.lists(st.tuples(st.text("ab", max_size=2), st.integers(-3, 3))), st.sampled_from([collections.Counter, Adding, Slotted]))
+@given(
+    st.lists(st.tuples(st.text("ab", max_size=2), st.integers(-3, 3))),
+    st.sampled_from([collections.Counter, Adding, Slotted]),
+)
 @examples(
     {"items": [("a", 2), ("b", -1)], "kind": collections.Counter},
     {"items": [], "kind": collections.Counter},
@@ -152,7 +188,9 @@ def test_any_dict_of_a_class_keeps_its_numbers(items, kind):
     """Whatever its methods do with what they are given."""
     value = kind(dict(items))
     assert dict.__eq__(snapshot(value), value) is True
-    assert static_key(snapshot(value)) == static_key(copy.copy(value) if kind is not Adding else value)
+    assert static_key(snapshot(value)) == static_key(
+        copy.copy(value) if kind is not Adding else value
+    )
 
 
 def test_a_counter_comes_through_a_call():
@@ -214,20 +252,24 @@ ALIKE = {
         datetime.datetime(2020, 1, 1, 13, tzinfo=UTC1),
     ),
     "folds": (datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 1, fold=1)),
-    "names of zones": (datetime.timezone(datetime.timedelta(0), "a"), datetime.timezone(datetime.timedelta(0), "b")),
+    "names of zones": (
+        datetime.timezone(datetime.timedelta(0), "a"),
+        datetime.timezone(datetime.timedelta(0), "b"),
+    ),
     "paths of Windows": (pathlib.PureWindowsPath("A"), pathlib.PureWindowsPath("a")),
     "literals": (typing.Literal[1, 2], typing.Literal[2, 1]),
     "unions": (int | None, None | int),
     "proxies": (types.MappingProxyType(collections.Counter("a")), types.MappingProxyType({"a": 1})),
     "slots": (with_unit("m"), with_unit("km")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
 def test_equal_values_that_a_body_tells_apart_have_different_keys(pair):
     """Alone and in a tuple."""
     one, other = pair
-    assert one == other or isinstance(one, types.MappingProxyType)  # a `Counter` is equal to a `Counter` alone
+    # a `Counter` is equal to a `Counter` alone
+    assert one == other or isinstance(one, types.MappingProxyType)
     assert static_key(one) != static_key(other)
     assert static_key((one,)) != static_key((other,))
     assert static_key(one) == static_key(snapshot(one))
@@ -236,10 +278,19 @@ def test_equal_values_that_a_body_tells_apart_have_different_keys(pair):
 def test_values_of_the_standard_library_that_are_the_same_share_a_key():
     """Made twice."""
     for make in (
-        lambda: decimal.Decimal("1.0"), lambda: Fraction(1, 3), lambda: range(4), lambda: np.dtype("f4"), lambda: re.compile("a+"),
-        lambda: uuid.UUID(int=1), lambda: datetime.datetime(2020, 1, 1, tzinfo=UTC1), lambda: pathlib.PurePath("a/b"),
-        lambda: inspect.signature(lambda a, b=1: a), lambda: list[int], lambda: int | None, lambda: datetime.timedelta(1),
-    ):  # fmt: skip
+        lambda: decimal.Decimal("1.0"),
+        lambda: Fraction(1, 3),
+        lambda: range(4),
+        lambda: np.dtype("f4"),
+        lambda: re.compile("a+"),
+        lambda: uuid.UUID(int=1),
+        lambda: datetime.datetime(2020, 1, 1, tzinfo=UTC1),
+        lambda: pathlib.PurePath("a/b"),
+        lambda: inspect.signature(lambda a, b=1: a),
+        lambda: list[int],
+        lambda: int | None,
+        lambda: datetime.timedelta(1),
+    ):
         assert static_key(make()) == static_key(make())
         assert hash(static_key(make())) == hash(static_key(make()))
 

@@ -61,18 +61,34 @@ def test_no_change_in_place_is_overlooked(value):
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        ([1], [True]), ([1], [1.0]), ([0.0], [-0.0]), ([float("nan")], [float("nan")]), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([1], (1,)),
-        (np.zeros(1), -np.zeros(1)), (np.zeros(2), np.zeros((2, 1))), (np.zeros(1, "<f4"), np.zeros(1, "<i4")), ([[]], [()]),
+        ([1], [True]),
+        ([1], [1.0]),
+        ([0.0], [-0.0]),
+        ([float("nan")], [float("nan")]),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ([1], (1,)),
+        (np.zeros(1), -np.zeros(1)),
+        (np.zeros(2), np.zeros((2, 1))),
+        (np.zeros(1, "<f4"), np.zeros(1, "<i4")),
+        ([[]], [()]),
         (np.zeros(1), np.zeros(1, ">f8")),
     ],
-)  # fmt: skip
+)
 def test_what_a_body_can_tell_apart_is_not_alike(a, b):
     """Nor is NaN, of which the key is made."""
     assert not is_alike(a, b)
 
 
 @pytest.mark.parametrize(
-    "value", [[1, 2.0, "x"], {"a": (1, [2]), "b": None}, (0.0, -0.0), np.arange(6.0).reshape(2, 3).T, [np.arange(3)], {}]
+    "value",
+    [
+        [1, 2.0, "x"],
+        {"a": (1, [2]), "b": None},
+        (0.0, -0.0),
+        np.arange(6.0).reshape(2, 3).T,
+        [np.arange(3)],
+        {},
+    ],
 )
 def test_what_is_the_same_anew_is_alike(value):
     """So that its key need not be made."""
@@ -81,7 +97,9 @@ def test_what_is_the_same_anew_is_alike(value):
 
 def test_a_list_changed_between_calls_is_another_program():
     """And one changed back is the first."""
-    program = optimize(lambda x, factors, *, more: x * sum(factors) + more["b"], static=("factors", "more"))
+    program = optimize(
+        lambda x, factors, *, more: x * sum(factors) + more["b"], static=("factors", "more")
+    )
     factors, more = [1.0, 2.0], {"b": 1.0}
     for _ in range(3):
         np.testing.assert_array_equal(program(X, factors, more=more), [4, 4])

@@ -1,4 +1,6 @@
-"""What the user may ask for: everything else is refused at decoration, with where, the rule and the fix."""
+"""What the user may ask for: everything else is refused at decoration, with where, the rule and the
+fix.
+"""
 
 import dataclasses
 import functools
@@ -13,7 +15,15 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import OptionError, optimize
-from jitney._signature.options import NAMES, POLICIES, PRECISIONS, Limit, Options, VmapAxis, read_options
+from jitney._signature.options import (
+    NAMES,
+    POLICIES,
+    PRECISIONS,
+    Limit,
+    Options,
+    VmapAxis,
+    read_options,
+)
 
 
 def body(x: Float[Array, "n"], y, *, scale: float = 1.0):
@@ -33,21 +43,53 @@ REFUSED = [
     ({"accumulate": True}, "unknown option 'accumulate'.", "leave it out."),
     ({"disabled": "jit"}, "unknown option 'disabled'.", "leave it out."),
     # Not built yet.
-    ({"chunk": "n"}, "chunk='n' does not say which axis is cut into chunks of what size.", "write chunk={"),
-    ({"shard": "n"}, "shard='n' does not say which axis lies along which axis of the mesh.", 'write shard={"batch": "data"}'),
+    (
+        {"chunk": "n"},
+        "chunk='n' does not say which axis is cut into chunks of what size.",
+        "write chunk={",
+    ),
+    (
+        {"shard": "n"},
+        "shard='n' does not say which axis lies along which axis of the mesh.",
+        'write shard={"batch": "data"}',
+    ),
     ({"shard": {}}, "shard={} does not say", 'write shard={"batch": "data"}'),
     ({"shard": {"n": 3}}, "shard={'n': 3} does not say", 'write shard={"batch": "data"}'),
-    ({"shard": {"n": "data"}, "mesh": ("x", 4)}, "mesh=('x', 4) is no mesh.", "write mesh=jitney.mesh(data=4)"),
-    ({"mesh": jitney.mesh(data=1)}, "`mesh` is given, and `shard` is not.", 'say which: shard={"batch": "data"}'),
-    ({"chunk": {"n": 4}, "memory": "1GB"}, "`memory` chooses the size of chunks, and chunk={'n': 4} says it already.", "write chunk={"),
-    ({"pad": {"n": "pow2"}, "memory": "1GB"}, "`pad` and `memory` together are not there yet.", "keep one"),
+    (
+        {"shard": {"n": "data"}, "mesh": ("x", 4)},
+        "mesh=('x', 4) is no mesh.",
+        "write mesh=jitney.mesh(data=4)",
+    ),
+    (
+        {"mesh": jitney.mesh(data=1)},
+        "`mesh` is given, and `shard` is not.",
+        'say which: shard={"batch": "data"}',
+    ),
+    (
+        {"chunk": {"n": 4}, "memory": "1GB"},
+        "`memory` chooses the size of chunks, and chunk={'n': 4} says it already.",
+        "write chunk={",
+    ),
+    (
+        {"pad": {"n": "pow2"}, "memory": "1GB"},
+        "`pad` and `memory` together are not there yet.",
+        "keep one",
+    ),
     ({"max_compiles": 0}, "max_compiles=0 is not a limit.", "write max_compiles=3"),
     ({"max_compiles": True}, "max_compiles=True is not a limit.", "write max_compiles=3"),
     ({"max_compiles": "stop:3"}, "max_compiles='stop:3' is not a limit.", '"raise:3"'),
     ({"cache": "programs"}, "cache='programs' is not a choice.", "write cache=True"),
     ({"precision": "bf17"}, "precision='bf17' is not a policy", "choose one"),
-    ({"precision": {"head": "f64"}}, "precision={'head': 'f64'} does not say which products", 'write precision={"default": "bf16"'),
-    ({"precision": "bf16", "on_trace_error": "eager"}, "contradict each other", 'write precision="bf16-all"'),
+    (
+        {"precision": {"head": "f64"}},
+        "precision={'head': 'f64'} does not say which products",
+        'write precision={"default": "bf16"',
+    ),
+    (
+        {"precision": "bf16", "on_trace_error": "eager"},
+        "contradict each other",
+        'write precision="bf16-all"',
+    ),
     # Malformed.
     ({"static": 0}, "static=0 does not name parameters.", 'write static="x"'),
     ({"static": ""}, "static='' does not name parameters.", 'write static="x"'),
@@ -63,25 +105,77 @@ REFUSED = [
     ({"vmap": ("a", "b")}, "vmap=('a', 'b') does not name an axis.", 'write vmap="batch"'),
     ({"vmap": {}}, "vmap={} does not name an axis.", 'write vmap="batch"'),
     ({"vmap": {1: {"x": 0}}}, "vmap={1: {'x': 0}} does not name an axis.", 'write vmap="batch"'),
-    ({"vmap": {f"b{i}": {"x": 0} for i in range(9)}}, "does not name an axis.", 'write vmap="batch"'),
-    ({"vmap": {"b": 0}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
-    ({"vmap": {"b": {}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
-    ({"vmap": {"b": {"x": True}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
-    ({"vmap": {"b": {"x": None}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
-    ({"vmap": {"b": {0: 0}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
-    ({"pad": "n"}, "pad='n' does not say which axis is padded to what.", 'write pad={"points": "pow2"}.'),
-    ({"pad": {}}, "pad={} does not say which axis is padded to what.", 'write pad={"points": "pow2"}.'),
-    ({"pad": {"n m": "pow2"}}, "does not say which axis is padded to what.", 'write pad={"points": "pow2"}.'),
+    (
+        {"vmap": {f"b{i}": {"x": 0} for i in range(9)}},
+        "does not name an axis.",
+        'write vmap="batch"',
+    ),
+    (
+        {"vmap": {"b": 0}},
+        "does not say which argument has axis 'b' where.",
+        'write vmap={"b": {"x": 0}}.',
+    ),
+    (
+        {"vmap": {"b": {}}},
+        "does not say which argument has axis 'b' where.",
+        'write vmap={"b": {"x": 0}}.',
+    ),
+    (
+        {"vmap": {"b": {"x": True}}},
+        "does not say which argument has axis 'b' where.",
+        'write vmap={"b": {"x": 0}}.',
+    ),
+    (
+        {"vmap": {"b": {"x": None}}},
+        "does not say which argument has axis 'b' where.",
+        'write vmap={"b": {"x": 0}}.',
+    ),
+    (
+        {"vmap": {"b": {0: 0}}},
+        "does not say which argument has axis 'b' where.",
+        'write vmap={"b": {"x": 0}}.',
+    ),
+    (
+        {"pad": "n"},
+        "pad='n' does not say which axis is padded to what.",
+        'write pad={"points": "pow2"}.',
+    ),
+    (
+        {"pad": {}},
+        "pad={} does not say which axis is padded to what.",
+        'write pad={"points": "pow2"}.',
+    ),
+    (
+        {"pad": {"n m": "pow2"}},
+        "does not say which axis is padded to what.",
+        'write pad={"points": "pow2"}.',
+    ),
     ({"pad": {"n": "pow3"}}, "pad={'n': 'pow3'}: ladder='pow3' is neither", "choose one of these."),
     ({"pad": {"n": 5}}, "pad={'n': 5}: ", "choose one of these."),
     ({"pad": {"n": [0, 4]}}, "pad={'n': [0, 4]}: ", "choose one of these."),
-    ({"remat": "dots"}, "remat='dots' is not a policy that a name alone can choose.", "choose one of these"),
-    ({"remat": "save_only_these_names"}, "remat='save_only_these_names' is not a policy", "choose one of these"),
+    (
+        {"remat": "dots"},
+        "remat='dots' is not a policy that a name alone can choose.",
+        "choose one of these",
+    ),
+    (
+        {"remat": "save_only_these_names"},
+        "remat='save_only_these_names' is not a policy",
+        "choose one of these",
+    ),
     ({"roll": True}, "roll=True does not say what is rolled", 'write roll="auto"'),
     ({"remat": 1}, "remat=1 is not a policy", "choose one of these"),
     ({"static_argnames": ("n",)}, "unknown option 'static_argnames'", 'write static="name"'),
-    ({"static_argnums": 1}, "unknown option 'static_argnums'", 'write static="name", by name instead of position'),
-    ({"donate_argnums": 0}, "unknown option 'donate_argnums'", 'write donate="name", by name instead of position'),
+    (
+        {"static_argnums": 1},
+        "unknown option 'static_argnums'",
+        'write static="name", by name instead of position',
+    ),
+    (
+        {"donate_argnums": 0},
+        "unknown option 'donate_argnums'",
+        'write donate="name", by name instead of position',
+    ),
     ({"donate_argnames": "x"}, "unknown option 'donate_argnames'", 'write donate="name"'),
     ({"in_axes": 0}, "unknown option 'in_axes'", 'write vmap="batch"'),
     ({"precision": "float32"}, "precision='float32' is not a policy.", "choose one."),
@@ -90,22 +184,50 @@ REFUSED = [
     ({"cache": "disk"}, "cache='disk' is not a choice.", "write cache=True."),
     ({"cache": None}, "cache=None is not a choice.", "write cache=True."),
     ({"check": 1}, "check=1 is neither True nor False.", "write check=True."),
-    ({"debug_nans": "yes"}, "debug_nans='yes' is neither True nor False.", "write debug_nans=True."),
+    (
+        {"debug_nans": "yes"},
+        "debug_nans='yes' is neither True nor False.",
+        "write debug_nans=True.",
+    ),
     ({"on_trace_error": "warn"}, "on_trace_error='warn' is not a choice.", "choose one."),
     ({"compiler": "O3"}, "compiler='O3' is not a choice.", "choose one."),
     ({"compiler": None}, "compiler=None is not a choice.", "choose one."),
     # Contradictory.
-    ({"static": "x", "donate": "x"}, "'x' cannot be static and donated.", "name it in one of the two options."),
-    ({"static": ("y", "x"), "donate": ["x", "y"]}, "'x', 'y' cannot be static and donated.", "name it in one of the two options."),
-    ({"static": "x", "vmap": {"b": {"x": 0}}}, "'x' cannot be static and mapped.", "name it in one of the two options."),
-    ({"pad": {"n": "pow2"}, "check": False}, "`pad` and check=False contradict each other.", "drop check=False."),
+    (
+        {"static": "x", "donate": "x"},
+        "'x' cannot be static and donated.",
+        "name it in one of the two options.",
+    ),
+    (
+        {"static": ("y", "x"), "donate": ["x", "y"]},
+        "'x', 'y' cannot be static and donated.",
+        "name it in one of the two options.",
+    ),
+    (
+        {"static": "x", "vmap": {"b": {"x": 0}}},
+        "'x' cannot be static and mapped.",
+        "name it in one of the two options.",
+    ),
+    (
+        {"pad": {"n": "pow2"}, "check": False},
+        "`pad` and check=False contradict each other.",
+        "drop check=False.",
+    ),
 ]
 AGAINST_THE_SIGNATURE = [
     ({"static": "z"}, "`static` names 'z', which is not a parameter.", "correct the name."),
     ({"donate": "z"}, "`donate` names 'z', which is not a parameter.", "correct the name."),
     ({"vmap": {"b": {"z": 0}}}, "`vmap` names 'z', which is not a parameter.", "correct the name."),
-    ({"vmap": "n"}, "vmap='n' names an axis that the signature has already.", "drop 'n' from the annotations"),
-    ({"vmap": {"n": {"x": 0}}}, "vmap='n' names an axis that the signature has already.", "drop 'n' from the annotations"),
+    (
+        {"vmap": "n"},
+        "vmap='n' names an axis that the signature has already.",
+        "drop 'n' from the annotations",
+    ),
+    (
+        {"vmap": {"n": {"x": 0}}},
+        "vmap='n' names an axis that the signature has already.",
+        "drop 'n' from the annotations",
+    ),
     ({"pad": {"m": "pow2"}}, "`pad` names 'm', which is no axis.", "correct the name."),
 ]
 
@@ -114,10 +236,17 @@ def text_of(options):
     return ", ".join(f"{name}={value!r}" for name, value in options.items())[:60]
 
 
-@pytest.mark.parametrize(("options", "what", "fix"), REFUSED, ids=[text_of(case[0]) for case in REFUSED])
+@pytest.mark.parametrize(
+    ("options", "what", "fix"), REFUSED, ids=[text_of(case[0]) for case in REFUSED]
+)
 def test_a_bad_option_is_refused_above_the_function(options, what, fix):
-    """Three lines: where and what, the rule, the fix; with options alone already, before there is a function."""
-    for decorate, where in ((lambda: optimize(**options), "optimize()"), (lambda: optimize(body, **options), LINE)):
+    """Three lines: where and what, the rule, the fix; with options alone already, before there is a
+    function.
+    """
+    for decorate, where in (
+        (lambda: optimize(**options), "optimize()"),
+        (lambda: optimize(body, **options), LINE),
+    ):
         with pytest.raises(OptionError) as caught:
             decorate()
         first, rule, last = str(caught.value).splitlines()
@@ -128,7 +257,11 @@ def test_a_bad_option_is_refused_above_the_function(options, what, fix):
         assert fix in last
 
 
-@pytest.mark.parametrize(("options", "what", "fix"), AGAINST_THE_SIGNATURE, ids=[text_of(case[0]) for case in AGAINST_THE_SIGNATURE])
+@pytest.mark.parametrize(
+    ("options", "what", "fix"),
+    AGAINST_THE_SIGNATURE,
+    ids=[text_of(case[0]) for case in AGAINST_THE_SIGNATURE],
+)
 def test_an_option_against_the_signature_is_refused_at_decoration(options, what, fix):
     """The function, file and line are named; nothing waits for the first call."""
     with pytest.raises(OptionError) as caught:
@@ -156,17 +289,42 @@ def test_what_is_no_function_is_refused():
         optimize("x")
 
 
-@pytest.mark.parametrize("fn", [np.sin, functools.partial(np.add, 1.0), jax.tree_util.Partial(np.log1p), np.frompyfunc(abs, 1, 1)])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        np.sin,
+        functools.partial(np.add, 1.0),
+        jax.tree_util.Partial(np.log1p),
+        np.frompyfunc(abs, 1, 1),
+    ],
+)
 def test_a_ufunc_of_numpys_is_refused_at_decoration(fn):
-    """It wants the values of its arguments, and its signature names arguments that exclude each other."""
-    with pytest.raises(OptionError, match=r"is a ufunc of NumPy's kind[\s\S]*Fix: decorate the function of that name in `jax.numpy`"):
+    """It wants the values of its arguments, and its signature names arguments that exclude each
+    other.
+    """
+    with pytest.raises(
+        OptionError,
+        match=(
+            r"is a ufunc of NumPy's kind[\s\S]*Fix: decorate the function of that name in"
+            r" `jax.numpy`"
+        ),
+    ):
         optimize(fn)
 
 
 def test_a_limit_says_what_happens_past_it():
     """It warns unless it is said."""
-    limits = [read_options("f()", {"max_compiles": limit}).max_compiles for limit in (None, 3, "warn:3", "raise:12", "eager:1")]
-    assert limits == [None, Limit(3, "warn"), Limit(3, "warn"), Limit(12, "raise"), Limit(1, "eager")]
+    limits = [
+        read_options("f()", {"max_compiles": limit}).max_compiles
+        for limit in (None, 3, "warn:3", "raise:12", "eager:1")
+    ]
+    assert limits == [
+        None,
+        Limit(3, "warn"),
+        Limit(3, "warn"),
+        Limit(12, "raise"),
+        Limit(1, "eager"),
+    ]
 
 
 def test_an_error_of_an_option_is_a_value_error():
@@ -176,7 +334,9 @@ def test_an_error_of_an_option_is_a_value_error():
 
 
 def test_spellings_of_one_option_are_equal():
-    """One name or a list of one, False or nothing, True or the policy that it means: the same options share programs."""
+    """One name or a list of one, False or nothing, True or the policy that it means: the same
+    options share programs.
+    """
     for one, other in (
         ({"static": "x"}, {"static": ["x"]}),
         ({"donate": ("x", "y")}, {"donate": ["x", "y"]}),
@@ -191,9 +351,16 @@ def test_spellings_of_one_option_are_equal():
 
 def test_options_are_read_into_what_they_mean():
     """Axes in their order, names as tuples."""
-    options = read_options("f()", {"vmap": {"b": {"x": 0, "y": -1}, "c": {"x": 1}}, "static": "k", "precision": "f64"})
+    options = read_options(
+        "f()", {"vmap": {"b": {"x": 0, "y": -1}, "c": {"x": 1}}, "static": "k", "precision": "f64"}
+    )
     assert options.vmap == (VmapAxis("b", (("x", 0), ("y", -1))), VmapAxis("c", (("x", 1),)))
-    assert (options.static, options.precision, options.cache, options.check) == (("k",), "f64", True, True)
+    assert (options.static, options.precision, options.cache, options.check) == (
+        ("k",),
+        "f64",
+        True,
+        True,
+    )
     assert read_options("f()", {"vmap": "batch"}).vmap == (VmapAxis("batch"),)
 
 

@@ -1,4 +1,6 @@
-"""What a body reads of an object of a plain class is part of the program: a call after a change gives what the plain function gives."""
+"""What a body reads of an object of a plain class is part of the program: a call after a change
+gives what the plain function gives.
+"""
 
 import abc
 import array
@@ -82,7 +84,9 @@ def plainly(fn, *args):
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_method_sees_what_has_changed_in_its_object(change):
-    """A number, a part of a list, of a dict and of an array, through a property and through a method."""
+    """A number, a part of a list, of a dict and of an array, through a property and through a
+    method.
+    """
     it = Settings()
     np.testing.assert_allclose(it.apply(X), plainly(Settings.apply, it, X), rtol=1e-6)
     change(it)
@@ -266,7 +270,13 @@ class Layer(eqx.Module):
 
     def __call__(self, x):
         held = self.settings
-        rate = held["rate"] if isinstance(held, dict) else held[0] if isinstance(held, (list, np.ndarray)) else held.rate
+        rate = (
+            held["rate"]
+            if isinstance(held, dict)
+            else held[0]
+            if isinstance(held, (list, np.ndarray))
+            else held.rate
+        )
         return x * self.weight * np.asarray(rate, np.float32)
 
 
@@ -359,7 +369,10 @@ class Node:
         lambda it: it.rates[it.mode],
         lambda it: 2.0 + it.modes.index(it.mode),
         lambda it: (2.0 if it.mode == FAST else 3.0) * float(it.child.parent is it),
-        lambda it: (2.0 if it.mode is FAST else 3.0) * float(type(it) is Node and type(it.child) is SimpleSettings),
+        lambda it: (
+            (2.0 if it.mode is FAST else 3.0)
+            * float(type(it) is Node and type(it.child) is SimpleSettings)
+        ),
     ],
     ids=["is", "key of a dict", "in a list", "parent", "type"],
 )
@@ -459,12 +472,36 @@ def test_attributes_that_are_objects_of_every_kind(kind):
 
 
 HELD = {
-    "array": (lambda: array.array("d", [1.0]), lambda part: part[0], lambda part, value: part.__setitem__(0, value)),
-    "bytes": (lambda: memoryview(bytearray(b"\x01")), lambda part: float(part[0]), lambda part, value: part.__setitem__(0, int(value))),
-    "user dict": (lambda: UserDict(rate=1.0), lambda part: part["rate"], lambda part, value: part.update(rate=value)),
-    "method of a dict": (lambda: {"rate": 1.0}.get, lambda part: part("rate"), lambda part, value: part.__self__.update(rate=value)),
-    "method of an array": (lambda: np.ones(1).sum, lambda part: float(part()), lambda part, value: part.__self__.fill(value)),
-    "weak reference": (lambda: weakref.ref(KEPT), lambda part: part().scale, lambda part, value: setattr(KEPT, "scale", value)),
+    "array": (
+        lambda: array.array("d", [1.0]),
+        lambda part: part[0],
+        lambda part, value: part.__setitem__(0, value),
+    ),
+    "bytes": (
+        lambda: memoryview(bytearray(b"\x01")),
+        lambda part: float(part[0]),
+        lambda part, value: part.__setitem__(0, int(value)),
+    ),
+    "user dict": (
+        lambda: UserDict(rate=1.0),
+        lambda part: part["rate"],
+        lambda part, value: part.update(rate=value),
+    ),
+    "method of a dict": (
+        lambda: {"rate": 1.0}.get,
+        lambda part: part("rate"),
+        lambda part, value: part.__self__.update(rate=value),
+    ),
+    "method of an array": (
+        lambda: np.ones(1).sum,
+        lambda part: float(part()),
+        lambda part, value: part.__self__.fill(value),
+    ),
+    "weak reference": (
+        lambda: weakref.ref(KEPT),
+        lambda part: part().scale,
+        lambda part, value: setattr(KEPT, "scale", value),
+    ),
 }
 KEPT = SimpleSettings()
 KEPT.scale = 1.0
@@ -483,13 +520,21 @@ def test_what_attributes_hold_of_other_types(kind):
 
 
 @pytest.mark.parametrize(
-    "wrap", [lambda part: part, lambda part: [part], lambda part: FieldLayer(jnp.ones(3), part)], ids=["itself", "list", "module"]
+    "wrap",
+    [lambda part: part, lambda part: [part], lambda part: FieldLayer(jnp.ones(3), part)],
+    ids=["itself", "list", "module"],
 )
 def test_bound_methods_of_what_can_change(wrap):
-    """`table.get` as an argument, in a list and in a field of a module, which is looked at on every call."""
+    """`table.get` as an argument, in a list and in a field of a module, which is looked at on every
+    call.
+    """
     table = {"rate": 1.0}
     given = wrap(table.get)
-    program = optimize(lambda it, x: x * (it if callable(it) else it[0] if isinstance(it, list) else it.part)("rate"))
+    program = optimize(
+        lambda it, x: (
+            x * (it if callable(it) else it[0] if isinstance(it, list) else it.part)("rate")
+        )
+    )
     for value in (1.0, 1.0, 1.0, 3.0, 3.0, 3.0):
         table["rate"] = value
         np.testing.assert_allclose(program(given, X), value * X)
@@ -546,7 +591,14 @@ def rate_of(it):
 
 @pytest.mark.parametrize(
     "number",
-    [SubRated.by_type, SubRated.by_class, lambda it: it.of_class(), lambda it: type(it).rate, rate_of, lambda it: rate_of(it)],
+    [
+        SubRated.by_type,
+        SubRated.by_class,
+        lambda it: it.of_class(),
+        lambda it: type(it).rate,
+        rate_of,
+        lambda it: rate_of(it),
+    ],
     ids=["type", "class", "classmethod", "in the body", "the body", "a function"],
 )
 def test_what_is_read_of_the_class(number):
@@ -584,7 +636,9 @@ def entered(it, x):
         return x * scale
 
 
-@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], Settings], ids=["object", "list", "attribute"])
+@pytest.mark.parametrize(
+    "wrap", [lambda it: it, lambda it: [it], Settings], ids=["object", "list", "attribute"]
+)
 @pytest.mark.parametrize(
     ("name", "read", "other"),
     [
@@ -599,7 +653,9 @@ def test_special_methods_that_somebody_replaces(monkeypatch, wrap, name, read, o
     """Python looks them up in the class, where no read of the object is seen."""
 
     def body(held, x):
-        return read(held[0] if type(held) is list else held.scale if type(held) is Settings else held, x)
+        return read(
+            held[0] if type(held) is list else held.scale if type(held) is Settings else held, x
+        )
 
     held, program = wrap(Measure()), optimize(body)
     np.testing.assert_allclose(program(held, X), body(held, X))
@@ -618,34 +674,49 @@ def spline():
     return CubicSpline([0.0, 1.0, 2.0], [0.0, 1.0, 0.0])
 
 
-@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [Settings(it)]], ids=["attribute", "inside"])
+@pytest.mark.parametrize(
+    "wrap", [lambda it: it, lambda it: [Settings(it)]], ids=["attribute", "inside"]
+)
 @pytest.mark.parametrize(
     ("make", "read", "change"),
     [
         (spline, lambda it: float(it(0.5)), lambda it: it.c.__setitem__((0, 0), 5.0)),
         (lambda: Point(1.0), lambda it: it.x, lambda it: setattr(it, "x", 2.0)),
         (lambda: ctypes.c_double(1.0), lambda it: it.value, lambda it: setattr(it, "value", 2.0)),
-        (lambda: Settings(deque([1], 2)), lambda it: it.scale.maxlen, lambda it: setattr(it, "scale", deque([1], 3))),
+        (
+            lambda: Settings(deque([1], 2)),
+            lambda it: it.scale.maxlen,
+            lambda it: setattr(it, "scale", deque([1], 3)),
+        ),
     ],
     ids=["of a library", "structure", "number of C", "deque"],
 )
 def test_what_else_can_be_changed_in_place(make, read, change, wrap):
-    """An object of a library in an object of the user's, in a list; what Python's `ctypes` holds; how long a deque may be."""
+    """An object of a library in an object of the user's, in a list; what Python's `ctypes` holds;
+    how long a deque may be.
+    """
     it = make()
     held = Settings(wrap(it))
-    program = optimize(lambda held, x: x * read(held.scale[0].scale if type(held.scale) is list else held.scale))
+    program = optimize(
+        lambda held, x: x * read(held.scale[0].scale if type(held.scale) is list else held.scale)
+    )
     np.testing.assert_allclose(program(held, X), X * read(it))
     change(it)
     for _ in range(3):
         np.testing.assert_allclose(program(held, X), X * read(it))
 
 
-@pytest.mark.parametrize("wrap", [Settings, lambda it: (it,), lambda it: it], ids=["object", "tuple", "array"])
+@pytest.mark.parametrize(
+    "wrap", [Settings, lambda it: (it,), lambda it: it], ids=["object", "tuple", "array"]
+)
 def test_the_order_of_an_array_in_memory(wrap):
     """`ravel("K")` goes by it, and a copy has it too."""
     rows = np.arange(6.0).reshape(2, 3)
     program = optimize(static="it")(
-        lambda it, x: x[0] * (it.scale if type(it) is Settings else it[0] if type(it) is tuple else it).ravel("K")
+        lambda it, x: (
+            x[0]
+            * (it.scale if type(it) is Settings else it[0] if type(it) is tuple else it).ravel("K")
+        )
     )
     for table in (rows, np.asfortranarray(rows), rows, rows.T, np.asfortranarray(rows)):
         np.testing.assert_allclose(program(wrap(table), X), table.ravel("K"))
@@ -706,7 +777,9 @@ class Stepping:
     ids=["scan", "jit", "checkpoint", "program"],
 )
 def test_bound_methods_that_were_traced_before(use, wrap):
-    """JAX keeps what it has traced of a method by its object: another trace of ours runs it again, and notes what it reads."""
+    """JAX keeps what it has traced of a method by its object: another trace of ours runs it again,
+    and notes what it reads.
+    """
     it = Stepping()
     program = optimize(lambda it, x: use(it[0] if isinstance(it, list) else it, x))
     use(it, jnp.asarray(X))
@@ -720,7 +793,10 @@ def test_attributes_that_are_used_up_are_refused():
     it = SimpleSettings()
     it.draws = [iter([1.0, 2.0])]
     np.testing.assert_allclose(optimize(lambda it, x: x * it.scale)(it, X), 2 * X)
-    with pytest.raises(jitney.StaticError, match=r"reads 'draws' of a SimpleSettings, which is or holds an iterator(.|\n)*keep a list"):
+    with pytest.raises(
+        jitney.StaticError,
+        match=r"reads 'draws' of a SimpleSettings, which is or holds an iterator(.|\n)*keep a list",
+    ):
         optimize(lambda it, x: x * next(it.draws[0]))(it, X)
 
 
@@ -789,7 +865,16 @@ def test_what_a_body_writes_for_itself_is_no_argument():
 
 
 @pytest.mark.core("options0", "options1", "options2")
-@pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"vmap": "batch"}, {"remat": True}, {"cache": "program"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pad": {"n": "pow2"}},
+        {"chunk": {"n": 2}},
+        {"vmap": "batch"},
+        {"remat": True},
+        {"cache": "program"},
+    ],
+)
 def test_under_every_option(options):
     """And its gradient, which is a program of its own."""
 
@@ -808,7 +893,13 @@ def test_under_every_option(options):
 
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value:jitney.JitneyWarning")
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["scale", "weights", "table", "grid"]), st.integers(-2, 2)), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["scale", "weights", "table", "grid"]), st.integers(-2, 2)),
+        min_size=1,
+        max_size=8,
+    )
+)
 @examples(
     {"changes": [("scale", 0)]},
     {"changes": [("grid", 1), ("grid", 1), ("grid", 0), ("grid", 1)]},
@@ -852,7 +943,9 @@ def test_objects_of_libraries_of_jax_are_themselves():
 
 @pytest.mark.parametrize("make", [list, deque, set], ids=lambda make: make.__name__)
 def test_what_only_writes_is_no_read(make):
-    """`log.append` says nothing of what is in the log, which may grow from call to call; the program stays."""
+    """`log.append` says nothing of what is in the log, which may grow from call to call; the
+    program stays.
+    """
     log, traces = make(), []
     note = log.add if make is set else log.append
 
@@ -887,9 +980,15 @@ def test_an_attribute_may_contain_itself():
     np.testing.assert_array_equal(ring.apply(X), 5 * X)
 
 
-@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState, random.Random], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [np.random.default_rng, np.random.RandomState, random.Random],
+    ids=lambda make: make.__name__,
+)
 def test_generators_of_random_numbers_draw_anew(make):
-    """Each call draws, as without `jit`: it is another program each time, and the table of `stats` says of which argument."""
+    """Each call draws, as without `jit`: it is another program each time, and the table of `stats`
+    says of which argument.
+    """
     draw = optimize(lambda generator, x: x * generator.random())
     if make is np.random.RandomState:
         draw = optimize(lambda generator, x: x * generator.rand())
@@ -902,9 +1001,13 @@ def test_generators_of_random_numbers_draw_anew(make):
 @pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")
 def test_what_is_used_up_is_refused():
     """Iterators as arguments and in results, and functions that run bit by bit, at decoration."""
-    with pytest.raises(jitney.StaticError, match=r"'it' is an iterator \(list_iterator\)(.|\n)*pass a list"):
+    with pytest.raises(
+        jitney.StaticError, match=r"'it' is an iterator \(list_iterator\)(.|\n)*pass a list"
+    ):
         optimize(lambda it, x: x * next(it))(iter([1.0, 2.0]), X)
-    with pytest.raises(jitney.StaticError, match=r"the result is or holds an iterator \(zip\)(.|\n)*return a list"):
+    with pytest.raises(
+        jitney.StaticError, match=r"the result is or holds an iterator \(zip\)(.|\n)*return a list"
+    ):
         optimize(lambda x: (x, zip([1], [2], strict=True)))(X)
 
     async def later(x):
@@ -948,18 +1051,24 @@ HOLDERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")  # JAX's, of what is a leaf
+# JAX's, of what is a leaf
+@pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")
 @pytest.mark.parametrize("static", [("it",), ()], ids=["static", "unnamed"])
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_an_iterator_is_refused_wherever_it_is_held_and_after_calls_of_the_same_structure(holder, static):
-    """It is used up by the trace that reads it, so a later call with it would get what the first one got."""
+def test_an_iterator_is_refused_wherever_it_is_held_and_after_calls_of_the_same_structure(
+    holder, static
+):
+    """It is used up by the trace that reads it, so a later call with it would get what the first
+    one got.
+    """
 
     def read(it, x):
         del it
         return x
 
     program = optimize(static=static)(read)
-    with contextlib.suppress(TypeError):  # what holds a list in place of the iterator, where it can be held
+    # what holds a list in place of the iterator, where it can be held
+    with contextlib.suppress(TypeError):
         program(HOLDERS[holder]([1.0, 2.0]), X)
     with pytest.raises(jitney.StaticError, match="iterator"):
         program(HOLDERS[holder](iter([1.0, 2.0])), X)

@@ -52,9 +52,21 @@ def test_no_change_in_place_reaches_a_key_or_a_snapshot(value):
 
 
 def test_a_snapshot_keeps_what_cannot_change():
-    """No copy of strings, functions, JAX arrays, frozen values and tuples of them: `is` still works in a body."""
+    """No copy of strings, functions, JAX arrays, frozen values and tuples of them: `is` still works
+    in a body.
+    """
     marker = object()
-    for value in ("text", math.sin, X, marker, (1, marker), Frozen(marker), frozenset({1}), Colour.RED, Pair(1, "a")):
+    for value in (
+        "text",
+        math.sin,
+        X,
+        marker,
+        (1, marker),
+        Frozen(marker),
+        frozenset({1}),
+        Colour.RED,
+        Pair(1, "a"),
+    ):
         assert snapshot(value) is value
 
 
@@ -75,7 +87,14 @@ def test_a_snapshot_of_a_subclass_is_of_that_subclass():
     point = Point([1], 2)
     point.name = "p"
     counted = collections.defaultdict(list, a=[1])
-    for value in (bag, point, counted, Pair([1], 2), with_unit([1.0], "m"), functools.partial(max, [1])):
+    for value in (
+        bag,
+        point,
+        counted,
+        Pair([1], 2),
+        with_unit([1.0], "m"),
+        functools.partial(max, [1]),
+    ):
         twin = snapshot(value)
         assert twin is not value
         assert type(twin) is type(value)
@@ -96,7 +115,9 @@ def test_what_is_one_object_is_one_in_the_copy():
 
 
 def test_a_record_may_contain_itself():
-    """Its copy contains the copy; one that holds nothing else that changes is copied all the same."""
+    """Its copy contains the copy; one that holds nothing else that changes is copied all the
+    same.
+    """
     record = Loose([1.0])
     record.n.append(record)
     twin = snapshot(record)

@@ -49,7 +49,9 @@ def test_any_value_and_an_equal_one_share_a_key(value):
 @given(VALUES, VALUES)
 @examples(*({"a": a, "b": b} for a, b in neighbours()))
 def test_any_two_values_share_a_key_just_if_they_look_the_same(a, b):
-    """Types, signs of zero, NaN, order of dicts, dtypes and shapes of arrays: whatever shows in words shows in the key."""
+    """Types, signs of zero, NaN, order of dicts, dtypes and shapes of arrays: whatever shows in
+    words shows in the key.
+    """
     assert (static_key(a) == static_key(b)) == (shown(a) == shown(b))
 
 
@@ -62,27 +64,56 @@ def test_each_two_values_of_the_table_share_a_key_just_if_they_look_the_same():
 
 
 DIFFERENT = {
-    "numbers of three types": (1, True, 1.0, 1 + 0j, np.int32(1), np.int64(1), np.float32(1), np.float64(1), np.bool_(True)),
+    "numbers of three types": (
+        1,
+        True,
+        1.0,
+        1 + 0j,
+        np.int32(1),
+        np.int64(1),
+        np.float32(1),
+        np.float64(1),
+        np.bool_(True),
+    ),
     "signs of zero": (0.0, -0.0),
     "signs of complex zero": (0j, complex(-0.0, 0.0), complex(0.0, -0.0)),
     "signs of a subclass of float": (Metres(0.0), Metres(-0.0), 0.0),
     "infinities and NaN": (math.inf, -math.inf, math.nan),
     "empty things": ([], (), {}, set(), frozenset(), "", b"", None, 0, False, np.zeros(0)),
-    "empty arrays": tuple(np.zeros(shape, dtype) for shape in ((0,), (0, 2), (2, 0)) for dtype in ("float32", "int32")),
+    "empty arrays": tuple(
+        np.zeros(shape, dtype) for shape in ((0,), (0, 2), (2, 0)) for dtype in ("float32", "int32")
+    ),
     "orders": ({"a": 1, "b": 2}, {"b": 2, "a": 1}, [1, 2], [2, 1]),
     "keys of dicts": ({1: "x"}, {True: "x"}, {1.0: "x"}),
-    "modules": (Scale(1), Scale(True), Scale(1.0), Scale(1, "other"), Scale(array(np.ones(1))), Scale(np.ones(1))),
+    "modules": (
+        Scale(1),
+        Scale(True),
+        Scale(1.0),
+        Scale(1, "other"),
+        Scale(array(np.ones(1))),
+        Scale(np.ones(1)),
+    ),
     "frozen dataclasses": (Frozen(1), Frozen(True), Frozen(1.0), Frozen((1,)), Frozen((1.0,))),
     "items of sets": ({1}, {True}, {1.0}, frozenset({1})),
     "named tuples": (Pair(1, 2), (1, 2), Pair(1, 2.0)),
     "what makes missing items": (collections.defaultdict(int), collections.defaultdict(list), {}),
     "units of arrays": (with_unit([1.0], "m"), with_unit([1.0], "km"), np.ones(1)),
-    "masks of arrays": (np.ma.array([1, 2], mask=[True, False]), np.ma.array([1, 2], mask=[False, True])),
-    "names of fields": tuple(np.array([(1, None)], dtype=[(name, "O"), ("b", "O")]) for name in "ac"),
+    "masks of arrays": (
+        np.ma.array([1, 2], mask=[True, False]),
+        np.ma.array([1, 2], mask=[False, True]),
+    ),
+    "names of fields": tuple(
+        np.array([(1, None)], dtype=[(name, "O"), ("b", "O")]) for name in "ac"
+    ),
     "weak types": (weak(1.0), array(1.0), np.float32(1.0)),
     "keys of random numbers": (random_key(0), random_key(1), array([0, 0], np.uint32)),
     "slices": (slice(0, 1), slice(False, True), slice(0, 1, 1), slice(1)),
-    "partials": (functools.partial(max, 1), functools.partial(max, 1.0), functools.partial(min, 1), functools.partial(max, key=1)),
+    "partials": (
+        functools.partial(max, 1),
+        functools.partial(max, 1.0),
+        functools.partial(min, 1),
+        functools.partial(max, key=1),
+    ),
     "methods": (Loose(1).__eq__, Loose(2).__eq__, Loose(1).__repr__),
 }
 
@@ -168,13 +199,26 @@ def test_a_value_that_contains_itself_is_refused():
     assert static_key([shared, shared]) == static_key([[1], [1]])
 
 
-@pytest.mark.parametrize("kind", [int, bool, str, float, Metres, list, Frozen, Loose, slice, np.ndarray, type, Colour, Opaque])
+@pytest.mark.parametrize(
+    "kind",
+    [int, bool, str, float, Metres, list, Frozen, Loose, slice, np.ndarray, type, Colour, Opaque],
+)
 def test_the_key_of_a_leaf_tells_what_the_key_of_a_value_tells(kind):
     """The shorter key that a call uses, where the type is known, separates the same values."""
     values = {
-        int: (1, 2), bool: (True, False), str: ("a", "b"), float: (0.0, -0.0, math.nan), Metres: (Metres(0.0), Metres(-0.0)),
-        list: ([1], [1.0]), Frozen: (Frozen(1), Frozen(1.0)), Loose: (Loose(1), Loose(True)), slice: (slice(1), slice(True)),
-        np.ndarray: (np.zeros(1), np.zeros(1, int)), type: (int, float), Colour: tuple(Colour), Opaque: (Opaque([1]), Opaque([2])),
-    }[kind]  # fmt: skip
+        int: (1, 2),
+        bool: (True, False),
+        str: ("a", "b"),
+        float: (0.0, -0.0, math.nan),
+        Metres: (Metres(0.0), Metres(-0.0)),
+        list: ([1], [1.0]),
+        Frozen: (Frozen(1), Frozen(1.0)),
+        Loose: (Loose(1), Loose(True)),
+        slice: (slice(1), slice(True)),
+        np.ndarray: (np.zeros(1), np.zeros(1, int)),
+        type: (int, float),
+        Colour: tuple(Colour),
+        Opaque: (Opaque([1]), Opaque([2])),
+    }[kind]
     keyer = keyer_of(kind) or (lambda leaf: leaf)
     assert len({keyer(value) for value in values}) == len(values)

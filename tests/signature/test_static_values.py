@@ -1,4 +1,6 @@
-"""Which programs static values make, and what a body sees of them: no later change reaches a program."""
+"""Which programs static values make, and what a body sees of them: no later change reaches a
+program.
+"""
 
 import copy
 import dataclasses
@@ -25,7 +27,9 @@ class Keyless:
 
 
 def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
-    """Function, argument and type: held static by its annotation or its type, in a tree, by `static`, and among `**rest`."""
+    """Function, argument and type: held static by its annotation or its type, in a tree, by
+    `static`, and among `**rest`.
+    """
     here = r"test_static_values.py:\d+: static ['\"]{}['\"] is or holds a Keyless, which has no key"
     with pytest.raises(StaticError, match=here.format("mode")):
         optimize(lambda x, mode: x)(X, Keyless())
@@ -38,13 +42,21 @@ def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
 
 
 @pytest.mark.core("<lambda>0")
-@pytest.mark.parametrize("around", [lambda f: jax.jit(f), lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0]])
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda f: jax.jit(f),
+        lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0],
+    ],
+)
 def test_random_keys_are_static_inside_of_a_trace_too(around):
     """Their numbers are there, though an operation that takes them out would be traced."""
     noisy = optimize(static="key")(lambda x, key: x + jax.random.normal(key, (3,)))
     for seed in (1, 2, 1):
         key = jax.random.key(seed)
-        np.testing.assert_allclose(around(lambda x, key=key: noisy(x, key))(X), X + jax.random.normal(key, (3,)), rtol=1e-6)
+        np.testing.assert_allclose(
+            around(lambda x, key=key: noisy(x, key))(X), X + jax.random.normal(key, (3,)), rtol=1e-6
+        )
 
 
 class OfAList:
@@ -55,13 +67,19 @@ class OfAList:
         return hash(self.parts)
 
 
-@pytest.mark.parametrize("value", [OfAList(), (OfAList(),), memoryview(bytearray(b"1"))], ids=["list", "tuple", "bytes"])
+@pytest.mark.parametrize(
+    "value", [OfAList(), (OfAList(),), memoryview(bytearray(b"1"))], ids=["list", "tuple", "bytes"]
+)
 def test_a_hash_that_fails_is_refused_by_the_name_of_its_argument(value):
-    """Its class has one; that it is of a list shows when it is asked for, in the first call or in a later one."""
+    """Its class has one; that it is of a list shows when it is asked for, in the first call or in a
+    later one.
+    """
     for options in ({}, {"static": "mode"}):
         f = optimize(**options)(lambda x, mode: x)
         for _ in range(2):
-            with pytest.raises(StaticError, match=r"static 'mode(\[0\])?' is or holds a \w+, which has no key"):
+            with pytest.raises(
+                StaticError, match=r"static 'mode(\[0\])?' is or holds a \w+, which has no key"
+            ):
                 f(X, value)
 
 
@@ -86,7 +104,9 @@ def test_a_traced_value_is_refused():
 )
 @settings(max_examples=10)
 def test_any_static_value_reaches_the_body_as_it_was(value):
-    """As what it was, in type and value, under `static=`; another of the same value finds the program."""
+    """As what it was, in type and value, under `static=`; another of the same value finds the
+    program.
+    """
     seen = []
 
     def body(x, value):
@@ -99,16 +119,24 @@ def test_any_static_value_reaches_the_body_as_it_was(value):
     assert seen == [shown(value)]
 
 
-@pytest.mark.parametrize("wrap", [lambda n: n, lambda n: [n], lambda n: {"k": n}, lambda n: {n}, Frozen, Loose])
+@pytest.mark.parametrize(
+    "wrap", [lambda n: n, lambda n: [n], lambda n: {"k": n}, lambda n: {n}, Frozen, Loose]
+)
 def test_one_true_and_one_point_zero_are_three_programs(wrap):
     """The body makes an array of the number, whose dtype is that of its type."""
 
     def number(config):
         if dataclasses.is_dataclass(config):
             return config.n
-        return next(iter(config.values() if isinstance(config, dict) else config)) if isinstance(config, dict | list | set) else config
+        return (
+            next(iter(config.values() if isinstance(config, dict) else config))
+            if isinstance(config, dict | list | set)
+            else config
+        )
 
-    counted = count_traces(lambda x, config: jnp.full_like(x, number(config), dtype=type(number(config))))
+    counted = count_traces(
+        lambda x, config: jnp.full_like(x, number(config), dtype=type(number(config)))
+    )
     f = optimize(static="config")(counted)
     for _ in range(2):
         for n, dtype in ((1, jnp.int32), (True, jnp.bool_), (1.0, jnp.float32)):
@@ -138,14 +166,26 @@ def test_a_change_after_the_call_is_a_new_value():
     """The caller's list, dict, set, array and record are read on every call."""
 
     def total(x, config):
-        return x + sum(config["list"]) + len(config["set"]) + float(config["array"].sum()) + config["record"].n
+        return (
+            x
+            + sum(config["list"])
+            + len(config["set"])
+            + float(config["array"].sum())
+            + config["record"].n
+        )
 
     counted = count_traces(total)
     f = optimize(static="config")(counted)
     config = {"list": [1], "set": {1}, "array": np.ones(2), "record": Loose(1)}
 
     def expected():
-        return np.arange(3) + sum(config["list"]) + len(config["set"]) + config["array"].sum() + config["record"].n
+        return (
+            np.arange(3)
+            + sum(config["list"])
+            + len(config["set"])
+            + config["array"].sum()
+            + config["record"].n
+        )
 
     changes = (
         lambda: config["list"].append(5),
@@ -161,7 +201,9 @@ def test_a_change_after_the_call_is_a_new_value():
 
 
 def test_a_change_after_the_call_does_not_reach_a_later_trace_of_the_old_value():
-    """The value of a key is copied: a new shape under the old value is traced with the old value."""
+    """The value of a key is copied: a new shape under the old value is traced with the old
+    value.
+    """
     f = optimize(static="config")(lambda x, config: x * config["k"][0])
     config = {"k": [2.0]}
     f(X, config)
@@ -181,7 +223,9 @@ def test_a_change_by_the_body_is_gone_at_the_next_trace():
 
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}], ids=str)
 def test_attributes_of_a_record_that_are_no_fields_count(options):
-    """What `__post_init__` makes of an argument that is no field, and what is changed in it in place; not what a property has kept."""
+    """What `__post_init__` makes of an argument that is no field, and what is changed in it in
+    place; not what a property has kept.
+    """
 
     @dataclasses.dataclass(frozen=True)
     class Recipe:
@@ -240,14 +284,23 @@ def remainder(x, n):
 
 
 @pytest.mark.core(
-    "int-{}", "int-{'cache': 'program'}", "int-{'verify': True}", "list-{}",
-    "list-{'cache': 'program'}", "list-{'verify': True}", "record-{}",
-)  # fmt: skip
+    "int-{}",
+    "int-{'cache': 'program'}",
+    "int-{'verify': True}",
+    "list-{}",
+    "list-{'cache': 'program'}",
+    "list-{'verify': True}",
+    "record-{}",
+)
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}], ids=str)
-@pytest.mark.parametrize("held", [lambda n: n, lambda n: [n], lambda n: Frozen(n)], ids=["int", "list", "record"])
+@pytest.mark.parametrize(
+    "held", [lambda n: n, lambda n: [n], lambda n: Frozen(n)], ids=["int", "list", "record"]
+)
 def test_an_int_that_python_does_not_show_is_a_static_value(options, held):
     """What is said of a call does not stop it: its key, the causes of traces, plans and stats."""
-    f = optimize(static="n", **options)(lambda x, n: remainder(x, n[0] if isinstance(n, list) else getattr(n, "n", n)))
+    f = optimize(static="n", **options)(
+        lambda x, n: remainder(x, n[0] if isinstance(n, list) else getattr(n, "n", n))
+    )
     for n in (LONG, LONG + 1, -LONG):
         np.testing.assert_array_equal(f(X, held(n)), X * (n % 7))
     assert f.stats.traces == 3
@@ -302,15 +355,31 @@ class Holder:
 
 
 @pytest.mark.core(
-    "keys-{}", "keys-{'verify': True}", "object-{}", "object-{'verify': True}", "slots-{}",
-    "slots-{'verify': True}", "text-{}", "text-{'verify': True}",
-)  # fmt: skip
-@pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str)
-@pytest.mark.parametrize("make", [lambda: Keys(rate=2.0), Anything, InSlots, lambda: Text("a")], ids=["keys", "object", "slots", "text"])
+    "keys-{}",
+    "keys-{'verify': True}",
+    "object-{}",
+    "object-{'verify': True}",
+    "slots-{}",
+    "slots-{'verify': True}",
+    "text-{}",
+    "text-{'verify': True}",
+)
+@pytest.mark.parametrize(
+    "options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str
+)
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Keys(rate=2.0), Anything, InSlots, lambda: Text("a")],
+    ids=["keys", "object", "slots", "text"],
+)
 def test_whatever_a_class_makes_of_names_that_it_does_not_have(make, options):
-    """As an argument, in a list and in an object; a second value of it has its cause, and the plan names it."""
+    """As an argument, in a list and in an object; a second value of it has its cause, and the plan
+    names it.
+    """
     for put in (lambda value: value, lambda value: [value]):
-        f = optimize(static="config", **options)(lambda x, config: x * (config[0] if type(config) is list else config).rate)
+        f = optimize(static="config", **options)(
+            lambda x, config: x * (config[0] if type(config) is list else config).rate
+        )
         for shape in (3, 2):
             np.testing.assert_array_equal(f(X[:shape], put(make())), 2 * X[:shape])
         assert "config" in str(f.plan(X, put(make())))

@@ -1,4 +1,6 @@
-"""What `==` of structures does not tell: a call, a layer or a result is never taken for another that is merely equal to it."""
+"""What `==` of structures does not tell: a call, a layer or a result is never taken for another
+that is merely equal to it.
+"""
 
 import collections
 import enum
@@ -60,10 +62,21 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
     "a key of an ordered dict": lambda by: collections.OrderedDict({by: X}),
 }
 EQUALS = [
-    (1, True), (1.0, True), (complex(0.0, 0.0), complex(0.0, -0.0)), ((1, 2), (1.0, 2)), ((0.0,), (-0.0,)),
-    ("one", Text.ONE), (Fraction(1), 1), (frozenset({1}), frozenset({1.0})), (Config(1), Config(1.0)), (Config((0.0,)), Config((-0.0,))),
-    (range(0, 3, 2), range(0, 4, 2)), (np.float64(1.0), 1.0), (np.float32(0.0), np.float32(-0.0)), (np.float32, np.dtype(np.float32)),
-]  # fmt: skip
+    (1, True),
+    (1.0, True),
+    (complex(0.0, 0.0), complex(0.0, -0.0)),
+    ((1, 2), (1.0, 2)),
+    ((0.0,), (-0.0,)),
+    ("one", Text.ONE),
+    (Fraction(1), 1),
+    (frozenset({1}), frozenset({1.0})),
+    (Config(1), Config(1.0)),
+    (Config((0.0,)), Config((-0.0,))),
+    (range(0, 3, 2), range(0, 4, 2)),
+    (np.float64(1.0), 1.0),
+    (np.float32(0.0), np.float32(-0.0)),
+    (np.float32, np.dtype(np.float32)),
+]
 
 
 def seen_by(tree: Any) -> list[str]:
@@ -75,7 +88,9 @@ def seen_by(tree: Any) -> list[str]:
     return [f"{type(tree.by).__name__} {tree.by!r}"]
 
 
-CASES = [(holder, pair) for holder in HOLDERS for pair in ((1, 1.0), (0.0, -0.0))] + [("a static field", pair) for pair in EQUALS]
+CASES = [(holder, pair) for holder in HOLDERS for pair in ((1, 1.0), (0.0, -0.0))] + [
+    ("a static field", pair) for pair in EQUALS
+]
 
 
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
@@ -96,7 +111,12 @@ def test_values_that_are_one_share_a_program():
     body = count_traces(lambda layer, x: layer.weight * x)
     program = optimize(body)
     for _ in range(3):
-        program(Layer(X, (1, 2.0, "a", Config(1), np.float32, jnp.tanh, None, frozenset({1}), {"a": 1})), X)
+        program(
+            Layer(
+                X, (1, 2.0, "a", Config(1), np.float32, jnp.tanh, None, frozenset({1}), {"a": 1})
+            ),
+            X,
+        )
     assert body.traces == 1
 
 
@@ -107,7 +127,9 @@ def test_the_cause_names_the_static_field():
     assert "layer.by" in str(program.stats)
 
 
-@pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"cache": "program"}, {"donate": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"pad": {"n": "pow2"}}, {"cache": "program"}, {"donate": "x"}], ids=str
+)
 def test_under_other_options(options):
     """Padded, kept and donating programs are no others' either."""
 
@@ -116,7 +138,9 @@ def test_under_other_options(options):
 
     program = optimize(**options)(body)
     for by in (0.0, -0.0, 0.0, -0.0):
-        np.testing.assert_array_equal(program(Layer(None, by), jnp.ones(3)), np.full(3, np.copysign(np.inf, by)))
+        np.testing.assert_array_equal(
+            program(Layer(None, by), jnp.ones(3)), np.full(3, np.copysign(np.inf, by))
+        )
 
 
 def test_layers_that_are_merely_equal_are_not_stacked():
@@ -135,8 +159,20 @@ def test_steps_that_hand_on_what_is_merely_equal_are_refused():
 
 def test_the_fast_way_says_what_the_documented_one_says():
     """Of every kind of node."""
-    tree = {"a": [1, (2, None, collections.OrderedDict(a=1), collections.defaultdict(int, a=1), jax.tree_util.Partial(jnp.sin, 1, a=2))],
-            "b": {2: Layer(X, 1), 1: eqx.nn.MLP(2, 2, 2, 2, key=jax.random.key(0))}, "c": jax.tree_util.Partial(jnp.sin)}  # fmt: skip
+    tree = {
+        "a": [
+            1,
+            (
+                2,
+                None,
+                collections.OrderedDict(a=1),
+                collections.defaultdict(int, a=1),
+                jax.tree_util.Partial(jnp.sin, 1, a=2),
+            ),
+        ],
+        "b": {2: Layer(X, 1), 1: eqx.nn.MLP(2, 2, 2, 2, key=jax.random.key(0))},
+        "c": jax.tree_util.Partial(jnp.sin),
+    }
     structure = jax.tree.structure(tree)
     assert beside_leaves(structure) == beside_leaves_by_node(structure)
     assert len(beside_leaves(structure)) >= 10

@@ -1,4 +1,6 @@
-"""The model of time of `jitney.simulate`, against its formulas by hand, and work in the text of a program."""
+"""The model of time of `jitney.simulate`, against its formulas by hand, and work in the text of a
+program.
+"""
 
 import pytest
 
@@ -6,15 +8,28 @@ from jitney import Device
 from jitney._jax.hlo_work import Work
 from jitney._simulate.roofline import Links, links, seconds_of
 
-DEVICE = Device("toy", 1, 1.0, {"f32": 1.0}, 1.0, group=8, link=400.0, network=50.0, link_latency=1.0, network_latency=2.0)
+DEVICE = Device(
+    "toy",
+    1,
+    1.0,
+    {"f32": 1.0},
+    1.0,
+    group=8,
+    link=400.0,
+    network=50.0,
+    link_latency=1.0,
+    network_latency=2.0,
+)
 
 
 @pytest.mark.parametrize(
     ("along", "expected"),
     [
         (("model",), Links(8, network=False, bandwidth=400.0, latency=1.0)),  # fills a node
-        (("data",), Links(256, network=True, bandwidth=50.0, latency=2.0)),  # one member in each node
-        (("data", "model"), Links(2048, network=True, bandwidth=400.0, latency=2.0)),  # all ports of a node
+        # one member in each node
+        (("data",), Links(256, network=True, bandwidth=50.0, latency=2.0)),
+        # all ports of a node
+        (("data", "model"), Links(2048, network=True, bandwidth=400.0, latency=2.0)),
     ],
 )
 def test_the_last_axis_lies_within_a_node(along, expected):
@@ -34,7 +49,9 @@ def test_the_last_axis_lies_within_a_node(along, expected):
 )
 def test_a_collective_takes_its_bytes_and_its_messages(kind, size, expected):
     """Of eight devices at 100 bytes/s and a second a message."""
-    assert seconds_of(kind, size, Links(8, network=False, bandwidth=100.0, latency=1.0)) == pytest.approx(expected)
+    assert seconds_of(
+        kind, size, Links(8, network=False, bandwidth=100.0, latency=1.0)
+    ) == pytest.approx(expected)
 
 
 PROGRAM = """HloModule jit_f, is_scheduled=true
@@ -73,7 +90,9 @@ ENTRY %main (p: (s32[], f32[4], f32[10,4]), l: f32[3,5], r: f32[5,7]) -> f32[3,7
 
 
 def test_work_of_a_program():
-    """Products, other operations, and bytes: of an array that each turn cuts a row from, that row."""
+    """Products, other operations, and bytes: of an array that each turn cuts a row from, that
+    row.
+    """
     work = Work(PROGRAM)
     assert (work.products, work.others, work.endless) == (2 * 3 * 5 * 7, 10 * 4, 0)
     row = 16 + 4 + 16  # the row, its index, and what is written

@@ -1,4 +1,6 @@
-"""`jitney.simulate` on one device: how counts go with the number of devices, the model of time, and what is refused."""
+"""`jitney.simulate` on one device: how counts go with the number of devices, the model of time, and
+what is refused.
+"""
 
 import os
 import signal
@@ -18,9 +20,17 @@ import jitney
 from tests._patience import patience
 
 DEVICE = jitney.Device(
-    "toy", memory=4096, bandwidth=1e6, peak={"f32": 1e6, "bf16": 4e6}, vector=1e5, group=4, link=1e6, network=1e5,
-    link_latency=1e-3, network_latency=1e-2,
-)  # fmt: skip
+    "toy",
+    memory=4096,
+    bandwidth=1e6,
+    peak={"f32": 1e6, "bf16": 4e6},
+    vector=1e5,
+    group=4,
+    link=1e6,
+    network=1e5,
+    link_latency=1e-3,
+    network_latency=1e-2,
+)
 ROWS, N, M = 4096, 16, 8
 
 
@@ -32,12 +42,16 @@ def loss(w: Float[Array, "n m"], x: Float[Array, "batch n"]) -> Float[Array, ""]
 @pytest.fixture(scope="module")
 def sweep():
     meshes = [{"data": count} for count in (8, 64, 2048)]
-    return jitney.simulate(loss.grad, sizes={"batch": ROWS, "n": N, "m": M}, mesh=meshes, device=DEVICE, wrt="w")
+    return jitney.simulate(
+        loss.grad, sizes={"batch": ROWS, "n": N, "m": M}, mesh=meshes, device=DEVICE, wrt="w"
+    )
 
 
 def test_operations_of_a_device_go_with_its_part_of_the_batch(sweep):
     """Two products, forward and backward, with two operations for each multiplied number."""
-    assert [found.products for found in sweep] == [{"f32": 2 * 2 * ROWS // count * N * M} for count in (8, 64, 2048)]
+    assert [found.products for found in sweep] == [
+        {"f32": 2 * 2 * ROWS // count * N * M} for count in (8, 64, 2048)
+    ]
 
 
 def test_what_is_summed_over_the_batch_does_not_depend_on_the_number_of_devices(sweep):
@@ -48,7 +62,9 @@ def test_what_is_summed_over_the_batch_does_not_depend_on_the_number_of_devices(
 
 def test_arguments_are_divided_as_they_are_laid(sweep):
     """The batch; the weights are whole everywhere."""
-    assert [found.arguments for found in sweep] == [4 * (N * M + ROWS * N // count) for count in (8, 64, 2048)]
+    assert [found.arguments for found in sweep] == [
+        4 * (N * M + ROWS * N // count) for count in (8, 64, 2048)
+    ]
 
 
 def test_times_are_those_of_the_model(sweep):
@@ -57,7 +73,9 @@ def test_times_are_those_of_the_model(sweep):
     rest = found.flops - found.products["f32"]
     compute = found.products["f32"] / 1e6 + rest / 1e5
     sent = 2 * 7 / 8 * 4 * N * M / (4 * 1e5) + 2 * 3 * 1e-2
-    assert found.times == pytest.approx({"compute": compute, "memory": found.accessed / 1e6, "communication": sent})
+    assert found.times == pytest.approx(
+        {"compute": compute, "memory": found.accessed / 1e6, "communication": sent}
+    )
     assert found.step == pytest.approx(max(compute, found.accessed / 1e6) + sent)
     assert found.overlapped == pytest.approx(max(compute, found.accessed / 1e6, sent))
 
@@ -75,18 +93,25 @@ def test_sixteen_bits_are_sent_and_multiplied_as_such():
     """The compiler for CPUs, which counts, widens them."""
 
     @jitney.optimize(shard={"batch": "data"})
-    def low(x: BFloat16[Array, "batch n"]) -> tuple[BFloat16[Array, "batch all"], BFloat16[Array, "n n"]]:
+    def low(
+        x: BFloat16[Array, "batch n"],
+    ) -> tuple[BFloat16[Array, "batch all"], BFloat16[Array, "n n"]]:
         return x @ x.T, x.T @ x
 
     found = jitney.simulate(low, sizes={"batch": 64, "n": N}, mesh={"data": 8}, device=DEVICE)
     assert list(found.products) == ["bf16"]
-    assert {each.kind: each.bytes for each in found.collectives} == {"all-gather": 2 * 64 * N, "all-reduce": 2 * N * N}
+    assert {each.kind: each.bytes for each in found.collectives} == {
+        "all-gather": 2 * 64 * N,
+        "all-reduce": 2 * N * N,
+    }
     assert "upper bounds" in " ".join(found.notes)
 
 
 @pytest.mark.rest
 def test_what_is_computed_anew_is_counted_again():
-    """Forward two products a layer but in the last, whose value nobody asks for; one anew; backward four, but one of the first layer's."""
+    """Forward two products a layer but in the last, whose value nobody asks for; one anew; backward
+    four, but one of the first layer's.
+    """
 
     @jitney.optimize
     def deep(w: Float[Array, "n n"], x: Float[Array, "batch n"]) -> Float[Array, ""]:
@@ -113,7 +138,11 @@ def test_what_is_computed_anew_is_counted_again():
 )
 def test_what_cannot_be_simulated_says_so(options, kind, message):
     """Before anything is compiled."""
-    given = {"device": "h100", "mesh": {"data": 8}, "sizes": {"batch": 64, "n": N, "m": M}} | options
+    given = {
+        "device": "h100",
+        "mesh": {"data": 8},
+        "sizes": {"batch": 64, "n": N, "m": M},
+    } | options
     with pytest.raises(kind) as caught:
         jitney.simulate(loss, **given)
     caught.match(f"(?s){message}")
@@ -128,8 +157,14 @@ def test_a_function_that_is_not_sharded_has_one_device():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (lambda x: eqx.error_if(x, jnp.any(x + jax.new_ref(x)[...] < 0), "negative"), "keeps its callback.*EQX_ON_ERROR=nan"),
-        (lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x), "calls back into Python"),
+        (
+            lambda x: eqx.error_if(x, jnp.any(x + jax.new_ref(x)[...] < 0), "negative"),
+            "keeps its callback.*EQX_ON_ERROR=nan",
+        ),
+        (
+            lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x),
+            "calls back into Python",
+        ),
     ],
 )
 def test_callbacks_are_refused(body, message):
@@ -147,7 +182,9 @@ def test_run_time_checks_are_numbers():
         return jnp.sum(eqx.error_if(x, jnp.any(x < 0), "negative") @ w)
 
     program = jitney.optimize(shard={"n": "data"})(product)
-    simulated = jitney.simulate(program, sizes={"n": 64, "k": 16, "m": 32}, mesh={"data": 8}, device="h100")
+    simulated = jitney.simulate(
+        program, sizes={"n": 64, "k": 16, "m": 32}, mesh={"data": 8}, device="h100"
+    )
     assert simulated.products == {"tf32": 2 * 8 * 16 * 32}
     assert any("run-time checks" in note for note in simulated.notes)
 
@@ -155,7 +192,9 @@ def test_run_time_checks_are_numbers():
 def test_what_cannot_be_compiled_says_so(monkeypatch):
     """With what the other process said last."""
     monkeypatch.setattr("sys.executable", "false")
-    with pytest.raises(jitney.MeshError, match="could not be compiled for 8 virtual devices: it ended with 1"):
+    with pytest.raises(
+        jitney.MeshError, match="could not be compiled for 8 virtual devices: it ended with 1"
+    ):
         jitney.simulate(loss, sizes={"batch": 64, "n": N, "m": M}, mesh={"data": 8}, device="h100")
 
 
@@ -206,9 +245,13 @@ print("over", flush=True)
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks whether a process lives")
 @pytest.mark.parametrize("killed", [True, False])
 def test_nothing_is_left_behind(tmp_path, killed):
-    """Neither the process that compiles nor its folder, though the one that asked for it is killed."""
+    """Neither the process that compiles nor its folder, though the one that asked for it is
+    killed.
+    """
     environment = {**os.environ, "TMPDIR": str(tmp_path), "JITNEY_CACHE": "off"}
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
         other = int(parent.stdout.readline())
         if killed:
             end = time.monotonic() + patience(60)

@@ -1,4 +1,6 @@
-"""Sparse Jacobians: patterns that hold for all values, colourings that tell every element apart, and JAX's numbers."""
+"""Sparse Jacobians: patterns that hold for all values, colourings that tell every element apart,
+and JAX's numbers.
+"""
 
 import itertools
 import json
@@ -37,7 +39,9 @@ V, M, S = rows(24), rows(8, 3), rows(6, 4)
 
 @jax.custom_jvp
 def leaky(x):
-    """Its value is elementwise, its rule is not: each element's derivative takes the neighbour's direction too."""
+    """Its value is elementwise, its rule is not: each element's derivative takes the neighbour's
+    direction too.
+    """
     return jnp.sin(x)
 
 
@@ -52,51 +56,95 @@ def backward_only(x):
     return x**3 + jnp.roll(x, 1)
 
 
-backward_only.defvjp(lambda x: (backward_only(x), x), lambda x, ct: (3 * x**2 * ct + jnp.roll(ct, -1),))
+backward_only.defvjp(
+    lambda x: (backward_only(x), x), lambda x, ct: (3 * x**2 * ct + jnp.roll(ct, -1),)
+)
 
 
 def newton(x):
     """A loop whose length is known when it runs."""
     return jax.lax.while_loop(
-        lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] - (c[1] ** 2 - jnp.abs(x) - 1) / (2 * c[1])), (0, jnp.ones_like(x))
+        lambda c: c[0] < 3,
+        lambda c: (c[0] + 1, c[1] - (c[1] ** 2 - jnp.abs(x) - 1) / (2 * c[1])),
+        (0, jnp.ones_like(x)),
     )[1]
 
 
 def spreading(x):
-    return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.roll(c[1], 1) * c[1]), (0, x))[1]
+    return jax.lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.roll(c[1], 1) * c[1]), (0, x)
+    )[1]
 
 
 def strided(x):
     spread = {"lhs_dilation": (2,), "rhs_dilation": (3,)}
-    return jax.lax.conv_general_dilated(x.reshape(1, 2, 12), jnp.ones((3, 2, 2)), (2,), [(1, 2)], **spread)
+    return jax.lax.conv_general_dilated(
+        x.reshape(1, 2, 12), jnp.ones((3, 2, 2)), (2,), [(1, 2)], **spread
+    )
 
 
 CASES = {
     "elementwise": (lambda x: jnp.sin(x) * jnp.exp(-(x**2)), V, 24),
-    "tridiagonal": (lambda x: jnp.concatenate([x[:1] ** 2, x[1:-1] ** 2 * x[2:] - x[:-2], x[-1:] ** 3]), V, 70),
+    "tridiagonal": (
+        lambda x: jnp.concatenate([x[:1] ** 2, x[1:-1] ** 2 * x[2:] - x[:-2], x[-1:] ** 3]),
+        V,
+        70,
+    ),
     "known matrix": (lambda x: jnp.tanh(BAND @ x) * x, V, 70),
     "known matrix on the right": (lambda x: x.reshape(1, -1) @ BAND, V, 70),
     "batch of known matrices": (lambda x: jnp.einsum("bij,bj->bi", LOWER, x), M, 48),
     "mask": (lambda x: (jnp.eye(24) * x[None]).sum(1) ** 2, V, 24),
     "dense": (lambda x: jnp.tanh(FULL @ x), V, 576),
-    "scan without carry": (lambda x: jax.lax.scan(lambda c, v: (c, jnp.sin(v) * c), jnp.arange(3.0), x)[1], V, 72),
-    "scan with carry": (lambda x: jax.lax.scan(lambda c, v: (c * 0.5 + v, jnp.sin(v)), 0.0, x)[1], V, 24),
-    "scan that looks back once": (lambda x: jax.lax.scan(lambda c, v: (v, v * c), 0.0, x)[1], V, 48),
-    "scan from the end": (lambda x: jax.lax.scan(lambda c, v: (v, v * c), x[0], x, reverse=True)[1], V, 72),
+    "scan without carry": (
+        lambda x: jax.lax.scan(lambda c, v: (c, jnp.sin(v) * c), jnp.arange(3.0), x)[1],
+        V,
+        72,
+    ),
+    "scan with carry": (
+        lambda x: jax.lax.scan(lambda c, v: (c * 0.5 + v, jnp.sin(v)), 0.0, x)[1],
+        V,
+        24,
+    ),
+    "scan that looks back once": (
+        lambda x: jax.lax.scan(lambda c, v: (v, v * c), 0.0, x)[1],
+        V,
+        48,
+    ),
+    "scan from the end": (
+        lambda x: jax.lax.scan(lambda c, v: (v, v * c), x[0], x, reverse=True)[1],
+        V,
+        72,
+    ),
     "fori": (lambda x: jax.lax.fori_loop(0, 5, lambda i, x: x + jnp.sin(x), x), V, 24),
     "while": (newton, V, 24),
     "while that spreads": (spreading, V, 576),
-    "cond": (lambda x: jax.lax.cond(x[0] > 0, lambda x: jnp.sin(x), lambda x: jnp.roll(x, 1), x), V, 48),
+    "cond": (
+        lambda x: jax.lax.cond(x[0] > 0, lambda x: jnp.sin(x), lambda x: jnp.roll(x, 1), x),
+        V,
+        48,
+    ),
     "where": (lambda x: jnp.where(jnp.arange(24) < 12, x * jnp.roll(x, 1), x**2), V, 36),
     "cumulative sum of rows": (lambda x: jnp.cumsum(x, axis=1), S, 96),
     "convolution": (lambda x: jnp.convolve(x, jnp.asarray([1.0, 2, 3]), mode="same") ** 2, V, 70),
     "strided convolution": (strided, V, 400),
     "slices": (lambda x: x[::2] * x[jnp.arange(12) + 3], V, 23),
     "updates": (lambda x: x.at[3:6].set(x[7:10] ** 2).at[0].add(x[5]), V, 25),
-    "updates out of bounds": (lambda x: x.at[jnp.asarray([1, 99])].set(x[:2] ** 2, mode="drop"), V, 26),
+    "updates out of bounds": (
+        lambda x: x.at[jnp.asarray([1, 99])].set(x[:2] ** 2, mode="drop"),
+        V,
+        26,
+    ),
     "unknown index": (lambda x: x.reshape(8, 3)[jnp.argmax(x.reshape(8, 3)[:, 0])] * x[:3], V, 27),
-    "unknown slice": (lambda x: jax.lax.dynamic_slice(x.reshape(8, 3), (jnp.argmax(x) % 4, 0), (2, 3)), V, 48),
-    "unknown update": (lambda x: jax.lax.dynamic_update_slice(x, x[:2] ** 2, (jnp.argmax(x),)), V, 72),
+    "unknown slice": (
+        lambda x: jax.lax.dynamic_slice(x.reshape(8, 3), (jnp.argmax(x) % 4, 0), (2, 3)),
+        V,
+        48,
+    ),
+    "unknown update": (
+        lambda x: jax.lax.dynamic_update_slice(x, x[:2] ** 2, (jnp.argmax(x),)),
+        V,
+        72,
+    ),
     "known slice": (lambda x: jax.lax.dynamic_slice(x, (5,), (10,)) * x[:10], V, 20),
     "known update": (lambda x: jax.lax.dynamic_update_slice(x, x[:2] ** 2, (30,)), V, 24),
     "pad": (lambda x: jax.lax.pad(x, x[0] * 0.5, [(2, -3, 1)]), V, 60),
@@ -106,12 +154,34 @@ CASES = {
     "norm of rows": (lambda x: jnp.linalg.norm(x, axis=1), S, 24),
     "groups": (lambda x: jax.ops.segment_sum(x**2, jnp.arange(24) // 6, num_segments=4), V, 24),
     "outer product": (lambda x: jnp.einsum("bi,bj->bij", x, x), M, 120),
-    "solves": (lambda x: jax.vmap(lambda r: jnp.linalg.solve(jnp.eye(3) + jnp.outer(r, r), r))(x), M, 96),
-    "cholesky": (lambda x: jax.vmap(lambda r: jnp.linalg.cholesky(jnp.eye(3) + jnp.outer(r, r)))(x), M, 220),
-    "eigenvalues": (lambda x: jax.vmap(lambda r: jnp.linalg.eigvalsh(jnp.diag(jnp.arange(3.0)) + jnp.outer(r, r)))(x), M, 72),
+    "solves": (
+        lambda x: jax.vmap(lambda r: jnp.linalg.solve(jnp.eye(3) + jnp.outer(r, r), r))(x),
+        M,
+        96,
+    ),
+    "cholesky": (
+        lambda x: jax.vmap(lambda r: jnp.linalg.cholesky(jnp.eye(3) + jnp.outer(r, r)))(x),
+        M,
+        220,
+    ),
+    "eigenvalues": (
+        lambda x: jax.vmap(
+            lambda r: jnp.linalg.eigvalsh(jnp.diag(jnp.arange(3.0)) + jnp.outer(r, r))
+        )(x),
+        M,
+        72,
+    ),
     "fourier": (lambda x: jnp.abs(jnp.fft.fft(x, axis=1)), S, 576),
-    "transposes": (lambda x: jnp.flip(x.T.reshape(2, 12).T, 0).ravel(), array(np.asarray(V).reshape(6, 4)), 24),
-    "split and stack": (lambda x: jnp.stack([jnp.split(x, 3)[1], *jnp.unstack(x.reshape(3, 8))], 1), V, 32),
+    "transposes": (
+        lambda x: jnp.flip(x.T.reshape(2, 12).T, 0).ravel(),
+        array(np.asarray(V).reshape(6, 4)),
+        24,
+    ),
+    "split and stack": (
+        lambda x: jnp.stack([jnp.split(x, 3)[1], *jnp.unstack(x.reshape(3, 8))], 1),
+        V,
+        32,
+    ),
     "interpolation": (lambda x: jnp.interp(x, jnp.arange(5.0), jnp.arange(5.0) ** 2), V, 24),
     "checkpoint": (jax.checkpoint(lambda x: jnp.sin(x) * jnp.roll(x, 2)), V, 48),
     "arrow": (lambda x: jnp.concatenate([jnp.sum(x**2)[None], x[1:] * x[0]]), V, 70),
@@ -120,25 +190,50 @@ CASES = {
     "constant": (lambda x: jnp.ones(24), V, 0),
     "one number": (lambda x: x**2, array(3.0), 1),
     "nothing": (lambda x: x**2, array(np.zeros((0, 3))), 0),
-}  # fmt: skip
+}
 
 
-AS_SPARSE = ("tridiagonal", "dense", "arrow", "groups", "outer product", "solves", "backward only", "constant", "one number", "nothing")
+AS_SPARSE = (
+    "tridiagonal",
+    "dense",
+    "arrow",
+    "groups",
+    "outer product",
+    "solves",
+    "backward only",
+    "constant",
+    "one number",
+    "nothing",
+)
 
 
 @pytest.mark.core(
-    "tridiagonal-*", "dense-auto-False", "scan with carry-auto-False", "while-auto-False",
-    "cond-auto-False", "known slice-*", "updates-auto-False", "own rule-auto-False",
-    "arrow-coloured-True", "backward only-coloured-True", "one number-auto-False", "nothing-*",
-)  # fmt: skip
+    "tridiagonal-*",
+    "dense-auto-False",
+    "scan with carry-auto-False",
+    "while-auto-False",
+    "cond-auto-False",
+    "known slice-*",
+    "updates-auto-False",
+    "own rule-auto-False",
+    "arrow-coloured-True",
+    "backward only-coloured-True",
+    "one number-auto-False",
+    "nothing-*",
+)
 @pytest.mark.parametrize(
-    ("case", "mode", "sparse"), [(case, "auto", False) for case in CASES] + [(case, "coloured", True) for case in AS_SPARSE]
+    ("case", "mode", "sparse"),
+    [(case, "auto", False) for case in CASES] + [(case, "coloured", True) for case in AS_SPARSE],
 )
 def test_jacobians_are_those_of_jax(case, mode, sparse):
     """Dense or as BCOO, with as few passes as the structure allows."""
     fn, x, _ = CASES[case]
-    want, plain = jax.jit(lambda x: ((jax.jacrev if case == "backward only" else jax.jacfwd)(fn)(x), fn(x)))(x)
-    value, got = lazy_derivatives(wrt="x", mode=mode, sparse=sparse)(lambda x: fn(x)).value_and_jacobian(x)
+    want, plain = jax.jit(
+        lambda x: ((jax.jacrev if case == "backward only" else jax.jacfwd)(fn)(x), fn(x))
+    )(x)
+    value, got = lazy_derivatives(wrt="x", mode=mode, sparse=sparse)(
+        lambda x: fn(x)
+    ).value_and_jacobian(x)
     if sparse:
         assert isinstance(got, BCOO)
         got = got.todense()
@@ -147,10 +242,22 @@ def test_jacobians_are_those_of_jax(case, mode, sparse):
 
 
 @pytest.mark.core(
-    "tridiagonal", "mask", "dense", "scan with carry", "while that spreads", "convolution",
-    "slices", "updates", "unknown index", "known slice", "sort of rows", "groups", "solves",
-    "own rule", "nothing",
-)  # fmt: skip
+    "tridiagonal",
+    "mask",
+    "dense",
+    "scan with carry",
+    "while that spreads",
+    "convolution",
+    "slices",
+    "updates",
+    "unknown index",
+    "known slice",
+    "sort of rows",
+    "groups",
+    "solves",
+    "own rule",
+    "nothing",
+)
 @pytest.mark.parametrize("case", [case for case in CASES if case != "backward only"])
 def test_patterns_hold_and_are_tight(case):
     """Every element that is not zero is in the pattern, at any values; and not many more are."""
@@ -184,7 +291,9 @@ OPS = {
     "groups": lambda x, i: jnp.repeat(x.reshape(-1, 2).sum(1), 2) + x,
     "matrix": lambda x, i: jnp.asarray(np.eye(x.size, k=i - 3) + np.eye(x.size), x.dtype) @ x,
     "scan": lambda x, i: jax.lax.scan(lambda c, v: (v, v * c), x[i % x.size], x)[1],
-    "largest": lambda x, i: x.at[jnp.argmax(x)].multiply(2.0) if i % 2 else jnp.maximum(x, jnp.roll(x, i)),
+    "largest": lambda x, i: (
+        x.at[jnp.argmax(x)].multiply(2.0) if i % 2 else jnp.maximum(x, jnp.roll(x, i))
+    ),
     "sort pairs": lambda x, i: jnp.sort(x.reshape(-1, 2), axis=1).reshape(-1),
     "branch": lambda x, i: jax.lax.cond(x[0] > 0, lambda x: jnp.roll(x, i), lambda x: x**2, x),
 }
@@ -192,14 +301,20 @@ OPS = {
 
 @pytest.mark.rest
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7)), min_size=1, max_size=5), st.sampled_from([6, 10]))
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7)), min_size=1, max_size=5),
+    st.sampled_from([6, 10]),
+)
 @examples(
     {"steps": [("sine", 0)], "size": 6},  # a diagonal
-    {"steps": [("roll", 7), ("neighbour", 0), ("reverse", 0), ("mask", 1)], "size": 10},  # parts of a band, moved
+    # parts of a band, moved
+    {"steps": [("roll", 7), ("neighbour", 0), ("reverse", 0), ("mask", 1)], "size": 10},
     {"steps": [("take", 3), ("sort pairs", 0), ("choose", 2), ("groups", 0)], "size": 6},
-    {"steps": [("matrix", 5), ("set", 7), ("neighbour", 0)], "size": 10},  # two diagonals, and a longer row
+    # two diagonals, and a longer row
+    {"steps": [("matrix", 5), ("set", 7), ("neighbour", 0)], "size": 10},
     {"steps": [("scan", 2), ("branch", 1)], "size": 10},
-    {"steps": [("largest", 1), ("largest", 4)], "size": 6},  # places and choices that hang on the values
+    # places and choices that hang on the values
+    {"steps": [("largest", 1), ("largest", 4)], "size": 6},
 )
 def test_any_program(steps, size):
     """Random programs: coloured Jacobians are dense ones."""
@@ -215,7 +330,10 @@ def test_any_program(steps, size):
 
 
 MATRICES = st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**31)).map(
-    lambda t: np.random.default_rng(t[2]).random(t[:2]) < np.random.default_rng(t[2]).choice([0.05, 0.2, 0.6])
+    lambda t: (
+        np.random.default_rng(t[2]).random(t[:2])
+        < np.random.default_rng(t[2]).choice([0.05, 0.2, 0.6])
+    )
 )
 ARROW = np.eye(9, dtype=bool)
 ARROW[0] = ARROW[:, 0] = True
@@ -236,9 +354,17 @@ STRUCTURES = {
 
 @settings(max_examples=200, deadline=None)
 @given(MATRICES, st.sampled_from([("forward",), ("reverse",), WAYS]))
-@examples(*({"matrix": matrix, "ways": ways} for matrix in STRUCTURES.values() for ways in (("forward",), ("reverse",), WAYS)))
+@examples(
+    *(
+        {"matrix": matrix, "ways": ways}
+        for matrix in STRUCTURES.values()
+        for ways in (("forward",), ("reverse",), WAYS)
+    )
+)
 def test_colourings_tell_all_elements_apart(matrix, ways):
-    """Columns of a colour share no row, but for rows that are made by themselves; and no scheme costs more than one pass for each."""
+    """Columns of a colour share no row, but for rows that are made by themselves; and no scheme
+    costs more than one pass for each.
+    """
     pattern = Pattern.of_pairs(*np.nonzero(matrix), *matrix.shape)
     scheme = scheme_of(pattern, ways)
     lines = matrix if scheme.by == "forward" else matrix.T
@@ -254,11 +380,18 @@ def test_colourings_tell_all_elements_apart(matrix, ways):
 @pytest.mark.rest
 @settings(max_examples=10, deadline=None)
 @given(MATRICES)
-@examples(*({"matrix": STRUCTURES[name]} for name in ("one zero", "zeros", "a row", "band", "arrow", "blocks")))
+@examples(
+    *(
+        {"matrix": STRUCTURES[name]}
+        for name in ("one zero", "zeros", "a row", "band", "arrow", "blocks")
+    )
+)
 def test_matrices_come_back(matrix):
     """The Jacobian of a product with a known sparse matrix is the matrix."""
     values = jnp.asarray(matrix * (1.0 + np.arange(matrix.size).reshape(matrix.shape)), jnp.float32)
-    got = lazy_derivatives(wrt="x", mode="coloured", sparse=True)(lambda x: values @ x).jacobian(jnp.ones(matrix.shape[1]))
+    got = lazy_derivatives(wrt="x", mode="coloured", sparse=True)(lambda x: values @ x).jacobian(
+        jnp.ones(matrix.shape[1])
+    )
     np.testing.assert_array_equal(got.todense(), values)
     assert got.nse == matrix.sum()
 
@@ -291,7 +424,9 @@ def test_gathers_read_where_jax_does(case):
 
 @pytest.mark.rest
 def test_blocks_of_trees():
-    """Several arguments and results: each block by itself, in the structure of the results and arguments."""
+    """Several arguments and results: each block by itself, in the structure of the results and
+    arguments.
+    """
 
     @lazy_derivatives(wrt=("a", "b"), sparse=True)
     def f(a: Float[Array, "n"], b: dict[str, Float[Array, "n k"]]) -> dict[str, Array]:
@@ -299,11 +434,18 @@ def test_blocks_of_trees():
 
     a, b = rows(30), {"x": rows(30, 2)}
     got = f.jacobian(a, b)
-    want = jax.jit(jax.jacfwd(lambda a, b: {"u": a**2 * b["x"][:, 0], "v": jnp.sum(b["x"], axis=1)}, (0, 1)))(a, b)
+    want = jax.jit(
+        jax.jacfwd(lambda a, b: {"u": a**2 * b["x"][:, 0], "v": jnp.sum(b["x"], axis=1)}, (0, 1))
+    )(a, b)
     np.testing.assert_allclose(got["a"]["u"].todense(), want["u"][0], rtol=1e-5)
     np.testing.assert_allclose(got["b"]["u"]["x"].todense(), want["u"][1]["x"], rtol=1e-5)
     np.testing.assert_allclose(got["b"]["v"]["x"].todense(), want["v"][1]["x"], rtol=1e-5)
-    assert (got["a"]["u"].nse, got["a"]["v"].nse, got["b"]["u"]["x"].nse, got["b"]["v"]["x"].nse) == (30, 0, 30, 60)
+    assert (
+        got["a"]["u"].nse,
+        got["a"]["v"].nse,
+        got["b"]["u"]["x"].nse,
+        got["b"]["v"]["x"].nse,
+    ) == (30, 0, 30, 60)
 
 
 def energy(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -317,9 +459,15 @@ def test_hessians_are_coloured_too(sparse):
     x = rows(40)
     f = lazy_derivatives(wrt="x", sparse=sparse)(energy)
     got = f.hessian(x)
-    np.testing.assert_allclose(got.todense() if sparse else got, jax.jit(jax.hessian(energy))(x), rtol=1e-4, atol=1e-3)
-    line = next(d["why"] for d in f.hessian.plan(x).to_dict()["decisions"] if d["name"] == "derivative")
-    assert line.startswith("coloured over reverse: 3 forward passes: 118 of 1600 elements are not zero (a band of 3)")
+    np.testing.assert_allclose(
+        got.todense() if sparse else got, jax.jit(jax.hessian(energy))(x), rtol=1e-4, atol=1e-3
+    )
+    line = next(
+        d["why"] for d in f.hessian.plan(x).to_dict()["decisions"] if d["name"] == "derivative"
+    )
+    assert line.startswith(
+        "coloured over reverse: 3 forward passes: 118 of 1600 elements are not zero (a band of 3)"
+    )
 
 
 def test_the_plan_says_which_why_and_what_others_cost():
@@ -333,7 +481,10 @@ def test_the_plan_says_which_why_and_what_others_cost():
         "coloured: 1 forward pass: 24 of 576 elements are not zero (diagonal); "
         "without that 24 forward passes or 24 backward ones, of about 2 each"
     )
-    assert "2 forward passes and 1 backward pass: 70 of 576 elements are not zero (and 1 long rows" in why(CASES["arrow"][0], V)
+    assert (
+        "2 forward passes and 1 backward pass: 70 of 576 elements are not zero (and 1 long rows"
+        in why(CASES["arrow"][0], V)
+    )
     assert "which colouring does not make cheaper" in why(lambda x: jnp.cumsum(x), V)
     assert "has a forward pass alone" in why(newton, V)
     assert "has a backward pass alone" in why(lambda x: backward_only(x), V)
@@ -352,15 +503,27 @@ def test_the_function_is_traced_once():
 
 @pytest.mark.rest
 def test_options_stand_around():
-    """`vmap` maps a coloured Jacobian, `pad` makes a dense one of one structure at all sizes, `remat` stands inside."""
+    """`vmap` maps a coloured Jacobian, `pad` makes a dense one of one structure at all sizes,
+    `remat` stands inside.
+    """
 
     def fn(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.sin(x) * jnp.roll(x, 1)
 
     xs = rows(5, 24)
     want = jax.jit(jax.vmap(jax.jacfwd(fn)))(xs)
-    np.testing.assert_allclose(lazy_derivatives(wrt="x")(optimize(fn, vmap="batch")).jacobian(xs), want, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(lazy_derivatives(wrt="x")(optimize(fn, remat=True)).jacobian(xs[0]), want[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        lazy_derivatives(wrt="x")(optimize(fn, vmap="batch")).jacobian(xs),
+        want,
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        lazy_derivatives(wrt="x")(optimize(fn, remat=True)).jacobian(xs[0]),
+        want[0],
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
     def reduce(w: Float[Array, "k"], x: Float[Array, "n k"]) -> Float[Array, "k"]:
         return jnp.mean(jnp.tanh(x * w), axis=0)
@@ -382,9 +545,13 @@ def test_directions_are_chunked_to_fit_memory():
     whole = jax.jit(jax.jacrev(fn)).lower(x).compile().memory_analysis().temp_size_in_bytes
     f = lazy_derivatives(wrt="x")(optimize(fn, memory=whole // 3))
     np.testing.assert_allclose(f.jacobian(x), want, rtol=1e-3, atol=1e-2)
-    line = next(d["why"] for d in f.jacobian.plan(x).to_dict()["decisions"] if d["name"] == "derivative")
+    line = next(
+        d["why"] for d in f.jacobian.plan(x).to_dict()["decisions"] if d["name"] == "derivative"
+    )
     assert "chunked: " in line
-    assert f.jacobian.program().lower(x).compile().memory_analysis().temp_size_in_bytes <= whole // 3
+    assert (
+        f.jacobian.program().lower(x).compile().memory_analysis().temp_size_in_bytes <= whole // 3
+    )
 
 
 def attention(x):
@@ -393,7 +560,9 @@ def attention(x):
 
 @pytest.mark.rest
 def test_near_ties_are_timed_once(tmp_path, monkeypatch):
-    """A dense square Jacobian is made the way that was faster; the next process reads which, unless the file is damaged."""
+    """A dense square Jacobian is made the way that was faster; the next process reads which, unless
+    the file is damaged.
+    """
     monkeypatch.setattr(_timed, "folder", lambda name: tmp_path / name)
     monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
     x = rows(10, 8)
@@ -402,7 +571,9 @@ def test_near_ties_are_timed_once(tmp_path, monkeypatch):
     def made():
         f = lazy_derivatives(wrt="x")(lambda x: attention(x))
         np.testing.assert_allclose(f.jacobian(x), want, rtol=1e-4, atol=1e-5)
-        return next(d["why"] for d in f.jacobian.plan(x).to_dict()["decisions"] if d["name"] == "derivative")
+        return next(
+            d["why"] for d in f.jacobian.plan(x).to_dict()["decisions"] if d["name"] == "derivative"
+        )
 
     assert "; timed once: forward " in made()
     (kept,) = (tmp_path / "modes").iterdir()
@@ -450,7 +621,9 @@ def test_a_process_remembers_so_many_programs_and_no_more(monkeypatch):
 
 
 def test_threads_agree_on_what_was_faster(monkeypatch):
-    """All that time one program at the same moment are told the same, however often it was timed."""
+    """All that time one program at the same moment are told the same, however often it was
+    timed.
+    """
     monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
     monkeypatch.setattr(_timed, "folder", lambda name: None)
     count = 4

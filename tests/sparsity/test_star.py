@@ -1,4 +1,6 @@
-"""Symmetric colouring of Hessians: each element at its own place or at its mirror image, and only where the symmetry is known."""
+"""Symmetric colouring of Hessians: each element at its own place or at its mirror image, and only
+where the symmetry is known.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,9 @@ def arrow(x):
 
 def grid(x):
     u = x.reshape(8, 8)
-    return jnp.sum((u[1:] - u[:-1]) ** 4) + jnp.sum((u[:, 1:] - u[:, :-1]) ** 4) + jnp.sum(jnp.exp(u))
+    return (
+        jnp.sum((u[1:] - u[:-1]) ** 4) + jnp.sum((u[:, 1:] - u[:, :-1]) ** 4) + jnp.sum(jnp.exp(u))
+    )
 
 
 def band(x):
@@ -28,7 +32,9 @@ def band(x):
 
 @jax.custom_jvp
 def half(x):
-    """The values are those of the sum of x[i] x[i + 1]; what its rule says has no symmetric Hessian."""
+    """The values are those of the sum of x[i] x[i + 1]; what its rule says has no symmetric
+    Hessian.
+    """
     return jnp.sum(x[1:] * x[:-1])
 
 
@@ -45,7 +51,9 @@ def point(size):
 @pytest.mark.core("arrow-2")
 @pytest.mark.parametrize(("fn", "passes"), [(arrow, 2), (grid, 6), (band, 5)])
 def test_hessians_are_those_of_jax(fn, passes):
-    """An arrow takes 2 passes where columns take all 64, a grid 6 instead of 7, and a band what its columns take."""
+    """An arrow takes 2 passes where columns take all 64, a grid 6 instead of 7, and a band what its
+    columns take.
+    """
     x = point(64)
     hessian = lazy_derivatives(wrt="x", mode="coloured")(lambda x: fn(x)).hessian
     np.testing.assert_allclose(hessian(x), jax.hessian(fn)(x), rtol=1e-4, atol=1e-4)
@@ -71,7 +79,13 @@ def test_a_rule_of_ones_own_keeps_columns_apart():
 
 @pytest.mark.parametrize(
     "fn",
-    [half, jax.nn.relu, lambda x: jnp.sum(x**x), lambda x: jax.lax.cond(x[0] > 0, half, arrow, x), lambda x: jax.jit(half)(x)],
+    [
+        half,
+        jax.nn.relu,
+        lambda x: jnp.sum(x**x),
+        lambda x: jax.lax.cond(x[0] > 0, half, arrow, x),
+        lambda x: jax.jit(half)(x),
+    ],
     ids=["rule", "rule in JAX", "power", "branch", "call"],
 )
 def test_symmetry_is_not_known_of_rules_and_of_what_is_odd_at_a_point(fn):
@@ -79,9 +93,9 @@ def test_symmetry_is_not_known_of_rules_and_of_what_is_odd_at_a_point(fn):
     assert not has_symmetric_hessian(jax.make_jaxpr(fn)(point(6)))
 
 
-MATRICES = st.tuples(st.integers(1, 14), st.integers(0, 2**31), st.sampled_from([0.1, 0.3, 0.6])).map(
-    lambda t: np.random.default_rng(t[1]).random((t[0], t[0])) < t[2]
-)
+MATRICES = st.tuples(
+    st.integers(1, 14), st.integers(0, 2**31), st.sampled_from([0.1, 0.3, 0.6])
+).map(lambda t: np.random.default_rng(t[1]).random((t[0], t[0])) < t[2])
 
 
 PLACES = np.arange(9)
@@ -105,7 +119,9 @@ STRUCTURES = {
 @given(MATRICES)
 @examples(*({"half": half} for half in STRUCTURES.values()))
 def test_every_element_is_alone_in_its_pass(half):
-    """Of a random symmetric matrix, by what the passes give of it: sums over the columns of a colour."""
+    """Of a random symmetric matrix, by what the passes give of it: sums over the columns of a
+    colour.
+    """
     pattern = half | half.T
     matrix = np.where(pattern, 1.0 + np.arange(pattern.size).reshape(pattern.shape), 0.0)
     matrix = matrix + matrix.T
@@ -113,7 +129,11 @@ def test_every_element_is_alone_in_its_pass(half):
     scheme = star_scheme(Pattern.of_pairs(rows, columns, *pattern.shape), np.inf)
     assert scheme is not None
     passes = matrix @ (scheme.colours[:, None] == np.arange(scheme.count))
-    got = np.where(scheme.mirrored, passes[columns, scheme.colours[rows]], passes[rows, scheme.colours[columns]])
+    got = np.where(
+        scheme.mirrored,
+        passes[columns, scheme.colours[rows]],
+        passes[rows, scheme.colours[columns]],
+    )
     np.testing.assert_array_equal(got, matrix[rows, columns])
     assert scheme.count <= len(matrix)
 

@@ -20,12 +20,15 @@ HOST = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 @pytest.fixture
 def native(monkeypatch):
     """Products in the low type itself, as everywhere but on CPUs."""
-    monkeypatch.setattr("jitney._precision.has_kernels", lambda low: True)  # first, since it is taken from there when it is asked for
+    # first, since it is taken from there when it is asked for
+    monkeypatch.setattr("jitney._precision.has_kernels", lambda low: True)
     monkeypatch.setattr("jitney._precision.products.has_kernels", lambda low: True)
 
 
 def products(fn, *args):
-    """(type of the factors, type of the result) of each product in the program of a function, at any depth, in order."""
+    """(type of the factors, type of the result) of each product in the program of a function, at
+    any depth, in order.
+    """
     found = []
 
     def visit(jaxpr):

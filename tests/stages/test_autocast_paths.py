@@ -24,16 +24,25 @@ pytestmark = pytest.mark.usefixtures("native")
     ],
 )
 def test_a_module_by_its_path(policy, expected):
-    """The part of a path that is named; the longest that fits wins; without a default only what is named is cast."""
+    """The part of a path that is named; the longest that fits wins; without a default only what is
+    named is cast.
+    """
     f = optimize(precision=policy)(loss)
     assert [factors for factors, _ in products(f, NET, X)] == expected
 
 
 def test_the_backward_pass_of_a_module_follows_its_path():
     """In `jax.grad` of a program, and in a program that takes the gradient itself."""
-    for fn in (eqx.filter_grad(optimize(precision={"default": "bf16", "head": "f32"})(loss)),
-               optimize(precision={"default": "bf16", "head": "f32"})(eqx.filter_grad(loss))):  # fmt: skip
-        factors = [factors for factors, _ in products(lambda model, x, fn=fn: eqx.filter(fn(model, x), eqx.is_array), NET, X)]
+    for fn in (
+        eqx.filter_grad(optimize(precision={"default": "bf16", "head": "f32"})(loss)),
+        optimize(precision={"default": "bf16", "head": "f32"})(eqx.filter_grad(loss)),
+    ):
+        factors = [
+            factors
+            for factors, _ in products(
+                lambda model, x, fn=fn: eqx.filter(fn(model, x), eqx.is_array), NET, X
+            )
+        ]
         assert factors.count("float32") == 3  # of the head: forward, its weight's, and its input's
         assert factors.count("bfloat16") == 5
 
@@ -58,7 +67,10 @@ def test_layers_stacked_for_a_scan_have_the_path_of_the_stack():
 
     model = Outer(Attention(jnp.ones((2, 4, 4)), jnp.ones((2, 4, 4)), jnp.ones((4, 4))))
     for policy, expected in (
-        ({"default": "bf16", "attention.q": "f32"}, ["float32", "bfloat16", "bfloat16", "bfloat16", "bfloat16"]),
+        (
+            {"default": "bf16", "attention.q": "f32"},
+            ["float32", "bfloat16", "bfloat16", "bfloat16", "bfloat16"],
+        ),
         ({"default": "bf16", "attention": "f32"}, ["float32"] * 5),
     ):
         f = optimize(precision=policy)(lambda model, x: model.attention(x))
@@ -75,7 +87,9 @@ def test_a_source_line_can_be_named_too():
     number = body.__code__.co_firstlineno + 2
     f = optimize(precision={"default": "bf16", f"test_autocast_paths.py:{number}": "f32"})(body)
     assert [factors for factors, _ in products(f, X, W)] == ["bfloat16", "float32"]
-    with pytest.raises(OptionError, match=rf"(?s)no product is computed.*test_autocast_paths.py:{number}"):
+    with pytest.raises(
+        OptionError, match=rf"(?s)no product is computed.*test_autocast_paths.py:{number}"
+    ):
         optimize(precision={"default": "bf16", "test_autocast_paths.py:1": "f32"})(body)(X, W)
 
 
@@ -94,10 +108,15 @@ def test_an_exact_annotation_keeps_the_products_of_its_argument():
     def body(x: Float32[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "n k"]:
         return (x @ w) @ w.T
 
-    assert [factors for factors, _ in products(optimize(precision="bf16")(body), X, W)] == ["float32", "bfloat16"]
+    assert [factors for factors, _ in products(optimize(precision="bf16")(body), X, W)] == [
+        "float32",
+        "bfloat16",
+    ]
 
 
-@pytest.mark.parametrize("bad", [{"head": "f64"}, {}, {"default": None}, {3: "bf16"}, {"": "bf16"}, "bf17"])
+@pytest.mark.parametrize(
+    "bad", [{"head": "f64"}, {}, {"default": None}, {3: "bf16"}, {"": "bf16"}, "bf17"]
+)
 def test_what_is_no_policy_is_refused_at_decoration(bad):
     """Types that are none, and names that are none."""
     with pytest.raises(OptionError, match="precision="):

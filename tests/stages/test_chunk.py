@@ -22,7 +22,9 @@ def rows(*shape):
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def residual(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
+def residual(
+    w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]
+) -> tuple[Float[Array, ""], Float[Array, "n"]]:
     r = x @ w - y
     return jnp.var(r), jax.nn.softmax(r)
 
@@ -49,10 +51,22 @@ def test_values_of_the_whole_axis_are_never_there():
         return jnp.sum(jnp.sort(jnp.outer(jnp.ones(64), jnp.ones(64)) * x[:, None, None], axis=1))
 
     def temporaries(fn):
-        return jax.jit(fn).lower(jax.ShapeDtypeStruct((4096,), np.float32)).compile().memory_analysis().temp_size_in_bytes
+        return (
+            jax.jit(fn)
+            .lower(jax.ShapeDtypeStruct((4096,), np.float32))
+            .compile()
+            .memory_analysis()
+            .temp_size_in_bytes
+        )
 
     whole = optimize(f).lower(jnp.ones(4096)).compile().memory_analysis().temp_size_in_bytes
-    cut = optimize(chunk={"n": 64})(f).lower(jnp.ones(4096)).compile().memory_analysis().temp_size_in_bytes
+    cut = (
+        optimize(chunk={"n": 64})(f)
+        .lower(jnp.ones(4096))
+        .compile()
+        .memory_analysis()
+        .temp_size_in_bytes
+    )
     assert cut < whole / 10
 
 
@@ -95,7 +109,11 @@ def test_what_cannot_be_cut_is_an_error():
         return jnp.abs(jnp.fft.fft(x))
 
     with pytest.raises(
-        AxisError, match=r"axis 'n' cannot be cut into chunks: test_chunk.py:\d+ \(f\) looks along it: transforms along it \(`fft`\)"
+        AxisError,
+        match=(
+            r"axis 'n' cannot be cut into chunks: test_chunk.py:\d+ \(f\) looks along it:"
+            r" transforms along it \(`fft`\)"
+        ),
     ):
         f(rows(5))
     with pytest.raises(AxisError, match="transforms"):
@@ -103,7 +121,9 @@ def test_what_cannot_be_cut_is_an_error():
 
 
 def test_what_is_done_at_once_is_said_with_what_it_takes():
-    """A sort of the norms of rows: 8 bytes for each row, while the rows times a matrix are there for one chunk at a time."""
+    """A sort of the norms of rows: 8 bytes for each row, while the rows times a matrix are there
+    for one chunk at a time.
+    """
 
     @optimize(chunk={"n": 2})
     def f(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "n"]:
@@ -112,15 +132,24 @@ def test_what_is_done_at_once_is_said_with_what_it_takes():
     x, w = rows(500, 3), rows(3, 7)
     np.testing.assert_allclose(f(x, w), np.sort(((x @ w) ** 2).sum(1)), rtol=1e-5)
     said = " ".join(str(f.plan(x, w)).split())
-    assert re.search(r"1 over the data, 2 of n at a time; 3.9\d* KiB are there as a whole, for `sort` at test_chunk.py:\d+ \(f\)", said)
+    assert re.search(
+        r"1 over the data, 2 of n at a time; 3.9\d* KiB are there as a whole, for `sort` at"
+        r" test_chunk.py:\d+ \(f\)",
+        said,
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "what"),
     [
         (
-            lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c + x.sum()), None), 0.0, None, length=3)[0],
-            r"reads what is put together over all of it only when that is done, inside `jax.lax.scan` \(`sin`\)",
+            lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c + x.sum()), None), 0.0, None, length=3)[
+                0
+            ],
+            (
+                r"reads what is put together over all of it only when that is done, inside"
+                r" `jax.lax.scan` \(`sin`\)"
+            ),
         ),
         (
             lambda x: jax.lax.scan(lambda c, _: (c + jnp.argmax(x), None), 0, None, length=3)[0],
@@ -149,7 +178,9 @@ def test_each_element_may_have_a_key():
 
     @optimize(chunk={"n": 2})
     def f(keys: Key[Array, "n"], x: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        return jax.vmap(lambda key, row: jnp.where(jax.random.bernoulli(key, 0.5, row.shape), row, 0))(keys, x)
+        return jax.vmap(
+            lambda key, row: jnp.where(jax.random.bernoulli(key, 0.5, row.shape), row, 0)
+        )(keys, x)
 
     keys, x = jax.random.split(jax.random.key(0), 5), rows(5, 3)
     kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.5, (3,)))(keys)
@@ -166,7 +197,9 @@ def test_an_error_of_a_loop_under_vmap_is_raised():
 
         return jax.vmap(lambda a: jax.lax.while_loop(lambda c: c < 5, turn, a))(x)
 
-    np.testing.assert_array_equal(f(jnp.array([4.0, 0.5, 9.0, 1.5, 4.5])), [5.0, 5.5, 9.0, 5.5, 5.5])
+    np.testing.assert_array_equal(
+        f(jnp.array([4.0, 0.5, 9.0, 1.5, 4.5])), [5.0, 5.5, 9.0, 5.5, 5.5]
+    )
     with pytest.raises(Exception, match="is three"):
         jax.block_until_ready(f(jnp.array([4.0, 0.5, 9.0, 1.5, 2.0])))
 
@@ -181,7 +214,9 @@ def test_an_error_of_a_loop_under_vmap_is_raised():
     ],
     ids=["jit", "two derivatives", "memory", "memory mapped"],
 )
-def test_under_outer_transforms_that_it_does_not_act_in_it_is_told_of_the_remedy(option, outer, fix):
+def test_under_outer_transforms_that_it_does_not_act_in_it_is_told_of_the_remedy(
+    option, outer, fix
+):
     """And the numbers are those of the plain function."""
 
     def total(x: Float[Array, "n"]):
@@ -197,7 +232,9 @@ def test_a_gradient_inside_is_chunked():
     """The gradient for what does not have the axis is a sum over the chunks."""
 
     @optimize(chunk={"n": 8})
-    def gradient(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, "k"]:
+    def gradient(
+        w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]
+    ) -> Float[Array, "k"]:
         return jax.grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)
 
     w, x, y = rows(3), rows(20, 3), rows(20)
@@ -251,7 +288,9 @@ def test_methods_and_statics():
 
     w, x = rows(3), rows(9, 3)
     for power in (1, 2):
-        np.testing.assert_allclose(Model(jnp.asarray(w)).loss(x, power), ((x @ w) ** power).sum(), rtol=1e-4)
+        np.testing.assert_allclose(
+            Model(jnp.asarray(w)).loss(x, power), ((x @ w) ** power).sum(), rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -286,7 +325,9 @@ def test_what_is_wrong_at_any_size_is_its_own_error():
 
 
 def test_a_split_of_another_axis_gathers_nothing():
-    """The gates of a recurrent cell are slices, as in plain JAX: gathers are copies, which cost a GRU a twentieth of its time."""
+    """The gates of a recurrent cell are slices, as in plain JAX: gathers are copies, which cost a
+    GRU a twentieth of its time.
+    """
 
     def gates(x: Float[Array, "n k"]) -> Float[Array, "n j"]:
         a, b = jnp.split(x, 2, axis=1)
@@ -298,7 +339,9 @@ def test_a_split_of_another_axis_gathers_nothing():
 @pytest.mark.parametrize("sizes", [(5, 10), (10, 5)])
 @pytest.mark.parametrize("way", ["chunk", "auto", "grad", "stream", "accumulate"])
 def test_an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked(sizes, way):
-    """With `check=False` too: a chunk is so many elements of each array, and the rest of the longer one would be left out."""
+    """With `check=False` too: a chunk is so many elements of each array, and the rest of the longer
+    one would be left out.
+    """
 
     def both(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x) + jnp.sum(y)
@@ -309,10 +352,14 @@ def test_an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked(sizes, way):
         "chunk": lambda: optimize(check=False, chunk={"n": 2})(both)(x, y),
         "auto": lambda: optimize(check=False, chunk={"n": "auto"})(both)(x, y),
         "grad": lambda: optimize(check=False, chunk={"n": 2})(both).grad(x, y),
-        "stream": lambda: jitney.stream(unchecked, {"x": x, "y": y}, chunk={"n": 2}, progress=False),
+        "stream": lambda: jitney.stream(
+            unchecked, {"x": x, "y": y}, chunk={"n": 2}, progress=False
+        ),
         "accumulate": lambda: jitney.accumulate(unchecked, axis="n", microbatch=2, wrt="x")(x, y),
     }
-    with pytest.raises(ContractError, match=f"axis 'n' has two sizes, {sizes[0]} from 'x' and {sizes[1]} from 'y'"):
+    with pytest.raises(
+        ContractError, match=f"axis 'n' has two sizes, {sizes[0]} from 'x' and {sizes[1]} from 'y'"
+    ):
         calls[way]()
 
 

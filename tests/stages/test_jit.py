@@ -19,12 +19,17 @@ from tests._tracing import count_traces
 
 
 def fresh(*shape):
-    """An array whose buffer is JAX's own: memory borrowed from NumPy, as `jnp.asarray` may take it, is never reused."""
+    """An array whose buffer is JAX's own: memory borrowed from NumPy, as `jnp.asarray` may take it,
+    is never reused.
+    """
     return jnp.arange(np.prod(shape), dtype=jnp.float32).reshape(shape)
 
 
 def decisions(program, *args, **keywords):
-    return [(d["name"], d["taken"], d["why"]) for d in program.plan(*args, **keywords).to_dict()["decisions"]]
+    return [
+        (d["name"], d["taken"], d["why"])
+        for d in program.plan(*args, **keywords).to_dict()["decisions"]
+    ]
 
 
 def why(program, stage, *args):
@@ -43,8 +48,10 @@ def why(program, stage, *args):
     {"x": np.array(-0.0, np.float32)},
     {"x": np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)},
     {"x": np.zeros((2, 0, 3), np.float32)},
-    {"x": np.array([[65504, 300, 6e-8, -0.0]], np.float16)},  # the sum and the square overflow, the least of all is lost
-    {"x": np.array([2**31 - 1, -(2**31), 46341, -1], np.int32)},  # the sum and the square wrap around
+    # the sum and the square overflow, the least of all is lost
+    {"x": np.array([[65504, 300, 6e-8, -0.0]], np.float16)},
+    # the sum and the square wrap around
+    {"x": np.array([2**31 - 1, -(2**31), 46341, -1], np.int32)},
     {"x": np.arange(250, 258).reshape(2, 2, 2).astype(np.uint8)},
     {"x": np.array([complex(np.inf, np.nan), complex(-0.0, 0.0), 1j], np.complex64)},
     {"x": np.array([[True], [False]])},
@@ -54,7 +61,11 @@ def test_elementwise_results_equal_jax_jit_to_the_bit(x):
     """For any shape and dtype."""
 
     def body(a):
-        return a + a, jnp.where(a == a, a * a, a), jnp.tanh(a.astype(jnp.float32).real) if a.dtype != np.complex64 else a
+        return (
+            a + a,
+            jnp.where(a == a, a * a, a),
+            jnp.tanh(a.astype(jnp.float32).real) if a.dtype != np.complex64 else a,
+        )
 
     with np.errstate(all="ignore"):
         ours, theirs = optimize(body)(jnp.asarray(x)), jax.jit(body)(jnp.asarray(x))
@@ -100,11 +111,16 @@ class Model(eqx.Module):
 
 def test_using_a_donated_buffer_again_names_its_path():
     """A leaf inside a module inside a list."""
-    f = optimize(donate="model")(lambda model, x: jax.tree.map(lambda leaf: leaf + x if eqx.is_array(leaf) else leaf, model))
+    f = optimize(donate="model")(
+        lambda model, x: jax.tree.map(lambda leaf: leaf + x if eqx.is_array(leaf) else leaf, model)
+    )
     model = Model([fresh(3), fresh(4)])
     again = Model([fresh(3), model.layers[1]])
     f(model, jnp.float32(1))
-    with pytest.raises(DonationError, match=r"the buffer of 'model\.layers\[1\]' has been donated to an earlier call"):
+    with pytest.raises(
+        DonationError,
+        match=r"the buffer of 'model\.layers\[1\]' has been donated to an earlier call",
+    ):
         f(again, jnp.float32(1))
 
 
@@ -121,7 +137,9 @@ def test_one_buffer_passed_twice_names_both_arguments():
     """One of them donated, in either order."""
     f = optimize(donate="x")(lambda x, y: x + y["w"])
     x = fresh(3)
-    with pytest.raises(DonationError, match=r"""'x' and "y\['w'\]" are the same buffer, and 'x' is donated"""):
+    with pytest.raises(
+        DonationError, match=r"""'x' and "y\['w'\]" are the same buffer, and 'x' is donated"""
+    ):
         f(x, {"w": x})
     both = optimize(donate=("x", "y"))(lambda x, y: (x + y, x - y))
     z = fresh(3)
@@ -135,12 +153,17 @@ class State(NamedTuple):
 
 
 def test_an_optimiser_step_donates_model_and_state_over_many_steps():
-    """Momentum descent on a quadratic, as numpy does it; one trace, and each step reuses the buffers of the last."""
+    """Momentum descent on a quadratic, as numpy does it; one trace, and each step reuses the
+    buffers of the last.
+    """
 
     def step(model, opt: tuple[State, tuple[()]], target):
         grads = jax.grad(lambda m: ((m["w"] - target) ** 2).sum())(model)
         momentum = jax.tree.map(lambda m, g: 0.9 * m + g, opt[0].momentum, grads)
-        return jax.tree.map(lambda p, m: p - 0.1 * m, model, momentum), (State(opt[0].count + 1, momentum), ())
+        return jax.tree.map(lambda p, m: p - 0.1 * m, model, momentum), (
+            State(opt[0].count + 1, momentum),
+            (),
+        )
 
     body = count_traces(step)
     f = optimize(donate=("model", "opt"))(body)
@@ -183,7 +206,9 @@ def test_a_donated_argument_without_arrays_stands_in_the_plan():
 
 
 def test_a_donated_buffer_that_no_result_can_take_over_stands_in_the_plan():
-    """One result for two buffers of its shape, none for the integers; planning counts no trace and compiles nothing."""
+    """One result for two buffers of its shape, none for the integers; planning counts no trace and
+    compiles nothing.
+    """
 
     @optimize(donate=("a", "b", "i"))
     def f(a, b, i, c):
@@ -191,7 +216,9 @@ def test_a_donated_buffer_that_no_result_can_take_over_stands_in_the_plan():
 
     args = (fresh(3), fresh(3), jnp.arange(4), fresh(3))
     with listening() as events:
-        lines = [why for name, taken, why in decisions(f, *args) if name == "donation" and not taken]
+        lines = [
+            why for name, taken, why in decisions(f, *args) if name == "donation" and not taken
+        ]
     assert len(lines) == 2
     assert "'b'" in lines[0]
     assert "float32[3]" in lines[0]
@@ -232,7 +259,9 @@ class Scaled(eqx.Module):
 
 @jax.numpy_dtype_promotion("standard")  # as Adam needs it
 def test_a_module_and_the_state_of_its_optimiser_are_donated_whole():
-    """Every array of both is given up and taken over; static leaves come back as the same objects, and numbers are those of plain Adam."""
+    """Every array of both is given up and taken over; static leaves come back as the same objects,
+    and numbers are those of plain Adam.
+    """
     optax = pytest.importorskip("optax")
     adam = optax.adam(0.1)
 
@@ -254,7 +283,11 @@ def test_a_module_and_the_state_of_its_optimiser_are_donated_whole():
         assert all(leaf.is_deleted() for leaf in given)
         assert (model.scale, model.activation, model.layer.use_bias) == (2.0, jnp.tanh, True)
         expected, state = step(expected, state, x)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4) if eqx.is_array(a) else None, (model, opt), (expected, state))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4) if eqx.is_array(a) else None,
+        (model, opt),
+        (expected, state),
+    )
     total = sum(leaf.nbytes for leaf in jax.tree.leaves((model, opt)) if eqx.is_array(leaf))
     assert f.lower(model, opt, x).compile().memory_analysis().alias_size_in_bytes == total
 
@@ -262,7 +295,11 @@ def test_a_module_and_the_state_of_its_optimiser_are_donated_whole():
 def test_a_donating_body_that_cannot_be_traced_still_has_a_plan():
     """Which buffers could be reused is not known then."""
     f = optimize(donate="x")(lambda x: x if x[0] > 0 else -x)
-    assert [taken for name, taken, why in decisions(f, fresh(3)) if name == "donation" and "cannot be traced" in why] == [False]
+    assert [
+        taken
+        for name, taken, why in decisions(f, fresh(3))
+        if name == "donation" and "cannot be traced" in why
+    ] == [False]
 
 
 @pytest.mark.parametrize("kind", [ValueError, RuntimeError])
@@ -302,21 +339,36 @@ def test_donation_is_dropped_with_debug_nans_and_says_so():
 
 
 def test_fast_compiles_with_less_effort_and_the_same_numbers():
-    """The plan says so; inside another trace it is a plain sub-program, with and without traced arguments."""
+    """The plan says so; inside another trace it is a plain sub-program, with and without traced
+    arguments.
+    """
     f = optimize(compiler="fast")(lambda x: jnp.sin(x) @ jnp.cos(x))
     x = fresh(5)
     expected = np.sin(np.arange(5)) @ np.cos(np.arange(5))
-    for call in (lambda: f(x), lambda: jax.jit(f)(x), lambda: jax.jit(lambda: f(x))(), lambda: jax.grad(lambda y: f(y))(x) @ x * 0 + f(x)):
+    for call in (
+        lambda: f(x),
+        lambda: jax.jit(f)(x),
+        lambda: jax.jit(lambda: f(x))(),
+        lambda: jax.grad(lambda y: f(y))(x) @ x * 0 + f(x),
+    ):
         np.testing.assert_allclose(call(), expected, rtol=1e-5)
     assert "short compile times" in why(f, "jit", x)
 
 
 def test_fast_is_compiled_by_itself():
-    """The persistent cache gives an equal function what was compiled with all effort, and not one that asks for less."""
-    usual, equal, fast = (optimize(**o)(lambda x: jnp.sin(x) @ jnp.cos(3 * x)) for o in ({}, {}, {"compiler": "fast"}))
+    """The persistent cache gives an equal function what was compiled with all effort, and not one
+    that asks for less.
+    """
+    usual, equal, fast = (
+        optimize(**o)(lambda x: jnp.sin(x) @ jnp.cos(3 * x)) for o in ({}, {}, {"compiler": "fast"})
+    )
     for f in (usual, equal, fast):
         f(fresh(7))
-    assert [(f.stats.compiles, f.stats.persistent_hits) for f in (usual, equal, fast)] == [(1, 0), (0, 1), (1, 0)]
+    assert [(f.stats.compiles, f.stats.persistent_hits) for f in (usual, equal, fast)] == [
+        (1, 0),
+        (0, 1),
+        (1, 0),
+    ]
 
 
 def test_fast_passes_the_errors_of_the_body():
@@ -330,7 +382,10 @@ def test_fast_passes_the_errors_of_the_body():
         f(fresh(3))
 
 
-@pytest.mark.parametrize("options", [{"donate": "z"}, {"donate": "x", "static": "x"}, {"compiler": "slow"}, {"donate": ("x", "x")}])
+@pytest.mark.parametrize(
+    "options",
+    [{"donate": "z"}, {"donate": "x", "static": "x"}, {"compiler": "slow"}, {"donate": ("x", "x")}],
+)
 def test_options_that_cannot_be_are_refused_at_decoration(options):
     """A name that is no parameter, donated and static, an unknown effort, a name twice."""
     with pytest.raises(OptionError):

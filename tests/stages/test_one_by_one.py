@@ -1,4 +1,6 @@
-"""`chunk={axis: 1}` of a mapped axis. References: `jax.lax.map`, `jax.vmap` and JAX's own derivatives of the plain function."""
+"""`chunk={axis: 1}` of a mapped axis. References: `jax.lax.map`, `jax.vmap` and JAX's own
+derivatives of the plain function.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,9 @@ X = array(RNG.normal(size=(7, 5)), np.float32)
 W = array(RNG.normal(size=5), np.float32)
 
 
-def branching(x: Float[Array, "n"], w: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
+def branching(
+    x: Float[Array, "n"], w: Float[Array, "n"]
+) -> tuple[Float[Array, ""], Float[Array, "n"]]:
     top = jax.lax.cond(x[0] > 0, lambda: jnp.sum(jnp.sin(x * w)), lambda: jnp.max(x))
     return top, jnp.cumsum(x) * w
 
@@ -32,7 +36,9 @@ def test_results_are_those_of_a_loop_to_the_bit():
 
 
 def test_it_ends_where_a_loop_ends():
-    """One element that never does is no matter of the others: here all elements but one need no turn."""
+    """One element that never does is no matter of the others: here all elements but one need no
+    turn.
+    """
     f = optimize(vmap="lane", chunk={"lane": 1})(halved)
     np.testing.assert_array_equal(f(jnp.asarray([0.5, 8.0, 3.0])), [0.5, 1.0, 0.75])
     jaxpr = str(f.trace(jnp.ones(3)).jaxpr)
@@ -42,7 +48,10 @@ def test_it_ends_where_a_loop_ends():
 
 def test_a_branch_stays_one():
     """Under `vmap` it is a select."""
-    mapped, looped = optimize(vmap="lane")(branching), optimize(vmap="lane", chunk={"lane": 1})(branching)
+    mapped, looped = (
+        optimize(vmap="lane")(branching),
+        optimize(vmap="lane", chunk={"lane": 1})(branching),
+    )
     assert "cond" not in str(mapped.trace(X, W).jaxpr)
     assert "cond" in str(looped.trace(X, W).jaxpr)
 
@@ -91,7 +100,12 @@ def test_results_keep_their_types():
     """Weak ones, those that no element changes, and what is no array."""
 
     def mixed(x: Float[Array, ""]):
-        return {"weak": jnp.where(x > 0, 1.0, 2.0), "fixed": np.arange(3), "text": "as it is", "bool": x > 0}
+        return {
+            "weak": jnp.where(x > 0, 1.0, 2.0),
+            "fixed": np.arange(3),
+            "text": "as it is",
+            "bool": x > 0,
+        }
 
     got, want = (optimize(vmap="lane", **o)(mixed)(X[:, 0]) for o in ({"chunk": {"lane": 1}}, {}))
     assert got["text"] == want["text"]
@@ -106,19 +120,29 @@ def test_nan_of_a_low_type_keeps_its_sign():
     def same(x: Float[Array, ""]) -> Float[Array, ""]:
         return x
 
-    x = jax.lax.bitcast_convert_type(jnp.asarray([0xFF, 0x7F, 0x3C, 0xFE], jnp.uint8), jnp.float8_e5m2)
+    x = jax.lax.bitcast_convert_type(
+        jnp.asarray([0xFF, 0x7F, 0x3C, 0xFE], jnp.uint8), jnp.float8_e5m2
+    )
     got = optimize(vmap="lane", chunk={"lane": 1})(same)(x)
     np.testing.assert_array_equal(np.asarray(got).view(np.uint8), np.asarray(x).view(np.uint8))
 
 
 def loss(x, w):
-    return sum(jnp.sum(part**2) for part in optimize(vmap="lane", chunk={"lane": 1})(branching)(x, w))
+    return sum(
+        jnp.sum(part**2) for part in optimize(vmap="lane", chunk={"lane": 1})(branching)(x, w)
+    )
 
 
 def test_outer_derivatives_are_those_of_a_map():
     """Of mapped arguments and of shared ones, under `jit` and twice."""
-    plain = lambda x, w: sum(jnp.sum(part**2) for part in jax.vmap(branching, in_axes=(0, None))(x, w))
-    for order in (lambda f: jax.grad(f, (0, 1)), lambda f: jax.jit(jax.grad(f, (0, 1))), lambda f: jax.hessian(f, 1)):
+    plain = lambda x, w: sum(
+        jnp.sum(part**2) for part in jax.vmap(branching, in_axes=(0, None))(x, w)
+    )
+    for order in (
+        lambda f: jax.grad(f, (0, 1)),
+        lambda f: jax.jit(jax.grad(f, (0, 1))),
+        lambda f: jax.hessian(f, 1),
+    ):
         got, want = order(loss)(X, W), order(plain)(X, W)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5), got, want)
 
@@ -131,14 +155,22 @@ def test_what_an_outer_derivative_keeps_are_the_arguments():
 
     def kept(f):
         x = jnp.ones((40, 60))
-        return jax.jit(jax.grad(lambda x: jnp.sum(f(x)))).lower(x).compile().memory_analysis().temp_size_in_bytes
+        return (
+            jax.jit(jax.grad(lambda x: jnp.sum(f(x))))
+            .lower(x)
+            .compile()
+            .memory_analysis()
+            .temp_size_in_bytes
+        )
 
     looped = kept(optimize(vmap="lane", chunk={"lane": 1})(long))
     assert looped < kept(jax.vmap(long)) / 8
     assert looped < kept(lambda x: jax.lax.map(long, x)) / 4
 
 
-@pytest.mark.parametrize("transform", [jax.grad, lambda f: jax.jit(jax.grad(f))], ids=["grad", "jit"])
+@pytest.mark.parametrize(
+    "transform", [jax.grad, lambda f: jax.jit(jax.grad(f))], ids=["grad", "jit"]
+)
 def test_a_body_that_prints_does_so_once(transform, capfd):
     """It is not run again on the way back."""
 
@@ -205,7 +237,9 @@ def test_the_plan_says_which_loops_wait_for_the_slowest():
     assert lines(optimize(vmap="lane", chunk={"lane": 1})(halved), X[:, 0]) == []
 
 
-@pytest.mark.parametrize("options", [{"pad": {"lane": [8]}}, {"chunk": {"lane": 2}}], ids=["pad", "chunk"])
+@pytest.mark.parametrize(
+    "options", [{"pad": {"lane": [8]}}, {"chunk": {"lane": 2}}], ids=["pad", "chunk"]
+)
 def test_what_cannot_stand_beside_it_is_not_advised(options):
     """The line is there all the same."""
     (said,) = lines(optimize(vmap="lane", **options)(halved), X[:, 0])

@@ -28,7 +28,9 @@ def rows(*shape):
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def shares(t: Float[Array, "n"], y: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+def shares(
+    t: Float[Array, "n"], y: Float[Array, "n"]
+) -> tuple[Float[Array, "n"], Float[Array, ""]]:
     """Elements divided by a sum, and a mean."""
     r = jnp.exp(-t) - y
     return r / jnp.sum(r * r), jnp.mean(r)
@@ -39,7 +41,9 @@ def affine(w: Float[Array, "k m"], x: Float[Array, "k"]) -> Float[Array, "m"]:
 
 
 @optimize(pad={"n": "pow2"})
-def padded_shares(t: Float[Array, "n"], y: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+def padded_shares(
+    t: Float[Array, "n"], y: Float[Array, "n"]
+) -> tuple[Float[Array, "n"], Float[Array, ""]]:
     return shares(t, y)
 
 
@@ -105,7 +109,9 @@ def test_many_sizes_compile_few_programs():
 
 
 def test_sizes_in_one_bucket_share_one_trace():
-    """5, 6 and 7 rows pad to 8; an axis that is mapped over needs no proof, so the body is traced once."""
+    """5, 6 and 7 rows pad to 8; an axis that is mapped over needs no proof, so the body is traced
+    once.
+    """
     body = count_traces(affine)
     f = optimize(vmap="batch", pad={"batch": "pow2"})(body)
     w = rows(3, 2)
@@ -119,7 +125,9 @@ def test_two_padded_axes_and_a_mapped_one():
     """Each axis has its ladder; an argument may be longer by one."""
 
     @optimize(vmap="fit", pad={"points": [10, 20], "fit": Bucket(multiple=4)})
-    def f(a: float, t: Float[Array, "points"], y: Float[Array, "points+1"]) -> Float[Array, "points"]:
+    def f(
+        a: float, t: Float[Array, "points"], y: Float[Array, "points+1"]
+    ) -> Float[Array, "points"]:
         return jnp.cumsum(t) * a + jnp.mean(y)
 
     for points, fits in ((7, 3), (9, 4), (15, 5), (10, 1), (30, 3)):
@@ -139,7 +147,9 @@ def test_methods_and_pytrees():
         return sum(jnp.sum(x**2) for x in jax.tree.leaves(data))
 
     data = {"a": rows(5), "b": (rows(5), rows(5))}
-    np.testing.assert_allclose(norm(data), sum((x**2).sum() for x in jax.tree.leaves(data)), rtol=1e-5)
+    np.testing.assert_allclose(
+        norm(data), sum((x**2).sum() for x in jax.tree.leaves(data)), rtol=1e-5
+    )
 
 
 def test_a_decision_by_size_runs_exact_and_warns_once():
@@ -149,7 +159,10 @@ def test_a_decision_by_size_runs_exact_and_warns_once():
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return x * 2 if x.shape[0] == 6 else x
 
-    with pytest.warns(JitneyWarning, match=r"'n' cannot be padded here: test_pad.py:\d+ \(f\) compares the size n with 6") as caught:
+    with pytest.warns(
+        JitneyWarning,
+        match=r"'n' cannot be padded here: test_pad.py:\d+ \(f\) compares the size n with 6",
+    ) as caught:
         np.testing.assert_array_equal(f(np.ones(6, np.float32)), np.full(6, 2))
     np.testing.assert_array_equal(f(np.ones(7, np.float32)), np.ones(7))
     np.testing.assert_array_equal(f(np.ones(6, np.float32)), np.full(6, 2))
@@ -157,9 +170,14 @@ def test_a_decision_by_size_runs_exact_and_warns_once():
     assert [Path(warning.filename).name for warning in caught] == ["test_pad.py"]
 
 
-@pytest.mark.parametrize("made", [lambda x: (x, x.shape[0]), lambda x: (x, str(x.dtype) * (len(x.shape) + 0 * x.ndim), x.shape)])
+@pytest.mark.parametrize(
+    "made",
+    [lambda x: (x, x.shape[0]), lambda x: (x, str(x.dtype) * (len(x.shape) + 0 * x.ndim), x.shape)],
+)
 def test_sizes_in_a_result_run_exact(made):
-    """A result that holds the size as a Python number cannot come from a program for several sizes."""
+    """A result that holds the size as a Python number cannot come from a program for several
+    sizes.
+    """
 
     @optimize(pad={"n": "pow2"})
     def f(x: Float[Array, "n"]):
@@ -206,11 +224,17 @@ def test_outer_transforms_see_the_numbers_of_a_plain_function():
         lambda f: lambda t: jax.jit(f)(t, y),
         lambda f: lambda t: jax.vmap(f, (None, 0))(t, jnp.stack([y, t])),
     ):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), outer(padded_shares)(t), outer(shares)(t))
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
+            outer(padded_shares)(t),
+            outer(shares)(t),
+        )
 
 
 def test_without_jit_nothing_is_padded():
-    """Inside `jax.disable_jit`, before and after the first call, the body sees the arrays as they are."""
+    """Inside `jax.disable_jit`, before and after the first call, the body sees the arrays as they
+    are.
+    """
     f = optimize(pad={"n": "pow2"})(copy_of(shares))
     t, y = rows(5), rows(5)
     for _ in range(2):
@@ -221,13 +245,19 @@ def test_without_jit_nothing_is_padded():
 
 @pytest.mark.rest
 def test_a_padded_derivative():
-    """A derivative inside the body is padded as what it is: a shared parameter gets no NaN from the padding."""
+    """A derivative inside the body is padded as what it is: a shared parameter gets no NaN from the
+    padding.
+    """
 
-    def loss(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, ""]:
+    def loss(
+        w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]
+    ) -> Float[Array, ""]:
         return jnp.mean(jnp.sqrt((x @ w - y) ** 2 + 1e-3) / jnp.linalg.norm(x, axis=1))
 
     @optimize(pad={"n": "pow2"})
-    def gradient(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, "k"]:
+    def gradient(
+        w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]
+    ) -> Float[Array, "k"]:
         return jax.grad(loss)(w, x, y)
 
     w, x, y = rows(3), rows(11, 3), rows(11)
@@ -249,7 +279,9 @@ def test_compile_ahead_serves_the_bucket():
 
 
 def test_the_plan_tells_buckets_and_facts():
-    """What is padded to what, and what each operation does along the axis; or why not, with the line."""
+    """What is padded to what, and what each operation does along the axis; or why not, with the
+    line.
+    """
 
     @optimize(pad={"n": "pow2"})
     def f(x: Float[Array, "n"], bad: bool = False):
@@ -348,19 +380,31 @@ def test_donated_arguments_can_be_padded():
 
 @pytest.mark.parametrize(
     "options",
-    [{"precision": "bf16-all"}, {"remat": True}, {"cache": False}, {"precision": "f64"}, {"debug_nans": True}, {"compiler": "fast"}],
+    [
+        {"precision": "bf16-all"},
+        {"remat": True},
+        {"cache": False},
+        {"precision": "f64"},
+        {"debug_nans": True},
+        {"compiler": "fast"},
+    ],
 )
 def test_other_options_compose(options):
     """The same numbers as without padding."""
     t, y = rows(5), rows(5)
-    with_pad, without = optimize(pad={"n": "pow2"}, **options)(copy_of(shares)), optimize(**options)(copy_of(shares))
+    with_pad, without = (
+        optimize(pad={"n": "pow2"}, **options)(copy_of(shares)),
+        optimize(**options)(copy_of(shares)),
+    )
     for a, b in zip(jax.tree.leaves(with_pad(t, y)), jax.tree.leaves(without(t, y)), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=1e-2 if "precision" in options else 1e-5, atol=1e-6)
 
 
 def test_double_precision_has_keys_of_its_own():
-    """float64 and float32 arrays of one shape are two programs, and each result has its argument's dtype."""
+    """float64 and float32 arrays of one shape are two programs, and each result has its argument's
+    dtype.
+    """
 
     @optimize(pad={"n": "pow2"}, precision="f64")
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -397,7 +441,9 @@ def test_run_time_checks_see_valid_elements_only():
 
 
 def test_along_a_mapped_axis_rows_of_the_data_are_filled_in():
-    """The body runs on what is filled in there: a check that no row of the data fails stays silent."""
+    """The body runs on what is filled in there: a check that no row of the data fails stays
+    silent.
+    """
 
     @optimize(vmap="batch", pad={"batch": "pow2"})
     def inverse(x: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -487,7 +533,11 @@ def test_the_plan_of_a_function_that_looks_for_nans_says_that_it_is_not_padded()
     for n in (5, 6, 7):
         logs(jnp.ones(n))
     assert logs.stats.traces == 3
-    assert [(line.name, line.taken) for line in logs.plan(jnp.ones(5)).lines if line.name in ("fill", "mask")] == [
+    assert [
+        (line.name, line.taken)
+        for line in logs.plan(jnp.ones(5)).lines
+        if line.name in ("fill", "mask")
+    ] == [
         ("fill", False),
         ("mask", False),
     ]

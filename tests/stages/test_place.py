@@ -1,4 +1,6 @@
-"""`shard` where there is one device: what it needs and says, wherever axes lie. Several devices are in `tests/devices`."""
+"""`shard` where there is one device: what it needs and says, wherever axes lie. Several devices are
+in `tests/devices`.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,10 @@ def doubled(x: Float[Array, "n"]) -> Float[Array, "n"]:
 
 def test_without_a_mesh_it_is_an_error_that_says_where_one_comes_from():
     """At the call, since the mesh is that of the context."""
-    with pytest.raises(MeshError, match=r"`shard` has no mesh\.(.|\n)*Fix: call it inside `with jitney\.mesh\(data=-1\):`") as error:
+    with pytest.raises(
+        MeshError,
+        match=r"`shard` has no mesh\.(.|\n)*Fix: call it inside `with jitney\.mesh\(data=-1\):`",
+    ) as error:
         optimize(shard={"n": "data"})(doubled)(X)
     assert error.value.code == "J250"
 
@@ -32,14 +37,22 @@ def test_an_optional_mesh_may_be_missing():
 def test_an_axis_that_the_mesh_does_not_have_is_named():
     """With those that it has."""
     f = optimize(shard={"n": "model"})(doubled)
-    with jitney.mesh(data=1), pytest.raises(MeshError, match=r"'n' shall lie along 'model', which the mesh does not have\.\n.*data"):
+    with (
+        jitney.mesh(data=1),
+        pytest.raises(
+            MeshError, match=r"'n' shall lie along 'model', which the mesh does not have\.\n.*data"
+        ),
+    ):
         f(X)
 
 
 def test_an_axis_that_no_array_has_is_named():
     """At the call, since a module may bring it."""
     f = optimize(shard={"m": "data"})(doubled)
-    with jitney.mesh(data=1), pytest.raises(OptionError, match="`shard` names 'm', which no array of this call has"):
+    with (
+        jitney.mesh(data=1),
+        pytest.raises(OptionError, match="`shard` names 'm', which no array of this call has"),
+    ):
         f(X)
 
 

@@ -26,13 +26,26 @@ def test_every_stage_has_a_line_in_the_order_of_the_pipeline():
     """Taken or not, from the outside to the inside, each with a reason."""
     for options in ({}, {"vmap": "batch", "remat": True, "precision": "bf16-all", "donate": "x"}):
         decisions = optimize(**options)(body).plan(X, X).to_dict()["decisions"]
-        names = ["fill", "place", "jit", "roll", "shard", "chunk", "vmap", "mask", "remat", "precision"]
+        names = [
+            "fill",
+            "place",
+            "jit",
+            "roll",
+            "shard",
+            "chunk",
+            "vmap",
+            "mask",
+            "remat",
+            "precision",
+        ]
         assert [d["name"] for d in decisions][: len(names)] == names
         assert all(d["why"] for d in decisions)
 
 
 def test_stages_act_together():
-    """Mapped, rematerialised and in half precision: the numbers of a loop, and the types of the arguments."""
+    """Mapped, rematerialised and in half precision: the numbers of a loop, and the types of the
+    arguments.
+    """
     seen = []
 
     def recorded(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
@@ -47,7 +60,9 @@ def test_stages_act_together():
 
 
 def test_precision_stands_inside_remat():
-    """The values that the backward pass keeps are the arguments as they came, not low-precision copies of them."""
+    """The values that the backward pass keeps are the arguments as they came, not low-precision
+    copies of them.
+    """
     f = optimize(remat=True, precision="bf16-all")(body)
     _, back = jax.vjp(f, X, X)
     assert {leaf.dtype for leaf in jax.tree.leaves(back)} == {np.dtype(np.float32)}

@@ -22,7 +22,12 @@ def recorded(**options):
     seen = {}
 
     def body(tree):
-        seen.update({jax.tree_util.keystr(path): leaf.dtype for path, leaf in jax.tree_util.tree_leaves_with_path(tree)})
+        seen.update(
+            {
+                jax.tree_util.keystr(path): leaf.dtype
+                for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+            }
+        )
         return tree
 
     return optimize(**options)(body), seen
@@ -76,7 +81,9 @@ def test_an_exact_annotation_keeps_its_type():
 
 
 def test_an_exact_field_of_a_module_keeps_its_type_or_says_otherwise():
-    """A module is one argument; without an exact annotation in the signature all its floats are cast."""
+    """A module is one argument; without an exact annotation in the signature all its floats are
+    cast.
+    """
     seen = {}
 
     class Model(eqx.Module):
@@ -93,7 +100,9 @@ def test_an_exact_field_of_a_module_keeps_its_type_or_says_otherwise():
 
 
 def test_products_are_those_of_the_low_type():
-    """1 + 2**-9 is 1 in bfloat16, whose last digit is 2**-7. (XLA may skip a rounding between two casts, so the body rounds.)"""
+    """1 + 2**-9 is 1 in bfloat16, whose last digit is 2**-7. (XLA may skip a rounding between two
+    casts, so the body rounds.)
+    """
 
     @optimize(precision="bf16-all")
     def bits(x):
@@ -115,7 +124,10 @@ def test_gradients_keep_the_type_of_the_parameters(policy):
         return (model.w * x).sum()
 
     model = Model(X, 3)
-    for grad in (eqx.filter_grad(loss)(model, X), optimize(precision=policy)(eqx.filter_grad(loss.__wrapped__))(model, X)):
+    for grad in (
+        eqx.filter_grad(loss)(model, X),
+        optimize(precision=policy)(eqx.filter_grad(loss.__wrapped__))(model, X),
+    ):
         assert grad.w.dtype == jnp.float32
         np.testing.assert_allclose(grad.w, X, rtol=1e-2)
 
@@ -172,7 +184,11 @@ def beside(x):
 
 
 def meant(x):
-    return jax.nn.softmax(jnp.where(MASK, x, jnp.finfo(x.dtype).min)) + jnp.where(MASK, x, -jnp.inf) + 65504.0
+    return (
+        jax.nn.softmax(jnp.where(MASK, x, jnp.finfo(x.dtype).min))
+        + jnp.where(MASK, x, -jnp.inf)
+        + 65504.0
+    )
 
 
 LOST = {
@@ -180,10 +196,13 @@ LOST = {
     "operand": (lambda x: jnp.maximum(x, -1e30), "-1e+30"),
     "full": (lambda x: jnp.full(3, 1e5, x.dtype), "100000"),
     "array": (lambda x: x * jnp.asarray(TABLE, x.dtype), "2e+09"),
-    "scan": (lambda x: lax.scan(lambda c, _: (jnp.where(MASK, c, -1e9), None), x, length=2)[0], "-1e+09"),
+    "scan": (
+        lambda x: lax.scan(lambda c, _: (jnp.where(MASK, c, -1e9), None), x, length=2)[0],
+        "-1e+09",
+    ),
     "vmap": (lambda x: jax.vmap(lambda x: jnp.where(x > 0, x, -1e9))(x), "-1e+09"),
     "helper": (beside, "-1e+09"),
-}  # fmt: skip
+}
 KEPT = {
     "meant": meant,
     "float32": lambda x: x * TABLE,
@@ -208,7 +227,11 @@ def test_a_constant_that_the_type_lacks_is_a_line_of_the_plan(name):
     body, number = LOST[name]
     (why,) = constants(body, "fp16-all")
     sign = "-" if number.startswith("-") else ""
-    assert re.fullmatch(rf"{re.escape(number)} at test_precision.py:\d+ \(.*\) is {sign}inf in float16, whose largest number is 65504", why)
+    assert re.fullmatch(
+        rf"{re.escape(number)} at test_precision.py:\d+ \(.*\) is {sign}inf in float16, whose"
+        r" largest number is 65504",
+        why,
+    )
 
 
 @pytest.mark.core("meant")
@@ -226,7 +249,10 @@ def test_a_body_of_one_type_has_a_plan():
         return x - 1e9
 
     (why,) = constants(body, "fp16-all")
-    assert why == "the body cannot be traced in the types of its arguments, so nothing says which constants are out of range"
+    assert (
+        why == "the body cannot be traced in the types of its arguments, so nothing says which"
+        " constants are out of range"
+    )
 
 
 def test_bfloat16_lacks_the_least_number_of_float32():
@@ -300,7 +326,9 @@ def test_f64_under_grad_and_jit():
     f = optimize(precision="f64")(lambda x: ((x + 1) - x).sum())
     x = jnp.full(3, 2.0**24, jnp.float32)
     assert jax.jit(f)(x) == 3
-    np.testing.assert_allclose(jax.grad(optimize(precision="f64")(logsumexp))(X), jax.nn.softmax(X), rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.grad(optimize(precision="f64")(logsumexp))(X), jax.nn.softmax(X), rtol=1e-6
+    )
 
 
 def test_f64_survives_eager():
@@ -319,7 +347,10 @@ def test_tf32_sets_the_precision_of_products():
     """In the lowered program; types stay."""
     f = optimize(precision="tf32")(lambda a, b: a @ b)
     a = jnp.eye(4)
-    assert "TF32" in f.lower(a, a).as_text().upper() or "precision = [HIGH, HIGH]" in f.lower(a, a).as_text()
+    assert (
+        "TF32" in f.lower(a, a).as_text().upper()
+        or "precision = [HIGH, HIGH]" in f.lower(a, a).as_text()
+    )
     plain = optimize(lambda a, b: a @ b)
     assert f.lower(a, a).as_text() != plain.lower(a, a).as_text()
     assert f(a, a).dtype == jnp.float32
@@ -346,12 +377,26 @@ def test_a_result_is_as_wide_as_the_widest_argument():
 
 
 @pytest.mark.core("argmax")
-@pytest.mark.parametrize("body", [jnp.argmax, jax.scipy.special.i0, lambda x: x * jax.random.uniform(jax.random.key(0), x.shape)])
+@pytest.mark.parametrize(
+    "body",
+    [
+        jnp.argmax,
+        jax.scipy.special.i0,
+        lambda x: x * jax.random.uniform(jax.random.key(0), x.shape),
+    ],
+)
 def test_f64_that_an_outer_jit_cannot_lower_is_a_sentence(body):
-    """JAX lowers the outer program with the 32 bits that it has. With 64, or outside of it, the function is what it was."""
+    """JAX lowers the outer program with the 32 bits that it has. With 64, or outside of it, the
+    function is what it was.
+    """
     f = optimize(precision="f64")(lambda x: body(x))
     expected = f(X)
-    with pytest.raises(OptionError, match=r"inside an outer `jit` whose numbers have 32 bits[\s\S]*Fix: make the outer function"):
+    with pytest.raises(
+        OptionError,
+        match=(
+            r"inside an outer `jit` whose numbers have 32 bits[\s\S]*Fix: make the outer function"
+        ),
+    ):
         jax.jit(lambda x: f(x))(X)
     with jax.enable_x64(True):
         np.testing.assert_array_equal(jax.jit(lambda x: f(x))(X), expected)
@@ -363,13 +408,17 @@ def max_pool(x):
 
 
 @pytest.mark.core("pool")
-@pytest.mark.parametrize("body", [max_pool, lambda x: jnp.sum(jax.scipy.special.i1e(x))], ids=["pool", "bessel"])
+@pytest.mark.parametrize(
+    "body", [max_pool, lambda x: jnp.sum(jax.scipy.special.i1e(x))], ids=["pool", "bessel"]
+)
 def test_f64_whose_derivative_an_outer_jit_cannot_lower_is_a_sentence(body):
     """Forward and backward. The value, and the derivative with 64 bits around it, are right."""
     f = optimize(precision="f64")(body)
     np.testing.assert_allclose(jax.jit(f)(X), body(X), rtol=1e-6)
     for derivative in (jax.grad(f), lambda x: jax.jvp(f, (x,), (x,))):
-        with pytest.raises(OptionError, match=r"have 32 bits, differentiated: [\s\S]*Fix: make the outer function"):
+        with pytest.raises(
+            OptionError, match=r"have 32 bits, differentiated: [\s\S]*Fix: make the outer function"
+        ):
             jax.jit(derivative)(X)
     with jax.enable_x64(True):
         np.testing.assert_allclose(jax.jit(jax.grad(f))(X), jax.grad(body)(X), rtol=1e-5)
@@ -378,7 +427,9 @@ def test_f64_whose_derivative_an_outer_jit_cannot_lower_is_a_sentence(body):
 def test_f64_of_which_an_outer_jit_can_lower_the_forward_derivative_warns():
     """JAX's error of the gradient comes when the call is over; the derivative forward is right."""
     f = optimize(precision="f64")(lambda x: jnp.median(x))
-    with pytest.warns(JitneyWarning, match=r"have 32 bits, differentiated backward \(forward it works\): "):
+    with pytest.warns(
+        JitneyWarning, match=r"have 32 bits, differentiated backward \(forward it works\): "
+    ):
         value, slope = jax.jit(lambda x: jax.jvp(f, (x,), (jnp.arange(5.0),)))(X)
     assert (value, slope) == (X[2], 2)
     np.testing.assert_array_equal(jax.jit(lambda x: f.grad(x)["x"])(X), jax.grad(jnp.median)(X))

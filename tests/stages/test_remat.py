@@ -21,14 +21,18 @@ def deep(w: Float[Array, "n n"], x: Float[Array, "n"]) -> Float[Array, ""]:
 
 
 def kept(fn):
-    """How many numbers the backward pass of `fn` holds besides the arguments and what they are made of."""
+    """How many numbers the backward pass of `fn` holds besides the arguments and what they are made
+    of.
+    """
     _, back = jax.vjp(fn, W, X)
     return sum(leaf.size for leaf in jax.tree.leaves(back))
 
 
 def count(fn, name):
     """How often a primitive stands in the gradient, at any depth."""
-    return str(jax.make_jaxpr(jax.grad(fn))(W, X)).count(f"= {name}[") + str(jax.make_jaxpr(jax.grad(fn))(W, X)).count(f"= {name} ")
+    return str(jax.make_jaxpr(jax.grad(fn))(W, X)).count(f"= {name}[") + str(
+        jax.make_jaxpr(jax.grad(fn))(W, X)
+    ).count(f"= {name} ")
 
 
 def reference():
@@ -61,7 +65,9 @@ def reference():
 )
 def test_gradients_are_the_same_under_every_policy(policy):
     """What is recomputed comes out equal."""
-    np.testing.assert_allclose(jax.grad(optimize(remat=policy)(deep))(W, X), reference(), rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.grad(optimize(remat=policy)(deep))(W, X), reference(), rtol=2e-5, atol=1e-6
+    )
 
 
 def test_true_keeps_the_arguments_only():
@@ -86,10 +92,15 @@ def test_a_derivative_of_the_function_computes_it_again_too():
 
 def test_a_policy_by_name_decides_what_is_kept():
     """`dots_saveable` keeps the products that `nothing_saveable` computes again."""
-    assert count(optimize(remat="dots_saveable")(deep), "dot_general") < count(optimize(remat="nothing_saveable")(deep), "dot_general")
+    assert count(optimize(remat="dots_saveable")(deep), "dot_general") < count(
+        optimize(remat="nothing_saveable")(deep), "dot_general"
+    )
 
 
-@pytest.mark.parametrize("policy", ["save_only_these_names", "save_from_both_policies", "everything", 3, lambda *_, **__: True])
+@pytest.mark.parametrize(
+    "policy",
+    ["save_only_these_names", "save_from_both_policies", "everything", 3, lambda *_, **__: True],
+)
 def test_policies_that_no_name_chooses_are_refused(policy):
     """Factories take arguments; callables have no name."""
     with pytest.raises(OptionError, match="not a policy that a name alone can choose"):
@@ -98,7 +109,11 @@ def test_policies_that_no_name_chooses_are_refused(policy):
 
 def test_the_plan_says_what_is_kept():
     """Taken with its policy, or skipped."""
-    (line,) = [d for d in optimize(remat=True)(deep).plan(W, X).to_dict()["decisions"] if d["name"] == "remat"]
+    (line,) = [
+        d
+        for d in optimize(remat=True)(deep).plan(W, X).to_dict()["decisions"]
+        if d["name"] == "remat"
+    ]
     assert line["taken"]
     assert "`nothing_saveable`" in line["why"]
     (line,) = [d for d in optimize(deep).plan(W, X).to_dict()["decisions"] if d["name"] == "remat"]
@@ -111,7 +126,9 @@ def test_acts_on_the_body_of_a_mapped_function():
     f = optimize(remat=True, vmap="batch")(deep)
     xs = jnp.stack([X, 2 * X, 3 * X])
     expected = sum(np.asarray(jax.grad(deep)(W, x)) for x in xs)
-    np.testing.assert_allclose(jax.grad(lambda w: f(w, xs).sum())(W), expected, rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        jax.grad(lambda w: f(w, xs).sum())(W), expected, rtol=2e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("policy", [True, pytest.param("dots_saveable", marks=pytest.mark.rest)])
@@ -123,7 +140,9 @@ def test_the_plan_of_a_gradient_says_what_a_policy_gains(policy):
         return compiled.temp_size_in_bytes + compiled.argument_size_in_bytes
 
     f = optimize(remat=policy)(deep)
-    (said,) = [d["why"] for d in f.grad.plan(W, X, wrt="w").to_dict()["decisions"] if d["name"] == "remat"]
+    (said,) = [
+        d["why"] for d in f.grad.plan(W, X, wrt="w").to_dict()["decisions"] if d["name"] == "remat"
+    ]
     kept = getattr(jax.checkpoint_policies, "nothing_saveable" if policy is True else policy)
     with_it, without = gradient(jax.checkpoint(deep, policy=kept)), gradient(deep)
     assert f"; {text(with_it)} with it, {text(without)} without" in said

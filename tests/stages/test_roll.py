@@ -1,4 +1,6 @@
-"""`roll="auto"`: equal layers are one loop where that is the same and worth it, and all else stays as it is, with the reason."""
+"""`roll="auto"`: equal layers are one loop where that is the same and worth it, and all else stays
+as it is, with the reason.
+"""
 
 import re
 
@@ -143,7 +145,9 @@ MODELS = {
     "rules of their own": in_turn(lambda x, w, b, _: straight(bent(work(x, w, b)))),
     "jitted": in_turn(lambda x, w, b, _: jax.jit(work)(x, w, b)),
     "numbers of its own": in_turn(lambda x, w, b, k: work(x, w, b) * (1 + 0.1 * k)),
-    "folded keys": in_turn(lambda x, w, b, k: work(x, w, b) + jax.random.normal(jax.random.fold_in(KEY, k), x.shape)),
+    "folded keys": in_turn(
+        lambda x, w, b, k: work(x, w, b) + jax.random.normal(jax.random.fold_in(KEY, k), x.shape)
+    ),
     "closed over": in_turn(lambda x, w, b, _: work(x, w, b) * CONSTANT),
     "shared": in_turn(lambda x, w, b, k: work(x, WS[k // 2], b)),
     "a loop inside": in_turn(looping),
@@ -180,7 +184,9 @@ def close(found, expected, tolerance=2e-4):
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         scale = float(jnp.max(jnp.abs(theirs))) if theirs.size else 0.0
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=tolerance, atol=tolerance * max(scale, 1.0))
+        np.testing.assert_allclose(
+            np.asarray(ours), np.asarray(theirs), rtol=tolerance, atol=tolerance * max(scale, 1.0)
+        )
 
 
 def layers_of(report):
@@ -197,10 +203,14 @@ def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name)
         return model(ws, bs, x)
 
     def both(model):
-        return lambda *a: (model(*a), jax.grad(lambda *a: jnp.sum(jax.tree.leaves(model(*a))[0] ** 2), (0, 1, 2))(*a))
+        return lambda *a: (
+            model(*a),
+            jax.grad(lambda *a: jnp.sum(jax.tree.leaves(model(*a))[0] ** 2), (0, 1, 2))(*a),
+        )
 
     f = optimize(roll="auto")(annotated)
-    turns = LAYERS - 2 if name == "counts and masks" else LAYERS  # where the first reads a number that is written down
+    # where the first reads a number that is written down
+    turns = LAYERS - 2 if name == "counts and masks" else LAYERS
     assert is_rolled(f, WS, BS, X, times=turns)
     assert not is_rolled(model, WS, BS, X, times=turns)
     close(fast(both(f))(WS, BS, X), fast(both(model))(WS, BS, X), 1e-3)
@@ -221,7 +231,9 @@ def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(na
 @pytest.mark.core("plain")
 @pytest.mark.parametrize("name", ["plain", "two stacks"])
 def test_a_step_that_takes_its_gradient_itself_has_loops_both_ways(name):
-    """The layers of the forward and those of the backward pass; the parameters are those of the plain step."""
+    """The layers of the forward and those of the backward pass; the parameters are those of the
+    plain step.
+    """
     loss = loss_of(MODELS[name])
 
     def step(ws: list, bs: list, x: Float[Array, "batch n"]):
@@ -271,8 +283,14 @@ RULES = [own_rule(float(k)) for k in range(LAYERS)]
     ("model", "says"),
     [
         (in_turn(printing), r"`debug_(callback|print)` in them does something besides computing"),
-        (in_turn(lambda x, w, b, k: RULES[k](work(x, w, b))), "they differ in more than what they read"),
-        (in_turn(lambda x, w, b, k: jnp.sin(x @ w + b)), "no layers repeat that are worth a loop|a loop is worth it for"),
+        (
+            in_turn(lambda x, w, b, k: RULES[k](work(x, w, b))),
+            "they differ in more than what they read",
+        ),
+        (
+            in_turn(lambda x, w, b, k: jnp.sin(x @ w + b)),
+            "no layers repeat that are worth a loop|a loop is worth it for",
+        ),
     ],
     ids=["effects", "rules", "small"],
 )
@@ -294,13 +312,17 @@ def test_rules_that_differ_are_each_layers_own():
 
 
 def test_rules_that_differ_in_branches_are_each_layers_own():
-    """JAX prints a branch without the rules of the functions in it, so its text does not say whether two are equal."""
+    """JAX prints a branch without the rules of the functions in it, so its text does not say
+    whether two are equal.
+    """
 
     def layer(x, w, b, k):
         return jax.lax.cond(x[0, 0] > -100, RULES[3 if k == 2 else 1], lambda y: y, work(x, w, b))
 
     loss = loss_of(in_turn(layer))
-    close(optimize(roll="auto")(loss).grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
+    close(
+        optimize(roll="auto")(loss).grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3
+    )
 
 
 def valued(scale):
@@ -330,7 +352,9 @@ def found(_):
     """A rule of a loop, which has no second derivative."""
 
     def turns(x):
-        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, jnp.cos(s[1]) + x), (0, x))[1]
+        return jax.lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, jnp.cos(s[1]) + x), (0, x)
+        )[1]
 
     rule = jax.custom_vjp(turns)
     rule.defvjp(lambda x: (turns(x), x), lambda x, g: (turns(g),))
@@ -340,11 +364,17 @@ def found(_):
 @pytest.mark.rest
 @pytest.mark.parametrize("rule", [valued, pushed, underived, found])
 def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiated(rule):
-    """Layers that differ in it alone stay apart; a rule that cannot be asked for two derivatives is not asked to be."""
+    """Layers that differ in it alone stay apart; a rule that cannot be asked for two derivatives is
+    not asked to be.
+    """
     rules = [rule(float(k)) for k in range(LAYERS)]
     model = in_turn(lambda x, w, b, k: rules[k](work(x, w, b)))
     layers = jnp.stack(WS), jnp.stack(BS)  # in one array, so that they may be rolled
-    close(optimize(roll="auto")(lambda *given: model(*given))(*layers, X), fast(model)(*layers, X), 1e-3)
+    close(
+        optimize(roll="auto")(lambda *given: model(*given))(*layers, X),
+        fast(model)(*layers, X),
+        1e-3,
+    )
 
 
 @pytest.mark.rest
@@ -352,14 +382,26 @@ def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiate
 def test_what_each_layer_reads_of_others_is_as_it_was(model):
     """Of the one before the one before, or of the first."""
     f = optimize(roll="auto")(loss_of(model))
-    close(fast(lambda *a: jax.value_and_grad(f)(*a))(WS, BS, X), fast(jax.value_and_grad(loss_of(model)))(WS, BS, X), 1e-3)
+    close(
+        fast(lambda *a: jax.value_and_grad(f)(*a))(WS, BS, X),
+        fast(jax.value_and_grad(loss_of(model)))(WS, BS, X),
+        1e-3,
+    )
 
 
 @pytest.mark.rest
 def test_weights_that_take_long_to_stack_stay_unless_they_are_stacked():
-    """Wide layers for few rows; `jitney.stack` makes the loop worth it, and its gradient is that of the list."""
+    """Wide layers for few rows; `jitney.stack` makes the loop worth it, and its gradient is that of
+    the list.
+    """
     width = 96
-    layers = [tuple(jnp.asarray(RNG.normal(size=size) / width**0.5, jnp.float32) for size in ((width, width), width)) for _ in WS]
+    layers = [
+        tuple(
+            jnp.asarray(RNG.normal(size=size) / width**0.5, jnp.float32)
+            for size in ((width, width), width)
+        )
+        for _ in WS
+    ]
     x = jnp.asarray(RNG.normal(size=(2, width)), jnp.float32)
 
     def loss(layers, x: Float[Array, "batch n"]):
@@ -427,14 +469,21 @@ def test_mapped_examples_share_the_loop():
     f = optimize(vmap="batch", roll="auto")(loss)
     assert is_rolled(f, WS, BS, X)
     expected = fast(jax.vmap(jax.grad(loss), (None, None, 0)))(WS, BS, X)
-    close(fast(lambda ws: jax.grad(lambda ws: jnp.sum(f(ws, BS, X)))(ws))(WS), [jnp.sum(g, 0) for g in expected], 1e-3)
+    close(
+        fast(lambda ws: jax.grad(lambda ws: jnp.sum(f(ws, BS, X)))(ws))(WS),
+        [jnp.sum(g, 0) for g in expected],
+        1e-3,
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"roll": True}, "does not say what is rolled"),
-        ({"roll": "auto", "shard": {"batch": "data"}}, "`roll` and `shard` together are not there yet"),
+        (
+            {"roll": "auto", "shard": {"batch": "data"}},
+            "`roll` and `shard` together are not there yet",
+        ),
         ({"roll": "auto", "on_trace_error": "eager"}, "contradict each other"),
     ],
     ids=str,
@@ -455,12 +504,18 @@ KINDS = [
 
 @pytest.mark.rest
 @settings(max_examples=3, deadline=None)
-@given(kinds=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=3), skip=st.booleans())
+@given(
+    kinds=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=3),
+    skip=st.booleans(),
+)
 @example(kinds=[(3, 1)], skip=True)  # one layer, that nothing repeats
-@example(kinds=[(0, 4), (1, 1), (0, 3)], skip=False)  # more layers than weights, one of another kind between two runs
+# more layers than weights, one of another kind between two runs
+@example(kinds=[(0, 4), (1, 1), (0, 3)], skip=False)
 @example(kinds=[(2, 2), (3, 2)], skip=True)
 def test_any_stack_of_layers_has_the_value_and_the_gradient_of_the_unrolled_one(kinds, skip):
-    """Runs of layers of any kinds in any order, with the first state read again at the end or not."""
+    """Runs of layers of any kinds in any order, with the first state read again at the end or
+    not.
+    """
 
     def loss(ws: list, bs: list, x: Float[Array, "batch n"]):
         first, k = x, 0

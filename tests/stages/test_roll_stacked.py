@@ -1,4 +1,6 @@
-"""`roll="auto"` of layers whose weights are stacked: their slices, and the gradients that a step takes of them itself."""
+"""`roll="auto"` of layers whose weights are stacked: their slices, and the gradients that a step
+takes of them itself.
+"""
 
 import re
 
@@ -54,8 +56,13 @@ LOSSES = [decayed, tied, without_one, backwards]
 
 def in_float64(loss, ws, bs):
     """The reference, by hand: the gradients of weights and biases."""
-    order = {plain: [*range(LAYERS)], decayed: [*range(LAYERS)], tied: [*range(LAYERS), 3],
-             without_one: [k for k in range(LAYERS) if k != 5], backwards: [*range(LAYERS)][::-1]}[loss]  # fmt: skip
+    order = {
+        plain: [*range(LAYERS)],
+        decayed: [*range(LAYERS)],
+        tied: [*range(LAYERS), 3],
+        without_one: [k for k in range(LAYERS) if k != 5],
+        backwards: [*range(LAYERS)][::-1],
+    }[loss]
     x, inputs, sums = np.asarray(X, np.float64), [], []
     for k in order:
         inputs.append(x)
@@ -85,14 +92,18 @@ def stacked():
 
 def taken(report):
     """The turns of the loops of a plan."""
-    lines = [d["why"] for d in report.to_dict()["decisions"] if d["name"] == "layers" and d["taken"]]
+    lines = [
+        d["why"] for d in report.to_dict()["decisions"] if d["name"] == "layers" and d["taken"]
+    ]
     return [int(re.match(r"\d+", line).group()) for line in lines]
 
 
 @pytest.mark.core("decayed")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_gradient_of_stacked_layers_is_each_rows_own(loss):
-    """Taken by the step itself, beside NumPy in float64; also where a row has two gradients, none, or another part."""
+    """Taken by the step itself, beside NumPy in float64; also where a row has two gradients, none,
+    or another part.
+    """
     made = optimize(roll="auto")(step_of(loss))(stacked(), X)
     for ours, theirs in zip(made.layers, in_float64(loss, WS, BS), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * np.abs(theirs).max())

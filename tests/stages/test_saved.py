@@ -34,13 +34,17 @@ def loop(ws: list, x: Float[Array, "batch n"]) -> Float[Array, ""]:
 
 def scanned(ws: list, x: Float[Array, "batch n"]) -> Float[Array, ""]:
     """The same, as a loop of the program."""
-    x, _ = jax.lax.scan(lambda x, w: (jnp.sin(x @ w) + jnp.exp(-(x**2)), None), jnp.cos(x), jnp.stack(ws))
+    x, _ = jax.lax.scan(
+        lambda x, w: (jnp.sin(x @ w) + jnp.exp(-(x**2)), None), jnp.cos(x), jnp.stack(ws)
+    )
     return jnp.sum(x**2)
 
 
 def backwards(ws: list, x: Float[Array, "batch n"]) -> Float[Array, ""]:
     """From the last layer to the first, with a result of each turn."""
-    x, each = jax.lax.scan(lambda x, w: (jnp.sin(x @ w), jnp.mean(x**3)), x, jnp.stack(ws), reverse=True)
+    x, each = jax.lax.scan(
+        lambda x, w: (jnp.sin(x @ w), jnp.mean(x**3)), x, jnp.stack(ws), reverse=True
+    )
     return jnp.sum(x**2) + jnp.sum(each * jnp.arange(1.0, LAYERS + 1))
 
 
@@ -88,13 +92,19 @@ def recomputes(fn, *arguments):
 
 @pytest.mark.rest
 def test_a_gradient_that_does_not_fit_recomputes_and_fits(whole):
-    """Half-way to what recomputing all layers takes; the compiled program keeps to it, and the plan says how."""
+    """Half-way to what recomputing all layers takes; the compiled program keeps to it, and the plan
+    says how.
+    """
     budget = int(0.8 * whole)
     f = optimize(remat="auto", memory=budget)(loop)
     close(f.grad(WS, X, wrt="ws"), reference(WS, X))
     compiled = f.grad.program(wrt="ws").lower(WS, X).compile().memory_analysis()
     assert compiled.temp_size_in_bytes + compiled.argument_size_in_bytes <= 1.02 * budget
-    (why,) = [d["why"] for d in f.grad.plan(WS, X, wrt="ws").to_dict()["decisions"] if d["name"] == "derivative"]
+    (why,) = [
+        d["why"]
+        for d in f.grad.plan(WS, X, wrt="ws").to_dict()["decisions"]
+        if d["name"] == "derivative"
+    ]
     assert re.search(r"saves .* instead of .* recomputed", why)
 
 
@@ -113,7 +123,9 @@ class Net(eqx.Module):
 
 @pytest.mark.rest
 def test_a_loss_inside_a_training_step_is_seen_with_its_choice_by_the_outer_gradient(whole_scanned):
-    """`eqx.filter_grad` of the program inside another program: the step takes less, its gradient is the same."""
+    """`eqx.filter_grad` of the program inside another program: the step takes less, its gradient is
+    the same.
+    """
 
     def loss(model: Net, x: Float[Array, "batch n"]) -> Float[Array, ""]:
         return scanned(model.ws, x)
@@ -125,13 +137,17 @@ def test_a_loss_inside_a_training_step_is_seen_with_its_choice_by_the_outer_grad
     model = Net(WS, "net")
     close(optimize(partial(step, small))(model, X).ws, reference(WS, X))
     arrays, rest = eqx.partition(model, eqx.is_array)
-    mine, plain = (taken(lambda a, x, f=f: step(f, eqx.combine(a, rest), x), arrays, X) for f in (small, loss))
+    mine, plain = (
+        taken(lambda a, x, f=f: step(f, eqx.combine(a, rest), x), arrays, X) for f in (small, loss)
+    )
     assert mine < 0.9 * plain
 
 
 @pytest.mark.rest
 def test_examples_share_the_memory(whole_scanned):
-    """A per-example loss under `vmap`: what is chosen is for all of them, so it depends on how many there are."""
+    """A per-example loss under `vmap`: what is chosen is for all of them, so it depends on how many
+    there are.
+    """
 
     def one(ws: list, x: Float[Array, "n"]) -> Float[Array, ""]:
         return scanned(ws, x)
@@ -179,7 +195,9 @@ def test_it_needs_a_memory_and_nothing_that_has_it_too(options, says):
 
 def problem(fn):
     leaves, tree = jax.tree.flatten((WS, X))
-    return Problem(jax.make_jaxpr(lambda *flat: [fn(*jax.tree.unflatten(tree, flat))])(*leaves)), leaves
+    return Problem(
+        jax.make_jaxpr(lambda *flat: [fn(*jax.tree.unflatten(tree, flat))])(*leaves)
+    ), leaves
 
 
 OPTIONS = [
@@ -193,10 +211,17 @@ OPTIONS = [
 
 @pytest.mark.core("loop-options0")
 @pytest.mark.parametrize(
-    ("fn", "options"), [(loop, OPTIONS), (backwards, [Option("nothing", 5, 2)]), (scanned, [Option("dots", 6, 1), Option("nothing", 6, 3)])]
+    ("fn", "options"),
+    [
+        (loop, OPTIONS),
+        (backwards, [Option("nothing", 5, 2)]),
+        (scanned, [Option("dots", 6, 1), Option("nothing", 6, 3)]),
+    ],
 )
 def test_every_option_has_the_same_gradient(fn, options):
-    """Loops of either direction, groups that do not divide the layers, and Python loops that are rolled up."""
+    """Loops of either direction, groups that do not divide the layers, and Python loops that are
+    rolled up.
+    """
     found, leaves = problem(fn)
     assert sum(stack.count for stack in found.stacks) == LAYERS
     expected = jax.grad(lambda flat: fn(flat[:LAYERS], flat[LAYERS]))(leaves)
@@ -205,7 +230,9 @@ def test_every_option_has_the_same_gradient(fn, options):
 
 
 def test_layers_are_found_in_a_python_loop():
-    """All equal ones, without what stands before and behind; they are alike, so that a loop can be made of them."""
+    """All equal ones, without what stands before and behind; they are alike, so that a loop can be
+    made of them.
+    """
     (stack,) = problem(loop)[0].stacks
     assert (stack.count, stack.turns, stack.alike) == (LAYERS, 0, True)
     assert stack.start >= 1
@@ -229,7 +256,9 @@ def test_layers_with_rules_of_their_own_are_not_made_a_loop():
     found, leaves = problem(body)
     assert not any(option.rolled for option in found.options())
     expected = jax.grad(lambda flat: body(flat[:LAYERS], flat[LAYERS]))(leaves)
-    close(jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 6, 2))(flat)[0]))(leaves), expected)
+    close(
+        jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 6, 2))(flat)[0]))(leaves), expected
+    )
 
 
 @pytest.mark.rest
@@ -244,7 +273,12 @@ def test_mapped_layers_with_rules_that_do_the_same_are_made_a_loop():
     found, leaves = problem(body)
     assert any(option.rolled for option in found.options())
     expected = jax.grad(lambda flat: body(flat[:LAYERS], flat[LAYERS]))(leaves)
-    close(jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 6, 2, rolled=True))(flat)[0]))(leaves), expected)
+    close(
+        jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 6, 2, rolled=True))(flat)[0]))(
+            leaves
+        ),
+        expected,
+    )
 
 
 @pytest.mark.parametrize("fn", [loop, scanned])
@@ -252,7 +286,11 @@ def test_saving_nothing_of_the_whole_is_no_option(fn):
     """It would compute everything again and hold it all at once."""
     options = problem(fn)[0].options()
     assert EVERYTHING in options
-    assert not [option for option in options if option.saved == "nothing" and (option.whole or option.group >= LAYERS)]
+    assert not [
+        option
+        for option in options
+        if option.saved == "nothing" and (option.whole or option.group >= LAYERS)
+    ]
 
 
 def test_operations_are_counted_over_loops():
@@ -281,7 +319,9 @@ def test_results_that_are_no_numbers_pass(whole_scanned):
 
 @pytest.mark.rest
 def test_the_frontier_is_a_table_and_a_picture(whole):
-    """What is not dominated is on it, what fits and recomputes least is chosen, and what is not there has its reason."""
+    """What is not dominated is on it, what fits and recomputes least is chosen, and what is not
+    there has its reason.
+    """
     from xml.etree import ElementTree as ET
 
     found = jitney.frontier(optimize(scanned), WS, X, wrt="ws", memory=whole)
@@ -289,7 +329,10 @@ def test_the_frontier_is_a_table_and_a_picture(whole):
     assert [way.bytes for way in best] == sorted((way.bytes for way in best), reverse=True)
     assert [way.recomputed for way in best] == sorted(way.recomputed for way in best)
     assert found.chosen == next(way for way in best if way.bytes <= whole)
-    assert "the memory of a CPU is that of the host" in " ".join(str(found).split()) or found.unsupported is None
+    assert (
+        "the memory of a CPU is that of the host" in " ".join(str(found).split())
+        or found.unsupported is None
+    )
     marks = [each for each in ET.fromstring(found.svg()).iter() if each.tag.endswith("circle")]
     assert len(marks) == len(found.ways)
 
@@ -298,8 +341,16 @@ def test_the_frontier_is_a_table_and_a_picture(whole):
     ("call", "error", "says"),
     [
         (lambda f: jitney.frontier(f, WS, X, memory="lots"), OptionError, "not a size"),
-        (lambda f: jitney.frontier(f, WS, X, wrt="v"), jitney.DerivativeError, "'v' is no argument"),
-        (lambda f: jitney.frontier(optimize(lambda x: x), jnp.arange(3)), jitney.DerivativeError, "has no gradient"),
+        (
+            lambda f: jitney.frontier(f, WS, X, wrt="v"),
+            jitney.DerivativeError,
+            "'v' is no argument",
+        ),
+        (
+            lambda f: jitney.frontier(optimize(lambda x: x), jnp.arange(3)),
+            jitney.DerivativeError,
+            "has no gradient",
+        ),
     ],
 )
 def test_a_frontier_of_nothing_is_an_error(call, error, says):
@@ -309,13 +360,17 @@ def test_a_frontier_of_nothing_is_an_error(call, error, says):
 
 
 class Valley(Problem):
-    """A compiler that takes less for some layers, and more again for fewer and for all, of one kind alone."""
+    """A compiler that takes less for some layers, and more again for fewer and for all, of one kind
+    alone.
+    """
 
     best = Option("nothing", layers=8, group=2, rolled=True)
 
     def measure(self, option):
         off = abs(option.layers - self.best.layers) + 3 * abs(option.group - self.best.group)
-        least = 700 if (option.saved, option.rolled) == (self.best.saved, self.best.rolled) else 1100
+        least = (
+            700 if (option.saved, option.rolled) == (self.best.saved, self.best.rolled) else 1100
+        )
         size = 1000 if option == EVERYTHING else least + 40 * off
         return self.points.setdefault(option, Point(option, size, 10 * option.layers))
 
@@ -323,9 +378,13 @@ class Valley(Problem):
 @pytest.mark.core("700")
 @pytest.mark.parametrize("budget", [700, 790, 990])
 def test_what_no_guess_finds_is_found_step_by_step(budget):
-    """What fits is found though every line through measured options says that nothing does, and not all options are compiled for it."""
+    """What fits is found though every line through measured options says that nothing does, and not
+    all options are compiled for it.
+    """
     ws = [jnp.eye(4)] * 16
-    problem = Valley(jax.make_jaxpr(lambda *flat: [loop(list(flat[:-1]), flat[-1])])(*ws, jnp.ones((8, 4))))
+    problem = Valley(
+        jax.make_jaxpr(lambda *flat: [loop(list(flat[:-1]), flat[-1])])(*ws, jnp.ones((8, 4)))
+    )
     found = choose(problem, budget)
     assert found.point.bytes <= budget
     assert len(found.points) <= 40 < len(problem.options())

@@ -21,7 +21,9 @@ def test_a_skip_changes_nothing():
 
 
 def test_a_skip_is_told_from_another_by_its_reason():
-    """Plans that skip for another reason are another line in a report, and another cause of a trace."""
+    """Plans that skip for another reason are another line in a report, and another cause of a
+    trace.
+    """
     assert Skip("vmap", "a") == Skip("vmap", "a") != Skip("vmap", "b")
     assert len({Skip("vmap", "a"), Skip("vmap", "a"), Skip("jit", "a")}) == 2
     with pytest.raises(dataclasses.FrozenInstanceError):

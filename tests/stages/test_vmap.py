@@ -18,12 +18,16 @@ from tests._tracing import count_traces
 
 
 def rows(*shape, start=0.0):
-    return array(np.linspace(start, start + 1, int(np.prod(shape)), dtype=np.float32).reshape(shape))
+    return array(
+        np.linspace(start, start + 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    )
 
 
 def decision(program, *args, **keywords):
     """The reason of the vmap stage, and whether it was taken."""
-    (found,) = [d for d in program.plan(*args, **keywords).to_dict()["decisions"] if d["name"] == "vmap"]
+    (found,) = [
+        d for d in program.plan(*args, **keywords).to_dict()["decisions"] if d["name"] == "vmap"
+    ]
     return found["taken"], found["why"]
 
 
@@ -84,7 +88,9 @@ def test_a_float_has_rank_0():
 
     x, rates = rows(3), rows(5, start=1)
     np.testing.assert_allclose(decay(x, rates), np.exp(-np.outer(rates, x)), rtol=1e-6)
-    np.testing.assert_allclose(decay(rows(5, 3), 2.0), np.exp(-2 * np.asarray(rows(5, 3))), rtol=1e-6)
+    np.testing.assert_allclose(
+        decay(rows(5, 3), 2.0), np.exp(-2 * np.asarray(rows(5, 3))), rtol=1e-6
+    )
     np.testing.assert_allclose(decay(x, 2.0), np.exp(-2 * np.asarray(x)), rtol=1e-6)
 
 
@@ -96,7 +102,11 @@ def test_one_module_is_shared():
         return model(x)
 
     x = rows(4, 3)
-    np.testing.assert_allclose(apply(MODEL, x), np.asarray(x) @ np.asarray(MODEL.weight).T + np.asarray(MODEL.shift), rtol=1e-5)
+    np.testing.assert_allclose(
+        apply(MODEL, x),
+        np.asarray(x) @ np.asarray(MODEL.weight).T + np.asarray(MODEL.shift),
+        rtol=1e-5,
+    )
     assert decision(apply, MODEL, x) == (True, "batch=4 over x; 2 arrays broadcast")
 
 
@@ -117,14 +127,25 @@ def test_a_stack_of_modules_is_mapped():
     stack = Observation(at, jnp.exp(-rates[:, None] * at))
     fits = optimize(vmap="member")(misfit)
     np.testing.assert_allclose(fits(stack, rates), np.zeros(3), atol=1e-12)
-    np.testing.assert_allclose(fits(stack, rates), eqx.filter_vmap(misfit)(stack, rates), atol=1e-12)
-    np.testing.assert_allclose(fits(stack, 1.5), [misfit(Observation(stack.at[i], stack.seen[i]), 1.5) for i in range(3)], rtol=1e-6)
-    assert decision(fits, stack, rates) == (True, "member=3 over observation.at, observation.seen, rate; 0 arrays broadcast")
+    np.testing.assert_allclose(
+        fits(stack, rates), eqx.filter_vmap(misfit)(stack, rates), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        fits(stack, 1.5),
+        [misfit(Observation(stack.at[i], stack.seen[i]), 1.5) for i in range(3)],
+        rtol=1e-6,
+    )
+    assert decision(fits, stack, rates) == (
+        True,
+        "member=3 over observation.at, observation.seen, rate; 0 arrays broadcast",
+    )
 
 
 def test_a_stack_of_layers_of_equinox_is_mapped():
     """Their axes are registered, and the signature names none of them."""
-    model = eqx.filter_vmap(lambda key: eqx.nn.MLP(2, 3, 4, 1, key=key))(jax.random.split(jax.random.key(0), 5))
+    model = eqx.filter_vmap(lambda key: eqx.nn.MLP(2, 3, 4, 1, key=key))(
+        jax.random.split(jax.random.key(0), 5)
+    )
 
     @optimize(vmap="member")
     def apply(model: eqx.nn.MLP, x: Float[Array, "in"]):
@@ -146,9 +167,13 @@ def test_a_field_that_may_have_the_axis_is_an_error():
     total = optimize(vmap="member")(half_total)
     with pytest.raises(ContractError, match=r"may be in half\.other \(3, 2\)"):
         total(Half(rows(3, 2), rows(3, 2)))
-    np.testing.assert_allclose(total(Half(rows(3, 2), rows(2))), (rows(3, 2) * rows(2)).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(
+        total(Half(rows(3, 2), rows(2))), (rows(3, 2) * rows(2)).sum(1), rtol=1e-6
+    )
     said = optimize(vmap={"member": {"half": 0}})(half_total)
-    np.testing.assert_allclose(said(Half(rows(3, 2), rows(3, 2))), (rows(3, 2) ** 2).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(
+        said(Half(rows(3, 2), rows(3, 2))), (rows(3, 2) ** 2).sum(1), rtol=1e-6
+    )
 
 
 def half_total(half: Half) -> Float[Array, ""]:
@@ -162,7 +187,9 @@ def test_unannotated_arguments_are_broadcast():
     def add(x: Float[Array, "n"], table):
         return x + table.sum()
 
-    np.testing.assert_allclose(add(rows(4, 3), rows(2, 3, 4)), np.asarray(rows(4, 3)) + np.sum(rows(2, 3, 4)), rtol=1e-6)
+    np.testing.assert_allclose(
+        add(rows(4, 3), rows(2, 3, 4)), np.asarray(rows(4, 3)) + np.sum(rows(2, 3, 4)), rtol=1e-6
+    )
 
 
 def test_of_a_tree_all_arrays_are_mapped():
@@ -191,7 +218,9 @@ def test_a_tree_with_the_axis_in_some_arrays_only_is_an_error_that_names_two():
 
 def test_two_sizes_of_the_axis_are_an_error_that_names_both():
     """4 from x and 5 from y."""
-    with pytest.raises(ContractError, match="axis 'batch' has two sizes, 4 from 'x' and 5 from 'y'"):
+    with pytest.raises(
+        ContractError, match="axis 'batch' has two sizes, 4 from 'x' and 5 from 'y'"
+    ):
         affine(rows(4, 3), rows(5, 3))
 
 
@@ -228,7 +257,9 @@ def test_a_position_that_the_array_does_not_have_is_an_error():
     def same(x):
         return x
 
-    with pytest.raises(ContractError, match=r"axis 'batch' is at position 2 of x, which has shape \(3, 4\)"):
+    with pytest.raises(
+        ContractError, match=r"axis 'batch' is at position 2 of x, which has shape \(3, 4\)"
+    ):
         same(rows(3, 4))
 
 
@@ -266,7 +297,10 @@ def test_several_axes_are_outermost_first():
     t, k, a = rows(3), rows(4, start=1), rows(5, start=2)
     expected = np.exp(-np.asarray(k)[:, None, None] * np.asarray(t)) * np.asarray(a)[:, None]
     np.testing.assert_allclose(decay(t, k, a), expected, rtol=1e-6)
-    assert decision(decay, t, k, a)[1] == "rate=4 over k; 2 arrays broadcast; amplitude=5 over a; 2 arrays broadcast"
+    assert (
+        decision(decay, t, k, a)[1]
+        == "rate=4 over k; 2 arrays broadcast; amplitude=5 over a; 2 arrays broadcast"
+    )
 
 
 def test_two_axes_of_one_argument():
@@ -359,7 +393,11 @@ def test_gradients_pass_through():
 
 
 @settings(max_examples=20, deadline=None)
-@given(size=st.integers(0, 4), n=st.integers(1, 4), which=st.tuples(st.booleans(), st.booleans(), st.booleans()))
+@given(
+    size=st.integers(0, 4),
+    n=st.integers(1, 4),
+    which=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
 @examples(
     {"size": 0, "n": 2, "which": (True, True, True)},
     {"size": 0, "n": 4, "which": (False, True, False)},
@@ -371,7 +409,10 @@ def test_gradients_pass_through():
 def test_equals_a_loop_that_stacks(size, n, which):
     """For each choice of mapped arguments, including none."""
     shapes = [(n, n), (n,), ()]
-    args = [np.float32(1) + np.asarray(rows(*((size,) if m else ()), *shape)) for m, shape in zip(which, shapes, strict=True)]
+    args = [
+        np.float32(1) + np.asarray(rows(*((size,) if m else ()), *shape))
+        for m, shape in zip(which, shapes, strict=True)
+    ]
 
     def body(a: Float[Array, "n n"], b: Float[Array, "n"], c: Float[Array, ""]):
         return jnp.tanh(a @ b) * c, c + b.sum()
@@ -384,8 +425,15 @@ def test_equals_a_loop_that_stacks(size, n, which):
     if not any(which):
         expected = reference(*args)
     else:
-        each = [reference(*[arg[i] if m else arg for m, arg in zip(which, args, strict=True)]) for i in range(size)]
-        expected = [np.stack(part) for part in zip(*each, strict=True)] if each else [np.zeros((0, n)), np.zeros(0)]
+        each = [
+            reference(*[arg[i] if m else arg for m, arg in zip(which, args, strict=True)])
+            for i in range(size)
+        ]
+        expected = (
+            [np.stack(part) for part in zip(*each, strict=True)]
+            if each
+            else [np.zeros((0, n)), np.zeros(0)]
+        )
     for got, wanted in zip(out, expected, strict=True):
         assert got.shape == wanted.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-5)

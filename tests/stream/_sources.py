@@ -77,7 +77,9 @@ def breaks_off(monkeypatch, program, data, path, after):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "reached", stop)
         with pytest.raises(Stops):
-            stream(program, data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False)
+            stream(
+                program, data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False
+            )
 
 
 def of_rows(program, kind):

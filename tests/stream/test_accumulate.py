@@ -16,7 +16,9 @@ RNG = np.random.default_rng(0)
 W = RNG.normal(size=(3, 2))
 
 
-def error(w: Float[Array, "i o"], x: Float[Array, "batch i"], y: Float[Array, "batch o"]) -> Float[Array, ""]:
+def error(
+    w: Float[Array, "i o"], x: Float[Array, "batch i"], y: Float[Array, "batch o"]
+) -> Float[Array, ""]:
     return jnp.mean((x @ w - y) ** 2)
 
 
@@ -48,7 +50,9 @@ def loops(fn, *args):
 def test_microbatches_add_up_to_the_batch(n, microbatch):
     """For any size of either, a shorter last one and one for all included."""
     x, y = batch(n)
-    value, grad = accumulate(error, axis="batch", microbatch=microbatch, wrt="w")(jnp.float32(W), x, y)
+    value, grad = accumulate(error, axis="batch", microbatch=microbatch, wrt="w")(
+        jnp.float32(W), x, y
+    )
     expected, slope = reference(W, x, y)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     np.testing.assert_allclose(grad, slope, rtol=1e-4, atol=1e-5)
@@ -63,13 +67,17 @@ class Net(eqx.Module):
         return self.activation(self.first(x))
 
 
-def net_loss(model: Net, x: Float[Array, "batch 3"], y: Float[Array, "batch 2"]) -> Float[Array, ""]:
+def net_loss(
+    model: Net, x: Float[Array, "batch 3"], y: Float[Array, "batch 2"]
+) -> Float[Array, ""]:
     return jnp.sum((jax.vmap(model)(x) - y) ** 2)
 
 
 @pytest.mark.rest
 def test_the_gradient_of_a_module_is_a_module():
-    """Arrays have gradients, as Equinox gives them for the whole batch; what is static is None, or stays."""
+    """Arrays have gradients, as Equinox gives them for the whole batch; what is static is None, or
+    stays.
+    """
     model, (x, y) = Net(eqx.nn.Linear(3, 2, key=jax.random.key(0)), "net"), batch(10)
     value, grad = accumulate(net_loss, axis="batch", microbatch=4, wrt="model")(model, x, y)
     expected, slope = eqx.filter_value_and_grad(net_loss)(model, x, y)
@@ -80,10 +88,14 @@ def test_the_gradient_of_a_module_is_a_module():
 
 
 def test_it_cuts_inside_a_training_step_and_takes_less_memory():
-    """Under the trace of the step the batch is still worked on in parts: the compiler counts fewer temporaries than for the whole."""
+    """Under the trace of the step the batch is still worked on in parts: the compiler counts fewer
+    temporaries than for the whole.
+    """
     w, (x, y) = jnp.float32(W), batch(4096)
 
-    def wide(w: Float[Array, "i o"], x: Float[Array, "batch i"], y: Float[Array, "batch o"]) -> Float[Array, ""]:
+    def wide(
+        w: Float[Array, "i o"], x: Float[Array, "batch i"], y: Float[Array, "batch o"]
+    ) -> Float[Array, ""]:
         deep = jnp.sin(jnp.outer(jnp.ones(64, w.dtype), (x @ w)[:, 0]).T)
         return jnp.mean((jnp.cos(deep).sum(1, keepdims=True) - y) ** 2)
 
@@ -95,22 +107,33 @@ def test_it_cuts_inside_a_training_step_and_takes_less_memory():
     def plain(w, x, y):
         return w - 0.1 * jax.grad(wide)(w, x, y)
 
-    np.testing.assert_allclose(optimize(donate="w")(step)(w + 0, x, y), plain(w, x, y), rtol=1e-4, atol=1e-5)
-    ours, theirs = (jax.jit(f).lower(w, x, y).compile().memory_analysis().temp_size_in_bytes for f in (step, plain))
+    np.testing.assert_allclose(
+        optimize(donate="w")(step)(w + 0, x, y), plain(w, x, y), rtol=1e-4, atol=1e-5
+    )
+    ours, theirs = (
+        jax.jit(f).lower(w, x, y).compile().memory_analysis().temp_size_in_bytes
+        for f in (step, plain)
+    )
     assert ours < theirs / 2
     assert loops(step, w, x, y) == 1
 
 
 def test_a_weighted_mean_is_a_mean():
-    """Its gradient waits for the sum of the weights, so it takes two passes, and the plan says so."""
+    """Its gradient waits for the sum of the weights, so it takes two passes, and the plan says
+    so.
+    """
 
-    def weighted(w: Float[Array, "i"], x: Float[Array, "batch i"], m: Int[Array, "batch"]) -> Float[Array, ""]:
+    def weighted(
+        w: Float[Array, "i"], x: Float[Array, "batch i"], m: Int[Array, "batch"]
+    ) -> Float[Array, ""]:
         return jnp.sum(jnp.sin(x @ w) * m.astype(w.dtype)) / jnp.sum(m).astype(w.dtype)
 
     f = accumulate(weighted, axis="batch", microbatch=3, wrt="w")
     w, x, m = W[:, 0], batch(8)[0], np.array([1, 0, 1, 1, 0, 1, 1, 2])
     _, grad = f(jnp.float32(w), x, m)
-    np.testing.assert_allclose(grad, (np.cos(x @ w) * m) @ x.astype(np.float64) / m.sum(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        grad, (np.cos(x @ w) * m) @ x.astype(np.float64) / m.sum(), rtol=1e-4, atol=1e-6
+    )
     why = {d["name"]: d["why"] for d in f.plan(jnp.float32(w), x, m).to_dict()["decisions"]}
     assert "accumulated over microbatches of 3" in why["chunk"]
     assert why["passes"].startswith("2 over the data")
@@ -120,8 +143,13 @@ def test_a_weighted_mean_is_a_mean():
 def test_cross_entropy_with_labels_is_accumulated():
     """The gradient writes each label's element into a row of its own."""
 
-    def loss(w: Float[Array, "i o"], x: Float[Array, "batch i"], labels: Int[Array, "batch"]) -> Float[Array, ""]:
-        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(x @ w), labels[:, None], axis=1) + (x @ w)[:, 0][:, None])
+    def loss(
+        w: Float[Array, "i o"], x: Float[Array, "batch i"], labels: Int[Array, "batch"]
+    ) -> Float[Array, ""]:
+        return -jnp.mean(
+            jnp.take_along_axis(jax.nn.log_softmax(x @ w), labels[:, None], axis=1)
+            + (x @ w)[:, 0][:, None]
+        )
 
     x, labels = batch(9)[0], np.array([0, 1, 1, 0, 1, 0, 0, 1, 1])
     _, grad = accumulate(loss, axis="batch", microbatch=4, wrt="w")(jnp.float32(W), x, labels)
@@ -134,7 +162,13 @@ def test_cross_entropy_with_labels_is_accumulated():
     ("body", "says"),
     [
         (lambda z: jnp.max(z), r"test_accumulate\.py:\d+ .*no sum along it: reduced, max"),
-        (lambda z: jnp.std(z), r"test_accumulate\.py:\d+ .*makes a statistic of the whole of it.* wait for one another, 2 levels"),
+        (
+            lambda z: jnp.std(z),
+            (
+                r"test_accumulate\.py:\d+ .*makes a statistic of the whole of it.* wait for one"
+                r" another, 2 levels"
+            ),
+        ),
         (lambda z: jnp.sum(jnp.sort(z)), r"test_accumulate\.py:\d+ .*sort"),
         (lambda z: jnp.sum(jnp.cumsum(z)), "cumulative sum"),
     ],
@@ -158,7 +192,9 @@ def test_the_rest_of_a_loss_comes_out_whole():
         return jnp.mean(z), {"each": z, "total": z.sum(), "name": "sine"}
 
     x = batch(7)[0]
-    (value, aux), grad = accumulate(loss, axis="batch", microbatch=3, wrt="w", has_aux=True)(jnp.float32(W[:, 0]), x)
+    (value, aux), grad = accumulate(loss, axis="batch", microbatch=3, wrt="w", has_aux=True)(
+        jnp.float32(W[:, 0]), x
+    )
     z = np.sin(x @ W[:, 0])
     np.testing.assert_allclose(aux["each"], z, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose((value, aux["total"]), (z.mean(), z.sum()), rtol=1e-4, atol=1e-6)

@@ -1,4 +1,6 @@
-"""Data that change while a stream reads them, or before it goes on: never mixed, whatever they are read from."""
+"""Data that change while a stream reads them, or before it goes on: never mixed, whatever they are
+read from.
+"""
 
 import os
 
@@ -11,14 +13,18 @@ from tests.stream.test_stream import rows, saved
 
 
 @pytest.mark.core(
-    "NumPy-second pass-new file", "path-first pass-old file", "HDF5-second pass-new file",
+    "NumPy-second pass-new file",
+    "path-first pass-old file",
+    "HDF5-second pass-new file",
     "chunks-first pass-new file",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("old", [True, False], ids=["old file", "new file"])
 @pytest.mark.parametrize("after", [6, 18], ids=["first pass", "second pass"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_changed_data_are_not_mixed_with_what_they_were(kind, after, old, tmp_path, monkeypatch):
-    """Another value in a row that was read before the break: a run does not go on, and its file stays."""
+    """Another value in a row that was read before the break: a run does not go on, and its file
+    stays.
+    """
     x, made = rows(100), SOURCES[kind]
     program = of_rows(variance, kind)
     data = made(x, tmp_path)
@@ -29,15 +35,23 @@ def test_changed_data_are_not_mixed_with_what_they_were(kind, after, old, tmp_pa
     before = path.read_bytes()
     x[3] += 1
     changed = made(x, tmp_path)
-    with pytest.raises(JitneyError, match=r"rows 0 to 8 of 'x' are not what they were when the checkpoint was written"):
+    with pytest.raises(
+        JitneyError,
+        match=r"rows 0 to 8 of 'x' are not what they were when the checkpoint was written",
+    ):
         stream(program, {"x": changed}, chunk={"n": 8}, checkpoint=path, progress=False)
     assert path.read_bytes() == before
 
 
 @pytest.mark.core(
-    "NumPy-first pass", "memory map-first pass", "parts-first pass", "sliceable-first pass",
-    "Zarr-first pass", "npz-first pass", "chunks-first pass",
-)  # fmt: skip
+    "NumPy-first pass",
+    "memory map-first pass",
+    "parts-first pass",
+    "sliceable-first pass",
+    "Zarr-first pass",
+    "npz-first pass",
+    "chunks-first pass",
+)
 @pytest.mark.parametrize("after", [6, 18], ids=["first pass", "second pass"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypatch):
@@ -46,7 +60,9 @@ def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypa
     program = of_rows(variance, kind)
     path = tmp_path / "run"
     breaks_off(monkeypatch, program, {"x": made(x, tmp_path)}, path, after)
-    got, stats = stream(program, {"x": made(x, tmp_path)}, chunk={"n": 8}, checkpoint=path, progress=False)
+    got, stats = stream(
+        program, {"x": made(x, tmp_path)}, chunk={"n": 8}, checkpoint=path, progress=False
+    )
     np.testing.assert_allclose(got, x.astype(float).var(), rtol=1e-5)
     assert stats.chunks == 26 - after
 
@@ -59,7 +75,9 @@ def test_an_untouched_file_is_not_read_again(tmp_path, monkeypatch):
     data, path, reads = saved(rows(100), tmp_path), tmp_path / "run", []
     breaks_off(monkeypatch, mean, {"x": data}, path, 6)
     read = Stored.__getitem__
-    monkeypatch.setattr(Stored, "__getitem__", lambda self, where: reads.append(where) or read(self, where))
+    monkeypatch.setattr(
+        Stored, "__getitem__", lambda self, where: reads.append(where) or read(self, where)
+    )
     stream(mean, {"x": data}, chunk={"n": 8}, checkpoint=path, progress=False)
     assert [where.start for where in reads] == list(range(48, 100, 8))
 
@@ -113,18 +131,28 @@ def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, 
 def test_rows_that_change_between_two_passes_are_an_error():
     """The variance would be of neither."""
     shuffled = [np.arange(30, dtype=F)], [np.arange(30, dtype=F)], [np.arange(30, dtype=F)[::-1]]
-    with pytest.raises(DataError, match=r"rows 0 to 8 of 'x' are not what they were in the pass before"):
+    with pytest.raises(
+        DataError, match=r"rows 0 to 8 of 'x' are not what they were in the pass before"
+    ):
         stream(variance, {"x": Iterations(*shuffled)}, chunk={"n": 8}, progress=False)
 
 
 @pytest.mark.core(
-    "path-cut", "path-removed", "paths-cut", "paths-removed", "npz-cut", "npz-removed",
-    "compressed npz-cut", "compressed npz-removed",
-)  # fmt: skip
+    "path-cut",
+    "path-removed",
+    "paths-cut",
+    "paths-removed",
+    "npz-cut",
+    "npz-removed",
+    "compressed npz-cut",
+    "compressed npz-removed",
+)
 @pytest.mark.parametrize("how", ["cut", "replaced", "removed", "overwritten"])
 @pytest.mark.parametrize("kind", ["path", "paths", "npz", "compressed npz"])
 def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, monkeypatch):
-    """A file that is cut within a page reads as zeros there; one that is replaced is another one."""
+    """A file that is cut within a page reads as zeros there; one that is replaced is another
+    one.
+    """
     import jitney._stream.reading
 
     data, program = SOURCES[kind](rows(100), tmp_path), of_rows(mean, kind)

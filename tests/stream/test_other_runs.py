@@ -1,4 +1,6 @@
-"""What a run goes on from: checkpoints of the same function, arguments and settings, however it was broken off."""
+"""What a run goes on from: checkpoints of the same function, arguments and settings, however it was
+broken off.
+"""
 
 import errno
 import os
@@ -16,7 +18,9 @@ from tests.stream.test_stream import rows
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
-    """The run goes on with one warning; what broke off later goes on from the file that was whole."""
+    """The run goes on with one warning; what broke off later goes on from the file that was
+    whole.
+    """
     path, x, synced, times = tmp_path / "run", rows(100), os.fsync, []
 
     def full(handle):
@@ -26,7 +30,10 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
         synced(handle)
 
     monkeypatch.setattr("jitney._stream.resume.os.fsync", full)
-    with pytest.warns(JitneyWarning, match=r"could not be written \(No space left on device\); the one from before stays") as said:
+    with pytest.warns(
+        JitneyWarning,
+        match=r"could not be written \(No space left on device\); the one from before stays",
+    ) as said:
         breaks_off(monkeypatch, mean, {"x": x}, path, 10)
     assert len(said) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
@@ -37,7 +44,9 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
-    """A process that is killed while it writes leaves a file beside the checkpoint; those of others stay."""
+    """A process that is killed while it writes leaves a file beside the checkpoint; those of others
+    stay.
+    """
 
     def killed(handle):
         raise Stops
@@ -75,7 +84,10 @@ def test_a_comment_or_a_moved_line_is_the_same_run(tmp_path, monkeypatch):
 
     path, data = tmp_path / "run", {"x": rows(100)}
     breaks_off(monkeypatch, before(), data, path, 6)
-    assert stream(after(), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks == 13 - 6
+    assert (
+        stream(after(), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
+        == 13 - 6
+    )
 
 
 def test_other_code_on_the_host_is_another_run(tmp_path, monkeypatch):
@@ -95,7 +107,10 @@ def test_other_code_on_the_host_is_another_run(tmp_path, monkeypatch):
     breaks_off(monkeypatch, made(2), data, path, 6)
     with pytest.raises(JitneyError, match="of another run: the function"):
         stream(made(3), data, chunk={"n": 8}, checkpoint=path, progress=False)
-    assert stream(made(2), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks == 13 - 6
+    assert (
+        stream(made(2), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
+        == 13 - 6
+    )
 
 
 def scopes():
@@ -104,8 +119,12 @@ def scopes():
         "x64": lambda: jax.enable_x64(True),
         "matmul precision": lambda: jax.default_matmul_precision("highest"),
         "generator": lambda: jax.default_prng_impl("rbg"),
-        "partitionable": lambda: jax.threefry_partitionable(not jax.config.jax_threefry_partitionable),
-        "promotion": lambda: jax.numpy_dtype_promotion("standard" if jax.config.jax_numpy_dtype_promotion == "strict" else "strict"),
+        "partitionable": lambda: jax.threefry_partitionable(
+            not jax.config.jax_threefry_partitionable
+        ),
+        "promotion": lambda: jax.numpy_dtype_promotion(
+            "standard" if jax.config.jax_numpy_dtype_promotion == "strict" else "strict"
+        ),
     }
 
 
@@ -114,7 +133,10 @@ def test_other_settings_do_not_go_on(name, tmp_path, monkeypatch):
     """What was accumulated under the old ones would be mixed with the new."""
     path, data = tmp_path / "run", {"x": rows(100)}
     breaks_off(monkeypatch, mean, data, path, 6)
-    with scopes()[name](), pytest.raises(JitneyError, match=r"of another run: .*the settings and the version of JAX"):
+    with (
+        scopes()[name](),
+        pytest.raises(JitneyError, match=r"of another run: .*the settings and the version of JAX"),
+    ):
         stream(mean, data, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
@@ -193,6 +215,10 @@ def test_a_key_goes_into_a_checkpoint(tmp_path, monkeypatch):
     path, x = tmp_path / "run", rows(100)
     breaks_off(monkeypatch, f, {"x": x, "key": jax.random.key(0)}, path, 6)
     with pytest.raises(JitneyError, match="of another run: the arguments"):
-        stream(f, {"x": x, "key": jax.random.key(1)}, chunk={"n": 8}, checkpoint=path, progress=False)
-    got, _ = stream(f, {"x": x, "key": jax.random.key(0)}, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(
+            f, {"x": x, "key": jax.random.key(1)}, chunk={"n": 8}, checkpoint=path, progress=False
+        )
+    got, _ = stream(
+        f, {"x": x, "key": jax.random.key(0)}, chunk={"n": 8}, checkpoint=path, progress=False
+    )
     np.testing.assert_allclose(got, x.sum() * jax.random.normal(jax.random.key(0)), rtol=1e-5)

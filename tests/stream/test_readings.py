@@ -34,15 +34,25 @@ SPOILS = {
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [rows(8), x, rows(8)]], ids=["alone", "part"])
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: [rows(8), x, rows(8)]], ids=["alone", "part"]
+)
 def test_a_reading_of_other_rows_is_an_error(spoil, wrap):
     """A slice has as many rows as were asked for, of the shape and dtype that were said."""
     with pytest.raises(DataError, match=r"reading 'x': a slice of float32\[\d\] came as"):
-        stream(mean, {"x": wrap(Wrong(rows(100), SPOILS[spoil]))}, chunk={"n": 8}, progress=False, retries=0)
+        stream(
+            mean,
+            {"x": wrap(Wrong(rows(100), SPOILS[spoil]))},
+            chunk={"n": 8},
+            progress=False,
+            retries=0,
+        )
 
 
 def test_parts_that_shift_rows_are_an_error():
-    """One part gives a row less and the next one more: together they are as many as were asked for."""
+    """One part gives a row less and the next one more: together they are as many as were asked
+    for.
+    """
     parts = [Wrong(rows(40), SPOILS["fewer"]), Wrong(rows(40), SPOILS["more"])]
     with pytest.raises(DataError, match="came as"):
         stream(mean, {"x": parts}, chunk={"n": 80 - 1}, progress=False, retries=0)
@@ -82,7 +92,13 @@ def test_a_reading_that_was_short_once_is_made_again(monkeypatch):
 def test_an_iteration_unlike_the_first_is_an_error(second, message):
     """The first one says how many rows there are."""
     with pytest.raises(DataError, match=message):
-        stream(mean, {"x": Iterations([np.ones(10, F)] * 3, second)}, chunk={"n": 8}, progress=False, retries=0)
+        stream(
+            mean,
+            {"x": Iterations([np.ones(10, F)] * 3, second)},
+            chunk={"n": 8},
+            progress=False,
+            retries=0,
+        )
 
 
 def test_an_iteration_that_fails_begins_anew(monkeypatch):
@@ -146,15 +162,23 @@ def test_a_compressed_archive_that_fails_is_opened_anew(at, tmp_path, monkeypatc
     assert stats.retries == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"\x93NUMPY\x01\x00v\x00{'descr'", None], ids=["empty", "foreign", "header", "cut"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PK", b"\x93NUMPY\x01\x00v\x00{'descr'", None],
+    ids=["empty", "foreign", "header", "cut"],
+)
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_a_damaged_file_is_a_sentence(content, suffix, tmp_path, monkeypatch):
     """Not whatever NumPy or zipfile make of it."""
     monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
     path = tmp_path / f"data{suffix}"
-    {".npy": np.save, ".npz": lambda path, x: np.savez_compressed(path, x=x)}[suffix](path, rows(100))
+    {".npy": np.save, ".npz": lambda path, x: np.savez_compressed(path, x=x)}[suffix](
+        path, rows(100)
+    )
     path.write_bytes(path.read_bytes()[:-30] if content is None else content)
-    with pytest.raises(DataError, match=rf"reading 'x': .*data{suffix} is no whole `{suffix}` file"):
+    with pytest.raises(
+        DataError, match=rf"reading 'x': .*data{suffix} is no whole `{suffix}` file"
+    ):
         stream(mean, {"x": path}, chunk={"n": 8}, progress=False)
 
 
@@ -181,4 +205,6 @@ def test_parts_are_cut_along_another_axis_too():
         return jnp.sum(x, 1)
 
     x = rows(6, 20)
-    np.testing.assert_allclose(stream(f, {"x": [x[:2], x[2:]]}, chunk={"n": 8}, progress=False).value, x.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(
+        stream(f, {"x": [x[:2], x[2:]]}, chunk={"n": 8}, progress=False).value, x.sum(1), rtol=1e-5
+    )

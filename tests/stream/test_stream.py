@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Key
 
-from jitney import AxisError, ContractError, JitneyError, NonFiniteError, OptionError, optimize, stream
+from jitney import (
+    AxisError,
+    ContractError,
+    JitneyError,
+    NonFiniteError,
+    OptionError,
+    optimize,
+    stream,
+)
 
 RNG = np.random.default_rng(0)
 F = np.float32
@@ -29,9 +37,16 @@ def rows(*shape):
 
 @optimize
 def summary(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]):
-    """A variance (two passes), elements divided by a sum of theirs (three), a maximum, and a word."""
+    """A variance (two passes), elements divided by a sum of theirs (three), a maximum, and a
+    word.
+    """
     r = x @ w - y
-    return {"variance": jnp.var(r), "shares": jax.nn.softmax(r), "top": jnp.max(x, 0), "name": "summary"}
+    return {
+        "variance": jnp.var(r),
+        "shares": jax.nn.softmax(r),
+        "top": jnp.max(x, 0),
+        "name": "summary",
+    }
 
 
 @optimize
@@ -69,7 +84,11 @@ SOURCES = {
     "text path": lambda x, folder: str(saved(x, folder)),
     "parts": lambda x, folder: [x[:3], x[3:4], x[4:]],
     "sliceable": lambda x, folder: Sliceable(x),
-    "HDF5": lambda x, folder: h5py.File(folder / f"{x.ndim}.h5", "w").create_dataset("data", data=x, chunks=True),
+    "HDF5": (
+        lambda x, folder: h5py.File(folder / f"{x.ndim}.h5", "w").create_dataset(
+            "data", data=x, chunks=True
+        )
+    ),
     "Zarr": lambda x, folder: in_zarr(x, (4,) * x.ndim),
     "npz": lambda x, folder: archive(x, folder, np.savez),
     "npz by column": lambda x, folder: archive(np.asfortranarray(x), folder, np.savez),
@@ -122,16 +141,27 @@ def test_a_bar_writes_nothing_where_nobody_looks(capsys):
 
 
 @pytest.mark.core(
-    "23-NumPy", "23-path", "23-HDF5", "23-npz by column", "23-uneven chunks", "21-parts",
-    "7-NumPy", "7-Zarr",
-)  # fmt: skip
+    "23-NumPy",
+    "23-path",
+    "23-HDF5",
+    "23-npz by column",
+    "23-uneven chunks",
+    "21-parts",
+    "7-NumPy",
+    "7-Zarr",
+)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("n", [23, 21, 7])
 def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):
     """With a rest, without one, and all of it in one chunk."""
     w, x, y = rows(3), rows(n, 3), rows(n)
     made = SOURCES[source]
-    got = stream(summary, {"w": w, "x": made(x, tmp_path), "y": made(y, tmp_path)}, chunk={"n": 7}, progress=False).value
+    got = stream(
+        summary,
+        {"w": w, "x": made(x, tmp_path), "y": made(y, tmp_path)},
+        chunk={"n": 7},
+        progress=False,
+    ).value
     want = summary(w, x, y)
     assert got["name"] == "summary"
     for key in ("variance", "shares", "top"):
@@ -146,20 +176,26 @@ def test_a_run_that_is_over_reads_no_data(chunk):
     def slow(w: Float[Array, "k k"], x: Float[Array, "n k"]):
         return jax.lax.fori_loop(0, 20, lambda _, y: jnp.tanh(y @ w), x).sum(0)
 
-    value, _ = stream(slow, {"w": rows(300, 300), "x": rows(1000, 300)}, chunk={"n": chunk}, progress=False)
+    value, _ = stream(
+        slow, {"w": rows(300, 300), "x": rows(1000, 300)}, chunk={"n": chunk}, progress=False
+    )
     assert value.is_ready()
 
 
 def test_only_a_chunk_is_read_at_a_time():
     """Never more than asked. `verify` reads all of it to compare."""
     data = Sliceable(rows(1000))
-    stream(optimize(verify=False)(moments.__wrapped__), {"x": data}, chunk={"n": 64}, progress=False)
+    stream(
+        optimize(verify=False)(moments.__wrapped__), {"x": data}, chunk={"n": 64}, progress=False
+    )
     assert data.longest == 64
 
 
 @pytest.mark.rest
 def test_each_pass_has_one_program():
-    """However many chunks, and one for the last chunk, which is shorter; a second run over data of that length compiles nothing."""
+    """However many chunks, and one for the last chunk, which is shorter; a second run over data of
+    that length compiles nothing.
+    """
     from tests._monitor import listening
 
     with listening() as few:
@@ -168,7 +204,11 @@ def test_each_pass_has_one_program():
         stream(moments, {"x": rows(7700)}, chunk={"n": 7}, progress=False)
     with listening() as even:
         stream(moments, {"x": rows(700)}, chunk={"n": 7}, progress=False)
-    assert (many.count("compile", "step"), few.count("compile", "step"), even.count("compile", "step")) == (2, 4, 2)
+    assert (
+        many.count("compile", "step"),
+        few.count("compile", "step"),
+        even.count("compile", "step"),
+    ) == (2, 4, 2)
     with listening() as again:
         value, _ = stream(moments, {"x": np.ones(7700, F)}, chunk={"n": 7}, progress=False)
     assert again.count("compile") == again.count("trace") == 0
@@ -183,7 +223,9 @@ def test_float64_and_another_axis():
         return jnp.var(x, axis=1)
 
     x = RNG.normal(size=(3, 50)) + 1e4
-    np.testing.assert_allclose(stream(f, {"x": x}, chunk={"n": 8}, progress=False).value, x.var(1), rtol=1e-6)
+    np.testing.assert_allclose(
+        stream(f, {"x": x}, chunk={"n": 8}, progress=False).value, x.var(1), rtol=1e-6
+    )
 
 
 class Fails(Sliceable):
@@ -203,13 +245,23 @@ class Fails(Sliceable):
 
 def broken(path, x, after=20, error=OSError, **options):
     with pytest.raises(error, match="the disk is gone"):
-        stream(moments, {"x": Fails(x, after, error=error)}, chunk={"n": 8}, checkpoint=path, progress=False, retries=0, **options)
+        stream(
+            moments,
+            {"x": Fails(x, after, error=error)},
+            chunk={"n": 8},
+            checkpoint=path,
+            progress=False,
+            retries=0,
+            **options,
+        )
 
 
 @pytest.mark.parametrize("after", [1, 12, 13, 20, 25])
 @pytest.mark.parametrize("every", [1, "0s", 5])
 def test_a_run_that_breaks_off_goes_on(tmp_path, every, after):
-    """From the last checkpoint, in either pass, to the bits of an unbroken run; the file is gone then."""
+    """From the last checkpoint, in either pass, to the bits of an unbroken run; the file is gone
+    then.
+    """
     path, x = tmp_path / "run", rows(100)
     want = stream(moments, {"x": x}, chunk={"n": 8}, progress=False).value
     broken(path, x, after, checkpoint_every=every)
@@ -218,7 +270,8 @@ def test_a_run_that_breaks_off_goes_on(tmp_path, every, after):
     got = stream(moments, {"x": data}, chunk={"n": 8}, checkpoint=path, progress=False)
     assert [float(a) for a in got.value] == [float(a) for a in want]
     assert got.stats.chunks <= 26 - after + 1 + (5 if every == 5 else 1)
-    assert got.stats.chunks + 13 >= data.reads  # rows that were read before the break are read again, to compare
+    # rows that were read before the break are read again, to compare
+    assert got.stats.chunks + 13 >= data.reads
     assert not any(tmp_path.iterdir())
 
 
@@ -226,7 +279,13 @@ def test_ctrl_c_writes_the_checkpoint(tmp_path):
     """Though none was due; the message names it."""
     path, x = tmp_path / "run", rows(100)
     with pytest.raises(KeyboardInterrupt) as stop:
-        stream(moments, {"x": Fails(x, 20, error=KeyboardInterrupt)}, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(
+            moments,
+            {"x": Fails(x, 20, error=KeyboardInterrupt)},
+            chunk={"n": 8},
+            checkpoint=path,
+            progress=False,
+        )
     assert str(path) in stop.value.__notes__[0]
     got = stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
     assert got.stats.chunks == 26 - 20
@@ -264,14 +323,20 @@ def test_a_killed_process_goes_on_to_the_same_bits(tmp_path):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     want = run(tmp_path / "whole", 0).stdout.split(maxsplit=1)
-    assert run(tmp_path / "run", 60).returncode == run(tmp_path / "run", 180).returncode == -signal.SIGKILL
+    assert (
+        run(tmp_path / "run", 60).returncode
+        == run(tmp_path / "run", 180).returncode
+        == -signal.SIGKILL
+    )
     chunks, bits = run(tmp_path / "run", 0).stdout.split(maxsplit=1)
     assert bits == want[1]
     assert int(want[0]) == 250
     assert int(chunks) < 100
 
 
-@pytest.mark.parametrize("other", ["chunk", "length", "argument", "function", "exponent", "constant"])
+@pytest.mark.parametrize(
+    "other", ["chunk", "length", "argument", "function", "exponent", "constant"]
+)
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
     """The file stays as it was."""
 
@@ -289,12 +354,24 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
         return jnp.sum(x - by)
 
     scaled = made(2, np.ones(1, F))
-    functions = {"function": shifted, "exponent": made(3, np.ones(1, F)), "constant": made(2, np.full(1, 2, F))}
+    functions = {
+        "function": shifted,
+        "exponent": made(3, np.ones(1, F)),
+        "constant": made(2, np.full(1, 2, F)),
+    }
     path, x = tmp_path / "run", rows(100)
     file = saved(x, tmp_path)
     broken_data = [np.load(file, mmap_mode="r"), Fails(rows(8), 0)]
     with pytest.raises(OSError, match="the disk is gone"):
-        stream(scaled, {"x": broken_data, "by": F(2)}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, retries=0, progress=False)
+        stream(
+            scaled,
+            {"x": broken_data, "by": F(2)},
+            chunk={"n": 8},
+            checkpoint=path,
+            checkpoint_every=1,
+            retries=0,
+            progress=False,
+        )
     before = path.read_bytes()
     data = [np.load(file, mmap_mode="r"), rows(8)]
     given = {
@@ -302,7 +379,13 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
         "argument": {"x": data, "by": F(3)},
     }.get(other, {"x": data, "by": F(2)})
     with pytest.raises(JitneyError, match="is of another run"):
-        stream(functions.get(other, scaled), given, chunk={"n": 9 if other == "chunk" else 8}, checkpoint=path, progress=False)
+        stream(
+            functions.get(other, scaled),
+            given,
+            chunk={"n": 9 if other == "chunk" else 8},
+            checkpoint=path,
+            progress=False,
+        )
     assert path.read_bytes() == before
 
 
@@ -313,7 +396,11 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     broken(path, x, checkpoint_every=1)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes({"cut": content[:-1], "flip": content, "foreign": b"PK\x03\x04 something", "empty": b""}[damage])
+    path.write_bytes(
+        {"cut": content[:-1], "flip": content, "foreign": b"PK\x03\x04 something", "empty": b""}[
+            damage
+        ]
+    )
     with pytest.raises(JitneyError, match="no checkpoint, or it is damaged"):
         stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
 
@@ -330,7 +417,15 @@ def test_narrow_floats_are_kept(tmp_path):
     want = stream(top, {"x": x}, chunk={"n": 8}, progress=False).value
     for after in (5, 20):
         with pytest.raises(OSError, match="the disk is gone"):
-            stream(top, {"x": Fails(x, after)}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False, retries=0)
+            stream(
+                top,
+                {"x": Fails(x, after)},
+                chunk={"n": 8},
+                checkpoint=path,
+                checkpoint_every=1,
+                progress=False,
+                retries=0,
+            )
     got = stream(top, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False).value
     assert [float(a) for a in got] == [float(a) for a in want]
     assert got[0].dtype == jnp.bfloat16
@@ -340,14 +435,23 @@ def test_narrow_floats_are_kept(tmp_path):
 def test_intervals_that_make_no_sense_are_refused(tmp_path, every):
     """With a sentence that says what to write."""
     with pytest.raises(OptionError, match="checkpoint_every"):
-        stream(moments, {"x": rows(100)}, chunk={"n": 8}, checkpoint=tmp_path / "a", checkpoint_every=every, progress=False)
+        stream(
+            moments,
+            {"x": rows(100)},
+            chunk={"n": 8},
+            checkpoint=tmp_path / "a",
+            checkpoint_every=every,
+            progress=False,
+        )
 
 
 def test_a_checkpoint_without_a_folder_is_refused(tmp_path):
     """Before anything is read."""
     data = Sliceable(rows(100))
     with pytest.raises(JitneyError, match="there is no folder"):
-        stream(moments, {"x": data}, chunk={"n": 8}, checkpoint=tmp_path / "no" / "a", progress=False)
+        stream(
+            moments, {"x": data}, chunk={"n": 8}, checkpoint=tmp_path / "no" / "a", progress=False
+        )
     assert data.longest == 0
 
 
@@ -374,7 +478,13 @@ def test_other_errors_are_not_tried_again():
 def test_a_run_says_what_it_did():
     """Chunks over both passes, rows, seconds, rate."""
     value, stats = stream(moments, {"x": rows(100)}, chunk={"n": 8}, progress=False)
-    assert (stats.chunks, stats.rows, stats.passes, stats.retries, stats.saves) == (26, 100, 2, 0, 0)
+    assert (stats.chunks, stats.rows, stats.passes, stats.retries, stats.saves) == (
+        26,
+        100,
+        2,
+        0,
+        0,
+    )
     assert stats.rate == pytest.approx(200 / stats.seconds)
     assert "100 rows in 26 chunks, 2 passes" in str(stats)
     assert stream(moments, {"x": rows(5)}, chunk={"n": 8}, progress=False).stats.chunks == 1
@@ -384,7 +494,13 @@ def test_a_run_says_what_it_did():
 def test_results_with_the_axis_have_no_checkpoint(tmp_path):
     """They would have to be found again."""
     with pytest.raises(JitneyError, match="a result has the axis 'n'"):
-        stream(summary, {"w": rows(3), "x": rows(9, 3), "y": rows(9)}, chunk={"n": 2}, checkpoint=tmp_path / "a", progress=False)
+        stream(
+            summary,
+            {"w": rows(3), "x": rows(9, 3), "y": rows(9)},
+            chunk={"n": 2},
+            checkpoint=tmp_path / "a",
+            progress=False,
+        )
 
 
 def test_what_cannot_be_cut_is_an_error():
@@ -441,7 +557,13 @@ def test_chunks_that_become_fewer_are_an_error():
 
 
 @pytest.mark.parametrize(
-    ("chunk", "message"), [({"m": 4}, "no array has an axis 'm'"), ({}, "does not say"), (4, "does not say"), ({"n": 0}, "does not say")]
+    ("chunk", "message"),
+    [
+        ({"m": 4}, "no array has an axis 'm'"),
+        ({}, "does not say"),
+        (4, "does not say"),
+        ({"n": 0}, "does not say"),
+    ],
 )
 def test_chunks_that_make_no_sense_are_refused(chunk, message):
     """With a sentence."""
@@ -452,7 +574,9 @@ def test_chunks_that_make_no_sense_are_refused(chunk, message):
 def test_the_contract_holds():
     """Two lengths of one axis are an error that names both."""
     with pytest.raises(ContractError, match="two sizes"):
-        stream(summary, {"w": rows(3), "x": rows(9, 3), "y": rows(8)}, chunk={"n": 2}, progress=False)
+        stream(
+            summary, {"w": rows(3), "x": rows(9, 3), "y": rows(8)}, chunk={"n": 2}, progress=False
+        )
 
 
 def test_a_run_can_be_silent(capsys):
@@ -464,7 +588,9 @@ def test_a_run_can_be_silent(capsys):
 
 @optimize
 def remaining(x: Float[Array, "n"]):
-    """Two passes: the sum, and shares of it from the end, with the largest share that is left and where."""
+    """Two passes: the sum, and shares of it from the end, with the largest share that is left and
+    where.
+    """
     left = jax.lax.cumsum(x / jnp.sum(jnp.abs(x)), reverse=True)
     folded = jax.lax.scan(lambda c, a: (c / 2 + a, None), jnp.float32(0), left, reverse=True)[0]
     return jnp.max(left), jnp.argmax(left), folded
@@ -479,7 +605,9 @@ def whole(x):
 @pytest.mark.core("100-8")
 @pytest.mark.parametrize(("size", "chunk"), [(100, 8), (96, 8), (9, 1)])
 def test_a_pass_may_run_from_the_end(size, chunk):
-    """Chunks of each pass are read once, in the order that it needs; results with the axis land in their places."""
+    """Chunks of each pass are read once, in the order that it needs; results with the axis land in
+    their places.
+    """
 
     @optimize
     def both(x: Float[Array, "n"]):
@@ -490,15 +618,27 @@ def test_a_pass_may_run_from_the_end(size, chunk):
     np.testing.assert_allclose(got, whole(x), rtol=1e-4)
     assert (stats.passes, stats.chunks) == (2, 2 * -(-size // chunk))
     value = stream(both, {"x": x}, chunk={"n": chunk}, progress=False).value
-    np.testing.assert_allclose(value, (np.cumsum(x), np.cumsum(x[::-1])[::-1]), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        value, (np.cumsum(x), np.cumsum(x[::-1])[::-1]), rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("after", [3, 13, 14, 15, 20, 25])
 def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
-    """In the pass from the front or in the one from the end, of which the short chunk is the first."""
+    """In the pass from the front or in the one from the end, of which the short chunk is the
+    first.
+    """
     path, x = tmp_path / "run", rows(100)
     with pytest.raises(OSError, match="the disk is gone"):
-        stream(remaining, {"x": Fails(x, after)}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False, retries=0)
+        stream(
+            remaining,
+            {"x": Fails(x, after)},
+            chunk={"n": 8},
+            checkpoint=path,
+            checkpoint_every=1,
+            progress=False,
+            retries=0,
+        )
     got, stats = stream(remaining, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
     want = stream(remaining, {"x": x}, chunk={"n": 8}, progress=False).value
     assert [np.asarray(a).tobytes() for a in got] == [np.asarray(a).tobytes() for a in want]
@@ -508,7 +648,10 @@ def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
 @pytest.mark.rest
 def test_rows_that_come_in_order_cannot_be_read_from_the_end():
     """Each chunk would be found by reading all before it."""
-    with pytest.raises(AxisError, match="'x' can only be read from its first row on, and a pass over 'n' runs from the end"):
+    with pytest.raises(
+        AxisError,
+        match="'x' can only be read from its first row on, and a pass over 'n' runs from the end",
+    ):
         stream(remaining, {"x": Chunks(rows(20), 4)}, chunk={"n": 8}, progress=False)
 
 
@@ -517,7 +660,9 @@ def test_a_number_or_key_in_an_array_is_passed_whole():
     """Arrays without axes are no iterables of chunks."""
 
     @optimize
-    def f(x: Float[Array, "n"], scale: Float[Array, ""], offset: Float[Array, ""], key: Key[Array, ""]) -> Float[Array, ""]:
+    def f(
+        x: Float[Array, "n"], scale: Float[Array, ""], offset: Float[Array, ""], key: Key[Array, ""]
+    ) -> Float[Array, ""]:
         return jnp.sum(x) * scale + offset + jax.random.normal(key)
 
     x, key = np.arange(5, dtype=np.float32), jax.random.key(0)
@@ -534,7 +679,11 @@ def test_keys_along_the_axis_are_refused():
         return jnp.sum(x), key
 
     with pytest.raises(ContractError, match="an array of random keys has the axis 'n'"):
-        stream(f, {"x": np.ones(5, np.float32), "key": jax.random.split(jax.random.key(0), 5)}, chunk={"n": 2})
+        stream(
+            f,
+            {"x": np.ones(5, np.float32), "key": jax.random.split(jax.random.key(0), 5)},
+            chunk={"n": 2},
+        )
 
 
 def test_progress_is_true_or_false():
@@ -553,5 +702,7 @@ def test_debug_nans_looks_at_the_results_of_a_stream(axis):
 
     run = lambda x: stream(f, {"x": x}, chunk={"n": 3}, progress=False).value
     np.testing.assert_allclose(run(np.ones(8, F)), np.zeros(8) if axis else 0)
-    with pytest.raises(NonFiniteError, match=r"a result has a NaN or an infinity.(.|\n)*on a part of the data"):
+    with pytest.raises(
+        NonFiniteError, match=r"a result has a NaN or an infinity.(.|\n)*on a part of the data"
+    ):
         run(np.arange(8, dtype=F))

@@ -1,4 +1,6 @@
-"""`jitney.stream` of what is done at once, finds a few elements, or goes along the axis in both directions."""
+"""`jitney.stream` of what is done at once, finds a few elements, or goes along the axis in both
+directions.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +16,18 @@ W = np.random.default_rng(1).normal(size=(3, 3)).astype(np.float32)
 
 
 def summary(x: Float[Array, "n k"]):
-    """Quartiles, the largest few of a column and where they are, elements at positions, and all of it in order."""
+    """Quartiles, the largest few of a column and where they are, elements at positions, and all of
+    it in order.
+    """
     few = jax.lax.top_k(x[:, 1], 4)
-    return jnp.quantile(x, jnp.array([0.25, 0.5]), axis=0), few, x[-1], x[jnp.array([0, 22, 5])], jnp.sort(x, 0), x - x[::-1]
+    return (
+        jnp.quantile(x, jnp.array([0.25, 0.5]), axis=0),
+        few,
+        x[-1],
+        x[jnp.array([0, 22, 5])],
+        jnp.sort(x, 0),
+        x - x[::-1],
+    )
 
 
 def loss(w: Float[Array, "k k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
@@ -43,7 +54,9 @@ def test_backpropagation_through_a_loop_along_the_axis():
     """Forward from the first chunk, back from the last one."""
     program = optimize(loss).value_and_grad
     value, stats = stream(program, {"w": W, "x": X}, chunk={"n": 5}, progress=False)
-    for got, want in zip(jax.tree.leaves(value), jax.tree.leaves(jax.value_and_grad(loss, (0, 1))(W, X)), strict=True):
+    for got, want in zip(
+        jax.tree.leaves(value), jax.tree.leaves(jax.value_and_grad(loss, (0, 1))(W, X)), strict=True
+    ):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
     assert stats.passes == 2
 
@@ -59,10 +72,14 @@ def test_the_whole_is_held_where_memory_allows(memory, refused):
 
     data = np.random.default_rng(0).normal(size=(1001, 3)).astype(np.float32)
     if refused:
-        with pytest.raises(AxisError, match=r"median\) needs all of it at once \(`sort`\), .* of 1 KiB"):
+        with pytest.raises(
+            AxisError, match=r"median\) needs all of it at once \(`sort`\), .* of 1 KiB"
+        ):
             stream(median, {"x": data}, chunk={"n": 100}, progress=False)
     else:
-        np.testing.assert_array_equal(stream(median, {"x": data}, chunk={"n": 100}, progress=False).value, np.median(data, 0))
+        np.testing.assert_array_equal(
+            stream(median, {"x": data}, chunk={"n": 100}, progress=False).value, np.median(data, 0)
+        )
 
 
 @optimize
@@ -72,7 +89,10 @@ def middle(x: Float[Array, "n k"]) -> Float[Array, "k"]:
 
 @pytest.mark.parametrize(
     ("program", "data", "what"),
-    [(optimize(loss).grad, {"w": W, "x": X}, "goes through all of it in both directions"), (middle, {"x": X}, "collects all of it")],
+    [
+        (optimize(loss).grad, {"w": W, "x": X}, "goes through all of it in both directions"),
+        (middle, {"x": X}, "collects all of it"),
+    ],
 )
 def test_what_lies_in_memory_has_no_checkpoint(program, data, what, tmp_path):
     """It keeps what is accumulated only."""

@@ -1,7 +1,7 @@
 """What pyright and mypy infer for decorated functions.
 
-Never run: `nox -s types` reads it. A line that must be an error carries one comment per checker, and a comment that hides nothing
-is itself an error, so each check fails if the types get looser.
+Never run: `nox -s types` reads it. A line that must be an error carries one comment per checker,
+and a comment that hides nothing is itself an error, so each check fails if the types get looser.
 """
 
 import functools
@@ -103,7 +103,9 @@ def a_program_is_a_program() -> None:
 
 
 def tools(x: Array) -> None:
-    """What is asked of a program, or of a derivative, has the type that the function of that name gives."""
+    """What is asked of a program, or of a derivative, has the type that the function of that name
+    gives.
+    """
     facts: AxisFacts = energy.axes(x, sizes={"n": 3})["n"]
     assert_type(energy.communication(x), Communication)
     assert_type(energy.grad.frontier(x, wrt="x", memory="2GiB"), Frontier)

@@ -1,4 +1,6 @@
-"""What pyright and mypy infer for decorated methods and modules; read by `nox -s types`, never run (see functions.py)."""
+"""What pyright and mypy infer for decorated methods and modules; read by `nox -s types`, never run
+(see functions.py).
+"""
 
 from typing import assert_type
 
@@ -72,7 +74,8 @@ def without_instance(t: Array) -> None:
 
 
 def limits(model: Decay, t: Array) -> None:
-    """Both checkers look through `staticmethod` and `classmethod` and bind what is inside like a method: right at run time, refused here.
+    """Both checkers look through `staticmethod` and `classmethod` and bind what is inside like a
+    method: right at run time, refused here.
 
     Should one of these comments become needless, a checker has learned it: move the line up.
     """

@@ -54,13 +54,18 @@ def test_a_wrong_rule_of_padding_is_caught(unmasked):
     """The message says function, axis, operation and both values, for a smaller call."""
     unmasked("reduce_sum")
     f = optimize(pad={"n": "pow2"}, verify=True)(fresh())
-    with pytest.raises(VerificationError, match=r"^centred\(\) at test_verify.py:\d+: result\[") as error:
+    with pytest.raises(
+        VerificationError, match=r"^centred\(\) at test_verify.py:\d+: result\["
+    ) as error:
         f(jnp.arange(1.0, 41.0))
     said = str(error.value)
     assert "`reduce_sum` at test_verify.py" in said
     assert "pad over 'n'" in said
     assert "cut to n=3" in said
-    wrong, right = (float(part.split()[0].rstrip(",")) for part in (said.split(" is ")[1], said.split(", and ")[1]))
+    wrong, right = (
+        float(part.split()[0].rstrip(","))
+        for part in (said.split(" is ")[1], said.split(", and ")[1])
+    )
     assert right == pytest.approx(jnp.arange(1.0, 4.0)[int(said[said.index("[") + 1])] - 0.06)
     assert wrong == pytest.approx(right - 0.03)
 
@@ -196,7 +201,9 @@ def test_an_element_that_is_missing_in_a_pattern_is_caught(monkeypatch):
     def diagonal(linearized):
         pattern = found(linearized)
         own = pattern.rows == pattern.indices
-        return type(pattern).of_pairs(pattern.rows[own], pattern.indices[own], pattern.size, pattern.columns)
+        return type(pattern).of_pairs(
+            pattern.rows[own], pattern.indices[own], pattern.size, pattern.columns
+        )
 
     monkeypatch.setattr(Linearized, "pattern", diagonal)
     neighbours = optimize(verify=True)(lambda x: x**2 + jnp.roll(x, 1))
@@ -214,7 +221,9 @@ def test_a_wrong_product_in_a_low_type_is_caught(monkeypatch):
 
 def test_a_wrong_recomputation_is_caught(monkeypatch):
     """Of the gradient."""
-    monkeypatch.setattr(Remat, "wrap", lambda self, fn, outcome: lambda *arrays: [2 * x for x in fn(*arrays)])
+    monkeypatch.setattr(
+        Remat, "wrap", lambda self, fn, outcome: lambda *arrays: [2 * x for x in fn(*arrays)]
+    )
     with pytest.raises(VerificationError, match="Under remat"):
         optimize(remat=True, verify=True)(jnp.sin)(X)
 
@@ -223,17 +232,23 @@ def test_a_wrong_recomputation_is_caught(monkeypatch):
 
 
 @pytest.mark.core("bf16", "f64")
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-all", "tf32", "f64", {"default": "bf16"}, "auto:1e-1"])
+@pytest.mark.parametrize(
+    "precision", ["bf16", "fp16", "bf16-all", "tf32", "f64", {"default": "bf16"}, "auto:1e-1"]
+)
 def test_what_a_low_type_rounds_is_no_difference(precision):
     """Sums of 500 products, and the differences of nearly equal ones."""
     rng = np.random.default_rng(1)
     a, b = (jnp.asarray(rng.normal(size=(500, 500)) / 20, jnp.float32) for _ in range(2))
-    f = optimize(precision=precision, verify=True)(lambda a, b: (a @ b - jnp.mean(a @ b)) / jnp.std(a @ b))
+    f = optimize(precision=precision, verify=True)(
+        lambda a, b: (a @ b - jnp.mean(a @ b)) / jnp.std(a @ b)
+    )
     f(a, b)
 
 
 def test_a_cancelling_sum_is_no_difference():
-    """Its relative error is large in every order of adding up: rounding of the arguments explains it."""
+    """Its relative error is large in every order of adding up: rounding of the arguments explains
+    it.
+    """
     x = np.random.default_rng(2).normal(size=1000).astype(np.float32) * 1e4
     x -= x.mean()
     f = optimize(chunk={"n": 7}, verify=True)(lambda_sum)
@@ -248,7 +263,9 @@ def lambda_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
 @pytest.mark.core("options0")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 7}}])
 def test_a_softmax_that_is_nearly_one_hot_is_no_difference(options):
-    """Its gradient is what is left of ones that cancel: no change of the arguments shows that, a last bit inside does."""
+    """Its gradient is what is left of ones that cancel: no change of the arguments shows that, a
+    last bit inside does.
+    """
 
     @optimize(verify=True, **options)
     def gradient(x: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -323,7 +340,11 @@ def test_a_program_with_effects_is_left_out_and_the_plan_says_so(capfd):
 
 def test_the_plan_says_what_is_compared():
     """By option and axis."""
-    line = next(d for d in optimize(pad={"n": "pow2"}, verify=True)(fresh()).plan(X).to_dict()["decisions"] if d["name"] == "verify")
+    line = next(
+        d
+        for d in optimize(pad={"n": "pow2"}, verify=True)(fresh()).plan(X).to_dict()["decisions"]
+        if d["name"] == "verify"
+    )
     assert line["taken"]
     assert line["why"].endswith("pad over 'n'")
 
@@ -370,7 +391,10 @@ def test_off_nothing_stands_around_the_call():
 def test_configure_counts_from_the_next_call_on_for_functions_that_have_run(unmasked):
     """Both ways; `verify=False` of a function comes before it."""
     unmasked("reduce_sum")
-    f, out = optimize(pad={"n": "pow2"})(fresh()), optimize(pad={"n": "pow2"}, verify=False)(fresh())
+    f, out = (
+        optimize(pad={"n": "pow2"})(fresh()),
+        optimize(pad={"n": "pow2"}, verify=False)(fresh()),
+    )
     with configured(verify=False):
         f(jnp.ones(5))
         jitney.configure(verify=True)
@@ -405,7 +429,10 @@ def test_threads_may_meet_in_a_new_program():
     """Each result is right, whoever verifies."""
     f = optimize(pad={"n": "pow2"}, verify=True)(fresh())
     found = []
-    threads = [threading.Thread(target=lambda n=n: found.append((n, f(jnp.ones(n))))) for n in (5, 6, 7, 8) * 2]
+    threads = [
+        threading.Thread(target=lambda n=n: found.append((n, f(jnp.ones(n)))))
+        for n in (5, 6, 7, 8) * 2
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -427,7 +454,10 @@ RULES["reduce_sum"] = Rule(RULES["reduce_sum"].uses, POINTWISE.pad)
 
 def run_script(path, fault=FAULT):
     """What a script prints, in a process where the fault is there."""
-    code = f"{fault}\nimport runpy, sys\nsys.argv = [{path!r}]\nrunpy.run_path({path!r}, run_name='__main__')"
+    code = (
+        f"{fault}\nimport runpy, sys\nsys.argv = [{path!r}]\nrunpy.run_path({path!r},"
+        " run_name='__main__')"
+    )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
@@ -453,7 +483,8 @@ def test_the_script_shows_the_difference_by_itself(unmasked):
     with pytest.raises(VerificationError) as error:
         local(jnp.arange(20.0), {"by": jnp.float32(2)}, label="b")
     found = run_script(error.value.script)
-    assert "Traceback" not in found.stderr  # XLA of jaxlib 0.10.0 writes lines of its own about programs that it finds kept
+    # XLA of jaxlib 0.10.0 writes lines of its own about programs that it finds kept
+    assert "Traceback" not in found.stderr
     assert float(found.stdout.rpartition("largest difference: ")[2]) == pytest.approx(shown(error))
 
 
@@ -464,7 +495,8 @@ def test_the_script_imports_what_can_be_imported(unmasked):
     with pytest.raises(VerificationError) as error:
         model_sum(eqx.nn.Linear(3, 3, key=jax.random.key(0)), jnp.ones((5, 3)))
     found = run_script(error.value.script)
-    assert "Traceback" not in found.stderr  # XLA of jaxlib 0.10.0 writes lines of its own about programs that it finds kept
+    # XLA of jaxlib 0.10.0 writes lines of its own about programs that it finds kept
+    assert "Traceback" not in found.stderr
     assert float(found.stdout.rpartition("largest difference: ")[2]) >= shown(error) * 0.999
 
 

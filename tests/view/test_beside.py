@@ -1,5 +1,6 @@
-"""What stands beside a padded, cut or streamed axis: sizes that are expressions, arrays that are not padded, functions with options of
-their own. Each runs, or says in a sentence why not."""
+"""What stands beside a padded, cut or streamed axis: sizes that are expressions, arrays that are
+not padded, functions with options of their own. Each runs, or says in a sentence why not.
+"""
 
 import warnings
 
@@ -32,7 +33,20 @@ def of_size(text):
     return both
 
 
-SIZES = ["n**2", "-1+n", "n+-1", "max(n,3)", "min(n,40)", "(n+1)*2", "2**2*n", "abs(n)", "sum((n,1))", "{3}*n", "-n+2*n", "n**0"]
+SIZES = [
+    "n**2",
+    "-1+n",
+    "n+-1",
+    "max(n,3)",
+    "min(n,40)",
+    "(n+1)*2",
+    "2**2*n",
+    "abs(n)",
+    "sum((n,1))",
+    "{3}*n",
+    "-n+2*n",
+    "n**0",
+]
 
 
 @pytest.mark.parametrize("text", SIZES)
@@ -52,7 +66,9 @@ def test_a_size_that_is_known_at_one_size_only_runs_exact(text):
     """With one warning, that names the argument or the line."""
     x, y = rows(12), rows(int(eval(text.replace("{x.shape[0]}", "n"), {"n": 12})))
     f = optimize(pad={"n": "pow2"})(of_size(text))
-    with pytest.warns(JitneyWarning, match=r"'n' cannot be padded here: (it has 'y'|test_beside.py:\d+)"):
+    with pytest.warns(
+        JitneyWarning, match=r"'n' cannot be padded here: (it has 'y'|test_beside.py:\d+)"
+    ):
         out = f(x, y)
     np.testing.assert_allclose(out, x.astype(float).sum() + (y.astype(float) ** 2).sum(), rtol=1e-6)
 
@@ -83,7 +99,9 @@ def test_a_size_in_braces_is_padded():
     f = optimize(pad={"n": "pow2"})(Scale(2, jnp.ones(3)))
     for n in (13, 11):
         x, y = rows(n), rows(2 * n)
-        np.testing.assert_allclose(f(x, y), x.astype(float).sum() * y.astype(float).sum(), rtol=1e-6)
+        np.testing.assert_allclose(
+            f(x, y), x.astype(float).sum() * y.astype(float).sum(), rtol=1e-6
+        )
     assert f.stats.traces == 1
 
 
@@ -102,28 +120,40 @@ def unannotated(x: Float[Array, "n"], y) -> Float[Array, ""]:
 
 NOT_PADDED = [
     (closure, (), "an array of 12 elements, as many as 'n' has, is no argument with that axis"),
-    (unannotated, (TWELVE,), "'y' has as many elements along axis 0 as 'n', and the signature does not name that axis"),
+    (
+        unannotated,
+        (TWELVE,),
+        "'y' has as many elements along axis 0 as 'n', and the signature does not name that axis",
+    ),
     (Scale(2, array(TWELVE)).beside, (), "'self.weight' has as many elements along axis 0 as 'n'"),
 ]
 
 
-@pytest.mark.parametrize(("fn", "others", "why"), NOT_PADDED, ids=["closure", "unannotated", "field"])
+@pytest.mark.parametrize(
+    ("fn", "others", "why"), NOT_PADDED, ids=["closure", "unannotated", "field"]
+)
 def test_an_array_that_is_not_padded_runs_exact(fn, others, why):
     """With one warning, that names the line and the array."""
     x = rows(12)
-    with pytest.warns(JitneyWarning, match=rf"test_beside.py:\d+ \((closure|unannotated|beside)\).*{why}"):
+    with pytest.warns(
+        JitneyWarning, match=rf"test_beside.py:\d+ \((closure|unannotated|beside)\).*{why}"
+    ):
         out = optimize(pad={"n": "pow2"})(fn)(x, *others)
     np.testing.assert_allclose(out, x.astype(float) @ TWELVE, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("fn", "others", "why"), NOT_PADDED, ids=["closure", "unannotated", "field"])
+@pytest.mark.parametrize(
+    ("fn", "others", "why"), NOT_PADDED, ids=["closure", "unannotated", "field"]
+)
 def test_a_plan_says_which_array_is_not_padded(fn, others, why):
     """As the call does."""
     f = optimize(pad={"n": "pow2"})(fn)
     assert why in str(f.plan(rows(12), *others).plan.stage("fill").why)
 
 
-@pytest.mark.parametrize(("fn", "others", "why"), NOT_PADDED, ids=["closure", "unannotated", "field"])
+@pytest.mark.parametrize(
+    ("fn", "others", "why"), NOT_PADDED, ids=["closure", "unannotated", "field"]
+)
 def test_an_array_that_is_not_cut_is_named(fn, others, why):
     """In an error, since chunks are refused by one."""
     with pytest.raises(AxisError, match=why):
@@ -169,7 +199,12 @@ def test_an_f64_function_inside_one_in_chunks():
 def test_an_f64_function_inside_a_stream(chunk):
     """What is carried from chunk to chunk has 64 bits, and the arguments keep their 32."""
     x = rows(13)
-    equals_in_f64(jitney.stream(optimize(with_f64), {"x": x, "s": 3.0}, chunk={"n": chunk}, progress=False).value, in_f64(x, 3.0))
+    equals_in_f64(
+        jitney.stream(
+            optimize(with_f64), {"x": x, "s": 3.0}, chunk={"n": chunk}, progress=False
+        ).value,
+        in_f64(x, 3.0),
+    )
 
 
 def with_budget(budget):
@@ -194,7 +229,11 @@ def test_a_budget_inside_a_padded_or_cut_function_that_all_of_it_keeps():
         warnings.simplefilter("error")
         np.testing.assert_allclose(optimize(pad={"n": "pow2"})(outer)(x), expected, rtol=1e-5)
     np.testing.assert_allclose(optimize(chunk={"n": 30})(outer)(x), expected, rtol=1e-5)
-    np.testing.assert_allclose(jitney.stream(optimize(outer), {"x": x}, chunk={"n": 30}, progress=False).value, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        jitney.stream(optimize(outer), {"x": x}, chunk={"n": 30}, progress=False).value,
+        expected,
+        rtol=1e-5,
+    )
 
 
 @pytest.mark.rest
@@ -203,7 +242,10 @@ def test_a_budget_inside_that_needs_chunks_of_its_own():
     """Padding is refused with a warning, and so is cutting."""
     x = rows(300)
     _, outer = with_budget(1700)
-    why = r"it calls energy\(\) at test_beside.py:\d+, which takes .* all at once, and whose `memory` of 1.66 KiB"
+    why = (
+        r"it calls energy\(\) at test_beside.py:\d+, which takes .* all at once, and whose `memory`"
+        r" of 1.66 KiB"
+    )
     with pytest.warns(JitneyWarning, match=why):
         out = optimize(pad={"n": "pow2"})(outer)(x)
     np.testing.assert_allclose(out, np.tanh((2 * x.astype(float)) ** 2).sum(), rtol=1e-5)
@@ -221,7 +263,9 @@ def scaled(x: Float[Array, "n"], s: float) -> Float[Array, ""]:
 @pytest.mark.parametrize("chunk", [5, "auto"])
 def test_a_stream_of_what_does_not_depend_on_the_data(chunk):
     """No pass is made over them."""
-    value, stats = jitney.stream(optimize(scaled), {"x": rows(12), "s": 3.0}, chunk={"n": chunk}, progress=False)
+    value, stats = jitney.stream(
+        optimize(scaled), {"x": rows(12), "s": 3.0}, chunk={"n": chunk}, progress=False
+    )
     assert float(value) == 6
     assert stats.passes == 0 or stats.chunks == 1
 
@@ -240,7 +284,9 @@ def test_a_derivative_of_nothing_is_refused_in_a_sentence():
 def test_axes_of_a_plain_function():
     """It need not be decorated."""
     assert jitney.axes(scaled, rows(12), 3.0)["n"].kind == "pointwise"
-    assert str(jitney.axes(average, sizes={"n": 5})) == str(jitney.axes(optimize(average), sizes={"n": 5}))
+    assert str(jitney.axes(average, sizes={"n": 5})) == str(
+        jitney.axes(optimize(average), sizes={"n": 5})
+    )
     with pytest.raises(OptionError, match="3 is no program"):
         jitney.axes(3)
 

@@ -1,4 +1,6 @@
-"""Modules that a Program returns: as Equinox makes them, and not flattened by Equinox when they come back."""
+"""Modules that a Program returns: as Equinox makes them, and not flattened by Equinox when they
+come back.
+"""
 
 import gc
 import weakref
@@ -110,7 +112,9 @@ def test_any_result_is_built_as_jax_builds_it(result):
 
 @pytest.mark.parametrize("kind", models())
 def test_a_model_that_goes_round_is_traced_once(kind):
-    """Call after call with the model of the last one, as in training; numbers and structure are JAX's."""
+    """Call after call with the model of the last one, as in training; numbers and structure are
+    JAX's.
+    """
     model = models()[kind]
     counted = count_traces(scaled)
     f, want = optimize(counted), model

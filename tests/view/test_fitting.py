@@ -1,4 +1,6 @@
-"""Numbers of 64 bits where JAX has 32: they fit, or it is said, in each call and each way to run one."""
+"""Numbers of 64 bits where JAX has 32: they fit, or it is said, in each call and each way to run
+one.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +30,9 @@ WAYS = {
     "under verify": lambda: optimize(verify=True)(same),
     "mapped": lambda: optimize(vmap={"row": {"x": 0}})(lambda x: x + 0),
     "unchecked": lambda: optimize(check=False)(same),
-    "on one device of a mesh": lambda: optimize(shard={"n": "d"}, mesh=jax.make_mesh((1,), ("d",)))(same),
+    "on one device of a mesh": lambda: optimize(shard={"n": "d"}, mesh=jax.make_mesh((1,), ("d",)))(
+        same
+    ),
 }
 
 
@@ -39,7 +43,11 @@ def test_integers_beyond_32_bits_are_an_error_in_each_call(way):
     for x in (BIG, np.array([-(2**31) - 1, 0, 1]), np.array([2**63], np.uint64)):
         with pytest.raises(ContractError, match="does not hold"):
             f(x)
-    for x in (np.array([2**31 - 1, -(2**31), 7]), array(np.arange(3, dtype=np.int32)), np.arange(3)):
+    for x in (
+        np.array([2**31 - 1, -(2**31), 7]),
+        array(np.arange(3, dtype=np.int32)),
+        np.arange(3),
+    ):
         np.testing.assert_array_equal(f(x), x)
     for _ in range(3):
         with pytest.raises(ContractError, match=r"holds 4294967301, which int32 does not hold"):
@@ -80,7 +88,13 @@ def test_floats_that_lose_what_tells_them_apart_are_said():
     f = optimize(lambda x: x * 1)
     with pytest.warns(JitneyWarning, match=r"move by up to 64 as float32"):
         f(TIMES)
-    for x in (np.linspace(0, 1, 5), np.array([1e5, 1e5 + 1]), np.array([np.nan, np.inf, 0.1]), np.zeros(0), np.full(3, 0.1)):
+    for x in (
+        np.linspace(0, 1, 5),
+        np.array([1e5, 1e5 + 1]),
+        np.array([np.nan, np.inf, 0.1]),
+        np.zeros(0),
+        np.full(3, 0.1),
+    ):
         optimize(lambda x: x * 1)(x)
 
 
@@ -98,7 +112,12 @@ def test_an_annotation_of_64_bits_says_what_would_give_them():
     def f(x: Int64[Array, "n"]):
         return x
 
-    with pytest.raises(ContractError, match=r"reaches the body as int32(.|\n)*precision=\"f64\"(.|\n)*annotate `Int\[Array, ...\]`"):
+    with pytest.raises(
+        ContractError,
+        match=(
+            r"reaches the body as int32(.|\n)*precision=\"f64\"(.|\n)*annotate `Int\[Array, ...\]`"
+        ),
+    ):
         f(np.arange(3))
 
 

@@ -1,4 +1,6 @@
-"""Modules are flattened as JAX flattens them, whoever does it, and whatever happens to them between two calls."""
+"""Modules are flattened as JAX flattens them, whoever does it, and whatever happens to them between
+two calls.
+"""
 
 import gc
 import itertools
@@ -29,7 +31,9 @@ class Leaf(eqx.Module):
     name: str = eqx.field(static=True, default="leaf")
 
     def value(self):
-        return 0.0 if self.weight is None else self.weight + (0.0 if self.bias is None else self.bias)
+        return (
+            0.0 if self.weight is None else self.weight + (0.0 if self.bias is None else self.bias)
+        )
 
 
 class Node(eqx.Module):
@@ -56,7 +60,12 @@ def value(node):
     return node.value()
 
 
-ATOMS = st.one_of(st.none(), st.integers(0, 3), st.text(max_size=1), st.builds(lambda n: np.full(2, n), st.integers(0, 3)))
+ATOMS = st.one_of(
+    st.none(),
+    st.integers(0, 3),
+    st.text(max_size=1),
+    st.builds(lambda n: np.full(2, n), st.integers(0, 3)),
+)
 
 
 @st.composite
@@ -78,7 +87,9 @@ def modules(draw):
 def places(node):
     """Every module inside, with the name of each field."""
     found = []
-    for part in jax.tree.leaves(node, is_leaf=lambda inner: inner is not node and isinstance(inner, eqx.Module)):
+    for part in jax.tree.leaves(
+        node, is_leaf=lambda inner: inner is not node and isinstance(inner, eqx.Module)
+    ):
         if isinstance(part, eqx.Module):
             found += places(part)
     return [(node, name) for name in vars(node)] + found
@@ -132,7 +143,9 @@ def is_static(owner, name):
     {"args": [(by_hand()[12],), by_hand()[12]]},
 )
 def test_any_arguments_flatten_as_jax_flattens_them(args):
-    """The same leaf objects in the same order, by JAX and by the functions that are written after some calls."""
+    """The same leaf objects in the same order, by JAX and by the functions that are written after
+    some calls.
+    """
     flattener = Flattener()
     expected = jax.tree.leaves(tuple(args))
     for _ in range(6):
@@ -156,7 +169,9 @@ def test_any_arguments_flatten_as_jax_flattens_them(args):
     {"change": (Node(Leaf(0), {"z": Leaf("a"), "y": [TWOS]}), 8, "other")},  # its `name`
 )
 def test_any_field_changed_behind_its_back_shows_at_once(change):
-    """`object.__setattr__` on any module of the tree, new leaf or new subtree, between two calls."""
+    """`object.__setattr__` on any module of the tree, new leaf or new subtree, between two
+    calls.
+    """
     module, place, new = change
     flattener = Flattener()
     for _ in range(5):
@@ -181,7 +196,9 @@ def test_any_field_changed_behind_its_back_shows_at_once(change):
     *({"a": a, "b": b} for a, b in zip(by_hand(), by_hand(), strict=True)),
 )
 def test_any_two_modules_share_a_key_just_if_jax_says_so(a, b):
-    """Structure and types of leaves; of texts, which no call can change, the value may be in it too."""
+    """Structure and types of leaves; of texts, which no call can change, the value may be in it
+    too.
+    """
 
     def key_of(module):
         leaves, treedef = jax.tree.flatten(module)
@@ -262,7 +279,9 @@ class Opaque:
         self.value = value
 
 
-jax.tree_util.register_pytree_node(Opaque, lambda node: ((node.value,), None), lambda _, children: Opaque(*children))
+jax.tree_util.register_pytree_node(
+    Opaque, lambda node: ((node.value,), None), lambda _, children: Opaque(*children)
+)
 
 
 @pytest.fixture
@@ -271,14 +290,18 @@ def by_equinox(monkeypatch):
     trees = []
 
     def start():
-        monkeypatch.setattr(flatten, "tree_flatten", lambda tree: trees.append(tree) or jax.tree.flatten(tree))
+        monkeypatch.setattr(
+            flatten, "tree_flatten", lambda tree: trees.append(tree) or jax.tree.flatten(tree)
+        )
         return trees
 
     return start
 
 
 @pytest.mark.parametrize(
-    "inner", [X, Opaque(X), [X, {"a": (X,)}], Leaf(None)], ids=["array", "a node of one's own", "containers", "module"]
+    "inner",
+    [X, Opaque(X), [X, {"a": (X,)}], Leaf(None)],
+    ids=["array", "a node of one's own", "containers", "module"],
 )
 def test_modules_of_a_known_structure_are_not_flattened_by_equinox(inner, by_equinox):
     """Nor a new one."""
@@ -314,7 +337,9 @@ def test_a_tuple_around_an_array_is_not_that_array():
 
 
 def test_a_static_field_is_part_of_the_key():
-    """Two values of a static field are two programs; the same value in another module is not a third."""
+    """Two values of a static field are two programs; the same value in another module is not a
+    third.
+    """
     counted = count_traces(value)
     f = optimize(counted)
     for _ in range(3):

@@ -1,4 +1,6 @@
-"""Arguments -> arrays and static values, and back: what is traced, what a key holds, and what the body sees."""
+"""Arguments -> arrays and static values, and back: what is traced, what a key holds, and what the
+body sees.
+"""
 
 import collections
 from typing import Any
@@ -32,14 +34,27 @@ class Model(eqx.Module):
 
 
 NUMBERS = st.one_of(st.integers(-3, 3), st.booleans(), st.floats(-2, 2, width=32), st.just(1j))
-NUMPY = st.sampled_from([np.float32(1.5), np.int8(-3), np.bool_(True), np.complex64(1j), np.uint16(7), np.float16(0.5)])
+NUMPY = st.sampled_from(
+    [np.float32(1.5), np.int8(-3), np.bool_(True), np.complex64(1j), np.uint16(7), np.float16(0.5)]
+)
 ARRAYS = st.builds(
-    lambda shape, dtype, kind: kind(np.arange(np.prod(shape), dtype=np.float32).reshape(shape).astype(dtype)),
+    lambda shape, dtype, kind: kind(
+        np.arange(np.prod(shape), dtype=np.float32).reshape(shape).astype(dtype)
+    ),
     st.sampled_from([(), (0,), (3,), (2, 0), (1, 2)]),
-    st.sampled_from(["float32", "int32", "int8", "uint16", "bool", "float16", "complex64", "bfloat16"]),
+    st.sampled_from(
+        ["float32", "int32", "int8", "uint16", "bool", "float16", "complex64", "bfloat16"]
+    ),
     st.sampled_from([np.asarray, jnp.asarray]),
 )
-LEAVES = st.one_of(NUMBERS, NUMPY, ARRAYS, st.none(), st.text(max_size=2), st.sampled_from([jnp.sin, int, jnp.float32]))
+LEAVES = st.one_of(
+    NUMBERS,
+    NUMPY,
+    ARRAYS,
+    st.none(),
+    st.text(max_size=2),
+    st.sampled_from([jnp.sin, int, jnp.float32]),
+)
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -93,7 +108,9 @@ def as_jax(leaf):
     {"args": [*BY_HAND[5:]], "kwargs": {}},
 )
 def test_any_argument_reaches_the_body_traced_or_as_it_is(args, kwargs):
-    """Equinox's rule: array leaves are tracers of JAX's shape and dtype, all else is what it was, in the same tree."""
+    """Equinox's rule: array leaves are tracers of JAX's shape and dtype, all else is what it was,
+    in the same tree.
+    """
     seen = []
 
     @optimize
@@ -129,7 +146,10 @@ def test_any_second_call_with_the_same_tree_is_no_new_trace(tree):
 @examples(
     *({"leaf": leaf} for leaf in BY_HAND[2]),
     *({"leaf": np.zeros((1, 2), dtype)} for dtype in ("float64", "float32", "int8", "bool")),
-    *({"leaf": array(np.zeros(0), dtype)} for dtype in ("bfloat16", "float16", "complex64", "uint16")),
+    *(
+        {"leaf": array(np.zeros(0), dtype)}
+        for dtype in ("bfloat16", "float16", "complex64", "uint16")
+    ),
     {"leaf": np.zeros((2, 0), "int64")},
     {"leaf": np.float64(1)},
     {"leaf": weak(1)},
@@ -167,7 +187,9 @@ def test_x64_decides_what_a_double_is():
 
 
 def test_weak_types_stay_weak():
-    """A weak scalar gives way to the dtype beside it, as outside of jit; a strong one of the same dtype is another key."""
+    """A weak scalar gives way to the dtype beside it, as outside of jit; a strong one of the same
+    dtype is another key.
+    """
     seen = []
 
     @optimize
@@ -191,7 +213,9 @@ def test_a_number_annotated_float_is_traced():
     counted = count_traces(body)
     f = optimize(counted)
     for number in (2.0, 3.0, -0.0, 4, 5):
-        np.testing.assert_array_equal(f(X, number), np.arange(3, dtype=np.float32) * np.float32(number))
+        np.testing.assert_array_equal(
+            f(X, number), np.arange(3, dtype=np.float32) * np.float32(number)
+        )
     assert counted.traces == 1
     np.testing.assert_array_equal(f(X, np.float32(6)), np.arange(3) * 6)
     assert counted.traces == 2
@@ -222,7 +246,21 @@ def test_a_number_without_annotation_is_static():
 
 
 @pytest.mark.core("shape0-*")
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "bool", "float16", "bfloat16", "complex64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "bool",
+        "float16",
+        "bfloat16",
+        "complex64",
+    ],
+)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (3,)])
 def test_every_dtype_and_empty_shape_comes_back(dtype, shape):
     """From NumPy and from JAX, as a result of the same shape, dtype and numbers."""
@@ -240,7 +278,11 @@ def test_a_call_without_any_array_runs():
     assert optimize(lambda: "nothing")() == "nothing"
     assert optimize(lambda n: n + 1)(1) == 2
     assert float(optimize(lambda n: jnp.sum(jnp.arange(n)))(4)) == 6
-    assert optimize(lambda tree: tree)({"a": [], "b": None, "c": ()}) == {"a": [], "b": None, "c": ()}
+    assert optimize(lambda tree: tree)({"a": [], "b": None, "c": ()}) == {
+        "a": [],
+        "b": None,
+        "c": (),
+    }
 
 
 def test_keys_of_random_numbers_are_arrays():
@@ -248,7 +290,9 @@ def test_keys_of_random_numbers_are_arrays():
     counted = count_traces(lambda key: jax.random.uniform(key, (2,)))
     f = optimize(counted)
     for seed in (0, 1):
-        np.testing.assert_array_equal(f(jax.random.key(seed)), jax.random.uniform(jax.random.key(seed), (2,)))
+        np.testing.assert_array_equal(
+            f(jax.random.key(seed)), jax.random.uniform(jax.random.key(seed), (2,))
+        )
     assert counted.traces == 1
 
 
@@ -282,7 +326,9 @@ def test_a_static_argument_may_hold_arrays():
 
 
 def test_an_array_for_a_static_leaf_is_another_key():
-    """The same place in the tree, static in one call and traced in the next; NumPy's and JAX's scalars share a program."""
+    """The same place in the tree, static in one call and traced in the next; NumPy's and JAX's
+    scalars share a program.
+    """
     seen = []
 
     @optimize
@@ -304,7 +350,9 @@ def test_calls_inside_and_outside_of_another_trace_do_not_mix():
         np.testing.assert_allclose(f(X, 3), (np.arange(3.0) ** 3).sum(), rtol=1e-6)
         np.testing.assert_allclose(jax.grad(lambda x: f(x, 3))(X), expected, rtol=1e-6)
         np.testing.assert_allclose(jax.jit(jax.grad(lambda x: f(x, 3)))(X), expected, rtol=1e-6)
-        np.testing.assert_allclose(jax.vmap(lambda x: f(x, 3))(X[:, None]), np.arange(3.0) ** 3, rtol=1e-6)
+        np.testing.assert_allclose(
+            jax.vmap(lambda x: f(x, 3))(X[:, None]), np.arange(3.0) ** 3, rtol=1e-6
+        )
 
 
 def test_static_values_past_the_limit_are_traced_again_and_right(monkeypatch):
@@ -320,7 +368,9 @@ def test_static_values_past_the_limit_are_traced_again_and_right(monkeypatch):
 
 
 def test_an_annotated_tree_keeps_its_hints_in_place():
-    """Dicts of every kind, in JAX's order of leaves: a float inside is traced, the array beside it mapped by rank."""
+    """Dicts of every kind, in JAX's order of leaves: a float inside is traced, the array beside it
+    mapped by rank.
+    """
     row = Float[Array, "n"]
 
     @optimize(vmap="batch")

@@ -43,7 +43,8 @@ class Record:
 
 
 ARRAYS = st.builds(
-    lambda shape: np.arange(np.prod(shape), dtype=np.float32).reshape(shape), st.sampled_from([(), (0,), (2,), (2, 0), (1, 3)])
+    lambda shape: np.arange(np.prod(shape), dtype=np.float32).reshape(shape),
+    st.sampled_from([(), (0,), (2,), (2, 0), (1, 3)]),
 )
 PLAIN = st.one_of(
     st.none(),
@@ -51,7 +52,17 @@ PLAIN = st.one_of(
     st.integers(),
     st.floats(allow_nan=False),
     st.text(max_size=3),
-    st.sampled_from([Mode.FAST, jnp.tanh, float, jnp.dtype("int8"), jax.ShapeDtypeStruct((2,), jnp.int8), slice(1), frozenset({1})]),
+    st.sampled_from(
+        [
+            Mode.FAST,
+            jnp.tanh,
+            float,
+            jnp.dtype("int8"),
+            jax.ShapeDtypeStruct((2,), jnp.int8),
+            slice(1),
+            frozenset({1}),
+        ]
+    ),
 )
 TREES = st.recursive(
     st.one_of(ARRAYS, PLAIN),
@@ -88,7 +99,9 @@ BY_HAND = (
 
 
 def assert_same(got, expected):
-    """The same tree; arrays with the same numbers and dtypes, all else equal and of the same type."""
+    """The same tree; arrays with the same numbers and dtypes, all else equal and of the same
+    type.
+    """
     leaves, treedef = jax.tree.flatten(got)
     wanted, structure = jax.tree.flatten(expected)
     assert treedef == structure
@@ -111,7 +124,12 @@ def test_any_result_taken_apart_is_put_together_again(result):
     assert all(isinstance(array, np.ndarray) for array in arrays)
     doubled = jax.tree.map(lambda leaf: leaf * 2 if isinstance(leaf, np.ndarray) else leaf, result)
     rebuilt = outcome.whole([array * 2 for array in arrays])
-    assert_same(jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, rebuilt), doubled)
+    assert_same(
+        jax.tree.map(
+            lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, rebuilt
+        ),
+        doubled,
+    )
 
 
 @FEW
@@ -123,7 +141,9 @@ def test_any_result_comes_back_from_every_call(result):
 
     def body(arrays):
         found = iter(arrays)
-        return jax.tree.map(lambda leaf: next(found) * 1 if isinstance(leaf, np.ndarray) else leaf, result)
+        return jax.tree.map(
+            lambda leaf: next(found) * 1 if isinstance(leaf, np.ndarray) else leaf, result
+        )
 
     counted = count_traces(body)
     f = optimize(counted)
@@ -152,7 +172,9 @@ def test_any_result_comes_back_under_other_transforms(result):
     leaves, treedef = jax.tree.flatten(inner[0])
     wanted, structure = jax.tree.flatten(result)
     assert treedef == structure
-    assert [leaf for leaf in leaves if not isinstance(leaf, jax.Array)] == [leaf for leaf in wanted if not isinstance(leaf, np.ndarray)]
+    assert [leaf for leaf in leaves if not isinstance(leaf, jax.Array)] == [
+        leaf for leaf in wanted if not isinstance(leaf, np.ndarray)
+    ]
 
 
 def test_a_result_may_depend_on_static_values():
@@ -211,7 +233,9 @@ def test_a_result_without_arrays_is_the_bodys():
 def test_arguments_that_come_back_are_results():
     """Static leaves of a module as they were, its arrays computed."""
     model = Model({"w": X, "act": jnp.tanh, "n": 3}, name="kept")
-    got = optimize(lambda model: eqx.tree_at(lambda m: m.weight["w"], model, model.weight["w"] * 2))(model)
+    got = optimize(
+        lambda model: eqx.tree_at(lambda m: m.weight["w"], model, model.weight["w"] * 2)
+    )(model)
     np.testing.assert_array_equal(got.weight["w"], np.arange(3) * 2)
     assert (got.weight["act"], got.weight["n"], got.name) == (jnp.tanh, 3, "kept")
 
@@ -227,7 +251,9 @@ def test_mapped_results_keep_what_is_no_array():
 def test_gradients_pass_a_result_with_text():
     """`has_aux` with a string beside an array."""
     f = optimize(lambda x: ((x**2).sum(), {"name": "loss", "x": x}))
-    gradient, aux = jax.grad(lambda x: (lambda out: (out[0], {"x": out[1]["x"]}))(f(x)), has_aux=True)(X)
+    gradient, aux = jax.grad(
+        lambda x: (lambda out: (out[0], {"x": out[1]["x"]}))(f(x)), has_aux=True
+    )(X)
     np.testing.assert_allclose(gradient, 2 * np.arange(3.0), rtol=1e-6)
     np.testing.assert_array_equal(aux["x"], np.arange(3))
 
@@ -239,9 +265,13 @@ def test_an_object_that_jax_does_not_know_is_returned_itself():
 
 
 def test_jax_finds_arrays_alone_in_what_it_rebuilds():
-    """Or it would dispatch each call in Python: it looks whether a result holds anything else, such as the function in this module."""
+    """Or it would dispatch each call in Python: it looks whether a result holds anything else, such
+    as the function in this module.
+    """
     model = eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0))
-    double = optimize(lambda model: jax.tree.map(lambda leaf: 2 * leaf if eqx.is_array(leaf) else leaf, model))
+    double = optimize(
+        lambda model: jax.tree.map(lambda leaf: 2 * leaf if eqx.is_array(leaf) else leaf, model)
+    )
     assert double(model).activation is model.activation
     outcome = Outcome()
     rebuilt = jax.tree.map(lambda x: x, outcome.output(outcome.take_apart(model)))
@@ -265,13 +295,21 @@ def test_a_mixed_result_is_unmixed_once():
     assert unmixed((X, "text"))[1] == "text"
 
 
-@pytest.mark.parametrize("options", [{}, {"vmap": {"b": {"key": 0}}}, {"remat": True}, {"precision": "f64"}, {"debug_nans": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"vmap": {"b": {"key": 0}}}, {"remat": True}, {"precision": "f64"}, {"debug_nans": True}],
+    ids=str,
+)
 def test_prng_keys_are_results(options):
-    """Arrays like others, alone and among the rest of a result, though NumPy calls their dtype one of objects."""
+    """Arrays like others, alone and among the rest of a result, though NumPy calls their dtype one
+    of objects.
+    """
     key = jax.random.split(jax.random.key(0), 3)
     split = lambda key: jax.random.split(key) if key.ndim == 0 else jax.vmap(jax.random.split)(key)
     keys, text = optimize(lambda key: (split(key), "text"), **options)(key)
-    np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(jax.vmap(jax.random.split)(key)))
+    np.testing.assert_array_equal(
+        jax.random.key_data(keys), jax.random.key_data(jax.vmap(jax.random.split)(key))
+    )
     assert text == "text"
 
 
@@ -304,7 +342,9 @@ def test_an_object_that_the_body_makes_is_made_for_each_call():
 
 
 def test_an_object_that_was_there_before_is_itself():
-    """A constant of a module, one in a cell, one that a cache keeps, what these hold, and an argument."""
+    """A constant of a module, one in a cell, one that a cache keeps, what these hold, and an
+    argument.
+    """
     inside = Report([], of=CONSTANT)
 
     @functools.lru_cache

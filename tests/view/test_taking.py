@@ -1,4 +1,6 @@
-"""A call that a function of its own takes apart is the call that JAX takes apart, whatever came before it."""
+"""A call that a function of its own takes apart is the call that JAX takes apart, whatever came
+before it.
+"""
 
 import contextlib
 import functools
@@ -82,19 +84,32 @@ def not_taken_apart(monkeypatch):
     return lambda: monkeypatch.setattr(Flattener, "__call__", fail)
 
 
-LAYERS = st.builds(Layer, st.sampled_from([X, filled_with(2.0), np.float32([3, 4])]), st.sampled_from([jnp.tanh, jnp.sin]))
-MODELS = st.one_of(LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, filled_with(3.0)])), LAYERS))
+LAYERS = st.builds(
+    Layer,
+    st.sampled_from([X, filled_with(2.0), np.float32([3, 4])]),
+    st.sampled_from([jnp.tanh, jnp.sin]),
+)
+MODELS = st.one_of(
+    LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, filled_with(3.0)])), LAYERS)
+)
 POOL = st.lists(MODELS, min_size=1, max_size=3)
 ARRAYS = st.sampled_from([X, filled_with(7.0), np.float32([0.5, 2])])
 ELEVEN = filled_with(11.0)
 FACTORS = [filled_with(factor) for factor in (13.0, 17.0)]
 CALLS = st.lists(
     st.tuples(
-        st.integers(0, 2), st.integers(0, 2), st.sampled_from(["carry", "tuple", "empty"]), ARRAYS, st.none() | st.just(ELEVEN),
-        st.permutations(["state", "x", "key"]), st.integers(0, 3), st.integers(1, 4), st.none() | st.sampled_from(FACTORS),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.sampled_from(["carry", "tuple", "empty"]),
+        ARRAYS,
+        st.none() | st.just(ELEVEN),
+        st.permutations(["state", "x", "key"]),
+        st.integers(0, 3),
+        st.integers(1, 4),
+        st.none() | st.sampled_from(FACTORS),
     ),
     max_size=8,
-)  # fmt: skip
+)
 
 
 PROGRAM = optimize(together)  # for all examples, so that each finds what the others left
@@ -118,9 +133,16 @@ def call(
 
 @given(POOL, CALLS)
 @examples(
-    {"pool": [Layer(X)], "calls": [call(times=4), call(weight=filled_with(13)), call(weight=filled_with(17))]},
     {
-        "pool": [Layer(X), Layer(filled_with(2), jnp.sin), Pair(Layer(filled_with(3)), Layer(np.float32([3, 4])))],
+        "pool": [Layer(X)],
+        "calls": [call(times=4), call(weight=filled_with(13)), call(weight=filled_with(17))],
+    },
+    {
+        "pool": [
+            Layer(X),
+            Layer(filled_with(2), jnp.sin),
+            Pair(Layer(filled_with(3)), Layer(np.float32([3, 4]))),
+        ],
         "calls": [call(n, i, times=times) for times in (3, 1) for n in range(3) for i in (n, 0)],
     },
     {
@@ -133,19 +155,32 @@ def call(
             call(count=1, times=4),
             call(count=1, order="x key state", key=filled_with(11), times=4),
             call(count=0, order="x state key", x=np.float32([0.5, 2]), times=4),
-            call(count=0, order="key x state", kind="empty", key=filled_with(11), times=2, weight=filled_with(13)),
+            call(
+                count=0,
+                order="key x state",
+                kind="empty",
+                key=filled_with(11),
+                times=2,
+                weight=filled_with(13),
+            ),
             call(count=3, kind="tuple", x=filled_with(7), times=4),
             call(count=2, key=filled_with(11), times=4),
         ],
     },
     {
         "pool": [Pair(Layer(filled_with(3)), Layer(X)), Layer(X)],
-        "calls": [call(n, 1 - n, "tuple", weight=w) for w in (None, filled_with(13), filled_with(17)) for n in (0, 1)],
+        "calls": [
+            call(n, 1 - n, "tuple", weight=w)
+            for w in (None, filled_with(13), filled_with(17))
+            for n in (0, 1)
+        ],
     },
 )
 @settings(max_examples=max(50, settings.default.max_examples), deadline=None)
 def test_any_calls_one_after_another_give_what_the_function_gives(pool, calls):
-    """Models of several structures and functions, tuples of them, positions and keywords in any order, weights changed behind the back."""
+    """Models of several structures and functions, tuples of them, positions and keywords in any
+    order, weights changed behind the back.
+    """
     for one, other, kind, x, key, order, count, times, weight in calls:
         model, inner = pool[one % len(pool)], pool[other % len(pool)]
         if weight is not None:
@@ -154,21 +189,33 @@ def test_any_calls_one_after_another_give_what_the_function_gives(pool, calls):
         state: Any = {"carry": Carry(X, inner), "tuple": (inner,), "empty": ()}[kind]
         given_ = {"state": state, "x": x, "key": key}
         first = [given_.pop(name) for name in ("state", "x")[:count]]
-        kwargs = {name: given_[name] for name in order if name in given_ and (name != "key" or key is not None or count == 3)}
+        kwargs = {
+            name: given_[name]
+            for name in order
+            if name in given_ and (name != "key" or key is not None or count == 3)
+        }
         for _ in range(times):
-            np.testing.assert_allclose(PROGRAM(model, *first, **kwargs), together(model, state, x, key=key), rtol=2e-6)
+            np.testing.assert_allclose(
+                PROGRAM(model, *first, **kwargs), together(model, state, x, key=key), rtol=2e-6
+            )
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"key": None}], ids=["left out", "None"])
 def test_a_known_pattern_is_not_taken_apart_step_by_step(not_taken_apart, kwargs):
-    """A model, a tuple of an array and a model, and an array; with new modules of the same structure too."""
+    """A model, a tuple of an array and a model, and an array; with new modules of the same
+    structure too.
+    """
     program = optimize(together)
     models = [Pair(Layer(X * n), Layer(X)) for n in (1.0, 2.0)]
     for model in models:
         warm(program, model, Carry(X, model), X, **kwargs)
     not_taken_apart()
     for model in models:
-        np.testing.assert_allclose(program(model, Carry(X, model), X, **kwargs), together(model, Carry(X, model), X), rtol=2e-6)
+        np.testing.assert_allclose(
+            program(model, Carry(X, model), X, **kwargs),
+            together(model, Carry(X, model), X),
+            rtol=2e-6,
+        )
 
 
 def test_a_decorated_module_is_not_taken_apart_step_by_step(not_taken_apart):
@@ -181,7 +228,9 @@ def test_a_decorated_module_is_not_taken_apart_step_by_step(not_taken_apart):
 
 
 def test_a_training_loop_is_not_taken_apart_step_by_step(not_taken_apart):
-    """What a step returns is what the next one takes: a model, and the state of optax's Adam around two more."""
+    """What a step returns is what the next one takes: a model, and the state of optax's Adam around
+    two more.
+    """
     optimiser = optax.adam(0.1)
 
     def step(model, state, x):
@@ -226,12 +275,18 @@ def test_numbers_that_are_leaves_stay_static():
     program = optimize(lambda model, x: model.first(x) * model.second)
     for _ in range(4):
         for number in (2, 3, 2.0):
-            np.testing.assert_allclose(program(Pair(Layer(X), number), X), number * jnp.tanh(X), rtol=2e-6)
+            np.testing.assert_allclose(
+                program(Pair(Layer(X), number), X), number * jnp.tanh(X), rtol=2e-6
+            )
 
 
 def test_a_tuple_of_another_length_is_another_call():
     """And one of another class."""
-    program = optimize(lambda models, x: sum(model(x) for model in models) * (2.0 if isinstance(models, Carry) else 1.0))
+    program = optimize(
+        lambda models, x: (
+            sum(model(x) for model in models) * (2.0 if isinstance(models, Carry) else 1.0)
+        )
+    )
     a, b = Layer(X), Layer(filled_with(2))
     warm(program, (a, b), X)
     np.testing.assert_allclose(program((a,), X), a(X), rtol=2e-6)
@@ -271,7 +326,9 @@ def test_a_module_of_a_known_pattern_is_let_go():
 
 
 def test_functions_made_anew_do_not_pile_up(monkeypatch):
-    """A model with a lambda of its own is a program of its own; layouts are bounded as programs are."""
+    """A model with a lambda of its own is a program of its own; layouts are bounded as programs
+    are.
+    """
     monkeypatch.setattr(core, "MAX_ENTRIES", 4)
     program = optimize(lambda model, x: model.first(x))
     for n in range(12):
@@ -285,7 +342,9 @@ def test_functions_made_anew_do_not_pile_up(monkeypatch):
 def of_leaves(tree, x):
     """Tells each part by its place: by JAX's order, and by the number of parts."""
     leaves = jax.tree.leaves(tree)
-    return sum((i + 1) * jnp.sum(jnp.asarray(leaf) * x) for i, leaf in enumerate(leaves)) + 100 * len(leaves)
+    return sum(
+        (i + 1) * jnp.sum(jnp.asarray(leaf) * x) for i, leaf in enumerate(leaves)
+    ) + 100 * len(leaves)
 
 
 TREES = [
@@ -316,11 +375,15 @@ TREES = [
 )
 @settings(max_examples=60, deadline=None)
 def test_containers_one_after_another_give_what_the_function_gives(order, repeated):
-    """Of equal types at first sight, and others inside: keys, lengths, what is an array and what is None."""
+    """Of equal types at first sight, and others inside: keys, lengths, what is an array and what is
+    None.
+    """
     for n in order:
         for _ in range(1 + 3 * repeated):
             np.testing.assert_allclose(OF_LEAVES(TREES[n], X), of_leaves(TREES[n], X), rtol=2e-6)
-            np.testing.assert_allclose(OF_LEAVES([TREES[n], X], X), of_leaves([TREES[n], X], X), rtol=2e-6)
+            np.testing.assert_allclose(
+                OF_LEAVES([TREES[n], X], X), of_leaves([TREES[n], X], X), rtol=2e-6
+            )
 
 
 OF_LEAVES = optimize(of_leaves)
@@ -329,7 +392,10 @@ OF_LEAVES = optimize(of_leaves)
 def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypatch):
     """Dicts, lists, tuples and named ones of arrays, as optax's states are, without any module."""
     program = optimize(lambda tree, x: of_leaves(tree, x))
-    tree = {"w": [(X, filled_with(2)), Carry(filled_with(3), None)], "b": {"z": X, "y": filled_with(4)}}
+    tree = {
+        "w": [(X, filled_with(2)), Carry(filled_with(3), None)],
+        "b": {"z": X, "y": filled_with(4)},
+    }
     warm(program, tree, X)
     monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
     doubled = jax.tree.map(lambda x: 2 * x, tree)
@@ -344,7 +410,9 @@ def test_containers_of_tracers_are_traced():
     grads = jax.grad(program)(tree, X)
     np.testing.assert_allclose(grads["w"], [X, 2 * X])
     np.testing.assert_allclose(
-        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, filled_with(3.0)]), X]}, X),
+        jax.vmap(program, in_axes=({"w": [0, None]}, None))(
+            {"w": [jnp.stack([X, filled_with(3.0)]), X]}, X
+        ),
         [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200],
     )
 
@@ -395,7 +463,11 @@ def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_ta
 def test_some_structures_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
     """Models of one class with other functions and other parts."""
     program = optimize(lambda model, x: model(x))
-    models = [Pair(Layer(X), Layer(filled_with(2))), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
+    models = [
+        Pair(Layer(X), Layer(filled_with(2))),
+        Pair(Layer(X, jnp.sin), Layer(X)),
+        Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X))),
+    ]
     for _ in range(5):
         for model in models:
             program(model, X)
@@ -426,7 +498,8 @@ def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the
     """As an argument, in a static field, and as a leaf; types and signs of zeros count."""
     model = Scaled(Layer(X), 1)
     for n in order:
-        value = ALIKE[n] if isinstance(ALIKE[n], (str, bool)) else type(ALIKE[n])(str(ALIKE[n]))  # another object
+        # another object
+        value = ALIKE[n] if isinstance(ALIKE[n], (str, bool)) else type(ALIKE[n])(str(ALIKE[n]))
         if behind_the_back:
             object.__setattr__(model.layer, "scale", value)
             object.__setattr__(model, "rate", value)
@@ -438,7 +511,10 @@ def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the
 
 
 def kinds_seen(model, x, value):
-    told = (KIND[type(each)] + 10.0 * sign(each) + 100.0 * float(each) for each in (model.layer.scale, model.rate, value))
+    told = (
+        KIND[type(each)] + 10.0 * sign(each) + 100.0 * float(each)
+        for each in (model.layer.scale, model.rate, value)
+    )
     return jnp.stack([jnp.float32(each) * x[0] for each in told])
 
 
@@ -448,7 +524,9 @@ KINDS_SEEN = optimize(kinds_seen)
 def made_anew():
     """A function that shares no program with another."""
 
-    def varied(model, x, rate: float = 2.0, n: int = 3, *rest, flag: bool = False, name="a", **more):
+    def varied(
+        model, x, rate: float = 2.0, n: int = 3, *rest, flag: bool = False, name="a", **more
+    ):
         out = rate * model(x) * n + len(rest) + (7.0 if flag else 0.0) + {"a": 0.0, "b": 30.0}[name]
         for i, part in enumerate(rest):
             out = out + (i + 1) * part(x)
@@ -466,13 +544,17 @@ VARIED = optimize(varied)
 @given(
     st.lists(
         st.tuples(
-            POOL, st.lists(st.sampled_from([0.5, 0.25, 3]), max_size=1), st.lists(st.sampled_from([2, 3]), max_size=1),
-            st.integers(0, 2), st.dictionaries(st.sampled_from(["zz", "y"]), ARRAYS), st.sampled_from([{}, {"flag": True}, {"name": "b"}]),
+            POOL,
+            st.lists(st.sampled_from([0.5, 0.25, 3]), max_size=1),
+            st.lists(st.sampled_from([2, 3]), max_size=1),
+            st.integers(0, 2),
+            st.dictionaries(st.sampled_from(["zz", "y"]), ARRAYS),
+            st.sampled_from([{}, {"flag": True}, {"name": "b"}]),
             st.integers(1, 4),
         ),
         max_size=6,
     )
-)  # fmt: skip
+)
 @examples(
     {"calls": [([Layer(X)], rate, [], 0, {}, {}, 4) for rate in ([], [0.5], [0.25], [3], [])]},
     {
@@ -505,20 +587,29 @@ def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(cal
 
 
 OTHERS = [
-    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(filled_with(2))), {}),
+    ((0.5,), {}),
+    ((0.5, 2), {}),
+    ((), {"rate": 0.5}),
+    ((), {}),
+    ((), {"n": 2, "name": "b"}),
+    ((0.5, 2, Layer(filled_with(2))), {}),
     ((), {"zz": X, "y": X}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("args", "kwargs"), OTHERS)
-def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(not_taken_apart, args, kwargs):
+def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(
+    not_taken_apart, args, kwargs
+):
     """Nor those with more than the function names."""
     program = optimize(made_anew())
     model = Pair(Layer(X), Layer(X))
     warm(program, model, X, *args, **kwargs)
     not_taken_apart()
     model = Pair(Layer(filled_with(3)), Layer(X))
-    np.testing.assert_allclose(program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6)
+    np.testing.assert_allclose(
+        program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6
+    )
 
 
 def test_calls_with_a_whole_static_argument_are_not_bound_anew(monkeypatch):
@@ -537,8 +628,15 @@ def test_calls_with_a_whole_static_argument_are_not_bound_anew(monkeypatch):
 def test_defaults_that_are_changed_in_place_count():
     """A list of numbers, and a dict that is static as a whole."""
     numbers, config = [2.0, 3.0], {"n": 5}
-    program = optimize(static="config")(lambda x, numbers=numbers, config=config: (x * numbers[0] + numbers[1]) * config["n"])
-    for change in (lambda: None, lambda: numbers.__setitem__(1, 7.0), lambda: config.update(n=11), lambda: numbers.append(1.0)):
+    program = optimize(static="config")(
+        lambda x, numbers=numbers, config=config: (x * numbers[0] + numbers[1]) * config["n"]
+    )
+    for change in (
+        lambda: None,
+        lambda: numbers.__setitem__(1, 7.0),
+        lambda: config.update(n=11),
+        lambda: numbers.append(1.0),
+    ):
         change()
         for _ in range(5):
             np.testing.assert_array_equal(program(X), (X * numbers[0] + numbers[1]) * config["n"])
@@ -550,10 +648,17 @@ def test_threads_take_calls_of_one_pattern_apart_at_once():
     wrong = []
 
     def work(seed):
-        model = Pair(Layer(X * seed), Layer(X)) if seed % 2 else Pair(Layer(X * seed, jnp.sin), Layer(X))
+        model = (
+            Pair(Layer(X * seed), Layer(X))
+            if seed % 2
+            else Pair(Layer(X * seed, jnp.sin), Layer(X))
+        )
         for n in range(40):
             object.__setattr__(model.second, "weight", X * (n + seed))
-            got, want = program(model, X), np.tanh((n + seed) * np.asarray((jnp.tanh if seed % 2 else jnp.sin)(X * seed)))
+            got, want = (
+                program(model, X),
+                np.tanh((n + seed) * np.asarray((jnp.tanh if seed % 2 else jnp.sin)(X * seed))),
+            )
             if not np.allclose(got, want, rtol=2e-6):
                 wrong.append((seed, n, got, want))
 
@@ -566,7 +671,9 @@ def test_threads_take_calls_of_one_pattern_apart_at_once():
 
 
 def test_a_call_that_changes_while_its_function_is_written_is_not_another(monkeypatch):
-    """Another thread may set a field between the look at the arguments and the look at how they are written down."""
+    """Another thread may set a field between the look at the arguments and the look at how they are
+    written down.
+    """
     program = optimize(lambda model, x: model(x))
     model = Layer(X, scale=1.0)
     wrapped = core.Core.remember
@@ -590,13 +697,25 @@ def test_a_call_that_changes_while_its_function_is_written_is_not_another(monkey
 
 def weighed(x, y=None, *rest, scale=None, **more):
     """Reads each argument by its own weight, so that no two can change places unseen."""
-    parts = [x, *(part for part in (y, scale) if part is not None), *rest, *(more[name] for name in sorted(more))]
-    named = 7 * (y is not None) + 11 * (scale is not None) + 13 * len(rest) + sum(17 * len(name) for name in more)
+    parts = [
+        x,
+        *(part for part in (y, scale) if part is not None),
+        *rest,
+        *(more[name] for name in sorted(more)),
+    ]
+    named = (
+        7 * (y is not None)
+        + 11 * (scale is not None)
+        + 13 * len(rest)
+        + sum(17 * len(name) for name in more)
+    )
     return sum((2.0**i) * part for i, part in enumerate(parts)) + named
 
 
 WEIGHED = optimize(weighed)
-NUMBERS = st.sampled_from([X, filled_with(3.0), np.float32([5, 6]), np.float32(2.5), array(0.5), 1.5, -0.0, 2, True])
+NUMBERS = st.sampled_from(
+    [X, filled_with(3.0), np.float32([5, 6]), np.float32(2.5), array(0.5), 1.5, -0.0, 2, True]
+)
 NAMES = ["scale", "a", "bb"]
 
 
@@ -608,25 +727,41 @@ PARTS = [X, filled_with(3.0), np.float32(2.5), 2]
 @examples(
     {"calls": [([1.5], NAMES, []), ([X], NAMES, [2]), ([X], NAMES, [True]), ([1.5], NAMES, [])]},
     {"calls": [(args, NAMES, []) for args in ([X, 2], [X, True], [2, X], [X, X])]},
-    {"calls": [([X, -0.0, np.float32(2.5)], ["a", "scale", "bb"], [array(0.5, np.float32), filled_with(3.0)])]},
+    {
+        "calls": [
+            (
+                [X, -0.0, np.float32(2.5)],
+                ["a", "scale", "bb"],
+                [array(0.5, np.float32), filled_with(3.0)],
+            )
+        ]
+    },
     {"calls": [([X], names, [np.float32([5, 6]), X, 1.5]) for names in (NAMES, NAMES[::-1])]},
     {"calls": [(PARTS[:n], NAMES, PARTS[: n % 3]) for n in (4, 3, 2, 1, 4)]},
 )
 @settings(deadline=None)
 def test_calls_of_arrays_and_numbers_in_any_places_give_what_the_function_gives(calls):
-    """One after another, of one program: by position and by keyword in any order, NumPy's and JAX's arrays, numbers that are static."""
+    """One after another, of one program: by position and by keyword in any order, NumPy's and JAX's
+    arrays, numbers that are static.
+    """
     for args, names, values in calls:
         kwargs = dict(zip(names, values, strict=False))
         for _ in range(2):
-            np.testing.assert_allclose(WEIGHED(*args, **kwargs), weighed(*args, **kwargs), rtol=2e-6)
+            np.testing.assert_allclose(
+                WEIGHED(*args, **kwargs), weighed(*args, **kwargs), rtol=2e-6
+            )
 
 
 def test_two_patterns_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
-    """Each call finds the function of its own pattern, whichever came before; of a `functools.partial` with a keyword too."""
+    """Each call finds the function of its own pattern, whichever came before; of a
+    `functools.partial` with a keyword too.
+    """
     program, model = optimize(functools.partial(together, key=X)), Layer(X)
     for _ in range(5):
         program(model, (), X)
         program(model, Carry(X, model), X)
     not_taken_apart()
     for state in ((), Carry(X, model)) * 2:
-        np.testing.assert_allclose(program(model, state, X), together(model, state, X, key=X), rtol=2e-6)
+        np.testing.assert_allclose(
+            program(model, state, X), together(model, state, X, key=X), rtol=2e-6
+        )

@@ -58,18 +58,39 @@ class Layer(eqx.Module):
 Named = collections.namedtuple("Named", "a b")
 
 HINTS = [
-    Any, float, int, Float[Array, "n"], Float[Array, "n"] | None, Float[Array, "n"] | float, float | int, float | str,
-    list[Float[Array, "n"]], tuple[float, Float[Array, "n"]], tuple[float, ...], dict[str, float], dict[str, Float[Array, "n"]],
-    dict[str, tuple[float, Float[Array, "n"]]], Mapping[str, list[float]], PyTree[Float[Array, "..."]], PyTree[float],
-    list[dict[str, float]] | None, Layer, Named,
-]  # fmt: skip
+    Any,
+    float,
+    int,
+    Float[Array, "n"],
+    Float[Array, "n"] | None,
+    Float[Array, "n"] | float,
+    float | int,
+    float | str,
+    list[Float[Array, "n"]],
+    tuple[float, Float[Array, "n"]],
+    tuple[float, ...],
+    dict[str, float],
+    dict[str, Float[Array, "n"]],
+    dict[str, tuple[float, Float[Array, "n"]]],
+    Mapping[str, list[float]],
+    PyTree[Float[Array, "..."]],
+    PyTree[float],
+    list[dict[str, float]] | None,
+    Layer,
+    Named,
+]
 VALUES = st.recursive(
     st.sampled_from([None, 1, 1.0, "a", X, array(X), np.float32(1), Layer(X), Layer(None)]),
     lambda inner: st.one_of(
         *(st.lists(inner, max_size=3).map(kind) for kind in (list, tuple, Listed, Pair)),
         *(
             st.dictionaries(st.sampled_from("abc"), inner, max_size=3).map(kind)
-            for kind in (dict, collections.OrderedDict, Frozen, lambda d: collections.defaultdict(int, d))
+            for kind in (
+                dict,
+                collections.OrderedDict,
+                Frozen,
+                lambda d: collections.defaultdict(int, d),
+            )
         ),
         st.builds(Named, inner, inner),
     ),
@@ -117,7 +138,9 @@ def test_any_value_has_one_hint_for_each_leaf(hint, value):
     {"sizes": [1, 2, 1, 2], "names": list("bdac")},
 )
 def test_any_dict_has_its_hints_in_the_order_of_its_leaves(sizes, names):
-    """Sorted for a dict and a defaultdict, as inserted for an OrderedDict: the float of each pair has the scalar's hint."""
+    """Sorted for a dict and a defaultdict, as inserted for an OrderedDict: the float of each pair
+    has the scalar's hint.
+    """
     hint = read(dict[str, list[tuple[float, Float[Array, "n"]]]])
     items = [(name, [(1.0, X)] * size) for name, size in zip(names, sizes, strict=False)]
     for kind in (dict, collections.OrderedDict, lambda pairs: collections.defaultdict(list, pairs)):
@@ -126,7 +149,9 @@ def test_any_dict_has_its_hints_in_the_order_of_its_leaves(sizes, names):
             assert isinstance(found, ScalarHint if isinstance(leaf, float) else ArrayHint)
 
 
-@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, lambda pairs: collections.defaultdict(list, pairs)])
+@pytest.mark.parametrize(
+    "kind", [dict, collections.OrderedDict, lambda pairs: collections.defaultdict(list, pairs)]
+)
 def test_floats_in_a_dict_with_holes_are_traced(kind):
     """One entry is None, so its neighbours must not be taken for it."""
 
@@ -139,7 +164,9 @@ def test_floats_in_a_dict_with_holes_are_traced(kind):
 
 
 def test_a_leaf_that_looks_like_a_container_takes_no_hints_of_others():
-    """A mapping that JAX does not know is one static leaf; the number behind it is traced as annotated."""
+    """A mapping that JAX does not know is one static leaf; the number behind it is traced as
+    annotated.
+    """
 
     def body(config: Mapping[str, float], scale: float):
         return isinstance(scale, jax.core.Tracer), isinstance(config["a"], jax.core.Tracer)
@@ -162,11 +189,16 @@ def test_a_leaf_that_looks_like_a_container_takes_no_hints_of_others():
 def test_the_declared_rank_is_that_of_the_annotation(hint, rank):
     """Fixed, open, or none at all."""
     found = leaf_hints(read(hint), X)[0]
-    assert Leaf("x", "x", (3,), jnp.dtype("float32"), weak_type=False, hint=found).declared_rank == rank
+    assert (
+        Leaf("x", "x", (3,), jnp.dtype("float32"), weak_type=False, hint=found).declared_rank
+        == rank
+    )
 
 
 def test_of_a_union_the_alternative_of_that_rank_is_taken():
-    """A matrix or a vector: both as annotated, so neither is mapped; with one axis more than both, neither alternative is chosen."""
+    """A matrix or a vector: both as annotated, so neither is mapped; with one axis more than both,
+    neither alternative is chosen.
+    """
     hint = read(Float[Array, "n"] | Float[Array, "n m"])
     for rank in (1, 2):
         assert leaf_hints(hint, np.ones((2,) * rank))[0].rank == rank
@@ -183,13 +215,27 @@ def test_a_number_that_a_union_takes_as_static_is_static():
 
 def test_abstract_values_count_as_what_they_stand_for():
     """Arrays of JAX and NumPy, NumPy's scalars and `jax.ShapeDtypeStruct`; no Python number."""
-    assert all(map(is_array, (X, jnp.asarray(X), np.float32(1), np.bool_(True), jax.ShapeDtypeStruct((), jnp.float32))))
+    assert all(
+        map(
+            is_array,
+            (
+                X,
+                jnp.asarray(X),
+                np.float32(1),
+                np.bool_(True),
+                jax.ShapeDtypeStruct((), jnp.float32),
+            ),
+        )
+    )
     assert not any(map(is_array, (1, 1.0, True, None, "a", [X], jnp.float32)))
 
 
 def test_a_view_knows_where_the_arrays_of_an_argument_are():
     """Positions among all arrays, none for an argument without any."""
-    leaves = [Leaf(path, path[0], (), jnp.dtype("int32"), weak_type=False) for path in ("x", "y[0]", "x.a", "y[1]")]
+    leaves = [
+        Leaf(path, path[0], (), jnp.dtype("int32"), weak_type=False)
+        for path in ("x", "y[0]", "x.a", "y[1]")
+    ]
     view = View(tuple(leaves))
     assert (view.of("x"), view.of("y"), view.of("z")) == ((0, 2), (1, 3), ())
 

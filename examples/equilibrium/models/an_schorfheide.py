@@ -1,4 +1,6 @@
-"""The New Keynesian model of An and Schorfheide (2007), linear, as their `gensys` solutions have it."""
+"""The New Keynesian model of An and Schorfheide (2007), linear, as their `gensys` solutions have
+it.
+"""
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -10,7 +12,9 @@ Number = Float[Array, ""] | float
 
 
 class Params(eqx.Module):
-    """Elasticity, slope, reactions of policy, persistences, and the real interest rate in per cent a year."""
+    """Elasticity, slope, reactions of policy, persistences, and the real interest rate in per cent
+    a year.
+    """
 
     tau: Number = 1.62398783
     kap: Number = 0.47671893
@@ -67,4 +71,6 @@ def persistence(params: Params) -> Shocks:
     return Shocks(params.rhogg, params.rhozz, 0.0)
 
 
-MODEL = Model(equations, Controls(), States(), Shocks(), persistence, Params(), name="An and Schorfheide")
+MODEL = Model(
+    equations, Controls(), States(), Shocks(), persistence, Params(), name="An and Schorfheide"
+)

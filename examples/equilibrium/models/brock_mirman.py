@@ -1,4 +1,6 @@
-"""Growth with log utility and full depreciation (Brock and Mirman 1972), whose solution is known: k' = alpha beta y."""
+"""Growth with log utility and full depreciation (Brock and Mirman 1972), whose solution is known:
+k' = alpha beta y.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -58,4 +60,13 @@ def equations(params: Params, now: Growth, ahead: Growth) -> dict[str, Array]:
     }
 
 
-MODEL = Model(equations, Controls(), States(), Shocks(), lambda params: Shocks(params.rho), Params(), Growth, name="Brock-Mirman")
+MODEL = Model(
+    equations,
+    Controls(),
+    States(),
+    Shocks(),
+    lambda params: Shocks(params.rho),
+    Params(),
+    Growth,
+    name="Brock-Mirman",
+)

@@ -1,4 +1,6 @@
-"""The New Keynesian model in three equations (Gali, "Monetary Policy, Inflation, and the Business Cycle", chapter 3), in deviations."""
+"""The New Keynesian model in three equations (Gali, "Monetary Policy, Inflation, and the Business
+Cycle", chapter 3), in deviations.
+"""
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -10,7 +12,9 @@ Number = Float[Array, ""] | float
 
 
 class Params(eqx.Module):
-    """Risk aversion, slope of the Phillips curve, discount factor, two reactions of policy, persistence of its shock."""
+    """Risk aversion, slope of the Phillips curve, discount factor, two reactions of policy,
+    persistence of its shock.
+    """
 
     sigma: Number = 1.0
     kappa: Number = 0.1275
@@ -43,4 +47,12 @@ def equations(params: Params, now: Point, ahead: Point) -> dict[str, Array]:
     }
 
 
-MODEL = Model(equations, Controls(), {}, Shocks(), lambda params: Shocks(params.rho_v), Params(), name="Gali, chapter 3")
+MODEL = Model(
+    equations,
+    Controls(),
+    {},
+    Shocks(),
+    lambda params: Shocks(params.rho_v),
+    Params(),
+    name="Gali, chapter 3",
+)

@@ -1,6 +1,8 @@
-"""Three real business cycle models whose solutions by Dynare 5.4 are in `data/`, the first one in levels and in logarithms.
+"""Three real business cycle models whose solutions by Dynare 5.4 are in `data/`, the first one in
+levels and in logarithms.
 
-`K` is the stock at the beginning of a period, chosen in the one before; Dynare's `K` of the same date is `ahead.K`.
+`K` is the stock at the beginning of a period, chosen in the one before; Dynare's `K` of the same
+date is `ahead.K`.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ Number = Float[Array, ""] | float
 
 
 class Params(eqx.Module):
-    """Share of capital, discount factor, depreciation, persistence, and two parameters of preferences."""
+    """Share of capital, discount factor, depreciation, persistence, and two parameters of
+    preferences.
+    """
 
     alpha: Number
     beta: Number
@@ -75,11 +79,15 @@ class InLogs(Production):
     """A period whose variables are the logarithms of those that the equations read."""
 
     def __init__(self, params: Any, controls: Any, states: Any, shocks: Any):
-        super().__init__(params, jax.tree.map(jnp.exp, controls), jax.tree.map(jnp.exp, states), shocks)
+        super().__init__(
+            params, jax.tree.map(jnp.exp, controls), jax.tree.map(jnp.exp, states), shocks
+        )
 
 
 def common(params: Params, now: Any, ahead: Any) -> dict[str, Array]:
-    """Resources, technology and factor prices. Sigma_C is `params.first`, sigma_L `params.second`."""
+    """Resources, technology and factor prices. Sigma_C is `params.first`, sigma_L
+    `params.second`.
+    """
     return {
         "resources": now.C + now.I - now.Y,
         "output": now.Y - now.product,
@@ -93,11 +101,15 @@ def common(params: Params, now: Any, ahead: Any) -> dict[str, Array]:
 
 def basic(params: Params, now: Any, ahead: Any) -> dict[str, Array]:
     """Seven equations."""
-    return common(params, now, ahead) | {"Euler": now.lam - params.beta * ahead.lam * (ahead.r + 1.0 - params.delta)}
+    return common(params, now, ahead) | {
+        "Euler": now.lam - params.beta * ahead.lam * (ahead.r + 1.0 - params.delta)
+    }
 
 
 class Blocks(eqx.Module):
-    """Controls of the model of two blocks: the firm's cost, welfare and the price of capital besides."""
+    """Controls of the model of two blocks: the firm's cost, welfare and the price of capital
+    besides.
+    """
 
     C: Number
     I: Number
@@ -113,7 +125,9 @@ class Blocks(eqx.Module):
 
 def two_blocks(params: Params, now: Any, ahead: Any) -> dict[str, Array]:
     """Ten equations; welfare is the discounted sum of utility."""
-    felicity = now.C ** (1.0 - params.first) / (1.0 - params.first) - now.L ** (1.0 + params.second) / (1.0 + params.second)
+    felicity = now.C ** (1.0 - params.first) / (1.0 - params.first) - now.L ** (
+        1.0 + params.second
+    ) / (1.0 + params.second)
     return common(params, now, ahead) | {
         "cost": now.TC + now.r * now.K + now.w * now.L,
         "welfare": now.U - felicity - params.beta * ahead.U,
@@ -144,9 +158,12 @@ def one_block(params: Params, now: Any, ahead: Any) -> dict[str, Array]:
         "capital": ahead.K - now.carried,
         "welfare": now.U - composite / (1.0 - tau) - params.beta * ahead.U,
         "marginal utility": now.lam - theta * composite / now.C,
-        "labour": (1.0 - theta) * composite / (1.0 - now.L) - now.lam * (1.0 - params.alpha) * now.product / now.L,
+        "labour": (1.0 - theta) * composite / (1.0 - now.L)
+        - now.lam * (1.0 - params.alpha) * now.product / now.L,
         "investment": now.q - now.lam,
-        "Euler": now.q - params.beta * (ahead.lam * params.alpha * ahead.product / ahead.K + ahead.q * (1.0 - params.delta)),
+        "Euler": now.q
+        - params.beta
+        * (ahead.lam * params.alpha * ahead.product / ahead.K + ahead.q * (1.0 - params.delta)),
     }
 
 
@@ -161,23 +178,53 @@ class Case:
     def params(self, given: dict[str, float]) -> Params:
         """From the file's parameters."""
         rho = given.get("rho_A", given.get("rho"))
-        return Params(given["alpha"], given["beta"], given["delta"], rho, *(given[name] for name in self.preferences))
+        return Params(
+            given["alpha"],
+            given["beta"],
+            given["delta"],
+            rho,
+            *(given[name] for name in self.preferences),
+        )
 
 
-def _model(equations: Any, controls: Any, capital: float, name: str, point: type[Point] = Production) -> Model:
+def _model(
+    equations: Any, controls: Any, capital: float, name: str, point: type[Point] = Production
+) -> Model:
     example = Params(0.35, 0.99, 0.02, 0.95, 1.5, 2.0)
-    return Model(equations, controls, States(capital), Shocks(), lambda params: Shocks(params.rho), example, point, name=name)
+    return Model(
+        equations,
+        controls,
+        States(capital),
+        Shocks(),
+        lambda params: Shocks(params.rho),
+        example,
+        point,
+        name=name,
+    )
 
 
 _levels = Prices(2.0, 0.6, 0.8, 2.6, 0.3, 0.03, 2.0)
 _logs = Prices(0.7, -0.5, -0.2, 1.0, -1.2, -3.5, 0.7)
 CASES = (
     Case("dynare_basic_rbc", _model(basic, _levels, 30.0, "RBC"), ("sigma_C", "sigma_L")),
-    Case("dynare_basic_rbc_loglinear", _model(basic, _logs, 3.4, "RBC in logarithms", InLogs), ("sigma_C", "sigma_L")),
-    Case("dynare_one_block_1_ss", _model(one_block, Planner(0.9, 0.3, 0.3, -130.0, 1.2, 0.5, 0.5), 12.0, "planner"), ("theta", "tau")),
+    Case(
+        "dynare_basic_rbc_loglinear",
+        _model(basic, _logs, 3.4, "RBC in logarithms", InLogs),
+        ("sigma_C", "sigma_L"),
+    ),
+    Case(
+        "dynare_one_block_1_ss",
+        _model(one_block, Planner(0.9, 0.3, 0.3, -130.0, 1.2, 0.5, 0.5), 12.0, "planner"),
+        ("theta", "tau"),
+    ),
     Case(
         "dynare_rbc_2_block_ss",
-        _model(two_blocks, Blocks(1.8, 0.5, 0.7, -2.3, -48.0, 2.3, 0.3, 0.3, 0.04, 2.0), 18.0, "two blocks"),
+        _model(
+            two_blocks,
+            Blocks(1.8, 0.5, 0.7, -2.3, -48.0, 2.3, 0.3, 0.3, 0.04, 2.0),
+            18.0,
+            "two blocks",
+        ),
         ("sigma_C", "sigma_L"),
     ),
 )

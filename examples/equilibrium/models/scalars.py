@@ -1,4 +1,6 @@
-"""The economy of `sectors.py` as tools of the field generate it: a block of scalar formulas a sector, and a name for every number."""
+"""The economy of `sectors.py` as tools of the field generate it: a block of scalar formulas a
+sector, and a name for every number.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ def params(sectors: int = SECTORS, **changed: float) -> dict[str, float]:
 def block(i: int) -> dict[str, Any]:
     """Intermediates of one sector."""
     logK, z, inv, y, mp, q = (f"{name}_{i}" for name in ("logK", "z", "inv", "y", "mp", "q"))
-    K, Z, power, ratio, gap, Zbar = (f"{name}_{i}" for name in ("K", "Z", "power", "ratio", "gap", "Zbar"))
+    K, Z, power, ratio, gap, Zbar = (
+        f"{name}_{i}" for name in ("K", "Z", "power", "ratio", "gap", "Zbar")
+    )
 
     def pays(at: Any) -> Any:
         p, gap_i = at.params, getattr(at, gap)
@@ -35,7 +39,9 @@ def block(i: int) -> dict[str, Any]:
         "marginal": lambda at: at.params["alpha"] * getattr(at, y) / getattr(at, K),
         "ratio": lambda at: getattr(at, inv) / getattr(at, K),
         "gap": lambda at: getattr(at, ratio) - at.params["delta"],
-        "cost": lambda at: 0.5 * at.params["phi"] * getattr(at, gap) * getattr(at, gap) * getattr(at, K),
+        "cost": lambda at: (
+            0.5 * at.params["phi"] * getattr(at, gap) * getattr(at, gap) * getattr(at, K)
+        ),
         "carried": lambda at: (1.0 - at.params["delta"]) * getattr(at, K) + getattr(at, inv),
         "pays": pays,
     }
@@ -46,7 +52,10 @@ def point(sectors: int) -> type[Point]:
     """The point of all blocks."""
 
     def left(at: Any) -> Any:
-        return sum(getattr(at, f"y_{i}") - getattr(at, f"inv_{i}") - getattr(at, f"cost_{i}") for i in range(sectors))
+        return sum(
+            getattr(at, f"y_{i}") - getattr(at, f"inv_{i}") - getattr(at, f"cost_{i}")
+            for i in range(sectors)
+        )
 
     rules = {"left": left, "utility": lambda at: at.c ** (-at.params["gamma"])}
     for i in range(sectors):
@@ -62,7 +71,10 @@ def equations(params: dict[str, Any], now: Any, ahead: Any) -> dict[str, Any]:
     found = {"resources": now.c - now.left}
     price = params["beta"] * ahead.utility
     for i in range(sum(name.startswith("Zbar_") for name in params)):
-        at, then = (lambda name, i=i: getattr(now, f"{name}_{i}")), (lambda name, i=i: getattr(ahead, f"{name}_{i}"))
+        at, then = (
+            (lambda name, i=i: getattr(now, f"{name}_{i}")),
+            (lambda name, i=i: getattr(ahead, f"{name}_{i}")),
+        )
         found[f"output {i}"] = at("y") - at("output")
         found[f"marginal product {i}"] = at("mp") - at("marginal")
         found[f"Tobin's q {i}"] = at("q") - 1.0 - params["phi"] * at("gap")
@@ -75,7 +87,18 @@ def equations(params: dict[str, Any], now: Any, ahead: Any) -> dict[str, Any]:
 def model(sectors: int = SECTORS) -> Model:
     """The model with this many sectors."""
     each = range(sectors)
-    controls = {"c": float(sectors)} | {f"{name}_{i}": value for name, value in CONTROLS.items() for i in each}
+    controls = {"c": float(sectors)} | {
+        f"{name}_{i}": value for name, value in CONTROLS.items() for i in each
+    }
     states, shocks = {f"logK_{i}": 0.4 for i in each}, {f"z_{i}": 0.0 for i in each}
     persistence = lambda p: {f"z_{i}": p["rho"] for i in each}  # noqa: E731
-    return Model(equations, controls, states, shocks, persistence, params(sectors), point(sectors), name=f"{sectors} sectors of scalars")
+    return Model(
+        equations,
+        controls,
+        states,
+        shocks,
+        persistence,
+        params(sectors),
+        point(sectors),
+        name=f"{sectors} sectors of scalars",
+    )

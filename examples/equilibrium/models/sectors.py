@@ -1,8 +1,9 @@
-"""Fourteen sectors that accumulate capital under adjustment costs and share one consumption good, written on sector vectors.
+"""Fourteen sectors that accumulate capital under adjustment costs and share one consumption good,
+written on sector vectors.
 
-The planner maximises sum_t beta^t c^(1 - gamma) / (1 - gamma) subject to c + sum_i (I_i + phi / 2 (I_i / K_i - delta)^2 K_i) = sum_i
-y_i, K_i' = (1 - delta) K_i + I_i, y_i = Zbar_i exp(z_i) K_i^alpha. Tobin's q is the shadow price of installed capital over that of
-consumption.
+The planner maximises sum_t beta^t c^(1 - gamma) / (1 - gamma) subject to c + sum_i (I_i + phi / 2
+(I_i / K_i - delta)^2 K_i) = sum_i y_i, K_i' = (1 - delta) K_i + I_i, y_i = Zbar_i exp(z_i)
+K_i^alpha. Tobin's q is the shadow price of installed capital over that of consumption.
 """
 
 import equinox as eqx
@@ -19,7 +20,9 @@ Number = Float[Array, ""] | float
 
 
 class Params(eqx.Module):
-    """Share of capital, discount factor, depreciation, adjustment cost, risk aversion, persistence, productivity of each sector."""
+    """Share of capital, discount factor, depreciation, adjustment cost, risk aversion, persistence,
+    productivity of each sector.
+    """
 
     alpha: Number = 0.33
     beta: Number = 0.96
@@ -31,7 +34,9 @@ class Params(eqx.Module):
 
 
 class Controls(eqx.Module):
-    """Consumption; and for each sector investment, output, marginal product, Tobin's q, and the return to a unit of capital."""
+    """Consumption; and for each sector investment, output, marginal product, Tobin's q, and the
+    return to a unit of capital.
+    """
 
     c: Number
     inv: Sector
@@ -103,7 +108,9 @@ class Economy(Point):
 
     @derived
     def pays(self) -> Array:
-        """The return to a unit of capital: product, saved adjustment cost, and what is left of it."""
+        """The return to a unit of capital: product, saved adjustment cost, and what is left of
+        it.
+        """
         p = self.params
         return self.mp + 0.5 * p.phi * self.gap * (self.ratio + p.delta) + (1.0 - p.delta) * self.q
 
@@ -137,5 +144,12 @@ def model(sectors: int = SECTORS) -> Model:
     controls = Controls(float(sectors), 0.15 * rows, 0.75 * rows, 0.15 * rows, rows, 1.04 * rows)
     params = Params(Zbar=0.5 + 0.02 * np.arange(sectors))
     return Model(
-        equations, controls, States(0.4 * rows), Shocks(0.0 * rows), lambda p: Shocks(p.rho), params, Economy, name=f"{sectors} sectors"
+        equations,
+        controls,
+        States(0.4 * rows),
+        Shocks(0.0 * rows),
+        lambda p: Shocks(p.rho),
+        params,
+        Economy,
+        name=f"{sectors} sectors",
     )

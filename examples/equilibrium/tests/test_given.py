@@ -1,4 +1,6 @@
-"""What is given wrongly is an error or a warning with its figure; nothing is read as something else."""
+"""What is given wrongly is an error or a warning with its figure; nothing is read as something
+else.
+"""
 
 import dataclasses
 
@@ -37,8 +39,15 @@ def steady():
 
 def toy(equations, **changed):
     """u and x, and a shock z."""
-    given = {"controls": {"u": 0.1}, "states": {"x": 0.2}, "shocks": {"z": 0.0}, "params": {"rho": 0.5, "a": 0.5}}
-    return Model(equations, **{**given, "persistence": lambda p: {"z": p["rho"]}, "name": "toy", **changed})
+    given = {
+        "controls": {"u": 0.1},
+        "states": {"x": 0.2},
+        "shocks": {"z": 0.0},
+        "params": {"rho": 0.5, "a": 0.5},
+    }
+    return Model(
+        equations, **{**given, "persistence": lambda p: {"z": p["rho"]}, "name": "toy", **changed}
+    )
 
 
 def law(p, now, ahead):
@@ -47,7 +56,9 @@ def law(p, now, ahead):
 
 @pytest.mark.rest
 def test_a_linear_solution_from_other_parameters_is_refused(steady):
-    """With the parameter and both its values; one that was solved anew at the same parameters is the same."""
+    """With the parameter and both its values; one that was solved anew at the same parameters is
+    the same.
+    """
     other = linearise(steady_state(MODEL, Params(alpha=0.3)))
     with pytest.raises(ModelError, match=r"there 'alpha' is 0\.3, here 0\.36"):
         perfect_foresight(steady, terminal="stable", linear=other)
@@ -70,34 +81,52 @@ def test_an_unknown_end_is_refused(steady):
 
 @pytest.mark.rest
 def test_a_path_that_does_not_settle_is_a_warning_with_its_figure():
-    """x' = 0.9 x + 0.05 from 2 more than its steady state 0.5: after 5 dates 2 * 0.9^4 / 1.5 of it is left."""
+    """x' = 0.9 x + 0.05 from 2 more than its steady state 0.5: after 5 dates 2 * 0.9^4 / 1.5 of it
+    is left.
+    """
     model = toy(law)
     steady = steady_state(model, {"rho": 0.5, "a": 0.05})
-    with pytest.warns(NotSettled, match=r"at the last date it is 0\.87 off the steady state[\s\S]*Fix: take more dates") as warned:
+    with pytest.warns(
+        NotSettled,
+        match=r"at the last date it is 0\.87 off the steady state[\s\S]*Fix: take more dates",
+    ) as warned:
         perfect_foresight(steady, {"x": 2.5}, dates=5)
     assert warned[0].filename == __file__
 
 
 @pytest.mark.rest
 def test_the_linear_policy_of_a_linear_model_is_exact_at_any_end():
-    """So the same path on it is no warning; of a model that is not linear, it is off by the square."""
+    """So the same path on it is no warning; of a model that is not linear, it is off by the
+    square.
+    """
     model = toy(law)
     steady = steady_state(model, {"rho": 0.5, "a": 0.05})
-    path = perfect_foresight(steady, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(steady))
+    path = perfect_foresight(
+        steady, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(steady)
+    )
     np.testing.assert_allclose(path["x"], 0.5 + 2.0 * 0.9 ** np.arange(5), rtol=1e-12)
     square = toy(lambda p, now, ahead: law(p, now, ahead) | {"rule": now.u - now.x * now.x})
     bent = steady_state(square, {"rho": 0.5, "a": 0.05})
-    with pytest.warns(NotSettled, match="with twice the dates it is another, by up to 1"):  # 1.3 squared, beside 1 + 0.25
+    # 1.3 squared, beside 1 + 0.25
+    with pytest.warns(NotSettled, match="with twice the dates it is another, by up to 1"):
         perfect_foresight(bent, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(bent))
 
 
 @pytest.mark.rest
 def test_a_path_that_its_end_does_not_change_is_no_warning():
-    """It is not linear, and far from the steady state where it ends; but in what moves it is exact, and so is the path."""
-    square = toy(lambda p, now, ahead: law(p, now, ahead) | {"rule": now.u - p["a"] * now.x - now.z - now.z * now.z})
+    """It is not linear, and far from the steady state where it ends; but in what moves it is exact,
+    and so is the path.
+    """
+    square = toy(
+        lambda p, now, ahead: (
+            law(p, now, ahead) | {"rule": now.u - p["a"] * now.x - now.z - now.z * now.z}
+        )
+    )
     steady = steady_state(square, {"rho": 0.5, "a": 0.05})
     assert not square.linear
-    path = perfect_foresight(steady, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(steady))
+    path = perfect_foresight(
+        steady, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(steady)
+    )
     np.testing.assert_allclose(path["x"], 0.5 + 2.0 * 0.9 ** np.arange(5), rtol=1e-12)
     np.testing.assert_allclose(path["u"], 0.05 * path["x"], rtol=1e-12)
 
@@ -121,7 +150,8 @@ def test_an_explosive_shock_is_no_stable_solution():
     with pytest.raises(ModelError, match=r"'z' explodes: it grows by 1\.05"):
         perfect_foresight(steady, None, {"z": 0.1})
     perfect_foresight(steady)
-    assert verdict(steady_state(model, {"rho": 1.0, "a": 0.5})).verdict == "determinate"  # a unit root counts as stable
+    # a unit root counts as stable
+    assert verdict(steady_state(model, {"rho": 1.0, "a": 0.5})).verdict == "determinate"
 
 
 @pytest.mark.rest
@@ -135,7 +165,9 @@ def test_a_point_that_is_no_steady_state_is_refused(steady):
     np.testing.assert_allclose(linearise(same).G_x, linearise(steady).G_x, rtol=1e-10)
 
 
-@pytest.mark.parametrize("wrong", ["0.9", True, 1j, None, np.nan, -np.inf, [0.9, 0.8], np.array(["0.9"])], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", ["0.9", True, 1j, None, np.nan, -np.inf, [0.9, 0.8], np.array(["0.9"])], ids=repr
+)
 def test_parameters_are_finite_numbers(wrong):
     """Text is not read as a number, nor is anything else made one."""
     with pytest.raises(ModelError, match=r"parameters: (.*'rho|\[|a dict)"):
@@ -144,7 +176,12 @@ def test_parameters_are_finite_numbers(wrong):
 
 def test_a_variable_in_no_equation_is_named():
     """And not the largest residual."""
-    model = toy(lambda p, now, ahead: {"law": ahead.x - 0.5 * now.x - 1.0, "bound": now.x * now.x - ahead.x * 2.0})
+    model = toy(
+        lambda p, now, ahead: {
+            "law": ahead.x - 0.5 * now.x - 1.0,
+            "bound": now.x * now.x - ahead.x * 2.0,
+        }
+    )
     with pytest.raises(ModelError, match="'u' is in none of the equations"):
         steady_state(model, model.params)
 
@@ -152,7 +189,10 @@ def test_a_variable_in_no_equation_is_named():
 @pytest.mark.rest
 def test_a_variable_in_no_equation_is_named_by_dense_derivatives_too():
     """Whose places tell nothing, so the Jacobian does."""
-    rules = lambda p, now, ahead: {"law": ahead.x - 0.5 * now.x - 1.0, "bound": now.x * now.x - ahead.x * 2.0}
+    rules = lambda p, now, ahead: {
+        "law": ahead.x - 0.5 * now.x - 1.0,
+        "bound": now.x * now.x - ahead.x * 2.0,
+    }
     model = toy(rules, rolled=False)
     with pytest.raises(NoSteadyState, match="no equation changes there with 'u'"):
         steady_state(model, model.params)
@@ -160,7 +200,11 @@ def test_a_variable_in_no_equation_is_named_by_dense_derivatives_too():
 
 def test_equations_that_share_too_few_variables_are_named():
     """Two equations of x alone, though both u and v are in some equation."""
-    rules = lambda p, now, ahead: {"one": now.x - 1.0, "two": ahead.x - p["a"], "three": now.u + now.v - now.x}
+    rules = lambda p, now, ahead: {
+        "one": now.x - 1.0,
+        "two": ahead.x - p["a"],
+        "three": now.u + now.v - now.x,
+    }
     model = toy(rules, controls={"u": 0.0, "v": 0.0})
     with pytest.raises(ModelError, match="2 equations, 'one' and 'two', contain only 'x'"):
         steady_state(model, model.params)
@@ -168,7 +212,9 @@ def test_equations_that_share_too_few_variables_are_named():
 
 @pytest.mark.rest
 def test_an_equation_that_is_written_twice_is_named():
-    """In another form, so that its derivatives stand at the same places; `w` and `law` are not to blame."""
+    """In another form, so that its derivatives stand at the same places; `w` and `law` are not to
+    blame.
+    """
     rules = lambda p, now, ahead: {
         "sum": now.u + now.v - now.x,
         "again": 2.0 * jnp.exp(now.u + now.v - now.x) - 2.0,
@@ -176,7 +222,9 @@ def test_an_equation_that_is_written_twice_is_named():
         "law": ahead.x - 0.5 * now.x - 1.0,
     }
     model = toy(rules, controls={"u": 0.3, "v": 0.2, "w": 0.1})
-    with pytest.raises(NoSteadyState, match="'again' and 'sum' are not independent and leave 'u' and 'v' open"):
+    with pytest.raises(
+        NoSteadyState, match="'again' and 'sum' are not independent and leave 'u' and 'v' open"
+    ):
         steady_state(model, model.params)
 
 
@@ -184,7 +232,13 @@ def test_two_targets_of_one_variable_are_named():
     """Each frees a parameter, and together they say one thing."""
     model = dataclasses.replace(MODEL, slots=2)
     targets = {"alpha": ("logk", -1.0), "beta": ("logk", -1.1)}
-    with pytest.raises(ModelError, match="2 equations, 'target of logk for alpha' and 'target of logk for beta', contain only 'logk'"):
+    with pytest.raises(
+        ModelError,
+        match=(
+            "2 equations, 'target of logk for alpha' and 'target of logk for beta', contain only"
+            " 'logk'"
+        ),
+    ):
         steady_state(model, Params(), targets)
 
 
@@ -199,14 +253,24 @@ def test_names_that_are_not_there_are_sentences(steady):
     """Of a steady state, a linear solution, a path and a response."""
     linear = linearise(steady)
     path = perfect_foresight(steady, dates=3)
-    for ask in (lambda: steady["k"], lambda: linear["k"], lambda: path["k"], lambda: impulse_response(linear, "k")):
+    for ask in (
+        lambda: steady["k"],
+        lambda: linear["k"],
+        lambda: path["k"],
+        lambda: impulse_response(linear, "k"),
+    ):
         with pytest.raises(ModelError, match="there is no 'k'"):
             ask()
 
 
 @pytest.mark.parametrize(
     ("params", "said"),
-    [({"rho": 0.5}, "without 'a'"), ({"rho": 0.5, "a": 0.5, "b": 1.0}, "with 'b'"), ({}, "without 'a', 'rho'"), (3.0, "3.0 is no group")],
+    [
+        ({"rho": 0.5}, "without 'a'"),
+        ({"rho": 0.5, "a": 0.5, "b": 1.0}, "with 'b'"),
+        ({}, "without 'a', 'rho'"),
+        (3.0, "3.0 is no group"),
+    ],
 )
 def test_keys_that_are_missing_or_too_many_are_named(params, said):
     """Instead of a mismatch of keys."""
@@ -217,9 +281,15 @@ def test_keys_that_are_missing_or_too_many_are_named(params, said):
 @pytest.mark.parametrize(
     ("equations", "said"),
     [
-        (lambda p, now, ahead: {"rule": now.u - p["b"], "law": ahead.x}, r"equations raised KeyError at test_given.py:\d+: 'b'"),
+        (
+            lambda p, now, ahead: {"rule": now.u - p["b"], "law": ahead.x},
+            r"equations raised KeyError at test_given.py:\d+: 'b'",
+        ),
         (lambda p, now: {}, "equations raised TypeError"),
-        (lambda p, now, ahead: {"rule": now.u if now.x > 0 else now.x, "law": ahead.x}, "equations raised TracerBoolConversionError"),
+        (
+            lambda p, now, ahead: {"rule": now.u if now.x > 0 else now.x, "law": ahead.x},
+            "equations raised TracerBoolConversionError",
+        ),
         (lambda p, now, ahead: {"rule": "u", "law": ahead.x}, r"\['rule'\] is 'u'"),
         (lambda p, now, ahead: None, "0 equations, and 2 controls and states"),
         (lambda p, now, ahead: {"rule": now.u > 0, "law": ahead.x}, r"\['rule'\] is"),
@@ -240,10 +310,15 @@ def test_a_derived_quantity_whose_rule_reads_what_is_not_there():
             return self.gamma * self.x
 
     with pytest.raises(AttributeError, match="neither a variable nor a derived quantity 'gamma'"):
-        steady_state(toy(lambda p, now, ahead: {"rule": now.u - now.y, "law": ahead.x}, point=Period), {"rho": 0.5, "a": 0.5})
+        steady_state(
+            toy(lambda p, now, ahead: {"rule": now.u - now.y, "law": ahead.x}, point=Period),
+            {"rho": 0.5, "a": 0.5},
+        )
 
 
-@pytest.mark.parametrize("group", [{"w": 0.5}, {}, 0.5, {"z": "0.5"}, {"z": array(np.ones(2))}, {"z": True}], ids=repr)
+@pytest.mark.parametrize(
+    "group", [{"w": 0.5}, {}, 0.5, {"z": "0.5"}, {"z": array(np.ones(2))}, {"z": True}], ids=repr
+)
 def test_persistence_that_does_not_fit_the_shocks_is_a_sentence(group):
     """Other names, text, another shape."""
     with pytest.raises(ModelError, match="toy, persistence"):
@@ -257,12 +332,56 @@ def test_traced_parameters_are_a_sentence():
 
 
 WRONG = (
-    None, True, -1, 0, 3, 1.5, np.nan, np.inf, 1j, "x", "0.9", b"x", (), [], [1.0, 2.0], object(), len, lambda: None, lambda *_: "x", Point,
-    Params, {}, {"nope": 1.0}, {"u": "0.9"}, {1: 2.0}, {"u": None}, {"rho": 0.5, "a": np.nan}, {3: ("logk", 1.0)},
-    *({"beta": target} for target in ("logk", ("logk",), ("logk", "0.9"), ("logk", np.nan), ("k", 1.0), (["k"], 1.0))),
-    np.ones(0), np.ones((2, 3)), np.full(1, np.nan), np.array([None]), array(np.ones((2, 2))),
-    Params(None, 0.9, 0.9), Params(np.ones(2), np.ones(3), 0.5), Params(np.ones((2, 2)), 0.9, 0.5), States("0.5"), Shocks(np.ones(4)),
-)  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    3,
+    1.5,
+    np.nan,
+    np.inf,
+    1j,
+    "x",
+    "0.9",
+    b"x",
+    (),
+    [],
+    [1.0, 2.0],
+    object(),
+    len,
+    lambda: None,
+    lambda *_: "x",
+    Point,
+    Params,
+    {},
+    {"nope": 1.0},
+    {"u": "0.9"},
+    {1: 2.0},
+    {"u": None},
+    {"rho": 0.5, "a": np.nan},
+    {3: ("logk", 1.0)},
+    *(
+        {"beta": target}
+        for target in (
+            "logk",
+            ("logk",),
+            ("logk", "0.9"),
+            ("logk", np.nan),
+            ("k", 1.0),
+            (["k"], 1.0),
+        )
+    ),
+    np.ones(0),
+    np.ones((2, 3)),
+    np.full(1, np.nan),
+    np.array([None]),
+    array(np.ones((2, 2))),
+    Params(None, 0.9, 0.9),
+    Params(np.ones(2), np.ones(3), 0.5),
+    Params(np.ones((2, 2)), 0.9, 0.5),
+    States("0.5"),
+    Shocks(np.ones(4)),
+)
 NAMES = (
     "Model",
     "steady_state",
@@ -283,24 +402,58 @@ def entries():
     steady = steady_state(MODEL, Params())
     linear = linearise(steady)
     path = perfect_foresight(steady, dates=3)
-    fields = {"equations": law, "controls": {"u": 0.1}, "states": {"x": 0.2}, "shocks": {"z": 0.0}, "params": {"rho": 0.5, "a": 0.5}}
-    fields |= {"persistence": lambda p: {"z": p["rho"]}, "point": Point, "slots": 1, "rolled": True, "name": "toy"}
+    fields = {
+        "equations": law,
+        "controls": {"u": 0.1},
+        "states": {"x": 0.2},
+        "shocks": {"z": 0.0},
+        "params": {"rho": 0.5, "a": 0.5},
+    }
+    fields |= {
+        "persistence": lambda p: {"z": p["rho"]},
+        "point": Point,
+        "slots": 1,
+        "rolled": True,
+        "name": "toy",
+    }
     solved = lambda **given: verdict(steady_state(Model(**given), {"rho": 0.5, "a": 0.5}))
     begin = {"model": MODEL, "params": Params()}
     return {
         "Model": (solved, fields),
-        "steady_state": (steady_state, {**begin, "targets": {"beta": ("logk", -1.5)}, "guess": steady}),
-        "at": (at, {**begin, "controls": steady.controls, "states": steady.states, "tolerance": 1e-6}),
+        "steady_state": (
+            steady_state,
+            {**begin, "targets": {"beta": ("logk", -1.5)}, "guess": steady},
+        ),
+        "at": (
+            at,
+            {**begin, "controls": steady.controls, "states": steady.states, "tolerance": 1e-6},
+        ),
         "linearise": (linearise, {"steady": steady}),
         "verdict": (verdict, {"steady": steady}),
-        "impulse_response": (impulse_response, {"linear": linear, "shock": "a", "size": 1.0, "periods": 3}),
+        "impulse_response": (
+            impulse_response,
+            {"linear": linear, "shock": "a", "size": 1.0, "periods": 3},
+        ),
         "perfect_foresight": (
             perfect_foresight,
-            {"steady": steady, "x0": States(-1.6), "z0": Shocks(0.001), "dates": 3, "terminal": "stable", "linear": linear},
+            {
+                "steady": steady,
+                "x0": States(-1.6),
+                "z0": Shocks(0.001),
+                "dates": 3,
+                "terminal": "stable",
+                "linear": linear,
+            },
         ),
         "sweep": (
             sweep,
-            {"model": MODEL, "params": Params(np.array([0.3, 0.4])), "off": States(0.0), "z0": Shocks(0.0), "dates": 3},
+            {
+                "model": MODEL,
+                "params": Params(np.array([0.3, 0.4])),
+                "off": States(0.0),
+                "z0": Shocks(0.0),
+                "dates": 3,
+            },
         ),
         **{type(of).__name__: (of.__getitem__, {"name": "logk"}) for of in (steady, linear, path)},
     }
@@ -310,7 +463,9 @@ def entries():
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_is_given_is_taken_or_told(name):
-    """Each argument of each public function in turn, left out or one of many wrong things: a result, or where, the rule and the fix."""
+    """Each argument of each public function in turn, left out or one of many wrong things: a
+    result, or where, the rule and the fix.
+    """
     function, given = entries()[name]
     bound = name in ("Steady", "Linear", "Path")
     bare = []
@@ -323,4 +478,6 @@ def test_whatever_is_given_is_taken_or_told(name):
                     bare.append((argument, wrong, error))
             except Exception as error:  # noqa: BLE001
                 bare.append((argument, wrong, error))
-    assert not bare, "\n".join(f"{argument}={wrong!r}: {type(error).__name__}: {error}" for argument, wrong, error in bare)
+    assert not bare, "\n".join(
+        f"{argument}={wrong!r}: {type(error).__name__}: {error}" for argument, wrong, error in bare
+    )

@@ -1,4 +1,6 @@
-"""What a model is made of: layouts, points, the graph of its equations, and messages about what does not fit."""
+"""What a model is made of: layouts, points, the graph of its equations, and messages about what
+does not fit.
+"""
 
 import equinox as eqx
 import jax
@@ -13,7 +15,14 @@ from examples.equilibrium._rolled import Rolled
 from examples.equilibrium._variables import Layout
 from examples.equilibrium.models import an_schorfheide, brock_mirman, gali, rbc, scalars, sectors
 
-MODELS = [brock_mirman.MODEL, gali.MODEL, an_schorfheide.MODEL, *(case.model for case in rbc.CASES), sectors.model(3), scalars.model(3)]
+MODELS = [
+    brock_mirman.MODEL,
+    gali.MODEL,
+    an_schorfheide.MODEL,
+    *(case.model for case in rbc.CASES),
+    sectors.model(3),
+    scalars.model(3),
+]
 
 
 def test_a_group_and_its_vector_are_the_same_numbers():
@@ -36,8 +45,12 @@ def test_entries_are_residuals_and_dense_jacobian(model):
     theta, z = model.theta(model.params), rng.normal(size=model.sizes["z"]) / 10
     place = [theta, *map(spread, (u, x)), z, *map(spread, (u, x)), z / 2]
     with jax.enable_x64(True):
-        equations = lambda *at: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(model._residuals(*at))])
-        value, blocks = jax.jit(lambda *at: (equations(*at), jax.jacfwd(equations, tuple(range(7)))(*at)))(*place)
+        equations = lambda *at: jnp.concatenate(
+            [jnp.ravel(leaf) for leaf in jax.tree.leaves(model._residuals(*at))]
+        )
+        value, blocks = jax.jit(
+            lambda *at: (equations(*at), jax.jacfwd(equations, tuple(range(7)))(*at))
+        )(*place)
         entries = np.asarray(jax.jit(model.local.entries)(np.concatenate(place)[:, None]))[:, 0]
     assert model.graph is not None
     np.testing.assert_allclose(entries[: model.local.rows], value, rtol=1e-12, atol=1e-13)
@@ -47,8 +60,14 @@ def test_entries_are_residuals_and_dense_jacobian(model):
 
 
 def test_scalar_and_vector_formulas_are_as_many_instructions():
-    """The scheduler finds the sectors again in fourteen blocks of scalars, and forty sectors take few lines more."""
-    lines = {(form, n): form.model(n).local.entries.table[0].size for form in (scalars, sectors) for n in (14, 40)}
+    """The scheduler finds the sectors again in fourteen blocks of scalars, and forty sectors take
+    few lines more.
+    """
+    lines = {
+        (form, n): form.model(n).local.entries.table[0].size
+        for form in (scalars, sectors)
+        for n in (14, 40)
+    }
     assert lines[scalars, 14] <= lines[sectors, 14] + 2
     assert lines[sectors, 40] < 2.6 * lines[sectors, 14]
 
@@ -62,7 +81,9 @@ def test_scalar_and_vector_formulas_are_as_many_instructions():
         lambda x, y: x**y + y**2 + x**-1 + x**0.5 + x**3 - 2.0 * x,
         lambda x, y: jnp.sum(x * y) * x + jnp.concatenate([x[2:], y[:2]]) + jnp.flip(x),
         lambda x, y: jnp.stack([x, y]).reshape(8)[1::2] + x.reshape(2, 2).T.ravel() + y[1],
-        lambda x, y: jnp.exp(jnp.sum(x.reshape(2, 2), 0))[0] + jnp.outer(x, y).sum(1) - jnp.square(y),
+        lambda x, y: (
+            jnp.exp(jnp.sum(x.reshape(2, 2), 0))[0] + jnp.outer(x, y).sum(1) - jnp.square(y)
+        ),
     ],
 )
 def test_the_graph_computes_what_jax_computes(function):
@@ -70,11 +91,17 @@ def test_the_graph_computes_what_jax_computes(function):
     with jax.enable_x64(True):
         program = jax.make_jaxpr(function)(jnp.ones(4), jnp.ones(4))
         graph = Graph()
-        inputs = [np.array([graph.node("in", len(graph.nodes)) for _ in range(4)]) for _ in range(2)]
+        inputs = [
+            np.array([graph.node("in", len(graph.nodes)) for _ in range(4)]) for _ in range(2)
+        ]
         (out,) = read(graph, program.jaxpr, program.consts, inputs)
         outputs = out.ravel().tolist()
         partials = graph.partials(outputs, 8)
-        cells = [(row, column, node) for row, found in enumerate(partials) for column, node in found.items()]
+        cells = [
+            (row, column, node)
+            for row, found in enumerate(partials)
+            for column, node in found.items()
+        ]
         rolled = Rolled(graph.nodes, [*outputs, *(node for *_, node in cells)])
         places = np.random.default_rng(0).uniform(0.2, 0.9, (8, 5))
         values = np.asarray(jax.jit(rolled)(places))
@@ -111,7 +138,8 @@ def test_what_no_graph_holds_goes_through_the_dense_jacobian():
     model = linear_model(equations)
     assert model.graph is None
     steady = steady_state(model, model.params)
-    np.testing.assert_allclose([steady["x"], steady["u"]], [10.0, 5.0], rtol=1e-6)  # the matrix is float32
+    # the matrix is float32
+    np.testing.assert_allclose([steady["x"], steady["u"]], [10.0, 5.0], rtol=1e-6)
 
 
 @pytest.mark.rest
@@ -129,7 +157,10 @@ def test_derived_quantities_are_computed_once_and_only_if_read():
         def unread(self):
             raise AssertionError
 
-    equations = lambda p, now, ahead: {"rule": now.twice + now.twice - 4.0 * now.x, "law": ahead.x - 0.5 * now.x - now.twice * p["a"] + 1.0}
+    equations = lambda p, now, ahead: {
+        "rule": now.twice + now.twice - 4.0 * now.x,
+        "law": ahead.x - 0.5 * now.x - now.twice * p["a"] + 1.0,
+    }
     model = linear_model(equations, point=Counted)
     steady_state(model, model.params)
     assert len(computed) == 1
@@ -151,10 +182,17 @@ def test_a_name_for_two_things_is_refused():
 def test_an_unknown_name_lists_the_variables():
     """In equations, as an attribute error."""
     model = linear_model(lambda p, now, ahead: {"rule": now.consumption})
-    with pytest.raises(AttributeError, match="neither a variable nor a derived quantity 'consumption'"):
+    with pytest.raises(
+        AttributeError, match="neither a variable nor a derived quantity 'consumption'"
+    ):
         steady_state(model, model.params)
 
 
 def test_parameters_are_equinox_modules_or_dicts():
     """Modules with arrays in their fields flatten as dicts do."""
-    assert eqx.tree_equal(sectors.model(2).parameters.group(sectors.model(2).theta(sectors.Params(Zbar=np.ones(2)))).Zbar, np.ones(2))
+    assert eqx.tree_equal(
+        sectors.model(2)
+        .parameters.group(sectors.model(2).theta(sectors.Params(Zbar=np.ones(2))))
+        .Zbar,
+        np.ones(2),
+    )

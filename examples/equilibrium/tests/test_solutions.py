@@ -1,4 +1,6 @@
-"""Steady states, calibration, verdicts, paths and sweeps, and that new numbers are no new programs."""
+"""Steady states, calibration, verdicts, paths and sweeps, and that new numbers are no new
+programs.
+"""
 
 import dataclasses
 
@@ -45,7 +47,9 @@ def test_the_sectors_steady_state_is_the_closed_form(solved):
     np.testing.assert_allclose(steady["c"], np.sum(p.Zbar * K**p.alpha - p.delta * K), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("model", "name"), [(SECTORS, "logK[0]"), (SCALARS, "logK_0")], ids=["vector", "scalar"])
+@pytest.mark.parametrize(
+    ("model", "name"), [(SECTORS, "logK[0]"), (SCALARS, "logK_0")], ids=["vector", "scalar"]
+)
 def test_a_target_frees_a_parameter(model, name):
     """Capital of 1.5 in the first sector needs beta = 1 / (1 - delta + alpha Z K^(alpha - 1))."""
     steady = steady_state(model, model.params, {"beta": (name, TARGET)})
@@ -67,7 +71,10 @@ def test_scalar_and_vector_formulas_give_one_solution(solved):
     """Steady state, policy and eigenvalues."""
     steady, linear = solved
     other = linearise(steady_state(SCALARS, SCALARS.params))
-    order = [SCALARS.layouts[0].names.index(name.replace("[", "_").replace("]", "")) for name in SECTORS.layouts[0].names]
+    order = [
+        SCALARS.layouts[0].names.index(name.replace("[", "_").replace("]", ""))
+        for name in SECTORS.layouts[0].names
+    ]
     states = [SCALARS.layouts[1].names.index(f"logK_{i}") for i in range(14)]
     np.testing.assert_allclose(other.steady.u[order], steady.u, rtol=1e-11)
     np.testing.assert_allclose(other.G_x[np.ix_(order, states)], linear.G_x, rtol=1e-7, atol=1e-9)
@@ -75,15 +82,28 @@ def test_scalar_and_vector_formulas_give_one_solution(solved):
 
 
 @pytest.mark.rest
-@pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")  # 41 dates are few for three sectors
+# 41 dates are few for three sectors
+@pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 def test_new_parameters_and_targets_are_no_new_programs():
-    """Two programs are traced for everything, one for steady states, one for paths of as many dates; and one for paths of twice as many,
-    which those that do not settle are compared with."""
+    """Two programs are traced for everything, one for steady states, one for paths of as many
+    dates; and one for paths of twice as many, which those that do not settle are compared with.
+    """
     model = sectors.model(3)
-    for alpha, targets in ((0.3, {}), (0.35, {"beta": ("logK[2]", TARGET)}), (0.32, {"delta": ("c", 2.0)})):
+    for alpha, targets in (
+        (0.3, {}),
+        (0.35, {"beta": ("logK[2]", TARGET)}),
+        (0.32, {"delta": ("c", 2.0)}),
+    ):
         steady = steady_state(model, eqx.tree_at(lambda p: p.alpha, model.params, alpha), targets)
         for terminal in ("steady", "stable"):
-            perfect_foresight(steady, steady.x + 0.02, sectors.Shocks(np.full(3, 0.01)), 41, terminal, linearise(steady))
+            perfect_foresight(
+                steady,
+                steady.x + 0.02,
+                sectors.Shocks(np.full(3, 0.01)),
+                41,
+                terminal,
+                linearise(steady),
+            )
     assert _steady.program(model).stats.traces == 1
     assert _path.program(model).stats.traces == 2
 
@@ -93,9 +113,16 @@ def test_no_steady_state_names_the_equation():
     """sqrt(x) = -1 has no solution; the message has the largest residual's equation and a fix."""
     model = Model(
         lambda p, now, ahead: {"impossible": now.u * now.u + 1.0, "law": ahead.x - 0.5 * now.x},
-        {"u": 1.0}, {"x": 1.0}, {"z": 0.0}, lambda p: {"z": p["rho"]}, {"rho": 0.5}, name="toy",
-    )  # fmt: skip
-    with pytest.raises(NoSteadyState, match=r"toy, steady state: no convergence.*'impossible'[\s\S]*Fix: "):
+        {"u": 1.0},
+        {"x": 1.0},
+        {"z": 0.0},
+        lambda p: {"z": p["rho"]},
+        {"rho": 0.5},
+        name="toy",
+    )
+    with pytest.raises(
+        NoSteadyState, match=r"toy, steady state: no convergence.*'impossible'[\s\S]*Fix: "
+    ):
         steady_state(model, model.params)
 
 
@@ -104,8 +131,13 @@ def test_a_guess_outside_the_domain_says_so():
     """The logarithm of a negative number."""
     model = Model(
         lambda p, now, ahead: {"domain": jnp.log(now.u), "law": ahead.x - 0.5 * now.x},
-        {"u": -1.0}, {"x": 1.0}, {"z": 0.0}, lambda p: {"z": p["rho"]}, {"rho": 0.5}, name="toy",
-    )  # fmt: skip
+        {"u": -1.0},
+        {"x": 1.0},
+        {"z": 0.0},
+        lambda p: {"z": p["rho"]},
+        {"rho": 0.5},
+        name="toy",
+    )
     with pytest.raises(NoSteadyState, match=r"'domain'[\s\S]*at which this equation is finite"):
         steady_state(model, model.params)
 
@@ -125,10 +157,15 @@ def test_targets_that_cannot_be_are_refused(targets, message):
 
 
 def test_a_passive_policy_is_indeterminate():
-    """Below one for one, Gali's policy leaves inflation undetermined (chapter 4); the message lists the eigenvalues."""
+    """Below one for one, Gali's policy leaves inflation undetermined (chapter 4); the message lists
+    the eigenvalues.
+    """
     steady = steady_state(gali.MODEL, gali.Params(phi_pi=0.5, phi_y=0.0))
     assert verdict(steady).verdict == "indeterminate"
-    with pytest.raises(BlanchardKahn, match=r"indeterminate: 1 stable eigenvalues for 0 states; their sizes are 0\.[0-9]+, 1\."):
+    with pytest.raises(
+        BlanchardKahn,
+        match=r"indeterminate: 1 stable eigenvalues for 0 states; their sizes are 0\.[0-9]+, 1\.",
+    ):
         linearise(steady)
 
 
@@ -136,19 +173,38 @@ def test_a_passive_policy_is_indeterminate():
 def test_an_explosive_state_has_no_stable_solution():
     """x' = 1.2 x whatever the control does."""
     model = Model(
-        lambda p, now, ahead: {"control": now.u - 0.5 * ahead.u - now.x, "law": ahead.x - 1.2 * now.x - now.z},
-        {"u": 0.0}, {"x": 0.0}, {"z": 0.0}, lambda p: {"z": p["rho"]}, {"rho": 0.5}, name="toy",
-    )  # fmt: skip
-    with pytest.raises(BlanchardKahn, match=r"no stable solution: 0 stable eigenvalues for 1 states; their sizes are 1\.2, 2"):
+        lambda p, now, ahead: {
+            "control": now.u - 0.5 * ahead.u - now.x,
+            "law": ahead.x - 1.2 * now.x - now.z,
+        },
+        {"u": 0.0},
+        {"x": 0.0},
+        {"z": 0.0},
+        lambda p: {"z": p["rho"]},
+        {"rho": 0.5},
+        name="toy",
+    )
+    with pytest.raises(
+        BlanchardKahn,
+        match=r"no stable solution: 0 stable eigenvalues for 1 states; their sizes are 1\.2, 2",
+    ):
         linearise(steady_state(model, model.params))
 
 
 def test_an_equation_written_twice_is_found():
     """The pencil is singular."""
     model = Model(
-        lambda p, now, ahead: {"law": ahead.x - 0.5 * now.x - now.z, "again": 2.0 * ahead.x - now.x - 2.0 * now.z},
-        {"u": 0.0}, {"x": 0.0}, {"z": 0.0}, lambda p: {"z": p["rho"]}, {"rho": 0.5}, name="toy",
-    )  # fmt: skip
+        lambda p, now, ahead: {
+            "law": ahead.x - 0.5 * now.x - now.z,
+            "again": 2.0 * ahead.x - now.x - 2.0 * now.z,
+        },
+        {"u": 0.0},
+        {"x": 0.0},
+        {"z": 0.0},
+        lambda p: {"z": p["rho"]},
+        {"rho": 0.5},
+        name="toy",
+    )
     from examples.equilibrium import at
 
     with pytest.raises(BlanchardKahn, match="equations are not independent"):
@@ -156,12 +212,20 @@ def test_an_equation_written_twice_is_found():
 
 
 def test_the_policy_solves_the_linearised_equations(solved):
-    """F_u G + F_x' H + F_u' G H + F_x = 0, for states and for shocks, whatever algorithm found it."""
+    """F_u G + F_x' H + F_u' G H + F_x = 0, for states and for shocks, whatever algorithm found
+    it.
+    """
     steady, linear = solved
     by, rho = steady.blocks, np.diag(steady.rho)
     G_x, G_z, H_x, H_z = linear.G_x, linear.G_z, linear.H_x, linear.H_z
     to_states = by["u"] @ G_x + by["x"] + by["u_next"] @ G_x @ H_x + by["x_next"] @ H_x
-    to_shocks = by["u"] @ G_z + by["z"] + by["u_next"] @ (G_x @ H_z + G_z @ rho) + by["x_next"] @ H_z + by["z_next"] @ rho
+    to_shocks = (
+        by["u"] @ G_z
+        + by["z"]
+        + by["u_next"] @ (G_x @ H_z + G_z @ rho)
+        + by["x_next"] @ H_z
+        + by["z_next"] @ rho
+    )
     np.testing.assert_allclose(to_states, 0.0, atol=1e-10)
     np.testing.assert_allclose(to_shocks, 0.0, atol=1e-10)
     assert np.max(np.abs(np.linalg.eigvals(H_x))) < 1
@@ -174,7 +238,8 @@ def test_impulse_responses_are_proportional_to_the_shock(solved):
     np.testing.assert_allclose(one["z[3]"], 0.9 ** np.arange(20), rtol=1e-13)
 
 
-@pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")  # the same ten dates on both sides
+# the same ten dates on both sides
+@pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 def test_a_path_is_what_scipy_finds():
     """All periods at once by `scipy.optimize.root`, for two sectors and ten dates."""
     model, dates = sectors.model(2), 10
@@ -204,7 +269,9 @@ def test_a_path_is_what_scipy_finds():
         ]
         return np.hstack([*(each[:-1] for each in static), *dynamic]).ravel()
 
-    found = scipy.optimize.root(stacked, np.tile(np.concatenate([steady.u, steady.x]), dates - 1), tol=1e-12)
+    found = scipy.optimize.root(
+        stacked, np.tile(np.concatenate([steady.u, steady.x]), dates - 1), tol=1e-12
+    )
     want = found.x.reshape(dates - 1, -1)
     np.testing.assert_allclose(path.u[:-1], want[:, :nu], atol=1e-8)
     np.testing.assert_allclose(path.x[1:], want[:, nu:], atol=1e-8)
@@ -225,7 +292,9 @@ def test_no_path_names_equation_and_period():
     """Capital that is all but gone, without a guess."""
     model = sectors.model(2)
     steady = steady_state(model, model.params)
-    with pytest.raises(NoPath, match=r"no convergence in \d+ evaluations.*of equation '.*' in period \d+"):
+    with pytest.raises(
+        NoPath, match=r"no convergence in \d+ evaluations.*of equation '.*' in period \d+"
+    ):
         perfect_foresight(steady, np.full(2, -40.0), None, 12)
 
 
@@ -240,7 +309,13 @@ def test_a_thousand_draws_are_closed_forms():
     """Steady states and paths of Brock and Mirman for random parameters, in one program."""
     rng = np.random.default_rng(0)
     alpha, beta = rng.uniform(0.2, 0.5, 1000), rng.uniform(0.8, 0.98, 1000)
-    found = sweep(brock_mirman.MODEL, brock_mirman.Params(alpha, beta), brock_mirman.States(np.log(0.6)), brock_mirman.Shocks(0.1), 60)
+    found = sweep(
+        brock_mirman.MODEL,
+        brock_mirman.Params(alpha, beta),
+        brock_mirman.States(np.log(0.6)),
+        brock_mirman.Shocks(0.1),
+        60,
+    )
     assert np.all(found.converged)
     logk = np.log(alpha * beta) / (1 - alpha)
     np.testing.assert_allclose(found.x[:, 0], logk, rtol=1e-11)
@@ -275,9 +350,18 @@ def test_a_model_without_states_jumps():
 def test_a_model_without_shocks_goes_home():
     """x' = 0.5 x + 1, and u is its square."""
     model = Model(
-        lambda p, now, ahead: {"law": ahead.x - p["a"] * now.x - 1.0, "square": now.u - now.x * now.x},
-        {"u": 1.0}, {"x": 1.0}, {}, lambda p: {}, {"a": 0.5}, name="toy",
-    )  # fmt: skip
+        lambda p, now, ahead: {
+            "law": ahead.x - p["a"] * now.x - 1.0,
+            "square": now.u - now.x * now.x,
+        },
+        {"u": 1.0},
+        {"x": 1.0},
+        {},
+        lambda p: {},
+        {"a": 0.5},
+        name="toy",
+    )
     steady = steady_state(model, model.params)
     path = perfect_foresight(steady, {"x": 4.0}, None, 10, "stable", linearise(steady))
-    np.testing.assert_allclose(path["u"][:-1], (2.0 + 2.0 * 0.5 ** np.arange(9)) ** 2, rtol=1e-10)  # the end is linear
+    # the end is linear
+    np.testing.assert_allclose(path["u"][:-1], (2.0 + 2.0 * 0.5 ** np.arange(9)) ** 2, rtol=1e-10)

@@ -1,4 +1,6 @@
-"""The mathematics of each example against a closed form, SciPy or NumPy; that each runs; and that notebooks are what the scripts say."""
+"""The mathematics of each example against a closed form, SciPy or NumPy; that each runs; and that
+notebooks are what the scripts say.
+"""
 
 import json
 from pathlib import Path
@@ -31,7 +33,9 @@ HERE = Path(notebooks.__file__).parent
 
 def layered(net: eqx.nn.MLP, x: np.ndarray) -> np.ndarray:
     """A network of tanh in NumPy, in float64."""
-    *hidden, last = [(np.asarray(layer.weight, float), np.asarray(layer.bias, float)) for layer in net.layers]
+    *hidden, last = [
+        (np.asarray(layer.weight, float), np.asarray(layer.bias, float)) for layer in net.layers
+    ]
     for weight, bias in hidden:
         x = np.tanh(weight @ x + bias)
     return last[0] @ x + last[1]
@@ -39,14 +43,20 @@ def layered(net: eqx.nn.MLP, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.rest
 def test_the_neural_ode_is_what_scipy_integrates():
-    """The misfit of each trajectory, of a field that has learnt nothing, to the error of Heun's method at its step."""
+    """The misfit of each trajectory, of a field that has learnt nothing, to the error of Heun's
+    method at its step.
+    """
     field, seen = neural_ode.fresh()[0], neural_ode.trajectories(5, 5)
 
     def path(start: np.ndarray) -> np.ndarray:
-        return scipy.integrate.solve_ivp(lambda t, y: layered(field, y), (0, 2), start, t_eval=neural_ode.TIMES, rtol=1e-8).y.T
+        return scipy.integrate.solve_ivp(
+            lambda t, y: layered(field, y), (0, 2), start, t_eval=neural_ode.TIMES, rtol=1e-8
+        ).y.T
 
     value, _ = neural_ode.gradient(field, seen, neural_ode.TIMES)
-    np.testing.assert_allclose(value, np.mean((np.stack([path(one[0]) for one in seen]) - seen) ** 2), rtol=1e-3)
+    np.testing.assert_allclose(
+        value, np.mean((np.stack([path(one[0]) for one in seen]) - seen) ** 2), rtol=1e-3
+    )
 
 
 @pytest.mark.rest
@@ -54,9 +64,13 @@ def test_the_marginal_likelihood_is_that_of_scipy():
     """Of a multivariate normal with the kernel as covariance, at a size that is padded."""
     x, y = gaussian_process.survey(70)
     length, scale, noise = np.exp(gaussian_process.START.astype(float))
-    covariance = scale**2 * np.exp(-0.5 * ((x[:, None] - x) / length) ** 2) + noise**2 * np.eye(x.size)
+    covariance = scale**2 * np.exp(-0.5 * ((x[:, None] - x) / length) ** 2) + noise**2 * np.eye(
+        x.size
+    )
     value, _ = gaussian_process.padded.value_and_grad(gaussian_process.START, x, y, wrt="theta")
-    np.testing.assert_allclose(value, -scipy.stats.multivariate_normal.logpdf(y, np.zeros(x.size), covariance), rtol=1e-4)
+    np.testing.assert_allclose(
+        value, -scipy.stats.multivariate_normal.logpdf(y, np.zeros(x.size), covariance), rtol=1e-4
+    )
 
 
 @pytest.mark.rest
@@ -72,7 +86,9 @@ def test_the_rnn_reads_to_the_end_of_what_is_padded():
     net, state = ragged_rnn.fresh()
     sequences, truth = ragged_rnn.waves(50)
     cell = net.cell
-    wi, wh, b, bn = (np.asarray(leaf, float) for leaf in (cell.weight_ih, cell.weight_hh, cell.bias, cell.bias_n))
+    wi, wh, b, bn = (
+        np.asarray(leaf, float) for leaf in (cell.weight_ih, cell.weight_hh, cell.bias, cell.bias_n)
+    )
     hidden = np.zeros((len(truth), cell.hidden_size))
     for step in sequences.T.astype(float):
         given, kept = step[:, None] @ wi.T + b, hidden @ wh.T
@@ -81,7 +97,9 @@ def test_the_rnn_reads_to_the_end_of_what_is_padded():
         new = np.tanh(ni + reset * (nh + bn))
         hidden = new + update * (hidden - new)
     said = hidden @ np.asarray(net.head.weight, float)[0] + np.asarray(net.head.bias, float)[0]
-    np.testing.assert_allclose(ragged_rnn.padded(net, state, sequences, truth)[2], np.mean((said - truth) ** 2), rtol=1e-4)
+    np.testing.assert_allclose(
+        ragged_rnn.padded(net, state, sequences, truth)[2], np.mean((said - truth) ** 2), rtol=1e-4
+    )
 
 
 @pytest.mark.rest
@@ -90,14 +108,17 @@ def test_each_member_has_a_loss_of_its_own():
     nets, state = ensemble.members(30)
     x, y = ensemble.data()
     said = [[layered(ensemble.member(nets, i), point)[0] for point in x] for i in range(3)]
-    np.testing.assert_allclose(ensemble.kept(nets, state, x, y)[2][:3], np.mean((np.array(said) - y) ** 2, 1), rtol=1e-4)
+    np.testing.assert_allclose(
+        ensemble.kept(nets, state, x, y)[2][:3], np.mean((np.array(said) - y) ** 2, 1), rtol=1e-4
+    )
 
 
 def test_the_load_is_that_of_the_known_solution():
     """Whose Laplacian is taken by differences."""
     h, at = 1e-3, np.array([0.3, 0.4])
     middle, *around = (
-        np.prod(np.sin(np.pi * np.array([1, 2]) * (at + h * np.array(d)))) for d in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
+        np.prod(np.sin(np.pi * np.array([1, 2]) * (at + h * np.array(d))))
+        for d in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
     )
     np.testing.assert_allclose((sum(around) - 4 * middle) / h**2 + pinn.load(at), 0, atol=1e-3)
 
@@ -111,18 +132,34 @@ def test_the_hessian_of_the_skin_is_that_by_differences():
         return np.prod(at * (1 - at)) * layered(net, at)[0]
 
     e = h * np.eye(2)
-    expected = [[(height(at + a + b) - height(at + a - b) - height(at - a + b) + height(at - a - b)) / (4 * h**2) for a in e] for b in e]
-    np.testing.assert_allclose(pinn.skin.hessian(net, at.astype(np.float32)), expected, rtol=1e-3, atol=1e-4)
+    expected = [
+        [
+            (height(at + a + b) - height(at + a - b) - height(at - a + b) + height(at - a - b))
+            / (4 * h**2)
+            for a in e
+        ]
+        for b in e
+    ]
+    np.testing.assert_allclose(
+        pinn.skin.hessian(net, at.astype(np.float32)), expected, rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.rest
 def test_a_convolution_in_bfloat16_is_of_rounded_factors():
     """Correlated by SciPy in float64: sums are not rounded to eight bits."""
     conv, images = classifier.fresh()[0].first, classifier.pictures(1)[0]
-    rounded, kernels = (np.asarray(jax.numpy.asarray(a, "bfloat16"), float) for a in (images[0], conv.weight[:, 0]))
-    expected = [scipy.signal.correlate2d(np.pad(rounded, 1), kernel, "valid")[::2, ::2] for kernel in kernels]
+    rounded, kernels = (
+        np.asarray(jax.numpy.asarray(a, "bfloat16"), float) for a in (images[0], conv.weight[:, 0])
+    )
+    expected = [
+        scipy.signal.correlate2d(np.pad(rounded, 1), kernel, "valid")[::2, ::2]
+        for kernel in kernels
+    ]
     low = jitney.optimize(precision="bf16")(lambda conv, image: conv(image[None]))
-    np.testing.assert_allclose(low(conv, images[0]), np.stack(expected) + np.asarray(conv.bias), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        low(conv, images[0]), np.stack(expected) + np.asarray(conv.bias), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_the_filter_has_the_likelihood_of_all_times_at_once():
@@ -140,7 +177,9 @@ def test_the_filter_has_the_likelihood_of_all_times_at_once():
     covariance += float(kalman.NOISE) * np.eye(steps)
     with jitney.mesh(data=-1):
         likelihoods, _ = kalman.by_jitney(kalman.FORCE, kalman.NOISE, seen)
-    expected = [scipy.stats.multivariate_normal.logpdf(track, np.zeros(steps), covariance) for track in seen]
+    expected = [
+        scipy.stats.multivariate_normal.logpdf(track, np.zeros(steps), covariance) for track in seen
+    ]
     np.testing.assert_allclose(likelihoods, expected, rtol=1e-4)
 
 
@@ -150,14 +189,22 @@ def test_the_price_is_that_of_black_and_scholes():
     price, delta, square = (float(x) for x in monte_carlo.streamed(draws, 2**16))
     expected, slope = monte_carlo.black_scholes(100.0)
     assert abs(price - expected) < 4 * np.sqrt((square - price**2) / draws)
-    assert abs(delta - slope) < 4 * np.sqrt(1.3 / draws)  # the payoff's slope is at most the growth, whose mean square is 1.13
+    # the payoff's slope is at most the growth, whose mean square is 1.13
+    assert abs(delta - slope) < 4 * np.sqrt(1.3 / draws)
 
 
-IN_THE_GATE = ("gaussian_process", "kalman")  # the others compile for longer; `nox -s full` runs all
+# the others compile for longer; `nox -s full` runs all
+IN_THE_GATE = ("gaussian_process", "kalman")
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in IN_THE_GATE else pytest.mark.slow) for name in _card.NAMES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in IN_THE_GATE else pytest.mark.slow)
+        for name in _card.NAMES
+    ],
+)
 def test_an_example_runs_and_leaves_its_card(name: str, tmp_path: Path):
     """Plan, equal numbers, figures and a small picture, and nothing of this machine in the plan."""
     card = _card.run(name, tmp_path, full=False)
@@ -189,7 +236,14 @@ def test_the_cells_of_a_notebook_run(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("name", _card.NAMES)
 def test_the_page_has_the_code_of_the_example(name: str):
     """Function, decorator line and words; `python docs/gallery.py` writes it anew."""
-    page, source = (HERE.parents[1] / "docs" / "gallery.md").read_text(), (HERE / f"{name}.py").read_text()
-    shown = [code for heading, code in notebooks.cells(source) if heading.startswith(("The function", "The decorator line"))]
+    page, source = (
+        (HERE.parents[1] / "docs" / "gallery.md").read_text(),
+        (HERE / f"{name}.py").read_text(),
+    )
+    shown = [
+        code
+        for heading, code in notebooks.cells(source)
+        if heading.startswith(("The function", "The decorator line"))
+    ]
     words = (_card.example(name).__doc__ or "").strip().partition("\n\n")[2]
     assert [part for part in (*shown, words) if part not in page] == []

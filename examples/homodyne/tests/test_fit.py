@@ -10,7 +10,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import jitney
-from examples.homodyne import NAMES, Data, Journal, __main__, before, by_hand, fit, in_memory, streamed
+from examples.homodyne import (
+    NAMES,
+    Data,
+    Journal,
+    __main__,
+    before,
+    by_hand,
+    fit,
+    in_memory,
+    streamed,
+)
 from examples.homodyne._data import TRUTH, correlation, pair, place
 from examples.homodyne._fit import BOUNDS, START
 from examples.homodyne.model import Setup, gram, residual
@@ -28,7 +38,9 @@ def whole(data):
 
 @pytest.mark.rest
 def test_in_memory_chunked_and_streamed_agree(data, whole):
-    """To 1e-10 of each parameter, though each adds in another order; and so does the loop over angles."""
+    """To 1e-10 of each parameter, though each adds in another order; and so does the loop over
+    angles.
+    """
     chunked = jitney.optimize(vmap="phi", precision="f64", chunk={"points": 1000})(gram)
     for products in (in_memory(data, chunked), streamed(data, chunk=3000), before.products(data)):
         np.testing.assert_allclose(fit(products, data).x, whole.x, rtol=1e-10)
@@ -40,8 +52,14 @@ def test_by_hand_sums_the_same(data, monkeypatch):
     monkeypatch.setattr(by_hand, "CHUNK", 5_000)
     true = in_memory(data)(START)
     scale = np.sqrt(np.diag(true))
-    for hand in (by_hand.in_memory(data), by_hand.in_memory(data, by_hand.in_chunks), by_hand.streamed(data, 5_000)):
-        np.testing.assert_allclose(hand(START) / np.outer(scale, scale), true / np.outer(scale, scale), atol=1e-12)
+    for hand in (
+        by_hand.in_memory(data),
+        by_hand.in_memory(data, by_hand.in_chunks),
+        by_hand.streamed(data, 5_000),
+    ):
+        np.testing.assert_allclose(
+            hand(START) / np.outer(scale, scale), true / np.outer(scale, scale), atol=1e-12
+        )
 
 
 def test_the_fit_is_scipys(data, whole):
@@ -52,8 +70,12 @@ def test_the_fit_is_scipys(data, whole):
         angles = jax.jit(jax.vmap(residual, (None, None, 0, None, None, 0)))
         slopes = jax.jit(jax.vmap(jax.jacfwd(residual), (None, None, 0, None, None, 0)))
         fun = lambda x: np.asarray(angles(x, Setup(), phi, t1, t2, measured)).ravel()
-        jac = lambda x: np.asarray(slopes(x, Setup(), phi, t1, t2, measured)).reshape(-1, len(NAMES))
-        theirs = scipy.optimize.least_squares(fun, START, jac=jac, bounds=BOUNDS, x_scale="jac", ftol=1e-14, xtol=1e-14, gtol=1e-14)
+        jac = lambda x: np.asarray(slopes(x, Setup(), phi, t1, t2, measured)).reshape(
+            -1, len(NAMES)
+        )
+        theirs = scipy.optimize.least_squares(
+            fun, START, jac=jac, bounds=BOUNDS, x_scale="jac", ftol=1e-14, xtol=1e-14, gtol=1e-14
+        )
     assert whole.cost <= theirs.cost * (1 + 1e-9)
     assert np.all(np.abs(whole.x - theirs.x) < 1e-3 * whole.errors)
     covariance = np.linalg.inv(theirs.jac.T @ theirs.jac) * 2 * theirs.cost / (data.points - 9)
@@ -69,7 +91,9 @@ def test_the_truth_is_found(whole):
 @pytest.mark.rest
 @pytest.mark.parametrize("broken", [1, 4])
 def test_a_fit_that_breaks_off_goes_on(data, tmp_path, broken):
-    """From its journal and the stream's checkpoint, to the bits of an unbroken one; what was evaluated is not evaluated again."""
+    """From its journal and the stream's checkpoint, to the bits of an unbroken one; what was
+    evaluated is not evaluated again.
+    """
     path = tmp_path / "fit.npz"
     evaluated = []
 
@@ -118,7 +142,9 @@ def test_data_are_the_model_and_noise(data):
     """Of the standard deviation that is stated, without bias."""
     with jax.enable_x64(True):
         t1, t2 = (np.array(data.mapped(name), float) for name in ("t1", "t2"))
-        rest = np.asarray(data.mapped("measured")) - np.asarray(correlation(TRUTH, Setup(), data.phi, t1, t2))
+        rest = np.asarray(data.mapped("measured")) - np.asarray(
+            correlation(TRUTH, Setup(), data.phi, t1, t2)
+        )
     assert rest.std() == pytest.approx(0.01, rel=0.02)
     assert abs(rest.mean()) < 5 * 0.01 / np.sqrt(data.points)
 
@@ -138,8 +164,11 @@ def places_of(frames):
 @given(st.integers(2, 10**5).flatmap(places_of))
 @example(frames_and_places=(2, [0]))
 @example(frames_and_places=(3, [2, 0, 1, 2]))
-@example(frames_and_places=(100, [0, 98, 99, 100, 4948, 4949]))  # the ends of the first row, the second row, the last two rows
-@example(frames_and_places=(10**5, [0, 99998, 99999, 4999949996, 4999949997, 4999949998, 4999949999]))
+# the ends of the first row, the second row, the last two rows
+@example(frames_and_places=(100, [0, 98, 99, 100, 4948, 4949]))
+@example(
+    frames_and_places=(10**5, [0, 99998, 99999, 4999949996, 4999949997, 4999949998, 4999949999])
+)
 def test_a_place_is_that_of_its_pair(frames_and_places):
     """For any number of frames."""
     frames, places = frames_and_places
@@ -152,7 +181,11 @@ def test_a_place_is_that_of_its_pair(frames_and_places):
 @pytest.mark.slow  # `nox -s demo` runs it too
 def test_the_demo_fits_three_ways_and_draws(data, tmp_path, monkeypatch, capsys):
     """Exit code 0 says that the ways agree."""
-    monkeypatch.setattr(sys, "argv", ["homodyne", "--points", "40000", "--angles", str(data.angles), "--out", str(tmp_path)])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["homodyne", "--points", "40000", "--angles", str(data.angles), "--out", str(tmp_path)],
+    )
     assert __main__.main() == 0
     said = capsys.readouterr().out
     assert "->  in memory" in said

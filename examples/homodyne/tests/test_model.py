@@ -21,14 +21,18 @@ def _double():
 
 
 def quadrature(power, offset, exponent, a, b):
-    return scipy.integrate.quad(lambda t: power * t**exponent + offset, a, b, epsabs=0, epsrel=1e-12)[0]
+    return scipy.integrate.quad(
+        lambda t: power * t**exponent + offset, a, b, epsabs=0, epsrel=1e-12
+    )[0]
 
 
 @pytest.mark.parametrize("exponent", [-2.5, -1.0, -1 + 1e-9, -1 + 1e-5, -0.4, 0.0, 0.7, 3.0])
 def test_powers_are_integrated(exponent):
     """Also at -1 and beside it, and from a time to itself."""
     got = power_integral(T1, T2, np.float64(exponent))
-    want = [quadrature(1.0, 0.0, exponent, a, b) if a != b else 0.0 for a, b in zip(T1, T2, strict=True)]
+    want = [
+        quadrature(1.0, 0.0, exponent, a, b) if a != b else 0.0 for a, b in zip(T1, T2, strict=True)
+    ]
     np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-300)
 
 
@@ -37,7 +41,9 @@ def test_derivatives_of_the_integral_are_smooth(exponent):
     """By the exponent, across -1, and finite for equal times."""
     slope = jax.vmap(jax.grad(power_integral, 2), (0, 0, None))(T1, T2, np.float64(exponent))
     want = [
-        scipy.integrate.quad(lambda t: t**exponent * np.log(t), a, b, epsrel=1e-10)[0] if a != b else 0.0
+        scipy.integrate.quad(lambda t: t**exponent * np.log(t), a, b, epsrel=1e-10)[0]
+        if a != b
+        else 0.0
         for a, b in zip(T1, T2, strict=True)
     ]
     np.testing.assert_allclose(slope, want, rtol=1e-6, atol=1e-12)
@@ -68,4 +74,6 @@ def test_products_are_those_of_the_dense_jacobian():
     rows = np.column_stack([J, r])
     scale = np.sqrt(np.diag(rows.T @ rows))
     got = jax.jit(lambda x: gram(x, *arguments))(TRUTH)
-    np.testing.assert_allclose(got / np.outer(scale, scale), rows.T @ rows / np.outer(scale, scale), atol=1e-12)
+    np.testing.assert_allclose(
+        got / np.outer(scale, scale), rows.T @ rows / np.outer(scale, scale), atol=1e-12
+    )

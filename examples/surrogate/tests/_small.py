@@ -12,7 +12,9 @@ RATE = 0.1
 
 @dataclass(frozen=True)
 class Momentum(Recipe):
-    """Gradient descent with momentum: the first step is one along the gradient, and later ones depend on a state."""
+    """Gradient descent with momentum: the first step is one along the gradient, and later ones
+    depend on a state.
+    """
 
     def optimiser(self):
         """The momentum is what a checkpoint must keep."""

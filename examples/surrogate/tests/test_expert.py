@@ -8,12 +8,23 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
-from examples.surrogate._data import OMEGA, SPREAD, arrays_of, draw, inputs, most_parents, parent_sets, true_sets
+from examples.surrogate._data import (
+    OMEGA,
+    SPREAD,
+    arrays_of,
+    draw,
+    inputs,
+    most_parents,
+    parent_sets,
+    true_sets,
+)
 from examples.surrogate._expert import A0, B0, batch, posterior, scores
 
 
 def test_evidence_is_that_of_a_multivariate_t():
-    """Of SciPy, for each set and form of mechanism, over the samples in which nobody set the variable."""
+    """Of SciPy, for each set and form of mechanism, over the samples in which nobody set the
+    variable.
+    """
     drawn = draw(np.random.default_rng(0), 2, 3, samples=14)
     found = scores(drawn.values, drawn.intervened)
     for example, variable in product(range(2), range(3)):
@@ -26,14 +37,20 @@ def test_evidence_is_that_of_a_multivariate_t():
                 design = np.hstack([np.ones((len(x), 1)), *columns])
                 shape = B0 / A0 * (np.eye(len(x)) + SPREAD * design @ design.T)
                 both.append(multivariate_t(shape=shape, df=2 * A0).logpdf(x[:, variable]))
-            assert found[example, variable, position] == pytest.approx(logsumexp(both) - log(2), rel=1e-10)
+            assert found[example, variable, position] == pytest.approx(
+                logsumexp(both) - log(2), rel=1e-10
+            )
 
 
 @pytest.mark.core("3")
 @pytest.mark.parametrize("variables", [3, 4])
 def test_posterior_is_that_of_all_orders_and_graphs(variables):
-    """Enumerated: each order, and for each of its places each set of those before it, with the chances of the generator."""
-    local = np.random.default_rng(variables).normal(scale=3, size=(2, variables, len(parent_sets(variables, 0))))
+    """Enumerated: each order, and for each of its places each set of those before it, with the
+    chances of the generator.
+    """
+    local = np.random.default_rng(variables).normal(
+        scale=3, size=(2, variables, len(parent_sets(variables, 0)))
+    )
     weight = np.zeros(local.shape[1:])
     position = [{s: i for i, s in enumerate(parent_sets(variables, v))} for v in range(variables)]
     for order in permutations(range(variables)):
@@ -42,7 +59,11 @@ def test_posterior_is_that_of_all_orders_and_graphs(variables):
             most = min(most_parents(variables), place)
             choices.append(
                 [
-                    (variable, position[variable][frozenset(chosen)], -log((most + 1) * comb(place, size)))
+                    (
+                        variable,
+                        position[variable][frozenset(chosen)],
+                        -log((most + 1) * comb(place, size)),
+                    )
                     for size in range(most + 1)
                     for chosen in combinations(order[:place], size)
                 ]
@@ -51,7 +72,9 @@ def test_posterior_is_that_of_all_orders_and_graphs(variables):
             chance = np.exp(sum(prior + local[0, variable, at] for variable, at, prior in graph))
             for variable, at, _ in graph:
                 weight[variable, at] += chance
-    np.testing.assert_allclose(posterior(local)[0], weight / weight.sum(1, keepdims=True), rtol=1e-9)
+    np.testing.assert_allclose(
+        posterior(local)[0], weight / weight.sum(1, keepdims=True), rtol=1e-9
+    )
 
 
 def test_graphs_have_an_order_and_their_sets_are_candidates():
@@ -68,13 +91,17 @@ def test_arrays_say_what_the_sets_say():
     """Indices that count are the members; the empty set has none."""
     for variables in (3, 6, 20):
         index, mask = arrays_of(variables, 2)
-        assert [frozenset(row[used]) for row, used in zip(index, mask, strict=True)] == list(parent_sets(variables, 2))
+        assert [frozenset(row[used]) for row, used in zip(index, mask, strict=True)] == list(
+            parent_sets(variables, 2)
+        )
     assert len(parent_sets(6, 0)) == 1 + 5 + 10 + 10
     assert len(parent_sets(20, 0)) == 1 + 19 + 171
 
 
 def test_samples_are_observed_then_set_from_outside():
-    """Half of them without, the others with one variable set; variables that nobody sets have unit variance; one target an example."""
+    """Half of them without, the others with one variable set; variables that nobody sets have unit
+    variance; one target an example.
+    """
     drawn = draw(np.random.default_rng(2), 4, 5, samples=20)
     assert not drawn.intervened[:, :10].any()
     np.testing.assert_array_equal(drawn.intervened[:, 10:].sum(2), 1)
@@ -85,7 +112,9 @@ def test_samples_are_observed_then_set_from_outside():
 
 
 def test_values_follow_the_mechanisms():
-    """Of linear models: regressed on its parents and its other ancestors, a variable depends on the parents alone, by the t statistic."""
+    """Of linear models: regressed on its parents and its other ancestors, a variable depends on the
+    parents alone, by the t statistic.
+    """
     drawn = draw(np.random.default_rng(3), 30, 4, samples=1000, kind="linear")
     strays, direct = [], []
     for values, parents in zip(drawn.values[:, :500], drawn.parents, strict=True):
@@ -105,7 +134,9 @@ def test_values_follow_the_mechanisms():
 
 @pytest.mark.rest
 def test_the_expert_finds_true_sets_and_knows_when():
-    """More often than not, and as often as it says to within four standard errors; for many variables the truth stands in."""
+    """More often than not, and as often as it says to within four standard errors; for many
+    variables the truth stands in.
+    """
     found = batch(np.random.default_rng(4), 400, 4)
     at = np.arange(400)
     said, right = found.expert.max(1), found.expert.argmax(1) == found.truth

@@ -32,7 +32,9 @@ def data():
 
 @pytest.fixture(scope="module")
 def jitted():
-    """The derivative of the loss before, compiled: parent sets as they come, a tuple of frozensets, are static."""
+    """The derivative of the loss before, compiled: parent sets as they come, a tuple of frozensets,
+    are static.
+    """
     one = jitney.optimize(static=("sets", "loss"))(before.example_loss)
     return lambda model, *rest: one.value_and_grad(model, *rest, wrt="model")
 
@@ -48,19 +50,25 @@ def same(value, norm, after, eager, model):
     assert float(value) == pytest.approx(true_value, rel=1e-5)
     assert float(norm) == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
     for ours, at, slope in zip(*map(jax.tree.leaves, (after, model, gradient)), strict=True):
-        np.testing.assert_allclose(ours, np.asarray(at) - RATE * np.asarray(slope), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            ours, np.asarray(at) - RATE * np.asarray(slope), rtol=1e-5, atol=1e-6
+        )
 
 
 @pytest.mark.rest
 def test_jitted_is_eager(model, data, eager, jitted):
     """With frozensets as statics, which the body gets as what they were."""
     value, gradient = before.mean_gradient(model, data, "weighted", jitted)
-    same(value, optax.tree.norm(gradient), optax.tree.add_scale(model, -RATE, gradient), eager, model)
+    same(
+        value, optax.tree.norm(gradient), optax.tree.add_scale(model, -RATE, gradient), eager, model
+    )
 
 
 @pytest.mark.rest
 def test_the_step_after_is_the_step_before(model, data, eager):
-    """Mapped over examples, padded from 3 variables to 4 and from 4 sets to 8, donated, in one program."""
+    """Mapped over examples, padded from 3 variables to 4 and from 4 sets to 8, donated, in one
+    program.
+    """
     step = program(RUN.recipe, RUN.precision, RUN.remat)
     given = jax.tree.map(jnp.array, (model, start(RUN.recipe, model)))  # what is donated is a copy
     after, _, metrics = step(*given, *data.arrays)
@@ -75,7 +83,10 @@ def test_a_padded_step_is_the_one_with_masks_by_hand(model):
     step, hand = program(RUN.recipe, RUN.precision, RUN.remat), by_hand.step_of(RUN.recipe)
     for variables in (3, 4):
         data = batch(np.random.default_rng(variables), 2, variables, samples=6).arrays
-        ours, theirs = (each(*jax.tree.map(jnp.array, (model, start(RUN.recipe, model))), *data) for each in (step, hand))
+        ours, theirs = (
+            each(*jax.tree.map(jnp.array, (model, start(RUN.recipe, model))), *data)
+            for each in (step, hand)
+        )
         for mine, his in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
             np.testing.assert_allclose(mine, his, rtol=1e-4, atol=1e-6)
 
@@ -90,16 +101,25 @@ def test_losses_are_their_definitions():
     """In NumPy, of a distribution with a zero."""
     p, q = np.array([0.7, 0.3, 0.0], np.float32), np.array([0.2, 0.3, 0.5], np.float32)
     assert float(kl(p, np.log(q))) == pytest.approx(0.7 * np.log(0.7 / 0.2), rel=1e-6)
-    assert float(certainty(p)) == pytest.approx(1 + (0.7 * np.log(0.7) + 0.3 * np.log(0.3)) / np.log(3), rel=1e-6)
+    assert float(certainty(p)) == pytest.approx(
+        1 + (0.7 * np.log(0.7) + 0.3 * np.log(0.3)) / np.log(3), rel=1e-6
+    )
     assert 0 < FLOOR < 1
 
 
 @pytest.mark.rest
 def test_order_of_samples_and_names_of_variables_do_not_matter(model, data):
-    """Samples in another order give the same scores; renamed variables give those of the renamed sets."""
+    """Samples in another order give the same scores; renamed variables give those of the renamed
+    sets.
+    """
     x, index, mask = (jnp.asarray(part[0]) for part in (data.x, data.index, data.mask))
     scored = eqx.filter_jit(model)
     scores = scored(x, index, mask)
     np.testing.assert_allclose(scored(x[::-1], index, mask), scores, rtol=1e-4, atol=1e-5)
     names = np.array([2, 0, 1])
-    np.testing.assert_allclose(scored(x[:, np.argsort(names)], jnp.asarray(names)[index], mask), scores, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        scored(x[:, np.argsort(names)], jnp.asarray(names)[index], mask),
+        scores,
+        rtol=1e-4,
+        atol=1e-5,
+    )

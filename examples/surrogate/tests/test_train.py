@@ -41,7 +41,9 @@ def test_a_run_that_breaks_off_goes_on_to_the_same_weights(tmp_path):
 
 
 def test_a_checkpoint_is_used_whole_or_not_at_all(tmp_path):
-    """One of another run, or with a flipped bit, is refused; without a file there is nothing to go on with."""
+    """One of another run, or with a flipped bit, is refused; without a file there is nothing to go
+    on with.
+    """
     path, state = tmp_path / "run", (np.arange(3.0), np.ones(2, np.int32))
     assert _checkpoint.load(path, {"a": 1}, state) is None
     _checkpoint.save(path, {"a": 1}, 7, [[1.0, 2.0]], state)
@@ -61,7 +63,10 @@ def test_a_checkpoint_is_used_whole_or_not_at_all(tmp_path):
 def test_3_to_20_variables_share_five_programs():
     """By the buckets of variables and parent sets."""
     buckets = {name: jitney.Bucket(sizes) for name, sizes in PAD.items()}
-    pairs = {(buckets["vars"].range(d)[1], buckets["sets"].range(len(parent_sets(d, 0)))[1]) for d in range(3, 21)}
+    pairs = {
+        (buckets["vars"].range(d)[1], buckets["sets"].range(len(parent_sets(d, 0)))[1])
+        for d in range(3, 21)
+    }
     assert len(pairs) == 5
 
 
@@ -100,15 +105,21 @@ def test_correlations_above_a_threshold_are_parents():
 
 
 def test_scores_are_their_definitions():
-    """The posterior diverges from itself by 0; a bin is as far off as what it says is from what was true."""
+    """The posterior diverges from itself by 0; a bin is as far off as what it says is from what was
+    true.
+    """
     data = batch(np.random.default_rng(0), 20, 3)
     itself = score(data.expert.astype(float), data, exact=True)
     assert itself.kl == pytest.approx(0, abs=1e-6)
     uniform = score(np.full(data.expert.shape, 0.25), data, exact=True)
-    entropy = -np.sum(np.where(data.expert > 0, data.expert * np.log(np.maximum(data.expert, 1e-30)), 0), axis=1)
+    entropy = -np.sum(
+        np.where(data.expert > 0, data.expert * np.log(np.maximum(data.expert, 1e-30)), 0), axis=1
+    )
     assert uniform.kl == pytest.approx(np.mean(np.log(4) - entropy), rel=1e-5)
     assert uniform.surprise == pytest.approx(np.log(4))
-    error, bins = calibration(np.array([0.95, 0.95, 0.5, 0.5]), np.array([True, False, True, False]))
+    error, bins = calibration(
+        np.array([0.95, 0.95, 0.5, 0.5]), np.array([True, False, True, False])
+    )
     assert error == pytest.approx((0.45 * 2 + 0 * 2) / 4)
     assert bins == [(0.5, 0.5, 2), (0.95, 0.5, 2)]
 
@@ -127,7 +138,9 @@ def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):
     """And goes on where it was; the exit code says whether the baselines are beaten."""
     monkeypatch.setattr(command, "Run", lambda *_: RUN)
     out = io.StringIO()
-    chosen = command.options(["train", "--vars", "3", "4", "--held-out", "20", "--out", str(tmp_path)])
+    chosen = command.options(
+        ["train", "--vars", "3", "4", "--held-out", "20", "--out", str(tmp_path)]
+    )
     assert command.training(chosen, Console(file=out, width=120)) in (0, 1)
     assert "exact posterior" in out.getvalue()
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
@@ -138,7 +151,9 @@ def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):
 
 @pytest.mark.rest
 def test_the_demo_shows_a_posterior_and_a_proof(tmp_path, monkeypatch):
-    """Of one model, with a picture, and of each axis of the loss; its times are for the summary of the demo."""
+    """Of one model, with a picture, and of each axis of the loss; its times are for the summary of
+    the demo.
+    """
     monkeypatch.setattr(command, "LOOK", tmp_path / "look.png")
     out = io.StringIO()
     assert command.demo(Console(file=out, width=120)) == 0

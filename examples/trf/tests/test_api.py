@@ -45,7 +45,11 @@ def scaled(p, t, y, factor):
 def test_result_has_scipys_attributes():
     """Every attribute of SciPy's result has its name, shape and value."""
     mine = least_squares(residual, P0, args=(T, Y))
-    theirs = scipy.optimize.least_squares(lambda p: numpy_decay(T, *p) - Y, P0, jac=lambda p: np.asarray(jacobian(p, T, Y), dtype=float))
+    theirs = scipy.optimize.least_squares(
+        lambda p: numpy_decay(T, *p) - Y,
+        P0,
+        jac=lambda p: np.asarray(jacobian(p, T, Y), dtype=float),
+    )
     for name in ("nfev", "njev", "status", "success", "message"):
         assert getattr(mine, name) == theirs[name]
     for name in ("x", "cost", "fun", "jac", "active_mask"):
@@ -85,14 +89,22 @@ def test_result_is_a_pytree():
 @pytest.mark.rest
 def test_given_jacobian_is_used():
     """With `jac` the fit is the same, and a wrong one is noticed in the result."""
-    np.testing.assert_allclose(least_squares(residual, P0, jacobian, args=(T, Y)).x, least_squares(residual, P0, args=(T, Y)).x, rtol=1e-9)
-    wrong = least_squares(residual, P0, lambda p, t, y: 0.5 * jacobian(p, t, y), args=(T, Y), max_nfev=2)
+    np.testing.assert_allclose(
+        least_squares(residual, P0, jacobian, args=(T, Y)).x,
+        least_squares(residual, P0, args=(T, Y)).x,
+        rtol=1e-9,
+    )
+    wrong = least_squares(
+        residual, P0, lambda p, t, y: 0.5 * jacobian(p, t, y), args=(T, Y), max_nfev=2
+    )
     assert wrong.nfev == 2
 
 
 @pytest.mark.rest
 def test_keywords_and_floats_reach_the_function():
-    """`args` and `kwargs` are passed on; another float is other data for the same program, not another program."""
+    """`args` and `kwargs` are passed on; another float is other data for the same program, not
+    another program.
+    """
     traces = []
 
     def counted(p, t, *, y, factor):
@@ -154,7 +166,9 @@ def test_other_arguments_are_fixed():
         return factor**power * residual(p, t, y)
 
     fit = least_squares(branching, P0, args=(T, Y, "plain", 2, np.float64(2.0)))
-    np.testing.assert_allclose(fit.cost, 16 * least_squares(residual, P0, args=(T, Y)).cost, rtol=1e-9)
+    np.testing.assert_allclose(
+        fit.cost, 16 * least_squares(residual, P0, args=(T, Y)).cost, rtol=1e-9
+    )
 
 
 # Curves and covariance
@@ -170,7 +184,9 @@ CORRELATED = 0.002 * np.exp(-np.abs(T[:, None] - T)) + 0.001 * np.eye(T.size)
 def test_curve_fit_agrees_with_scipy(sigma, absolute):
     """Parameters and covariance are SciPy's for every kind of sigma."""
     mine = curve_fit(decay, T, Y, P0, sigma, absolute, ftol=1e-14, xtol=1e-14)
-    x, covariance = scipy.optimize.curve_fit(numpy_decay, T, Y, P0, sigma, absolute, ftol=1e-14, xtol=1e-14)
+    x, covariance = scipy.optimize.curve_fit(
+        numpy_decay, T, Y, P0, sigma, absolute, ftol=1e-14, xtol=1e-14
+    )
     np.testing.assert_allclose(mine.x, x, rtol=1e-6)
     np.testing.assert_allclose(mine.covariance, covariance, rtol=1e-5, atol=1e-12)
 
@@ -178,7 +194,10 @@ def test_curve_fit_agrees_with_scipy(sigma, absolute):
 @pytest.mark.rest
 def test_scalar_sigma():
     """One number is the standard deviation of every point."""
-    one, many = (curve_fit(decay, T, Y, P0, sigma, absolute_sigma=True) for sigma in (0.05, np.full(T.size, 0.05)))
+    one, many = (
+        curve_fit(decay, T, Y, P0, sigma, absolute_sigma=True)
+        for sigma in (0.05, np.full(T.size, 0.05))
+    )
     np.testing.assert_allclose(one.covariance, many.covariance, rtol=1e-12)
 
 
@@ -197,14 +216,20 @@ def test_covariance_of_a_singular_model():
     """A direction that the data say nothing about is left out, as by the pseudo-inverse of SVD."""
     fit = least_squares(lambda p, y: (p[0] + p[1]) * jnp.ones(5) - y, [0.5, 0.5], args=(Y[:5],))
     s = np.sum(fit.fun**2) / 3
-    np.testing.assert_allclose(fit.covariance, s * np.linalg.pinv(fit.jac.T @ fit.jac, rcond=1e-10), rtol=1e-9)
+    np.testing.assert_allclose(
+        fit.covariance, s * np.linalg.pinv(fit.jac.T @ fit.jac, rcond=1e-10), rtol=1e-9
+    )
 
 
 @pytest.mark.rest
 def test_covariance_without_degrees_of_freedom():
-    """As many points as parameters leave the scatter unknown: infinite, unless sigma is absolute."""
+    """As many points as parameters leave the scatter unknown: infinite, unless sigma is
+    absolute.
+    """
     assert np.isinf(curve_fit(decay, T[:3], Y[:3], P0).covariance).all()
-    assert np.isfinite(curve_fit(decay, T[:3], Y[:3], P0, 0.1, absolute_sigma=True).covariance).all()
+    assert np.isfinite(
+        curve_fit(decay, T[:3], Y[:3], P0, 0.1, absolute_sigma=True).covariance
+    ).all()
 
 
 # Batches
@@ -212,7 +237,9 @@ def test_covariance_without_degrees_of_freedom():
 
 @pytest.mark.rest
 def test_batch_is_each_fit():
-    """Every row of a batch is what that fit gives alone: x, cost, count, status, covariance, history."""
+    """Every row of a batch is what that fit gives alone: x, cost, count, status, covariance,
+    history.
+    """
     many = np.stack([Y, Y + 0.3, 2 * Y])
     batch = curve_fit(decay, T, many, P0, history=True)
     assert batch.x.shape == (3, 3)
@@ -220,7 +247,11 @@ def test_batch_is_each_fit():
         alone = curve_fit(decay, T, y, P0, history=True)
         np.testing.assert_allclose(batch.x[i], alone.x, rtol=1e-9)
         np.testing.assert_allclose(batch.cost[i], alone.cost, rtol=1e-9)
-        assert (batch.nfev[i], batch.status[i], batch.message[i]) == (alone.nfev, alone.status, alone.message)
+        assert (batch.nfev[i], batch.status[i], batch.message[i]) == (
+            alone.nfev,
+            alone.status,
+            alone.message,
+        )
         np.testing.assert_allclose(batch.covariance[i], alone.covariance, rtol=1e-6)
         np.testing.assert_allclose(batch.jac[i], alone.jac, rtol=1e-6, atol=1e-9)
         assert len(batch.history[i].cost) == alone.nfev - 1
@@ -244,7 +275,9 @@ def test_batch_of_starts_bounds_and_times():
 def test_batch_of_least_squares_maps_what_is_named():
     """With rows of starts, `mapped` names the arguments that have a row for each fit."""
     many = np.stack([Y, Y + 0.3])
-    batch = least_squares(residual, np.tile(P0, (2, 1)), args=(T, many), mapped=("y",), loss="huber", f_scale=0.1)
+    batch = least_squares(
+        residual, np.tile(P0, (2, 1)), args=(T, many), mapped=("y",), loss="huber", f_scale=0.1
+    )
     alone = least_squares(residual, P0, args=(T, many[1]), loss="huber", f_scale=0.1)
     np.testing.assert_allclose(batch.x[1], alone.x, rtol=1e-9)
 
@@ -254,7 +287,9 @@ def test_batch_of_least_squares_maps_what_is_named():
 
 @pytest.mark.rest
 @pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda fit: pickle.loads(pickle.dumps(fit))], ids=["copy", "deepcopy", "pickle"]
+    "copied",
+    [copy.copy, copy.deepcopy, lambda fit: pickle.loads(pickle.dumps(fit))],
+    ids=["copy", "deepcopy", "pickle"],
 )
 def test_results_survive_copying(copied):
     """A copy has every number, those too that were not asked for before."""
@@ -273,7 +308,14 @@ def test_a_batch_is_printed_as_a_summary_and_the_first_few():
     text = repr(result)
     assert len(text) < 2000
     assert "fits: 10,000, 10,000 with success" in text
-    assert sum(int(line.split(":")[1].split(".")[0].replace(",", "")) for line in text.splitlines() if "status " in line[:12]) == 10_000
+    assert (
+        sum(
+            int(line.split(":")[1].split(".")[0].replace(",", ""))
+            for line in text.splitlines()
+            if "status " in line[:12]
+        )
+        == 10_000
+    )
     assert text.splitlines()[-1].strip() == "..."
     assert len([line for line in text.splitlines() if ", x [1. 2.]" in line]) == 5
 

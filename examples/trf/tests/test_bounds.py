@@ -41,7 +41,9 @@ def numpy_wave_jacobian(p, t, y):
 @example(seed=1)  # the start is on a bound in each direction
 @example(seed=28)  # the same, and a lower one stops it
 def test_random_bounded_linear_problems(seed):
-    """A convex problem in a random box, some sides missing, has one solution: SciPy's bounded linear solver finds it too."""
+    """A convex problem in a random box, some sides missing, has one solution: SciPy's bounded
+    linear solver finds it too.
+    """
     rng = np.random.default_rng(seed)
     A, b = rng.normal(size=(20, 4)), rng.normal(size=20)
     low = np.where(rng.random(4) < 0.7, rng.uniform(-1, 0.2, 4), -np.inf)
@@ -63,14 +65,18 @@ def test_random_bounded_linear_problems(seed):
 @example(seed=7)  # the frequency
 @example(seed=4)  # the amplitude, though the truth is in the box
 def test_random_bounded_curves_follow_scipy(seed):
-    """A damped wave from random data, start and box: SciPy's minimum, by its number of steps within one, at default tolerances."""
+    """A damped wave from random data, start and box: SciPy's minimum, by its number of steps within
+    one, at default tolerances.
+    """
     rng = np.random.default_rng(seed)
     truth = rng.uniform([1, 0.1, 1], [3, 1, 2])
     y = numpy_wave(truth, T, 0) + 0.02 * rng.normal(size=T.size)
     low, high = truth - rng.uniform(-0.1, 0.5, 3), truth + rng.uniform(0.15, 0.6, 3)
     x0 = rng.uniform(low, high)
     mine = least_squares(wave, x0, args=(T, y), bounds=(low, high))
-    theirs = scipy.optimize.least_squares(numpy_wave, x0, jac=numpy_wave_jacobian, args=(T, y), bounds=(low, high))
+    theirs = scipy.optimize.least_squares(
+        numpy_wave, x0, jac=numpy_wave_jacobian, args=(T, y), bounds=(low, high)
+    )
     np.testing.assert_allclose(mine.cost, theirs.cost, rtol=1e-6)
     assert abs(mine.nfev - theirs.nfev) <= 1
     assert mine.status == theirs.status
@@ -83,7 +89,14 @@ def test_scales_follow_scipy(x_scale):
     y = numpy_wave([2.0, 0.4, 1.5], T, 0.1 * np.sin(5 * T))
     box = ([0, 0, 0], [1.9, 0.3, 5])
     mine = least_squares(wave, [1.0, 0.1, 1.0], args=(T, y), bounds=box, x_scale=x_scale)
-    theirs = scipy.optimize.least_squares(numpy_wave, [1.0, 0.1, 1.0], jac=numpy_wave_jacobian, args=(T, y), bounds=box, x_scale=x_scale)
+    theirs = scipy.optimize.least_squares(
+        numpy_wave,
+        [1.0, 0.1, 1.0],
+        jac=numpy_wave_jacobian,
+        args=(T, y),
+        bounds=box,
+        x_scale=x_scale,
+    )
     assert (mine.nfev, mine.status) == (theirs.nfev, theirs.status)
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-7)
     np.testing.assert_array_equal(mine.active_mask, theirs.active_mask)
@@ -99,7 +112,9 @@ def test_start_on_a_bound_moves_inside():
 
 
 def test_a_step_that_ends_on_a_bound_is_moved_one_rounding_inside():
-    """On it the distance to the bound, by which steps are scaled, would be zero; what lies beyond comes back too."""
+    """On it the distance to the bound, by which steps are scaled, would be zero; what lies beyond
+    comes back too.
+    """
     with jax.enable_x64(True):
         x, box = jnp.asarray([0.0, 1.0, 0.5, -1e-300, 1.5]), Bounds(jnp.zeros(5), jnp.ones(5))
         moved = np.asarray(strictly_inside(x, box))
@@ -111,7 +126,9 @@ def test_scipy_bounds_object():
     """`scipy.optimize.Bounds` says the same as a pair."""
     y = numpy_wave([2.0, 0.4, 1.5], T, 0)
     one = least_squares(wave, [1.0, 0.1, 1.0], args=(T, y), bounds=([0, 0, 0], [1.9, 5, 5]))
-    other = least_squares(wave, [1.0, 0.1, 1.0], args=(T, y), bounds=scipy.optimize.Bounds([0, 0, 0], [1.9, 5, 5]))
+    other = least_squares(
+        wave, [1.0, 0.1, 1.0], args=(T, y), bounds=scipy.optimize.Bounds([0, 0, 0], [1.9, 5, 5])
+    )
     np.testing.assert_array_equal(one.x, other.x)
 
 

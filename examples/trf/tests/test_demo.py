@@ -25,7 +25,9 @@ def demo(monkeypatch, *arguments):
 
 @pytest.mark.rest
 def test_demo_reports_draws_and_sums_up(tmp_path, monkeypatch, capsys):
-    """The demo fits a set from both starts, reports its digits and leaves a picture; the summary has its times and says where that is."""
+    """The demo fits a set from both starts, reports its digits and leaves a picture; the summary
+    has its times and says where that is.
+    """
     assert demo(monkeypatch, "--out", tmp_path / "trf", "Misra1a") == 0
     assert "2 of 2 fits" in capsys.readouterr().out
     assert (tmp_path / "trf" / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
@@ -44,7 +46,9 @@ def test_a_summary_of_nothing_says_what_to_run(tmp_path, monkeypatch, capsys):
 
 
 def test_programs_and_those_from_the_cache_are_counted():
-    """One that is compiled, and none when it is called again; counts of another watch begin anew."""
+    """One that is compiled, and none when it is called again; counts of another watch begin
+    anew.
+    """
     watch, add = Watch(), jax.jit(lambda x: x + 12.5)
     add(np.ones(7))
     asked = counted()["programs"] - watch.before["programs"]
@@ -61,9 +65,14 @@ def test_a_comparison_of_unequal_results_is_refused():
 
 
 def test_demo_names_what_is_wrong(tmp_path, monkeypatch, capsys):
-    """An unknown set or a folder that cannot be made is an error of the command line, not a traceback."""
+    """An unknown set or a folder that cannot be made is an error of the command line, not a
+    traceback.
+    """
     (tmp_path / "file").touch()
-    for arguments, words in ((["Misra1x"], "no such set"), (["--out", tmp_path / "file" / "fits"], "cannot make the folder")):
+    for arguments, words in (
+        (["Misra1x"], "no such set"),
+        (["--out", tmp_path / "file" / "fits"], "cannot make the folder"),
+    ):
         with pytest.raises(SystemExit, match="2"):
             demo(monkeypatch, *arguments)
         assert words in capsys.readouterr().err

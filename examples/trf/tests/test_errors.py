@@ -62,7 +62,11 @@ from examples.trf.tests.test_api import CORRELATED, P0, SIGMA, T, Y, decay, jaco
         ({"fun": lambda p, t, y: residual(p, t, y) * 1j}, TypeError, "real"),
         ({"fun": 3}, TypeError, "callable"),
         ({"fun": lambda p, t, y: None}, TypeError, "returns None"),
-        ({"fun": lambda p, t, y: p[0] * np.exp(-p[1] * t) - y}, TypeError, "jax.numpy instead of numpy"),
+        (
+            {"fun": lambda p, t, y: p[0] * np.exp(-p[1] * t) - y},
+            TypeError,
+            "jax.numpy instead of numpy",
+        ),
         ({"mapped": "y"}, ValueError, "one fit"),
         ({"mapped": ("z",), "x0": np.ones((2, 3))}, ValueError, "`mapped` names 'z'"),
     ],
@@ -100,7 +104,11 @@ def test_wrong_arguments(change, kind, words):
         ({"y": np.where(T > 2, np.nan, Y)}, ValueError, r"`y` is nan at \[20\]"),
         ({"t": np.where(T > 2, np.nan, T)}, ValueError, r"`t` is nan at \[20\]"),
         ({"p0": [1.0, np.inf, 0.0]}, ValueError, "`p0` is not finite"),
-        ({"p0": [9.0, 1.0, 0.0], "bounds": (0, [5, 5, 5])}, ValueError, r"p0\[0\] = 9.0 is infeasible"),
+        (
+            {"p0": [9.0, 1.0, 0.0], "bounds": (0, [5, 5, 5])},
+            ValueError,
+            r"p0\[0\] = 9.0 is infeasible",
+        ),
         ({"p0": np.ones((3, 3)), "y": np.stack([Y, Y])}, ValueError, "`p0` has shape"),
         ({"args": (1,)}, TypeError, "not an option of `curve_fit`"),
     ],
@@ -144,7 +152,9 @@ def test_masked_points_are_not_blamed():
     """Where the start fails for another reason, a NaN that is masked out is not named."""
     spoiled = np.where(T > 3, np.nan, Y)
     with pytest.raises(ValueError, match=r"at the start\.\n"):
-        curve_fit(lambda t, a, b, c: jnp.log(a - 10) * decay(t, a, b, c), T, spoiled, P0, mask=T <= 3)
+        curve_fit(
+            lambda t, a, b, c: jnp.log(a - 10) * decay(t, a, b, c), T, spoiled, P0, mask=T <= 3
+        )
 
 
 def test_callable_without_a_hash():

@@ -43,7 +43,9 @@ def test_modules_of_one_structure_share_a_program():
     seen = len(traces)
     two = least_squares(Misfit(2 * Y, traces.append), P0, args=(T,))
     assert len(traces) == seen
-    np.testing.assert_allclose([one.x, two.x], [curve_fit(decay, T, y, P0).x for y in (Y, 2 * Y)], rtol=1e-9)
+    np.testing.assert_allclose(
+        [one.x, two.x], [curve_fit(decay, T, y, P0).x for y in (Y, 2 * Y)], rtol=1e-9
+    )
 
 
 @pytest.mark.rest
@@ -65,7 +67,9 @@ def test_module_as_a_curve():
 
 @pytest.mark.rest
 def test_module_in_a_batch():
-    """A module's arrays are shared by the fits of a batch; `mapped` still names the other arguments."""
+    """A module's arrays are shared by the fits of a batch; `mapped` still names the other
+    arguments.
+    """
     times = np.stack([T, 1.1 * T])
     batch = least_squares(Misfit(Y), np.tile(P0, (2, 1)), args=(times,), mapped="t")
     np.testing.assert_allclose(batch.x[1], curve_fit(decay, times[1], Y, P0).x, rtol=1e-9)
@@ -73,7 +77,9 @@ def test_module_in_a_batch():
 
 @pytest.mark.rest
 def test_derivative_with_respect_to_a_module():
-    """A fit inside a derivative carries it to the arrays of the module: twice the factor is half the amplitude."""
+    """A fit inside a derivative carries it to the arrays of the module: twice the factor is half
+    the amplitude.
+    """
     with jax.enable_x64(True):
         slope = jax.grad(lambda model: curve_fit(model, T, Y, P0).x[0])(Scaled(jnp.asarray(2.0)))
     amplitude = curve_fit(Scaled(np.asarray(2.0)), T, Y, P0).x[0]

@@ -8,7 +8,8 @@ import scipy.optimize
 
 from examples.trf import least_squares
 
-TIGHT = {"ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}  # finer, and rounding of the cost decides where either solver stops
+# finer, and rounding of the cost decides where either solver stops
+TIGHT = {"ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}
 T = np.linspace(0, 4, 60)
 Y = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.05 * np.cos(37 * T)
 Y[[7, 23, 41]] += [2.0, -1.5, 3.0]  # outliers
@@ -29,7 +30,9 @@ def numpy_jacobian(p, t, y):
 
 
 def by_scipy(**options):
-    return scipy.optimize.least_squares(numpy_residual, START, jac=numpy_jacobian, args=(T, Y), **TIGHT, **options)
+    return scipy.optimize.least_squares(
+        numpy_residual, START, jac=numpy_jacobian, args=(T, Y), **TIGHT, **options
+    )
 
 
 def pseudo_huber_stack(z):
@@ -56,11 +59,20 @@ def test_robust_losses_agree_with_scipy(loss):
 @pytest.mark.rest
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy", "arctan"])
 def test_robust_losses_agree_with_scipy_at_a_bound(loss):
-    """The same for the cost where a bound holds one parameter. Parameters: to where the cost no longer tells two points apart."""
+    """The same for the cost where a bound holds one parameter. Parameters: to where the cost no
+    longer tells two points apart.
+    """
     start, box = np.array([2.0, 1.0, 0.6]), ([0, 0, 0.55], [10, 10, 10])
     mine = least_squares(residual, start, loss=loss, f_scale=0.1, args=(T, Y), bounds=box, **TIGHT)
     theirs = scipy.optimize.least_squares(
-        numpy_residual, start, jac=numpy_jacobian, args=(T, Y), bounds=box, loss=loss, f_scale=0.1, **TIGHT
+        numpy_residual,
+        start,
+        jac=numpy_jacobian,
+        args=(T, Y),
+        bounds=box,
+        loss=loss,
+        f_scale=0.1,
+        **TIGHT,
     )
     np.testing.assert_allclose(mine.cost, theirs.cost, rtol=1e-9)
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-7)
@@ -69,7 +81,9 @@ def test_robust_losses_agree_with_scipy_at_a_bound(loss):
 @pytest.mark.rest
 @pytest.mark.parametrize("loss", [pseudo_huber_stack, pseudo_huber], ids=["stacked", "derived"])
 def test_callable_loss_is_the_named_one(loss):
-    """A callable that gives rho, rho', rho'' as SciPy's do, or rho alone, fits as the built-in loss with that formula."""
+    """A callable that gives rho, rho', rho'' as SciPy's do, or rho alone, fits as the built-in loss
+    with that formula.
+    """
     mine = least_squares(residual, START, loss=loss, f_scale=0.1, args=(T, Y), **TIGHT)
     theirs = by_scipy(loss="soft_l1", f_scale=0.1)
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-9)

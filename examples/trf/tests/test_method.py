@@ -21,7 +21,9 @@ Y = 2.5 * np.exp(-1.3 * T) + 0.5
 
 @pytest.mark.rest
 def test_non_finite_trial_shrinks_the_region():
-    """A step to where the residuals are NaN is refused, and the fit goes on to the minimum, as SciPy's does."""
+    """A step to where the residuals are NaN is refused, and the fit goes on to the minimum, as
+    SciPy's does.
+    """
 
     def log_residual(x):
         return jnp.stack([jnp.log(x[0]) + 3.0, 0.1 * x[0]])
@@ -29,7 +31,9 @@ def test_non_finite_trial_shrinks_the_region():
     mine = least_squares(log_residual, [2.0], history=True)
     with np.errstate(all="ignore"):
         theirs = scipy.optimize.least_squares(
-            lambda x: np.array([np.log(x[0]) + 3.0, 0.1 * x[0]]), [2.0], jac=lambda x: np.array([[1 / x[0]], [0.1]])
+            lambda x: np.array([np.log(x[0]) + 3.0, 0.1 * x[0]]),
+            [2.0],
+            jac=lambda x: np.array([[1 / x[0]], [0.1]]),
         )
     assert 0 in mine.history.step
     assert mine.nfev == theirs.nfev
@@ -43,7 +47,12 @@ def test_infinite_jacobian_shrinks_the_region():
     def root(x):
         return jnp.stack([jnp.sqrt(jnp.abs(x[0])) + 1.0, x[0] - 0.1])
 
-    fit = least_squares(root, [1.0], jac=lambda x: jnp.stack([jnp.where(x[0] < 0.2, jnp.inf, 1.0), 1.0])[:, None], max_nfev=50)
+    fit = least_squares(
+        root,
+        [1.0],
+        jac=lambda x: jnp.stack([jnp.where(x[0] < 0.2, jnp.inf, 1.0), 1.0])[:, None],
+        max_nfev=50,
+    )
     assert np.isfinite(fit.x).all()
     assert fit.x[0] >= 0.2
 
@@ -57,7 +66,9 @@ def test_zero_jacobian_stops_at_once():
 
 @pytest.mark.rest
 def test_zero_jacobian_without_gtol_has_no_nan():
-    """With `gtol` off the subproblem itself must cope with a zero Jacobian: the step is zero, which stops the fit."""
+    """With `gtol` off the subproblem itself must cope with a zero Jacobian: the step is zero, which
+    stops the fit.
+    """
     fit = least_squares(lambda x: jnp.ones(3) + 0 * x[0], [1.0, 2.0], gtol=None)
     np.testing.assert_array_equal(fit.x, [1.0, 2.0])
     assert fit.status == 4
@@ -86,7 +97,9 @@ def test_max_nfev_stops_with_status_zero():
 
 @pytest.mark.rest
 def test_history_has_one_row_per_trial():
-    """The record has a row for every evaluation after the start; cost never rises and ends at the result's."""
+    """The record has a row for every evaluation after the start; cost never rises and ends at the
+    result's.
+    """
     fit = least_squares(decay, [1.0, 1.0, 0.0], args=(T, Y), history=True)
     assert len(fit.history.cost) == fit.nfev - 1
     assert np.all(np.diff(fit.history.cost) <= 0)
@@ -102,7 +115,9 @@ def test_no_history_unless_asked():
 
 @pytest.mark.rest
 def test_triangle_is_householders():
-    """R and Q^T r agree with LAPACK's up to signs, at a condition number where the Gram matrix would be singular."""
+    """R and Q^T r agree with LAPACK's up to signs, at a condition number where the Gram matrix
+    would be singular.
+    """
     rng = np.random.default_rng(0)
     J = rng.normal(size=(60, 4)) @ np.diag([1.0, 1e-3, 1e-6, 1e-9]) @ rng.normal(size=(4, 4))
     r = rng.normal(size=60)
@@ -110,7 +125,8 @@ def test_triangle_is_householders():
         mine = np.asarray(triangularise(jnp.asarray(J.T), jnp.asarray(r)))
     reference = np.linalg.qr(np.column_stack([J, r]), mode="r")[:4]
     reference *= np.sign(np.diag(reference))[:, None]
-    # A backward-stable triangle is unique up to rounding times the condition number: compare what it is for.
+    # A backward-stable triangle is unique up to rounding times the condition number: compare what
+    # it is for.
     p, reference_p = (-np.linalg.lstsq(R[:, :4], R[:, 4], rcond=None)[0] for R in (mine, reference))
     np.testing.assert_allclose(J @ p, J @ reference_p, atol=1e-6)
     np.testing.assert_allclose(mine[:, :4].T @ mine[:, :4], J.T @ J, rtol=1e-13, atol=1e-14)
@@ -158,7 +174,9 @@ def test_back_substitution():
 
 @pytest.mark.rest
 def test_subproblem_is_exact():
-    """The step is as long as the radius, and the damped normal equations hold for the multiplier that comes with it."""
+    """The step is as long as the radius, and the damped normal equations hold for the multiplier
+    that comes with it.
+    """
     rng = np.random.default_rng(3)
     R, c = np.triu(rng.normal(size=(4, 4))), rng.normal(size=4)
     with jax.enable_x64(True):

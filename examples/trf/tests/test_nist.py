@@ -9,7 +9,9 @@ from examples.trf import curve_fit
 from examples.trf.nist import MODELS, load
 
 TIGHT = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
-FITS = [pytest.param(name, start, id=f"{name}-{start + 1}") for name in MODELS for start in range(2)]
+FITS = [
+    pytest.param(name, start, id=f"{name}-{start + 1}") for name in MODELS for start in range(2)
+]
 
 
 @pytest.mark.core("*-1")
@@ -24,7 +26,9 @@ def test_certified_digits(name, start):
 @pytest.mark.core("BoxBOD", "Chwirut2", "Gauss1", "Lanczos3", "MGH17", "Misra1b")
 @pytest.mark.parametrize("name", MODELS)
 def test_certified_residual_sum_and_deviations(name):
-    """The cost is half the certified residual sum of squares, and the covariance has the certified standard deviations."""
+    """The cost is half the certified residual sum of squares, and the covariance has the certified
+    standard deviations.
+    """
     reference = load(name)
     fit = curve_fit(reference.model, reference.x, reference.y, reference.starts[1], **TIGHT)
     np.testing.assert_allclose(2 * fit.cost, reference.rss, rtol=1e-8)
@@ -34,17 +38,22 @@ def test_certified_residual_sum_and_deviations(name):
 @pytest.mark.core("BoxBOD-1", "Kirby2-2", "MGH09-1", "Misra1b-2", "Rat43-1")
 @pytest.mark.parametrize(("name", "start"), FITS)
 def test_as_many_evaluations_as_scipy(name, start):
-    """At SciPy's default tolerances nfev is within one of SciPy's, and the status is the same where the counts are.
+    """At SciPy's default tolerances nfev is within one of SciPy's, and the status is the same where
+    the counts are.
 
-    The last step is at the rounding of the residuals, which differs between processors: a fit that stops one evaluation earlier stops by
-    one tolerance, where the other one meets a second.
+    The last step is at the rounding of the residuals, which differs between processors: a fit that
+    stops one evaluation earlier stops by one tolerance, where the other one meets a second.
     """
     reference = load(name)
     fit = curve_fit(reference.model, reference.x, reference.y, reference.starts[start])
     with jax.enable_x64(True), np.errstate(all="ignore"):
         value = jax.jit(lambda b: reference.model(reference.x, *b) - reference.y)
         slope = jax.jit(jax.jacfwd(value))
-        theirs = scipy.optimize.least_squares(lambda b: np.asarray(value(b)), reference.starts[start], jac=lambda b: np.asarray(slope(b)))
+        theirs = scipy.optimize.least_squares(
+            lambda b: np.asarray(value(b)),
+            reference.starts[start],
+            jac=lambda b: np.asarray(slope(b)),
+        )
     assert abs(fit.nfev - theirs.nfev) <= 1
     assert fit.success == theirs.success
     assert fit.status == theirs.status or fit.nfev != theirs.nfev
@@ -54,6 +63,18 @@ def test_fourteen_sets_are_shipped():
     """Every model has its data: as many points as NIST says, and both starts."""
     sizes = {name: load(name).y.size for name in MODELS}
     assert sizes == {
-        "BoxBOD": 6, "Chwirut1": 214, "Chwirut2": 54, "DanWood": 6, "Gauss1": 250, "Kirby2": 151, "Lanczos3": 24,
-        "MGH09": 11, "MGH17": 33, "Misra1a": 14, "Misra1b": 14, "Nelson": 128, "Rat43": 15, "Roszman1": 25,
-    }  # fmt: skip
+        "BoxBOD": 6,
+        "Chwirut1": 214,
+        "Chwirut2": 54,
+        "DanWood": 6,
+        "Gauss1": 250,
+        "Kirby2": 151,
+        "Lanczos3": 24,
+        "MGH09": 11,
+        "MGH17": 33,
+        "Misra1a": 14,
+        "Misra1b": 14,
+        "Nelson": 128,
+        "Rat43": 15,
+        "Roszman1": 25,
+    }

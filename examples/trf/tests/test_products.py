@@ -32,19 +32,26 @@ def gram_of(fun):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), ([0, 0, 0.6], [1.9, 5, 3])], ids=["free", "box"])
+@pytest.mark.parametrize(
+    "bounds", [(-np.inf, np.inf), ([0, 0, 0.6], [1.9, 5, 3])], ids=["free", "box"]
+)
 @pytest.mark.parametrize("x_scale", ["jac", None])
 def test_the_same_fit_as_with_residuals(bounds, x_scale):
     """Free and at bounds: parameters, cost and covariance."""
     options = {"bounds": bounds, "x_scale": x_scale, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}
     x0 = [1.0, 1.0, 0.8]
-    got, want = least_squares_by_products(gram_of(decay), x0, T.size, **options), least_squares(decay, x0, **options)
+    got, want = (
+        least_squares_by_products(gram_of(decay), x0, T.size, **options),
+        least_squares(decay, x0, **options),
+    )
     np.testing.assert_allclose(got.x, want.x, rtol=1e-6)
     np.testing.assert_allclose(got.cost, want.cost, rtol=1e-10)
     assert got.success
     with jax.enable_x64(True):
         J = np.asarray(jax.jacfwd(decay)(got.x))
-    np.testing.assert_allclose(got.covariance, np.linalg.inv(J.T @ J) * 2 * got.cost / (T.size - 3), rtol=1e-6)
+    np.testing.assert_allclose(
+        got.covariance, np.linalg.inv(J.T @ J) * 2 * got.cost / (T.size - 3), rtol=1e-6
+    )
 
 
 @pytest.mark.rest
@@ -53,7 +60,15 @@ def test_nist_sets(name):
     """Certified values from the second start."""
     reference = load(name)
     residuals = lambda x: reference.model(reference.x, *x) - reference.y
-    got = least_squares_by_products(gram_of(residuals), reference.starts[1], reference.y.size, ftol=1e-14, xtol=1e-14, gtol=1e-14, polish=3)
+    got = least_squares_by_products(
+        gram_of(residuals),
+        reference.starts[1],
+        reference.y.size,
+        ftol=1e-14,
+        xtol=1e-14,
+        gtol=1e-14,
+        polish=3,
+    )
     assert reference.digits(got.x) >= 6
 
 
@@ -63,7 +78,9 @@ def test_polishing_brings_orders_of_summation_together():
     gram = gram_of(decay)
     noise = np.random.default_rng(0)
     rounded = lambda x: gram(x) * (1 + 1e-15 * noise.normal())
-    found = [least_squares_by_products(f, [1.0, 1.0, 0.8], T.size, polish=3).x for f in (gram, rounded)]
+    found = [
+        least_squares_by_products(f, [1.0, 1.0, 0.8], T.size, polish=3).x for f in (gram, rounded)
+    ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
@@ -71,7 +88,9 @@ def test_polishing_brings_orders_of_summation_together():
 def test_progress_counts_evaluations():
     """And tells the cost."""
     seen = []
-    found = least_squares_by_products(gram_of(decay), [1.0, 1.0, 0.8], T.size, progress=lambda n, cost: seen.append((n, cost)))
+    found = least_squares_by_products(
+        gram_of(decay), [1.0, 1.0, 0.8], T.size, progress=lambda n, cost: seen.append((n, cost))
+    )
     assert [n for n, _ in seen] == list(range(1, found.nfev + 1))
     assert min(cost for _, cost in seen) == found.cost
 

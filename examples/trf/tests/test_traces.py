@@ -27,7 +27,9 @@ def amplitude(y):
 @pytest.mark.rest
 @pytest.mark.parametrize("x64", [False, True])
 def test_under_jit_and_vmap(x64):
-    """Inside `jax.jit` and `jax.vmap` a fit gives what it gives outside, in float64, with the global flag on or off."""
+    """Inside `jax.jit` and `jax.vmap` a fit gives what it gives outside, in float64, with the
+    global flag on or off.
+    """
     outside = curve_fit(decay, T, Y.astype(np.float32), P0).x
     with jax.enable_x64(x64):
         y = jnp.asarray(Y, jnp.float32)
@@ -39,11 +41,17 @@ def test_under_jit_and_vmap(x64):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("options", [{}, {"loss": "cauchy", "f_scale": 0.1, "x_scale": "jac"}], ids=["linear", "cauchy"])
+@pytest.mark.parametrize(
+    "options", [{}, {"loss": "cauchy", "f_scale": 0.1, "x_scale": "jac"}], ids=["linear", "cauchy"]
+)
 def test_bounds_under_a_float32_jit(options):
-    """With the global flag off, a bounded fit inside `jax.jit` is the one outside: nothing of it is lowered to float32."""
+    """With the global flag off, a bounded fit inside `jax.jit` is the one outside: nothing of it is
+    lowered to float32.
+    """
     box = scipy.optimize.Bounds([0, 0, 0], [2.2, 5, 5])
-    jitted = jax.jit(lambda y: curve_fit(decay, T, y, P0, bounds=box, **options))(jnp.asarray(Y, jnp.float32))
+    jitted = jax.jit(lambda y: curve_fit(decay, T, y, P0, bounds=box, **options))(
+        jnp.asarray(Y, jnp.float32)
+    )
     outside = curve_fit(decay, T, Y.astype(np.float32), P0, bounds=box, **options)
     np.testing.assert_allclose(np.asarray(jitted.x), outside.x, rtol=1e-9)
     assert list(jitted.active_mask) == [1, 0, 0]
@@ -51,25 +59,33 @@ def test_bounds_under_a_float32_jit(options):
 
 @pytest.mark.rest
 def test_fit_of_fixed_data_inside_a_jit():
-    """A fit all of whose arguments are concrete may stand inside a trace, and leaves nothing behind for the calls after it."""
+    """A fit all of whose arguments are concrete may stand inside a trace, and leaves nothing behind
+    for the calls after it.
+    """
     outside = curve_fit(decay, T, Y, P0, ftol=2e-9).x
     with jax.enable_x64(True):
         for bounds in ((-np.inf, np.inf), (-9, 9)):
-            inside = jax.jit(lambda s, bounds=bounds: s * curve_fit(decay, T, Y, P0, bounds=bounds, ftol=3e-9).x)(2.0)
+            inside = jax.jit(
+                lambda s, bounds=bounds: s * curve_fit(decay, T, Y, P0, bounds=bounds, ftol=3e-9).x
+            )(2.0)
             np.testing.assert_allclose(inside, 2 * outside, rtol=1e-6)
     np.testing.assert_allclose(curve_fit(decay, T, Y, P0, ftol=3e-9).x, outside, rtol=1e-6)
 
 
 @pytest.mark.rest
 def test_stand_ins_deep_inside_a_function():
-    """A function may hold what an outer trace stands for in any way: in a closure of a closure, in a partial."""
+    """A function may hold what an outer trace stands for in any way: in a closure of a closure, in
+    a partial.
+    """
 
     def nested(y):
         misfit = functools.partial(lambda y, p: decay(T, *p) - y, y)
         return least_squares(lambda p: misfit(p), P0).x
 
     with jax.enable_x64(True):
-        np.testing.assert_allclose(jax.jit(nested)(jnp.asarray(Y)), curve_fit(decay, T, Y, P0).x, rtol=1e-7)
+        np.testing.assert_allclose(
+            jax.jit(nested)(jnp.asarray(Y)), curve_fit(decay, T, Y, P0).x, rtol=1e-7
+        )
 
 
 def test_options_are_checked_in_a_trace():
@@ -81,7 +97,9 @@ def test_options_are_checked_in_a_trace():
 
 @pytest.mark.rest
 def test_result_can_be_read_inside_and_after_a_jit():
-    """Inside, the message says that it is not known yet and the history is NaN behind its end; after, both are as ever."""
+    """Inside, the message says that it is not known yet and the history is NaN behind its end;
+    after, both are as ever.
+    """
     inside = {}
 
     def fit(y):
@@ -113,7 +131,9 @@ def test_result_leaves_a_jit():
 
 @pytest.mark.rest
 def test_derivative_with_respect_to_data():
-    """The gradient of a fitted parameter with respect to y is that of finite differences, forward and backward."""
+    """The gradient of a fitted parameter with respect to y is that of finite differences, forward
+    and backward.
+    """
     with jax.enable_x64(True):
         y = jnp.asarray(Y)
         backward, forward = jax.grad(amplitude)(y), jax.jacfwd(amplitude)(y)
@@ -125,19 +145,25 @@ def test_derivative_with_respect_to_data():
 
 @pytest.mark.rest
 def test_derivative_through_a_closure():
-    """What `fun` closes over carries derivatives too: the cost of residuals times s grows as s squared."""
+    """What `fun` closes over carries derivatives too: the cost of residuals times s grows as s
+    squared.
+    """
 
     def cost(s):
         return least_squares(lambda p: s * (decay(T, *p) - Y), P0).cost
 
     with jax.enable_x64(True):
         slope = jax.grad(cost)(2.0)
-    np.testing.assert_allclose(slope, 4 * least_squares(lambda p: decay(T, *p) - Y, P0).cost, rtol=1e-7)
+    np.testing.assert_allclose(
+        slope, 4 * least_squares(lambda p: decay(T, *p) - Y, P0).cost, rtol=1e-7
+    )
 
 
 @pytest.mark.rest
 def test_derivative_at_a_bound():
-    """A parameter held by its bound does not move with the data; the free ones move as if it were fixed there."""
+    """A parameter held by its bound does not move with the data; the free ones move as if it were
+    fixed there.
+    """
 
     def held(y):
         return curve_fit(decay, T, y, [1.0, 1.0, 0.2], bounds=([0, 0, 0], [9, 9, 0.4]), **FINE).x
@@ -153,7 +179,9 @@ def test_derivative_at_a_bound():
 
 @pytest.mark.rest
 def test_robust_fit_differentiates():
-    """The implicit derivative takes the whole Hessian of a robust cost, not its Gauss-Newton part."""
+    """The implicit derivative takes the whole Hessian of a robust cost, not its Gauss-Newton
+    part.
+    """
     spoiled = Y.copy()
     spoiled[5] += 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._errors import ContractError, sentence
+from .._errors import ContractError
 from .._interface.derivatives import Derivative, program_called
 from .._interface.optimize import optimize
 from .._owners import public
@@ -14,9 +14,14 @@ from .._report.axis_facts import Axes, facts_of
 
 @public
 def axes(
-    program: Callable[..., Any] | Derivative[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any
+    program: Callable[..., Any] | Derivative[..., Any],
+    /,
+    *examples: Any,
+    sizes: Mapping[str, int] | None = None,
+    **keywords: Any,
 ) -> Axes:
-    """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
+    """What a function does along each named axis of its signature, proven on its program with
+    symbolic sizes.
 
     Args:
         program: A function, under `@optimize` or plain; or a derivative of one, such as `f.grad`.
@@ -33,13 +38,16 @@ def axes(
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
     called = program_called("jitney.axes()", program, keywords)
-    entry, arrays = called.abstract(examples, keywords, sizes, warn=False)  # the facts say what is mapped
+    # the facts say what is mapped
+    entry, arrays = called.abstract(examples, keywords, sizes, warn=False)
     with entry.numbers():
         facts = facts_of(entry, arrays)
     if not facts:
         raise ContractError(
-            sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
-                     "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).'),
+            entry.core.where,
+            "no axis of an array argument has a name and a size above 1.",
+            "Facts are about the axes that annotations name.",
+            'annotate the arrays (x: Float[Array, "n"]).',
             code="J216",
-        )  # fmt: skip
+        )
     return Axes(facts)

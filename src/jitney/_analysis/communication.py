@@ -1,11 +1,13 @@
-"""`jitney.communication`: what the devices of a sharded program send each other, and which named axis asks for it."""
+"""`jitney.communication`: what the devices of a sharded program send each other, and which named
+axis asks for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .._interface.derivatives import Derivative, program_called
 from .._jax.hlo import Operation, collectives
 from .._jax.mesh import described
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 
 
 @public
-def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **kwargs: Any) -> Communication:
-    """Count the collectives of a sharded program, by kind and line, as XLA compiled it. The program is compiled for that.
+def communication(
+    f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **kwargs: Any
+) -> Communication:
+    """Count the collectives of a sharded program, by kind and line, as XLA compiled it. The program
+    is compiled for that.
 
     Args:
         f: A program with `shard`, or a derivative of one.
@@ -39,10 +44,12 @@ def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **
     entry, arrays = program.abstract(args, kwargs, None)
     if program.options.shard is None:
         raise OptionError(
-            sentence(entry.core.where, "it is not sharded.", "Devices talk where `shard` lays axes along a mesh.",
-                     'decorate it with @jitney.optimize(shard={"batch": "data"}).'),
+            entry.core.where,
+            "it is not sharded.",
+            "Devices talk where `shard` lays axes along a mesh.",
+            'decorate it with @jitney.optimize(shard={"batch": "data"}).',
             code="J208",
-        )  # fmt: skip
+        )
     runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
         planned = entry.planned(*parted(runs))
@@ -54,20 +61,39 @@ def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **
     return Communication(
         str(entry.core.where),
         described(place.mesh),
-        _grouped(operations, place, planned.view, program.options.shard.over(place.mesh.axis_names)),
+        _grouped(
+            operations, place, planned.view, program.options.shard.over(place.mesh.axis_names)
+        ),
     )
 
 
-def _grouped(operations: Sequence[Operation], place: Place, view: View, rules: Sharding) -> tuple[Collective, ...]:
+def _grouped(
+    operations: Sequence[Operation], place: Place, view: View, rules: Sharding
+) -> tuple[Collective, ...]:
     groups: dict[Any, list[Operation]] = {}
     for operation in operations:
         whole = _gathered(operation, place, view)
         parameter = whole is not None and whole.in_module and rules.fsdp  # gathered on purpose
-        axes = (FSDP,) if parameter else tuple(name for name, on in rules.axes if set(on) & set(operation.along))
+        axes = (
+            (FSDP,)
+            if parameter
+            else tuple(name for name, on in rules.axes if set(on) & set(operation.along))
+        )
         flag = whole.path if whole is not None and not parameter else None
-        groups.setdefault((operation.kind, operation.along, axes, operation.line, operation.in_loop, flag), []).append(operation)
+        groups.setdefault(
+            (operation.kind, operation.along, axes, operation.line, operation.in_loop, flag), []
+        ).append(operation)
     return tuple(
-        Collective(kind, len(same), sum(operation.bytes for operation in same), along, axes, line, in_loop, flag)
+        Collective(
+            kind,
+            len(same),
+            sum(operation.bytes for operation in same),
+            along,
+            axes,
+            line,
+            in_loop,
+            flag,
+        )
         for (kind, along, axes, line, in_loop, flag), same in sorted(
             groups.items(), key=lambda item: -sum(operation.bytes for operation in item[1])
         )
@@ -80,6 +106,10 @@ def _gathered(operation: Operation, place: Place, view: View) -> Leaf | None:
         return None
     for leaf, spec in zip(view.leaves, place.specs, strict=True):
         spread = {axis for on in spec for axis in on}
-        if spread and sorted(leaf.shape) == sorted(operation.shape) and spread <= set(operation.along):
+        if (
+            spread
+            and sorted(leaf.shape) == sorted(operation.shape)
+            and spread <= set(operation.along)
+        ):
             return leaf
     return None

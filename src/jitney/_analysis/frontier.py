@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._errors import DerivativeError, sentence
+from .._errors import DerivativeError
 from .._interface.derivatives import Derivative, check_names, named, program_of
 from .._jax.memory import budget_of
 from .._owners import public
@@ -35,18 +35,22 @@ def frontier(
     sizes: Mapping[str, int] | None = None,
     **keywords: Any,
 ) -> Frontier:
-    """What the gradient of a function takes in memory, against what it computes again, for several ways to save less for the backward pass.
+    """What the gradient of a function takes in memory, against what it computes again, for several
+    ways to save less for the backward pass.
 
-    These are the options of `remat="auto"`: everything; matrix products; and of the first layers of a stack, some together, products or
-    only what enters them. Layers are found in the program: operations that a Python loop repeats, or the turns of a `lax.scan`. The memory
-    is that of the compiled gradient; what is recomputed is counted from its program, since compilers count the body of a loop once.
+    These are the options of `remat="auto"`: everything; matrix products; and of the first layers of
+    a stack, some together, products or only what enters them. Layers are found in the program:
+    operations that a Python loop repeats, or the turns of a `lax.scan`. The memory is that of the
+    compiled gradient; what is recomputed is counted from its program, since compilers count the
+    body of a loop once.
 
     Args:
         program: A function under `@optimize`, or its `grad` or `value_and_grad`.
         examples: As of `Program.compile`.
-        wrt: The arguments that the gradient is taken with respect to: a name or several. Without it all that hold floating-point arrays.
-        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free: what `remat="auto"` would choose is marked then. Without it,
-            that of the decoration.
+        wrt: The arguments that the gradient is taken with respect to: a name or several. Without it
+            all that hold floating-point arrays.
+        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free: what `remat="auto"`
+            would choose is marked then. Without it, that of the decoration.
         sizes: As of `Program.compile`.
         keywords: Examples by name.
 
@@ -70,16 +74,25 @@ def frontier(
     with entry.numbers(), entry.scope():
         planned = entry.planned(arrays)
         view, place = planned.view, planned.plan.of(Place)
-        request = replace(entry.on_mesh(), options=replace(core.options, pad=(), chunk=(), memory=None, remat=None, roll=None))
+        request = replace(
+            entry.on_mesh(),
+            options=replace(core.options, pad=(), chunk=(), memory=None, remat=None, roll=None),
+        )
         body: Any = entry.body_inside(Plan.make(view, request), Saved)
-        chosen = [i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names]
+        chosen = [
+            i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names
+        ]
         lies = None if place is None else place.shardings
-        problem = Problem(_jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies)
+        problem = Problem(
+            _jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies
+        )
         if not problem.has_gradient:
             raise DerivativeError(
-                sentence(core.where, "it has no gradient.", "A gradient is of real results with respect to floating-point arguments.",
-                         "name arguments that hold such arrays with `wrt`.")
-            )  # fmt: skip
+                core.where,
+                "it has no gradient.",
+                "A gradient is of real results with respect to floating-point arguments.",
+                "name arguments that hold such arrays with `wrt`.",
+            )
         point = _explored(problem, budget)
     return _frontier(str(core.where), problem, budget, point)
 
@@ -100,8 +113,20 @@ def _explored(problem: Problem, budget: int | None) -> Point | None:
         return None
 
 
-def _frontier(function: str, problem: Problem, budget: int | None, chosen: Point | None) -> Frontier:
+def _frontier(
+    function: str, problem: Problem, budget: int | None, chosen: Point | None
+) -> Frontier:
     points = sorted(problem.points.values(), key=lambda point: (-point.bytes, point.flops))
     best = {point.option for point in frontier_of(points)}
-    ways = {point.option: Saving(str(point.option), point.bytes, point.flops, point.option in best) for point in points}
-    return Frontier(function, problem.forward, budget, tuple(ways.values()), ways[chosen.option] if chosen else None, unsupported())
+    ways = {
+        point.option: Saving(str(point.option), point.bytes, point.flops, point.option in best)
+        for point in points
+    }
+    return Frontier(
+        function,
+        problem.forward,
+        budget,
+        tuple(ways.values()),
+        ways[chosen.option] if chosen else None,
+        unsupported(),
+    )

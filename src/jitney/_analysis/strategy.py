@@ -1,4 +1,6 @@
-"""`jitney.strategy`: whether the sizes at hand are worked on in memory, in chunks, or read piece by piece."""
+"""`jitney.strategy`: whether the sizes at hand are worked on in memory, in chunks, or read piece by
+piece.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._errors import AxisError, ContractError, sentence
+from .._errors import AxisError, ContractError
 from .._interface.derivatives import Derivative, program_called
 from .._jax.memory import Fit, Misfit, budget_of, fit, text
 from .._owners import public
@@ -33,8 +35,9 @@ def strategy(
     memory: int | str = AUTO,
     **named: Any,
 ) -> Strategy:
-    """Find out how data of certain sizes are worked on within some memory: all at once, in chunks (`chunk=`), or read piece by piece
-    (`jitney.stream`). Nothing is run: each way is compiled for abstract values, the last two at several widths.
+    """Find out how data of certain sizes are worked on within some memory: all at once, in chunks
+    (`chunk=`), or read piece by piece (`jitney.stream`). Nothing is run: each way is compiled for
+    abstract values, the last two at several widths.
 
     Args:
         program: A function under `@optimize`, or a derivative of one, such as `f.grad`.
@@ -46,27 +49,34 @@ def strategy(
     Of a function with `shard`, memory is that of one device.
 
     Returns:
-        The ways, in the order in which they are preferred, with what the compiler says of each: temporaries and arguments. Results are not
-        counted. Printed, a table.
+        The ways, in the order in which they are preferred, with what the compiler says of each:
+        temporaries and arguments. Results are not counted. Printed, a table.
 
     Raises:
         ContractError: A size is missing or unknown, or no array has an axis with a name.
         MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
-    entry, arrays = program_called("jitney.strategy()", program, named).abstract(examples, named, sizes)
+    entry, arrays = program_called("jitney.strategy()", program, named).abstract(
+        examples, named, sizes
+    )
     where = entry.core.where
     budget = budget_of(where, memory)
     with entry.numbers(), entry.scope():
         planned = entry.planned(arrays)
-        view, asked = planned.view, replace(entry.on_mesh(), nested=False, outer=planned.plan.stages)
+        view, asked = (
+            planned.view,
+            replace(entry.on_mesh(), nested=False, outer=planned.plan.stages),
+        )
         stage = Chunk.any(view, asked)
         if stage is None:
             raise ContractError(
-                sentence(where, "no array has an axis with a name.", "Data are cut along an axis that annotations name.",
-                         'annotate the arrays: x: Float[Array, "points"].'),
+                where,
+                "no array has an axis with a name.",
+                "Data are cut along an axis that annotations name.",
+                'annotate the arrays: x: Float[Array, "points"].',
                 code="J216",
-            )  # fmt: skip
+            )
         request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})
@@ -82,7 +92,11 @@ def strategy(
 def _chunked(stage: Chunk, body: Any, avals: Any, budget: int) -> Way:
     def measured() -> Fit:
         passes = stage.passes(body)
-        return fit(lambda width: stage.bytes(in_chunks(stage, passes, width), avals), stage.suiting(passes), budget)
+        return fit(
+            lambda width: stage.bytes(in_chunks(stage, passes, width), avals),
+            stage.suiting(passes),
+            budget,
+        )
 
     return _way(CHUNKED, measured)
 
@@ -91,7 +105,11 @@ def _way(name: str, measured: Any) -> Way:
     try:
         chunks: Fit = measured()
     except Misfit as misfit:
-        return Way(name, misfit.least, None, f"{text(misfit.least)} at least, by the compiler", fits=False)
+        return Way(
+            name, misfit.least, None, f"{text(misfit.least)} at least, by the compiler", fits=False
+        )
     except AxisError as error:
         return Way(name, None, None, str(error).partition("\n")[0], fits=False)
-    return Way(name, chunks.measured, chunks.width, f"{chunks.width:,} at a time: {chunks}", fits=True)
+    return Way(
+        name, chunks.measured, chunks.width, f"{chunks.width:,} at a time: {chunks}", fits=True
+    )

@@ -1,4 +1,6 @@
-"""What a body does along its named axes: proven on a program with symbolic sizes, and carried out on padded ones."""
+"""What a body does along its named axes: proven on a program with symbolic sizes, and carried out
+on padded ones.
+"""
 
 from typing import TYPE_CHECKING
 

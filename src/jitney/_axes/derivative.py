@@ -1,8 +1,10 @@
-"""The derivative of a program that is evaluated in a way of ours, padded or cut into chunks, for whoever differentiates it once.
+"""The derivative of a program that is evaluated in a way of ours, padded or cut into chunks, for
+whoever differentiates it once.
 
-It is not JAX's derivative of that evaluation: what stands behind a valid part may be infinite or tie with a maximum, and the extremes
-of two chunks may tie where the elements do not. It is a program of its own, made of the body's derivative at any size, proven and
-evaluated as every other. In reverse mode JAX transposes what is linear in it.
+It is not JAX's derivative of that evaluation: what stands behind a valid part may be infinite or
+tie with a maximum, and the extremes of two chunks may tie where the elements do not. It is a
+program of its own, made of the body's derivative at any size, proven and evaluated as every other.
+In reverse mode JAX transposes what is linear in it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _SymbolicZero: Any = _jax.custom_derivatives.SymbolicZero
 P = TypeVar("P")
 
 Derivative = Callable[[tuple[int, ...]], P]
-"""From the positions of the arguments that vary to the program of the results and their tangents: of the arguments, then their tangents."""
+"""From the positions of the arguments that vary to the program of the results and their tangents:
+of the arguments, then their tangents.
+"""
 
 
 def with_derivative(
@@ -37,7 +41,8 @@ def with_derivative(
 
     Args:
         run: Evaluates it, by its arguments and what is given beside them.
-        along: Evaluates its derivative, by the program of it, the arguments, what is beside them, and the tangents of those that vary.
+        along: Evaluates its derivative, by the program of it, the arguments, what is beside them,
+            and the tangents of those that vary.
         derivative: The program of the derivative. It is asked when JAX differentiates.
         arrays: The arguments.
         beside: Arrays that do not vary.
@@ -46,7 +51,11 @@ def with_derivative(
 
     def rule(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
         (arrays, beside), (moved, _) = primals, tangents
-        varying = tuple(i for i, x in enumerate(arrays) if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact))
+        varying = tuple(
+            i
+            for i, x in enumerate(arrays)
+            if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact)
+        )
         program = derivative(varying)
         given = [moved[i] for i in varying]
 
@@ -56,7 +65,10 @@ def with_derivative(
         _demand_transposable(made_along, arrays, beside, given)
         both = along(program, arrays, beside, given)
         results, made = _in_front(both[:count], (arrays, beside)), iter(both[count:])
-        return results, [next(made) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0) for x in results]
+        return results, [
+            next(made) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0)
+            for x in results
+        ]
 
     def evaluate(arrays: Any, beside: Any) -> list[Any]:
         return _in_front(run(arrays, beside), (arrays, beside))
@@ -67,15 +79,20 @@ def with_derivative(
 
 
 def _in_front(results: Sequence[Any], given: Any) -> list[Any]:
-    """The results; under an outer `vmap` of anything that was given they all have its axis, in front.
+    """The results; under an outer `vmap` of anything that was given they all have its axis, in
+    front.
 
-    JAX takes the axis of a `custom_jvp`'s results for where its function has it, also where the rule ran, and the rule had it elsewhere
-    or not at all: `grad(vmap(jit(f)))` has wrong numbers then, without a word. Tried with 0.10.2 and 0.12.0.1.
+    JAX takes the axis of a `custom_jvp`'s results for where its function has it, also where the
+    rule ran, and the rule had it elsewhere or not at all: `grad(vmap(jit(f)))` has wrong numbers
+    then, without a word. Tried with 0.10.2 and 0.12.0.1.
     """
 
     def rule(size: int, batched: Any, results: Any, given: Any) -> tuple[Any, Any]:
         del given
-        whole = [x if has else _jax.lax.broadcast(x, (size,)) for x, has in zip(results, batched[0], strict=True)]
+        whole = [
+            x if has else _jax.lax.broadcast(x, (size,))
+            for x, has in zip(results, batched[0], strict=True)
+        ]
         return whole, [True] * len(whole)
 
     same: Any = _jax.custom_batching.custom_vmap(_first)
@@ -88,7 +105,9 @@ def _first(results: Any, given: Any) -> Any:
     return results
 
 
-def _demand_transposable(along: Callable[..., Sequence[Any]], arrays: Any, beside: Any, tangents: Any) -> None:
+def _demand_transposable(
+    along: Callable[..., Sequence[Any]], arrays: Any, beside: Any, tangents: Any
+) -> None:
     """Check that JAX can go backwards through what is linear in the tangents, on abstract values.
 
     Raises:
@@ -99,13 +118,18 @@ def _demand_transposable(along: Callable[..., Sequence[Any]], arrays: Any, besid
         def of_tangents(*tangents: Any) -> Any:
             return along(arrays, beside, tangents)
 
-        return _jax.linear_transpose(of_tangents, *tangents)(_jax.tree.map(_zeros, _jax.eval_shape(of_tangents, *tangents)))
+        return _jax.linear_transpose(of_tangents, *tangents)(
+            _jax.tree.map(_zeros, _jax.eval_shape(of_tangents, *tangents))
+        )
 
     try:
         _jax.eval_shape(back, *_jax.tree.map(_abstract, (arrays, beside, tangents)))
-    except (ValueError, NotImplementedError, AssertionError) as error:  # an assertion of JAX's: what is linear is multiplied inside a loop
+    # an assertion of JAX's: what is linear is multiplied inside a loop
+    except (ValueError, NotImplementedError, AssertionError) as error:
         why = str(error).partition("\n")[0]
-        raise Refused("", f"has a derivative that JAX cannot go through backwards: {why}") from error
+        raise Refused(
+            "", f"has a derivative that JAX cannot go through backwards: {why}"
+        ) from error
 
 
 def _abstract(x: Any) -> Any:
@@ -116,8 +140,12 @@ def _zeros(x: Any) -> Any:
     return _jax.lax.full(x.shape, 0, x.dtype)
 
 
-def pushed_forward(fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]) -> Callable[..., list[Any]]:
-    """A function of `count` arrays with the tangents of those that vary behind them: its results, and the tangents of the real ones."""
+def pushed_forward(
+    fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]
+) -> Callable[..., list[Any]]:
+    """A function of `count` arrays with the tangents of those that vary behind them: its results,
+    and the tangents of the real ones.
+    """
 
     def pushed(*given: Any) -> list[Any]:
         arrays, tangents = given[:count], given[count:]
@@ -135,18 +163,24 @@ def pushed_forward(fn: Callable[..., Sequence[Any]], count: int, varying: Sequen
 
 
 def demand_no_backward_rules(jaxpr: Any) -> None:
-    """Check that a program of tangents holds none of a `jax.custom_vjp`, which JAX can transpose and not evaluate.
+    """Check that a program of tangents holds none of a `jax.custom_vjp`, which JAX can transpose
+    and not evaluate.
 
     Raises:
         Refused: It does.
     """
     for eqn in equations(jaxpr):
         if eqn.primitive.name == "custom_lin":  # in jax 0.10.0 to 0.12.0.1
-            raise Refused(source_of(eqn), "has a derivative of its own (`jax.custom_vjp`), of which there is no forward mode to be padded")
+            raise Refused(
+                source_of(eqn),
+                "has a derivative of its own (`jax.custom_vjp`), of which there is no forward mode"
+                " to be padded",
+            )
 
 
 def demand_no_tracers(jaxpr: Any) -> None:
-    """Check that a body closes over nothing that is differentiated: the derivative is of its arguments.
+    """Check that a body closes over nothing that is differentiated: the derivative is of its
+    arguments.
 
     Raises:
         ClosesOver: It does.

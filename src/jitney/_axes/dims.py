@@ -1,7 +1,9 @@
-"""Sizes that are not known yet: JAX's symbolic dimensions, read through the grammar that their documentation gives.
+"""Sizes that are not known yet: JAX's symbolic dimensions, read through the grammar that their
+documentation gives.
 
-`str(dim)` is public and documented; the class behind it is not. So a dimension is printed, parsed once, and evaluated on ints
-(shapes), NumPy ranges (checks over a whole bucket) or traced scalars (masks), all by the one evaluator of sizes.
+`str(dim)` is public and documented; the class behind it is not. So a dimension is printed, parsed
+once, and evaluated on ints (shapes), NumPy ranges (checks over a whole bucket) or traced scalars
+(masks), all by the one evaluator of sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class Extent:
         try:
             return self.expression.at(sizes)
         except Unreadable as error:
-            raise Refused("", f"makes an array of {self.expression.text} elements: {error}") from error
+            raise Refused(
+                "", f"makes an array of {self.expression.text} elements: {error}"
+            ) from error
 
     @property
     def rises(self) -> bool:
@@ -55,7 +59,8 @@ class Extent:
         return _is_monotone(self.expression.tree)
 
     def grows(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
-        """Whether, with each symbol in its range, no value exceeds the one where all symbols are largest.
+        """Whether, with each symbol in its range, no value exceeds the one where all symbols are
+        largest.
 
         Then what is valid of an array is a leading part of what was allocated for it.
         """
@@ -84,11 +89,16 @@ def symbols(dim: Dim) -> frozenset[str]:
 
 
 def _is_monotone(node: ast.expr) -> bool:
-    """Whether a form cannot decrease when a symbol grows, by its shape alone. Symbols are non-negative."""
+    """Whether a form cannot decrease when a symbol grows, by its shape alone. Symbols are
+    non-negative.
+    """
     match node:
         case ast.Constant() | ast.Name():
             return True
-        case ast.BinOp(left=left, op=ast.Add(), right=right) | ast.BinOp(left=left, op=ast.Mult(), right=right):
+        case (
+            ast.BinOp(left=left, op=ast.Add(), right=right)
+            | ast.BinOp(left=left, op=ast.Mult(), right=right)
+        ):
             return _is_monotone(left) and _is_monotone(right)
         case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant()):
             return _is_monotone(left)
@@ -96,16 +106,23 @@ def _is_monotone(node: ast.expr) -> bool:
             return _is_monotone(left)
         case ast.Call(func=ast.Name(id="max" | "min"), args=args):
             return all(map(_is_monotone, args))
-        case ast.Call(func=ast.Name(id="floordiv"), args=[first, ast.Constant(value=int() as divisor)]):
+        case ast.Call(
+            func=ast.Name(id="floordiv"), args=[first, ast.Constant(value=int() as divisor)]
+        ):
             return divisor > 0 and _is_monotone(first)
         case _:
             return False
 
 
 def is_multiple(dim: Dim, symbol: str) -> bool:
-    """Whether a size is that of a symbol, once or several times: of each part of the one there is a part of the other."""
+    """Whether a size is that of a symbol, once or several times: of each part of the one there is a
+    part of the other.
+    """
     match extent(dim).expression.tree:
-        case ast.Name(id=name) | ast.BinOp(left=ast.Constant(), op=ast.Mult(), right=ast.Name(id=name)):
+        case (
+            ast.Name(id=name)
+            | ast.BinOp(left=ast.Constant(), op=ast.Mult(), right=ast.Name(id=name))
+        ):
             return name == symbol
         case _:
             return False
@@ -130,7 +147,9 @@ def is_symbolic(value: Any) -> bool:
 
 @cache
 def symbolic_class() -> type:
-    """JAX's class of symbolic dimensions, which has no public name. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1."""
+    """JAX's class of symbolic dimensions, which has no public name. Tried on jax 0.10.0, 0.10.2 and
+    0.12.0.1.
+    """
     return type(export.symbolic_shape("d0")[0])
 
 
@@ -139,8 +158,16 @@ LARGEST = 2**31 - 1
 
 
 def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether a size, and all that is computed on the way to it, stays within 32 bits for all sizes in the ranges."""
-    return not is_ragged(dim) or _magnitude(extent(dim).expression.tree, {symbol: high for symbol, (_, high) in ranges.items()}) <= LARGEST
+    """Whether a size, and all that is computed on the way to it, stays within 32 bits for all sizes
+    in the ranges.
+    """
+    return (
+        not is_ragged(dim)
+        or _magnitude(
+            extent(dim).expression.tree, {symbol: high for symbol, (_, high) in ranges.items()}
+        )
+        <= LARGEST
+    )
 
 
 def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
@@ -154,7 +181,12 @@ def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
             return _magnitude(left, most) ** power
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _magnitude(left, most) * _magnitude(right, most)
-        case ast.Call(args=args):  # floordiv, mod, max, min: no larger than what they take, which has to fit as well
+        # floordiv, mod, max, min: no larger than what they take, which has to fit as well
+        case ast.Call(args=args):
             return max(_magnitude(arg, most) for arg in args)
         case _:
-            return sum(_magnitude(part, most) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+            return sum(
+                _magnitude(part, most)
+                for part in ast.iter_child_nodes(node)
+                if isinstance(part, ast.expr)
+            )

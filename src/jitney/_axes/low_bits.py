@@ -1,7 +1,8 @@
 """Arrays of low types as their bits, to be moved without a change.
 
-On CPUs XLA moves and selects low types in wider ones, from which a NaN comes back without its sign or its digits (jax 0.10.2 and 0.12.0.1).
-In the order of `top_k` a NaN with its sign set is the last, and without it the first: a move of ours would change what is found.
+On CPUs XLA moves and selects low types in wider ones, from which a NaN comes back without its sign
+or its digits (jax 0.10.2 and 0.12.0.1). In the order of `top_k` a NaN with its sign set is the
+last, and without it the first: a move of ours would change what is found.
 """
 
 from __future__ import annotations

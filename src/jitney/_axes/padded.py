@@ -1,7 +1,8 @@
-"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets; and its derivative, which is padded as well.
+"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets; and its
+derivative, which is padded as well.
 
-JAX transposes what is linear in the derivative. A transposed program multiplies the zeros that come back for what is not valid by what
-stood there; so that is finite.
+JAX transposes what is linear in the derivative. A transposed program multiplies the zeros that come
+back for what is not valid by what stood there; so that is finite.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ from .walk import Op, Walk, shape_of
 
 
 def run_padded(
-    jaxpr: Any, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any], numbers: Mapping[Any, Any] | None = None
+    jaxpr: Any,
+    arrays: Sequence[Any],
+    allocated: Mapping[str, int],
+    valid: Mapping[str, Any],
+    numbers: Mapping[Any, Any] | None = None,
 ) -> list[Any]:
     """The results of a program, of which the leading parts are valid.
 
     Args:
         jaxpr: A program of which `demand` has proven that it can be padded.
-        arrays: Its arguments, as long as allocated; what stands behind the valid part is never looked at.
+        arrays: Its arguments, as long as allocated; what stands behind the valid part is never
+            looked at.
         allocated: Symbol -> the size of the arrays.
         valid: Symbol -> the true size, an int32 scalar.
         numbers: What Python made of the true size, by variables of the program.
@@ -35,7 +41,8 @@ def run_padded(
 
 
 class _Finite(Walk):
-    """An evaluation of a derivative, in which all that is not valid is 1: of what tangents are multiplied by, not of them.
+    """An evaluation of a derivative, in which all that is not valid is 1: of what tangents are
+    multiplied by, not of them.
 
     Args:
         allocated: As of `Walk`.
@@ -45,15 +52,24 @@ class _Finite(Walk):
 
     is_differentiated = True
 
-    def __init__(self, allocated: Mapping[str, int], valid: Mapping[str, Any], tangents: Sequence[Any]):
+    def __init__(
+        self, allocated: Mapping[str, int], valid: Mapping[str, Any], tangents: Sequence[Any]
+    ):
         super().__init__(allocated, valid, RULES)
         self._linear: set[Any] = set(tangents)
         self._masks: dict[Any, Any] = {}
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-        outside, self._masks = self._masks, dict(self._masks)  # what is made inside a loop or a branch is not there outside
+        # what is made inside a loop or a branch is not there outside
+        outside, self._masks = self._masks, dict(self._masks)
         try:
-            return super().run(jaxpr, [self._finite(x, atom) for x, atom in zip(values, opened(jaxpr)[0].invars, strict=True)])
+            return super().run(
+                jaxpr,
+                [
+                    self._finite(x, atom)
+                    for x, atom in zip(values, opened(jaxpr)[0].invars, strict=True)
+                ],
+            )
         finally:
             self._masks = outside
 
@@ -72,16 +88,26 @@ class _Finite(Walk):
         if any(linear) and not any(True for _ in programs(op.params)):
             self._linear.update(op.eqn.outvars)
             return super().make(op, values)
-        return [self._finite(x, atom) for x, atom in zip(super().make(op, values), op.eqn.outvars, strict=True)]
+        return [
+            self._finite(x, atom)
+            for x, atom in zip(super().make(op, values), op.eqn.outvars, strict=True)
+        ]
 
     def _called(self, op: Op, values: Sequence[Any], linear: Sequence[bool]) -> list[Any]:
-        """A call, some of whose arguments are tangents, and so some of its results. Calls may share a program."""
+        """A call, some of whose arguments are tangents, and so some of its results. Calls may share
+        a program.
+        """
         program = opened(op.params[CALLS[op.name]])[0]
-        outside, self._linear = self._linear, {var for var, is_linear in zip(program.invars, linear, strict=True) if is_linear}
+        outside, self._linear = (
+            self._linear,
+            {var for var, is_linear in zip(program.invars, linear, strict=True) if is_linear},
+        )
         try:
             results = super().make(op, values)
             made = zip(op.eqn.outvars, program.outvars, strict=True)
-            outside |= {var for var, inner in made if not is_written(inner) and inner in self._linear}
+            outside |= {
+                var for var, inner in made if not is_written(inner) and inner in self._linear
+            }
         finally:
             self._linear = outside
         return results
@@ -94,12 +120,17 @@ class _Finite(Walk):
 
 
 def run_differentiable(
-    jaxpr: Any, derivative: Derivative[Any], arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any]
+    jaxpr: Any,
+    derivative: Derivative[Any],
+    arrays: Sequence[Any],
+    allocated: Mapping[str, int],
+    valid: Mapping[str, Any],
 ) -> list[Any]:
     """`run_padded`, for whoever differentiates it once.
 
     Args:
-        jaxpr: A program of which `demand` has proven that it can be padded; it has no numbers of the size.
+        jaxpr: A program of which `demand` has proven that it can be padded; it has no numbers of
+            the size.
         derivative: Its derivative, proven in the same way.
         arrays: Its arguments.
         allocated: Symbol -> the size of the arrays.
@@ -109,7 +140,11 @@ def run_differentiable(
     def run(arrays: Sequence[Any], valid: Mapping[str, Any]) -> list[Any]:
         return run_padded(jaxpr, arrays, allocated, valid)
 
-    def along(program: Any, arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]) -> list[Any]:
-        return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(program, [*arrays, *tangents])
+    def along(
+        program: Any, arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]
+    ) -> list[Any]:
+        return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(
+            program, [*arrays, *tangents]
+        )
 
     return with_derivative(run, along, derivative, arrays, dict(valid), len(jaxpr.out_avals))

@@ -1,4 +1,6 @@
-"""Why a function is not padded or chunked. It never leaves jitney: whoever asked decides between exact size and an error."""
+"""Why a function is not padded or chunked. It never leaves jitney: whoever asked decides between
+exact size and an error.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ class Refused(Exception):
 
 
 class ClosesOver(Refused):
-    """A body closes over a value that an outer transform traces, so that its derivative is not one of its arguments alone."""
+    """A body closes over a value that an outer transform traces, so that its derivative is not one
+    of its arguments alone.
+    """
 
     def __init__(self) -> None:
-        super().__init__("", "closes over a value that an outer transform traces; pass it as an argument")
+        super().__init__(
+            "", "closes over a value that an outer transform traces; pass it as an argument"
+        )

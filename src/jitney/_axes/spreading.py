@@ -1,10 +1,14 @@
-"""Evaluate a program whose arrays XLA lays over devices, such that it gives the numbers that it gives on one.
+"""Evaluate a program whose arrays XLA lays over devices, such that it gives the numbers that it
+gives on one.
 
-Two things are not left to XLA, whose partitioner treats them wrongly (tried with jax 0.10.2 and 0.12.0.1):
-- A maximum or minimum that meets a NaN is one. Collectives leave a NaN out or take it, as it comes (on CPUs they leave it out), so where
-  XLA adds one to a reduction the NaN would be lost. It goes beside, as a flag, as in passes over chunks (`over_devices.py`).
-- Positions have 32 bits at least. Where a device's part begins is computed in the type of the positions, so that narrow ones wrap; for
-  gathers and scatters the partitioner ends the process ("Unsupported indices type").
+Two things are not left to XLA, whose partitioner treats them wrongly (tried with jax 0.10.2 and
+0.12.0.1):
+- A maximum or minimum that meets a NaN is one. Collectives leave a NaN out or take it, as it comes
+  (on CPUs they leave it out), so where XLA adds one to a reduction the NaN would be lost. It goes
+  beside, as a flag, as in passes over chunks (`over_devices.py`).
+- Positions have 32 bits at least. Where a device's part begins is computed in the type of the
+  positions, so that narrow ones wrap; for gathers and scatters the partitioner ends the process
+  ("Unsupported indices type").
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ POSITIONED: dict[str, tuple[int, int | None]] = {
 
 
 def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function of flat arrays, which may lie over devices, that returns a list of them: the same numbers as on one device."""
+    """A function of flat arrays, which may lie over devices, that returns a list of them: the same
+    numbers as on one device.
+    """
 
     def over_devices(*arrays: Any) -> list[Any]:
         return evaluated(make_jaxpr(fn)(*arrays), arrays, kept)
@@ -47,18 +53,30 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """The results of one operation."""
     if eqn.primitive.name in POSITIONED:
         first, last = POSITIONED[eqn.primitive.name]
-        values = [*values[:first], *map(_counting, values[first:last]), *(values[last:] if last else [])]
+        values = [
+            *values[:first],
+            *map(_counting, values[first:last]),
+            *(values[last:] if last else []),
+        ]
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
-    if eqn.primitive.name in HOLDERS and any(map(_is_changed, (inner for program in programs(eqn.params) for inner in equations(program)))):
+    if eqn.primitive.name in HOLDERS and any(
+        map(
+            _is_changed, (inner for program in programs(eqn.params) for inner in equations(program))
+        )
+    ):
         return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
     return bound(eqn, values)
 
 
 def _counting(positions: Any) -> Any:
     """Positions in a type of 32 bits at least."""
-    return positions if dtypes.iinfo(positions.dtype).bits >= 32 else lax.convert_element_type(positions, np.int32)
+    return (
+        positions
+        if dtypes.iinfo(positions.dtype).bits >= 32
+        else lax.convert_element_type(positions, np.int32)
+    )
 
 
 def _is_changed(eqn: Any) -> bool:
@@ -72,7 +90,11 @@ def _is_changed(eqn: Any) -> bool:
 def _may_lose(eqn: Any) -> bool:
     """Whether an operation looks for an extreme of numbers that may be NaN."""
     dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
-    return eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS) and dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
+    return (
+        eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS)
+        and dtypes.issubdtype(dtype, np.floating)
+        and dtypes.finfo(dtype).bits > 4
+    )
 
 
 def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
@@ -83,7 +105,9 @@ def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
     indices, updates = rest
     flags = lax.convert_element_type(lax.ne(updates, updates), np.int32)
     none = lax.full(x.shape, np.int32(0))
-    counts = lax.scatter_add(none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
+    counts = lax.scatter_add(
+        none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"]
+    )
     return lax.bitwise_or(lax.ne(x, x), lax.gt(counts, none))
 
 
@@ -92,9 +116,14 @@ def _made_anew(value: Any) -> Any:
     if is_a(value, tuple):
         parts = [_made_anew(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(map(_is_changed, equations(value))):
+    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(
+        map(_is_changed, equations(value))
+    ):
         return value
-    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in opened(value)[0].invars]
+    avals = [
+        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
+        for atom in opened(value)[0].invars
+    ]
 
     def run(*given: Any) -> list[Any]:
         return evaluated(value, given, kept)

@@ -1,4 +1,6 @@
-"""What a body is proven to do along each named axis, from one walk over its program with symbolic sizes."""
+"""What a body is proven to do along each named axis, from one walk over its program with symbolic
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
     Args:
         jaxpr: The program.
         ranges: Symbol -> the least and the largest size it stands for.
-        seen_at: The user's line that the program belongs to, for operations that have none of their own.
+        seen_at: The user's line that the program belongs to, for operations that have none of their
+            own.
     """
     for eqn in opened(jaxpr)[0].eqns:
         op = Op(eqn, ranges, seen_at)
@@ -36,14 +39,22 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
             continue
         for dim in {str(d): d for shape in op.outs for d in ragged_dims(shape)}.values():
             if not is_countable(dim, ranges):
-                yield refuse(op, dim, f"makes an array of {dim} elements, which 32 bits may not count")
+                yield refuse(
+                    op, dim, f"makes an array of {dim} elements, which 32 bits may not count"
+                )
             elif not grows(dim, ranges):
-                yield refuse(op, dim, f"makes an array of {dim} elements, which does not grow with it")
+                yield refuse(
+                    op, dim, f"makes an array of {dim} elements, which does not grow with it"
+                )
         yield from rule.uses_of(op)
         signs_cancel = is_pseudo_inverse(op)
         for program in inner(op):
             for each in uses_of(program, ranges, op.place):
-                yield each if each.op != "svd" or not signs_cancel else replace(each, how="its pseudo-inverse", refused=None)
+                yield (
+                    each
+                    if each.op != "svd" or not signs_cancel
+                    else replace(each, how="its pseudo-inverse", refused=None)
+                )
 
 
 def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:

@@ -1,8 +1,11 @@
-"""Evaluate a program that was traced with symbolic sizes, on arrays that are longer than what is valid of them.
+"""Evaluate a program that was traced with symbolic sizes, on arrays that are longer than what is
+valid of them.
 
-Every value keeps one promise: along an axis of symbolic size, the leading elements, as many as the size has at run time, are what the
-function at exact size would have there. What stands behind them is anything, a NaN too. An operation that mixes along an axis puts the
-identity there first; so nothing that was filled in can reach a valid number, in a derivative either, which is traced before it comes here.
+Every value keeps one promise: along an axis of symbolic size, the leading elements, as many as the
+size has at run time, are what the function at exact size would have there. What stands behind them
+is anything, a NaN too. An operation that mixes along an axis puts the identity there first; so
+nothing that was filled in can reach a valid number, in a derivative either, which is traced before
+it comes here.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ class Op:
     @property
     def is_ragged(self) -> bool:
         """Whether any size in or out of it, or among its parameters, is symbolic."""
-        return any(map(is_ragged, (dim for dims in (*self.ins, *self.outs) for dim in dims))) or any(True for _ in tree_dims(self.params))
+        return any(
+            map(is_ragged, (dim for dims in (*self.ins, *self.outs) for dim in dims))
+        ) or any(True for _ in tree_dims(self.params))
 
 
 def shape_of(atom: Any) -> tuple[Dim, ...]:
@@ -83,15 +88,19 @@ class Walk:
         allocated: Symbol -> the size that arrays have.
         valid: Symbol -> the size that the caller's arrays had, an int32 scalar of the program.
         rules: Name of a primitive -> how it is evaluated.
-        whole: Symbol -> the size that the body computes with; that of the valid part, unless the arrays are chunks of longer ones.
+        whole: Symbol -> the size that the body computes with; that of the valid part, unless the
+            arrays are chunks of longer ones.
         start: Symbol -> where a chunk starts.
-        numbers: Variable of the program -> what Python made of the sizes there, which is not computed again.
+        numbers: Variable of the program -> what Python made of the sizes there, which is not
+            computed again.
     """
 
     is_spread = False
     """Whether XLA lays other axes over devices, and adds collectives to reductions along them."""
     is_differentiated = False
-    """Whether JAX takes what is linear in it apart from the rest, which barriers around both would hold together."""
+    """Whether JAX takes what is linear in it apart from the rest, which barriers around both would
+    hold together.
+    """
     is_mute = False
     """Whether operations are evaluated without their callbacks, whose results nobody reads then."""
 
@@ -120,7 +129,9 @@ class Walk:
         return jnp.asarray(evaluate(dim, self.valid), np.int32)
 
     def start_of(self, dim: Dim) -> Any:
-        """Where a chunk starts along an axis, whose length may be a multiple of the size that is cut; None where nothing is."""
+        """Where a chunk starts along an axis, whose length may be a multiple of the size that is
+        cut; None where nothing is.
+        """
         at = {name: self.start[name] for name in symbols(dim) if name in self.start}
         return jnp.asarray(evaluate(dim, at), np.int32) if at else None
 
@@ -138,7 +149,10 @@ class Walk:
 
     def is_full(self, dim: Dim) -> bool:
         """Whether it is known now that all that is allocated is valid."""
-        return all(is_a(self.valid[name], int) and self.valid[name] == self.allocated[name] for name in symbols(dim))
+        return all(
+            is_a(self.valid[name], int) and self.valid[name] == self.allocated[name]
+            for name in symbols(dim)
+        )
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
         """The operation itself, with some parameters changed."""
@@ -161,13 +175,16 @@ class Walk:
         return self.bind(op, values)
 
     def _holds_numbers(self, op: Op) -> bool:
-        """Whether a number that Python made of the sizes stands inside an operation: `n % 0.5` is a call, which need not mention a size.
+        """Whether a number that Python made of the sizes stands inside an operation: `n % 0.5` is a
+        call, which need not mention a size.
 
         Raises:
             Refused: It stands in a program that no rule evaluates.
         """
         inside = self.numbers and any(
-            eqn.outvars and eqn.outvars[0] in self.numbers for program in programs(op.params) for eqn in equations(program)
+            eqn.outvars and eqn.outvars[0] in self.numbers
+            for program in programs(op.params)
+            for eqn in equations(program)
         )
         if inside and op.name not in HOLDERS:
             raise Refused(op.place, f"computes a number of the size inside `{op.name}`")
@@ -192,14 +209,20 @@ def blanks(op: Op) -> list[Any]:
 
 def grows(dim: Dim, ranges: Ranges) -> bool:
     """Whether a size never exceeds what it is where every symbol is largest."""
-    return not is_ragged(dim) or extent(dim).grows({symbol: ranges[symbol] for symbol in symbols(dim)})
+    return not is_ragged(dim) or extent(dim).grows(
+        {symbol: ranges[symbol] for symbol in symbols(dim)}
+    )
 
 
 def mentions(op: Op) -> bool:
     """Whether a symbolic size occurs in an operation, or in the programs that it holds."""
-    return op.is_ragged or any(mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns)
+    return op.is_ragged or any(
+        mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns
+    )
 
 
 def take(x: Any, positions: Any, axis: int) -> Any:
-    """The elements of `x` at positions along an axis; positions outside are moved to the nearest end."""
+    """The elements of `x` at positions along an axis; positions outside are moved to the nearest
+    end.
+    """
     return jnp.take(x, positions, axis=axis, mode="clip")

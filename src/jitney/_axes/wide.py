@@ -1,6 +1,8 @@
-"""Numbers of 64 bits inside a program whose own have 32: those of a function with `precision="f64"` that the program calls.
+"""Numbers of 64 bits inside a program whose own have 32: those of a function with `precision="f64"`
+that the program calls.
 
-JAX cuts what is made outside of `enable_x64` to 32 bits, so what carries such operations out is made inside it.
+JAX cuts what is made outside of `enable_x64` to 32 bits, so what carries such operations out is
+made inside it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _BYTES = 8
 
 
 def scope_of(*eqns: Any) -> AbstractContextManager[Any]:
-    """The scope in which operations are carried out: one of 64 bits if any of them has such numbers, the present one else."""
+    """The scope in which operations are carried out: one of 64 bits if any of them has such
+    numbers, the present one else.
+    """
     if _jax.config.jax_enable_x64 or not any(map(_is_wide, eqns)):
         return nullcontext()
     return _jax.enable_x64(True)  # noqa: FBT003
@@ -27,7 +31,9 @@ def scope_of(*eqns: Any) -> AbstractContextManager[Any]:
 def _is_wide(eqn: Any) -> bool:
     if any(_has_64_bits(atom) for atom in (*eqn.invars, *eqn.outvars)):
         return True
-    return any(_is_wide(inner) for program in programs(eqn.params) for inner in opened(program)[0].eqns)
+    return any(
+        _is_wide(inner) for program in programs(eqn.params) for inner in opened(program)[0].eqns
+    )
 
 
 def _has_64_bits(atom: Any) -> bool:

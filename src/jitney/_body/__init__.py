@@ -1,1 +1,3 @@
-"""A function and one kind of its calls, before anything is compiled: what it is, its plan, and how it runs without `jit`."""
+"""A function and one kind of its calls, before anything is compiled: what it is, its plan, and how
+it runs without `jit`.
+"""

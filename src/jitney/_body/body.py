@@ -1,6 +1,8 @@
-"""A function and one kind of its calls, as functions of flat arrays: planned, built, run without `jit`. Nothing here is compiled.
+"""A function and one kind of its calls, as functions of flat arrays: planned, built, run without
+`jit`. Nothing here is compiled.
 
-A `Body` is one tree structure with one set of static values. The plan is made, and the contract checked, on abstract values.
+A `Body` is one tree structure with one set of static values. The plan is made, and the contract
+checked, on abstract values.
 """
 
 from __future__ import annotations
@@ -73,15 +75,21 @@ class Body:
         self.weak_statics = statics
         self.reads = statics.reads
         self.generation = 0  # how often what these values hold has changed
-        self.updates: tuple[str, ...] = ()  # what its traces have changed in place in their arguments
-        self.changed: tuple[tuple[str, str, str], ...] = ()  # and what did last: its path, what it was and is
+        # what its traces have changed in place in their arguments
+        self.updates: tuple[str, ...] = ()
+        # and what did last: its path, what it was and is
+        self.changed: tuple[tuple[str, str, str], ...] = ()
         self.key = key
         donated = () if core.options.debug_nans else layout.donated
-        self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
-        self.chosen: dict[Hashable, tuple[Policy, str]] = {}  # by `precision="auto:..."`, for each call key
+        self.request = Request(
+            core.where, core.options, donated, nested=layout.nested and core.differs_nested
+        )
+        # by `precision="auto:..."`, for each call key
+        self.chosen: dict[Hashable, tuple[Policy, str]] = {}
         self.checked = False  # whether one of its programs holds run-time checks of Equinox
         self.checked_calls: Any = None  # what runs those, then
-        self.verified: dict[Hashable, str] = {}  # call keys that have been run plainly too, and what came of it
+        # call keys that have been run plainly too, and what came of it
+        self.verified: dict[Hashable, str] = {}
 
     def of(self, core: Function) -> Self:
         """That of another function for the same calls."""
@@ -89,7 +97,9 @@ class Body:
 
     @property
     def statics(self) -> tuple[Any, ...]:
-        """The static values. Whoever calls has them, so that those which are held weakly are there."""
+        """The static values. Whoever calls has them, so that those which are held weakly are
+        there.
+        """
         return self.weak_statics.values()
 
     def where(self) -> tuple[Any, ...]:
@@ -114,21 +124,32 @@ class Body:
         return True
 
     def plainly(self, *arrays: Any) -> Any:
-        """The function as it was written, with what belongs to its meaning around it: `vmap` and float64."""
+        """The function as it was written, with what belongs to its meaning around it: `vmap` and
+        float64.
+        """
         core, outcome = self.core, Outcome()
         precision = "f64" if core.options.precision == "f64" else None
         request = replace(self.request, options=replace(without(core.options), precision=precision))
         plan = Plan.make(self.layout.view(core.contract, arrays, self.statics), request)
-        return outcome.output(plan.build(self.flat(outcome, plain_function(core.fn())), outcome)(*arrays))
+        return outcome.output(
+            plan.build(self.flat(outcome, plain_function(core.fn())), outcome)(*arrays)
+        )
 
     def as_written(self, *arrays: Any) -> Any:
         """The function without any `jit` of ours. Its arrays are JAX's, as inside one."""
         numpy: Any = jax.numpy
         return unmixed(self.plainly(*map(numpy.asarray, arrays)))
 
-    def planned(self, arrays: Sequence[Any], counts: Counts | None = None, *, jit: bool = True, mesh: Any = None) -> Planned:
-        """The view and the plan of a call, padded if it has counts; the contract is checked on what the body will see. Without `jit`
-        nothing is cut into chunks or placed on devices.
+    def planned(
+        self,
+        arrays: Sequence[Any],
+        counts: Counts | None = None,
+        *,
+        jit: bool = True,
+        mesh: Any = None,
+    ) -> Planned:
+        """The view and the plan of a call, padded if it has counts; the contract is checked on what
+        the body will see. Without `jit` nothing is cut into chunks or placed on devices.
 
         Raises:
             ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
@@ -137,7 +158,8 @@ class Body:
         view = self.written_out(self.layout.view(contract, arrays, self.statics))
         request = self.request
         if request.options.shard is not None:
-            request = self.on_mesh(mesh) if jit else request  # within an abstract evaluation JAX does not say which mesh there is
+            # within an abstract evaluation JAX does not say which mesh there is
+            request = self.on_mesh(mesh) if jit else request
             view = with_modules(view, self._in_modules(view))
         if self.chosen:
             request = replace(request, chosen=self.chosen.get(trace_key(arrays, counts)))
@@ -157,17 +179,32 @@ class Body:
         return Planned(view, plan, named, sizes, notes)
 
     def written_out(self, view: View) -> View:
-        """A view whose sizes in braces, such as `{model.width}*n`, are what they are in this call."""
-        if not any(isinstance(leaf.hint, ArrayHint) and leaf.hint.has_braces for leaf in view.leaves):
+        """A view whose sizes in braces, such as `{model.width}*n`, are what they are in this
+        call.
+        """
+        if not any(
+            isinstance(leaf.hint, ArrayHint) and leaf.hint.has_braces for leaf in view.leaves
+        ):
             return view
-        values = self.core.binder.named(self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics))
-        return View(tuple(replace(x, hint=x.hint.written_out(values)) if isinstance(x.hint, ArrayHint) else x for x in view.leaves))
+        values = self.core.binder.named(
+            self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
+        )
+        return View(
+            tuple(
+                replace(x, hint=x.hint.written_out(values)) if isinstance(x.hint, ArrayHint) else x
+                for x in view.leaves
+            )
+        )
 
     @property
     def is_laid(self) -> bool:
-        """Whether its arrays are laid over devices in this context: `shard` was given, and there is a mesh, or has to be."""
+        """Whether its arrays are laid over devices in this context: `shard` was given, and there is
+        a mesh, or has to be.
+        """
         options = self.core.options
-        return options.shard is not None and (options.mesh != OPTIONAL or self.on_mesh().mesh is not None)
+        return options.shard is not None and (
+            options.mesh != OPTIONAL or self.on_mesh().mesh is not None
+        )
 
     def on_mesh(self, mesh: Any = None) -> Request:
         """The request, with the mesh that the call runs on."""
@@ -177,9 +214,15 @@ class Body:
             options = replace(options, shard=options.shard and options.shard.over(mesh.axis_names))
         if mesh is not None and (manual := {axis for axis in mesh.shape if is_manual(mesh, axis)}):
             options = replace(options, shard=options.shard and options.shard.without(manual))
-            single = "inside `shard_map` or `pmap`: each device works on its part" if len(manual) == len(mesh.shape) else single
+            single = (
+                "inside `shard_map` or `pmap`: each device works on its part"
+                if len(manual) == len(mesh.shape)
+                else single
+            )
         axes, result = tuple(self.core.contract.axes), self.core.contract.result
-        return replace(self.request, options=options, mesh=mesh, single=single, axes=axes, result=result)
+        return replace(
+            self.request, options=options, mesh=mesh, single=single, axes=axes, result=result
+        )
 
     def _in_modules(self, view: View) -> list[InModule | None]:
         values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
@@ -190,13 +233,20 @@ class Body:
         """The body with every stage inside Jit around it, on tracers or on arrays."""
         return self.applied(self.planned(arrays, jit=False), arrays, Outcome())
 
-    def applied(self, planned: Planned, arrays: Sequence[Any], outcome: Outcome, counts: Counts | None = None) -> Any:
+    def applied(
+        self,
+        planned: Planned,
+        arrays: Sequence[Any],
+        outcome: Outcome,
+        counts: Counts | None = None,
+    ) -> Any:
         """The results of a call as it was planned, checked and put together again.
 
         Raises:
             AxisError: A number among them is made of the size of an axis that is cut.
             ContractError: One does not fit its annotation.
-            Refused: The call is padded, and something besides the arrays of its result depends on the size.
+            Refused: The call is padded, and something besides the arrays of its result depends on
+                the size.
         """
         body = planned.plan.build(self.flat(outcome), outcome)
         if counts is None:
@@ -208,21 +258,31 @@ class Body:
             check_result(self.core.contract, outcome.inner(flat), planned.sizes, planned.named)
         return outcome.output(flat)
 
-    def flat(self, outcome: Outcome, fn: Callable[..., Any] | None = None) -> Callable[..., list[Any]]:
-        """The user's function, or this one, on flat arrays; what else it returns stays in the outcome."""
+    def flat(
+        self, outcome: Outcome, fn: Callable[..., Any] | None = None
+    ) -> Callable[..., list[Any]]:
+        """The user's function, or this one, on flat arrays; what else it returns stays in the
+        outcome.
+        """
         core = self.core
         fn = fn or core.fn()
 
         def body(*flat: Any) -> list[Any]:
-            copies = Copies()  # a body that changes a static value in place changes it for this trace only
+            # a body that changes a static value in place changes it for this trace only
+            copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
             values = self.layout.values(flat, statics, for_body=True)
-            given = Given(core.binder, values, dict(zip(map(id, statics), self.statics, strict=True)))
+            given = Given(
+                core.binder, values, dict(zip(map(id, statics), self.statics, strict=True))
+            )
             began, own = time.perf_counter(), OWN_TIME.seconds
             with nullcontext() if self.reads is None else self.reads.tracing() as trace:
                 result = self._result(fn, values)
             outcome.body_seconds.append(time.perf_counter() - began - (OWN_TIME.seconds - own))
-            updates = (*given.updates(), *(() if trace is None else trace.updates(self.names_of_statics())))
+            updates = (
+                *given.updates(),
+                *(() if trace is None else trace.updates(self.names_of_statics())),
+            )
             self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)
             return outcome.take_apart(result, self.weak_statics.identities)
@@ -234,8 +294,14 @@ class Body:
             return self.core.binder.call(fn, values)
         except NameError as error:
             options = self.core.options
-            axes = {*self.core.contract.axes, *(name for name, _ in options.pad), *(name for name, _ in options.chunk)}
-            explained = unbound_axis_error(error, self.core.where, {axis.name for axis in options.vmap}, axes)
+            axes = {
+                *self.core.contract.axes,
+                *(name for name, _ in options.pad),
+                *(name for name, _ in options.chunk),
+            }
+            explained = unbound_axis_error(
+                error, self.core.where, {axis.name for axis in options.vmap}, axes
+            )
             if explained is None:
                 raise
             raise explained from error
@@ -245,18 +311,32 @@ class Body:
         if updates:
             self.updates = tuple(dict.fromkeys((*self.updates, *updates)))
             if self.core.counters.warn_once("updates in place"):
-                warnings.warn(told(self.core.where, self.updates), JitneyWarning, stacklevel=users_level())
+                warnings.warn(
+                    told(self.core.where, self.updates), JitneyWarning, stacklevel=users_level()
+                )
 
     def names_of_statics(self) -> dict[int, str]:
         """By `id`, what the static values are called."""
-        return {id(value): name for name, value in zip(self.layout.static_names(), self.statics, strict=True)}
+        return {
+            id(value): name
+            for name, value in zip(self.layout.static_names(), self.statics, strict=True)
+        }
 
     def padded_plan(self, view: View) -> Plan:
-        """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""
+        """The plan of a call that is padded if it can be; else the plan at exact size, with the
+        reason.
+        """
         request = self.on_mesh()
         if request.options.debug_nans:
             return Plan.make(
-                view, replace(request, exact="at exact size: with `debug_nans` a call may be run again, operation by operation")
+                view,
+                replace(
+                    request,
+                    exact=(
+                        "at exact size: with `debug_nans` a call may be run again, operation by"
+                        " operation"
+                    ),
+                ),
             )
         try:
             plan = Plan.make(view, request)
@@ -270,10 +350,14 @@ class Body:
             return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
         if reason is None:
             return plan
-        told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {reason}")
+        told = replace(
+            mask, why=f"{mask.why}; each new size is traced once, not compiled: {reason}"
+        )
         return Plan(tuple(told if stage is mask else stage for stage in plan.stages))
 
-    def body_inside(self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None) -> Callable[..., Any]:
+    def body_inside(
+        self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None
+    ) -> Callable[..., Any]:
         """The body as a stage wraps it."""
         outcome = outcome or Outcome()
         return plan.inside(stage, self.flat(outcome), outcome)

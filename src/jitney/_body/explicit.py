@@ -1,7 +1,9 @@
-"""Programs over a mesh with explicit axes, where the place of an array is a part of its type and JAX refuses what it cannot place.
+"""Programs over a mesh with explicit axes, where the place of an array is a part of its type and
+JAX refuses what it cannot place.
 
-What cuts, fills, places or counts directions works on programs that were not written for such types. Inside of it the axes are
-automatic, and results get a place again where it ends. A function without such an option sees the axes as they are.
+What cuts, fills, places or counts directions works on programs that were not written for such
+types. Inside of it the axes are automatic, and results get a place again where it ends. A function
+without such an option sees the axes as they are.
 """
 
 from __future__ import annotations
@@ -44,8 +46,10 @@ class Explicit:
     specs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     def left(self, out: Any, body: Body, planned: Planned, outcome: Outcome) -> Any:
-        """The result, placed: an axis of a name lies where that axis of the arguments does, else the last axes lie as an argument of
-        their shape does, as a gradient or a Jacobian; what is like none lies whole on each device."""
+        """The result, placed: an axis of a name lies where that axis of the arguments does, else
+        the last axes lie as an argument of their shape does, as a gradient or a Jacobian; what is
+        like none lies whole on each device.
+        """
         if self.mesh is None:
             return out
         results, treedef = tree_flatten(out)
@@ -55,8 +59,14 @@ class Explicit:
         specs = self.specs if place is None else list(place.specs)
         lies: dict[str, Any] = {}
         of_shapes: dict[tuple[int, ...], Any] = {}
-        for leaf, axes, along in zip(planned.view.leaves, named_axes(planned.view, levels), specs, strict=False):
-            lies |= {axis.size: along[axis.axis] for axis in axes if axis.axis < len(along) and along[axis.axis]}
+        for leaf, axes, along in zip(
+            planned.view.leaves, named_axes(planned.view, levels), specs, strict=False
+        ):
+            lies |= {
+                axis.size: along[axis.axis]
+                for axis in axes
+                if axis.axis < len(along) and along[axis.axis]
+            }
             of_shapes.setdefault(leaf.shape, along)
         found: list[Any] = []
         for x, leaf, axes in zip(results, leaves, named, strict=True):
@@ -73,7 +83,9 @@ class Explicit:
 
 @contextmanager
 def without_explicit(body: Body, arrays: Sequence[Any]) -> Generator[Explicit]:
-    """A scope of a trace in which no axis is explicit, if the program of the function needs that."""
+    """A scope of a trace in which no axis is explicit, if the program of the function needs
+    that.
+    """
     flat, treedef = tree_flatten(arrays)
     mesh = explicit_around(flat) if is_rewritten(body) else None
     if mesh is None:

@@ -24,14 +24,22 @@ from .made_for import Log
 
 
 class Function:
-    """A function with its options. It is held weakly: the programs that a user holds keep it alive."""
+    """A function with its options. It is held weakly: the programs that a user holds keep it
+    alive.
+    """
 
-    def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
+    def __init__(
+        self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
+    ):
         self._fns = (_reference(fn),)
         self.options = options
         self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
-        self.binder = Binder(self.where, signature_of(fn), KEYWORDS if isinstance(fn, Derived) else KEYWORDS_OF_DERIVATIVES)
+        self.binder = Binder(
+            self.where,
+            signature_of(fn),
+            KEYWORDS if isinstance(fn, Derived) else KEYWORDS_OF_DERIVATIVES,
+        )
         self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
@@ -51,7 +59,9 @@ class Function:
         raise ReferenceError(f"{self.where} is gone")
 
     def called_as_written(self, flat: Flat, paths: Sequence[str]) -> Flat:
-        """This function, of flat arrays, named in JAX's messages as the user wrote it, and its arguments by their paths."""
+        """This function, of flat arrays, named in JAX's messages as the user wrote it, and its
+        arguments by their paths.
+        """
         fn = self.fn()
         return named_as(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
 
@@ -79,7 +89,9 @@ class Function:
         return same
 
     def read_again(self) -> bool:
-        """Read annotations once more that used names which were not defined yet. Whether there were any."""
+        """Read annotations once more that used names which were not defined yet. Whether there were
+        any.
+        """
         if self._namespace is None:
             return False
         self.contract = self._read(self.fn(), self._namespace)
@@ -115,7 +127,9 @@ class Function:
 
 
 def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that annotations may mean. Another name may well be the function's own, and nothing here may keep it alive."""
+    """The names that annotations may mean. Another name may well be the function's own, and nothing
+    here may keep it alive.
+    """
     names = annotated_names(fn)
     return {name: value for name, value in namespace.items() if name in names}
 

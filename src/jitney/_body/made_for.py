@@ -1,4 +1,6 @@
-"""What a function was traced for, kept in short for reports: sizes, and what the arrays of the call were. It keeps no array alive."""
+"""What a function was traced for, kept in short for reports: sizes, and what the arrays of the call
+were. It keeps no array alive.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ class MadeFor:
 
     Args:
         key: A hash of the static values and the structure.
-        arrays: Of the call that it was traced for, abstract; None where an outer transform called, or nobody knows.
+        arrays: Of the call that it was traced for, abstract; None where an outer transform called,
+            or nobody knows.
         sizes: Of the named axes of the program: of a padded one its bucket.
         true: Of the padded axes, as they were called.
         decided: Name, whether it was taken, and why, of each stage of its plan.

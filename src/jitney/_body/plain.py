@@ -1,9 +1,11 @@
-"""A function as it was written: what a program is compared with by `verify`, and all that `JITNEY_DISABLE` leaves.
+"""A function as it was written: what a program is compared with by `verify`, and all that
+`JITNEY_DISABLE` leaves.
 
-What stays is meaning: `vmap`, since an annotation says what the body sees, `static`, and under `verify` `precision="f64"`, since a plain
-run in float32 would be the worse one and may never end. All else is left out, of the functions under `@optimize` that the body calls too.
-Those are traced below the outer one, and JAX keeps their traces: so a plain run stands in a context that JAX's caches are keyed by, each in
-one of its own.
+What stays is meaning: `vmap`, since an annotation says what the body sees, `static`, and under
+`verify` `precision="f64"`, since a plain run in float32 would be the worse one and may never end.
+All else is left out, of the functions under `@optimize` that the body calls too. Those are traced
+below the outer one, and JAX keeps their traces: so a plain run stands in a context that JAX's
+caches are keyed by, each in one of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Change:
     axes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.option} over {' and '.join(map(repr, self.axes))}" if self.axes else self.option
+        return (
+            f"{self.option} over {' and '.join(map(repr, self.axes))}" if self.axes else self.option
+        )
 
 
 class Stripped:
@@ -46,7 +50,8 @@ class Stripped:
         self.changes: dict[Change, None] = {}
 
     def add(self, options: Options, fn: Any) -> None:
-        self.changes.update(dict.fromkeys(changes_of(replace(options, pad=()), fn)))  # below an outer trace nothing is padded
+        # below an outer trace nothing is padded
+        self.changes.update(dict.fromkeys(changes_of(replace(options, pad=()), fn)))
 
 
 @contextmanager
@@ -65,16 +70,32 @@ def plain_run() -> Stripped | None:
 def without(options: Options) -> Options:
     """Options that change nothing of what is computed."""
     return replace(
-        options, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, precision=None, check=False, checks="now",
-        compiler="default", debug_nans=False, shard=None, mesh=None, accumulate=False, verify=False,
-    )  # fmt: skip
+        options,
+        donate=(),
+        pad=(),
+        chunk=(),
+        memory=None,
+        remat=None,
+        roll=None,
+        precision=None,
+        check=False,
+        checks="now",
+        compiler="default",
+        debug_nans=False,
+        shard=None,
+        mesh=None,
+        accumulate=False,
+        verify=False,
+    )
 
 
 def plain_function(fn: Any) -> Any:
     """The function, or of a derivative JAX's own, dense, with nothing recomputed."""
     if not isinstance(fn, Derived):
         return fn
-    return replace(fn, fn=plain_function(fn.fn), memory=None, remat=None, roll=None, summed=False, plain=True)
+    return replace(
+        fn, fn=plain_function(fn.fn), memory=None, remat=None, roll=None, summed=False, plain=True
+    )
 
 
 def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
@@ -84,12 +105,19 @@ def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
     if options.pad:
         changes.append(Change("pad", tuple(name for name, _ in options.pad)))
     if options.chunk:
-        changes.append(Change("accumulate" if options.accumulate else "chunk", tuple(name for name, _ in options.chunk)))
+        changes.append(
+            Change(
+                "accumulate" if options.accumulate else "chunk",
+                tuple(name for name, _ in options.chunk),
+            )
+        )
     elif options.memory is not None:
         changes.append(Change("memory"))
     if options.shard is not None:
         changes.append(Change("shard", tuple(name for name, _ in options.shard.axes)))
-    if options.remat is not None or (derived is not None and (derived.remat or derived.memory is not None)):
+    if options.remat is not None or (
+        derived is not None and (derived.remat or derived.memory is not None)
+    ):
         changes.append(Change("remat"))
     if options.roll is not None:
         changes.append(Change("roll"))

@@ -1,8 +1,8 @@
 """Updates in place that a body makes of its arguments: they are lost, which is said once.
 
-A body runs while it is traced, on containers that are made for the trace; later calls run no Python at
-all. So `state["count"] = ...` and `history.append(...)` reach no caller. JAX says nothing of it. Here
-what the body was given is compared with what it leaves.
+A body runs while it is traced, on containers that are made for the trace; later calls run no Python
+at all. So `state["count"] = ...` and `history.append(...)` reach no caller. JAX says nothing of it.
+Here what the body was given is compared with what it leaves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Update = tuple[str, bool, bool]
 
 
 class Given:
-    """What a body is given: its leaves, what the static ones hold, and the static fields of modules.
+    """What a body is given: its leaves, what the static ones hold, and the static fields of
+    modules.
 
     Args:
         binder: Of its arguments, which gives their names.
@@ -44,24 +45,40 @@ class Given:
         leaves, keys = self._held()
         for path in dict.fromkeys((*self._leaves, *leaves)):
             was, now = path in self._leaves, path in leaves
-            same = was and now and leaves[path] is self._leaves[path] and keys.get(path) == self._keys.get(path)
+            same = (
+                was
+                and now
+                and leaves[path] is self._leaves[path]
+                and keys.get(path) == self._keys.get(path)
+            )
             if not same:
                 yield name_of(self._binder, path)[1], was, now
         if self._states_of_fields() != self._fields:
             yield "a static field", True, True
 
     def _held(self) -> tuple[dict[Path, Any], dict[Path, Any]]:
-        """The leaves by their paths, of which each static value is one; and the keys of those that are copies."""
+        """The leaves by their paths, of which each static value is one; and the keys of those that
+        are copies.
+        """
 
         def is_static(part: Any) -> bool:
             return id(part) in self._originals
 
         leaves = dict(_flatten(self._values, is_leaf=is_static)[0])
-        return leaves, {path: _key(leaf) for path, leaf in leaves.items() if self._originals.get(id(leaf), leaf) is not leaf}
+        return leaves, {
+            path: _key(leaf)
+            for path, leaf in leaves.items()
+            if self._originals.get(id(leaf), leaf) is not leaf
+        }
 
     def _states_of_fields(self) -> list[Any]:
         """What the static fields of modules hold."""
-        return [state(part) for part in loose_parts([value for value in self._values if id(value) not in self._originals])]
+        return [
+            state(part)
+            for part in loose_parts(
+                [value for value in self._values if id(value) not in self._originals]
+            )
+        ]
 
 
 def _key(leaf: Any) -> Hashable:
@@ -80,8 +97,10 @@ def in_words(update: Update) -> str:
 def told(where: Where, updates: Sequence[str]) -> str:
     """The warning."""
     return sentence(
-        where, f"the body updates its arguments in place: {few(updates)}.",
-        "It runs while it is traced, on containers of its own, and not at all in later calls: what it writes there reaches no caller.",
+        where,
+        f"the body updates its arguments in place: {few(updates)}.",
+        "It runs while it is traced, on containers of its own, and not at all in later calls: what"
+        " it writes there reaches no caller.",
         "return what has changed, and go on with that (of Flax NNX, `nnx.split` and `nnx.merge`); "
         "or update a copy, as `batch = dict(batch)`, if nobody needs it.",
-    )  # fmt: skip
+    )

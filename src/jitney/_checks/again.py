@@ -1,4 +1,6 @@
-"""Checks that were made a number, made checks again: what was loaded from elsewhere returns the number and has the messages as text."""
+"""Checks that were made a number, made checks again: what was loaded from elsewhere returns the
+number and has the messages as text.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _eqx: Any = eqx
 
 
 def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[str]]) -> list[Any]:
-    """Results of which one is there only if no check has failed: Equinox's checks, which whoever runs the program treats as any others.
+    """Results of which one is there only if no check has failed: Equinox's checks, which whoever
+    runs the program treats as any others.
 
     Args:
         results: Of a program that was evaluated by `flagged`.
@@ -25,8 +28,12 @@ def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[s
     out = list(results)
     if not out or not checks:
         return out
-    at = min(range(len(out)), key=lambda i: (issubdtype(out[i].dtype, extended), math.prod(out[i].shape)))
+    at = min(
+        range(len(out)), key=lambda i: (issubdtype(out[i].dtype, extended), math.prod(out[i].shape))
+    )
     failed, index = parted(number)
     for place, messages in enumerate(checks):
-        out[at] = _eqx.branched_error_if(out[at], failed == place, index, tuple(messages), on_error="raise")
+        out[at] = _eqx.branched_error_if(
+            out[at], failed == place, index, tuple(messages), on_error="raise"
+        )
     return out

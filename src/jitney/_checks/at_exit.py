@@ -1,4 +1,6 @@
-"""What is done when Python ends or forks: an error that nobody has looked for is printed, and the exit status says so."""
+"""What is done when Python ends or forks: an error that nobody has looked for is printed, and the
+exit status says so.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from .._owners import shorten
 
 
 def at_exit(wait: Callable[[], None], forget: Callable[[], None]) -> None:
-    """Have what `wait` raises at the end of Python printed, and `forget` called in processes that are forked."""
+    """Have what `wait` raises at the end of Python printed, and `forget` called in processes that
+    are forked.
+    """
 
     def last() -> None:
         try:
@@ -28,8 +32,10 @@ def at_exit(wait: Callable[[], None], forget: Callable[[], None]) -> None:
 
 
 class _Failing:
-    """Standard error that cannot be flushed once Python ends, which makes the exit status 120: what is raised in `atexit` changes none,
-    and leaving by `os._exit` would lose what files have not written yet. See `sys.exit` in Python's reference."""
+    """Standard error that cannot be flushed once Python ends, which makes the exit status 120: what
+    is raised in `atexit` changes none, and leaving by `os._exit` would lose what files have not
+    written yet. See `sys.exit` in Python's reference.
+    """
 
     closed = False  # or Python would not flush it
 

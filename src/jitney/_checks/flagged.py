@@ -1,9 +1,12 @@
-"""Evaluate a program with its checks as data: what fails becomes a number, which travels along, in place of a callback that raises.
+"""Evaluate a program with its checks as data: what fails becomes a number, which travels along, in
+place of a callback that raises.
 
-The number is that of the first check that fails in the order of the program, 0 while none has. Once one has, no `while` is entered or goes
-on, and nothing else calls Python, as if the program had stopped there. The `cond` of a check stays, with zeros in the branch that raised:
-XLA fuses what stands around it as it did, so that all numbers are equal to the bit (without it, a product before a check and a sum
-behind it become one operation with one rounding). Derivatives and maps have been taken by then.
+The number is that of the first check that fails in the order of the program, 0 while none has. Once
+one has, no `while` is entered or goes on, and nothing else calls Python, as if the program had
+stopped there. The `cond` of a check stays, with zeros in the branch that raised: XLA fuses what
+stands around it as it did, so that all numbers are equal to the bit (without it, a product before a
+check and a sum behind it become one operation with one rounding). Derivatives and maps have been
+taken by then.
 """
 
 from __future__ import annotations
@@ -17,7 +20,16 @@ import numpy as np
 
 from .._jax.equinox_checks import Insides, calls_equinox, is_callback, raising, which
 from .._jax.evaluation import evaluated
-from .._jax.jaxprs import bound, opened, runs, scan_parts, solve_operands, standing_at, unfollowed, while_parts
+from .._jax.jaxprs import (
+    bound,
+    opened,
+    runs,
+    scan_parts,
+    solve_operands,
+    standing_at,
+    unfollowed,
+    while_parts,
+)
 from .._jax.mesh import explicit_around
 from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, is_a, issubdtype
@@ -43,7 +55,8 @@ def flagged(closed: Any, arrays: Sequence[Any], table: Table) -> tuple[list[Any]
     Raises:
         Kept: It has effects in an order, explicit axes, or a check where none can be followed.
     """
-    ordered = [effect for effect in closed.effects if type(effect).__name__.startswith("Ordered")]  # JAX has no public names for them
+    # JAX has no public names for them
+    ordered = [effect for effect in closed.effects if type(effect).__name__.startswith("Ordered")]
     if ordered:
         raise Kept("what it does in order would be done after a check that failed")
     if any(True for _ in unfollowed(opened(closed)[0].eqns)):
@@ -60,7 +73,8 @@ class _Flagged:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.live = Liveness()
-        self._calls: dict[Any, tuple[Any, Any]] = {}  # functions of programs that are called, so that one called twice is one
+        # functions of programs that are called, so that one called twice is one
+        self._calls: dict[Any, tuple[Any, Any]] = {}
         self._asked: dict[Any, tuple[Any, bool]] = {}
         self.insides = Insides()
 
@@ -91,41 +105,67 @@ class _Flagged:
 
     def check(self, eqn: Any, values: list[Any], flag: Flag, callback: Any, used: Used) -> Results:
         code = self.table.code(callback)
-        if len(self.table) > MOST or any(issubdtype(atom.aval.dtype, extended) for atom in eqn.outvars):
+        if len(self.table) > MOST or any(
+            issubdtype(atom.aval.dtype, extended) for atom in eqn.outvars
+        ):
             raise Kept("it has more checks than a number can tell, or one of keys")
         index = which(eqn, values)
         if is_a(index, _jax.Array):
             index = _lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
-            code = _lax.bitwise_or(np.int32(code), _lax.bitwise_and(_lax.convert_element_type(index, np.int32), np.int32(MASK)))
+            code = _lax.bitwise_or(
+                np.int32(code),
+                _lax.bitwise_and(_lax.convert_element_type(index, np.int32), np.int32(MASK)),
+            )
         else:
             code = np.int32(code | message_bits(int(index)))
         failed = _lax.select(_lax.ne(values[0], _typed(0, values[0])), code, np.int32(0))
         at = self.live.inputs(eqn, used)[1:]
         given = _at(values[1:], at)
         results = [atom.aval for atom in _at(eqn.outvars, used)]
-        good = _program(lambda *x: self.part(eqn.params["branches"][0], used, at)(None, *x)[0], given)
+        good = _program(
+            lambda *x: self.part(eqn.params["branches"][0], used, at)(None, *x)[0], given
+        )
         blank = _program(lambda *_: list(map(_zeros, results)), given)
-        return _spread(bound(eqn, [values[0], *given], branches=(good, blank)), used), _first(flag, failed)
+        return _spread(bound(eqn, [values[0], *given], branches=(good, blank)), used), _first(
+            flag, failed
+        )
 
     def quiet(self, eqn: Any, values: list[Any], flag: Flag) -> list[Any]:
         """What a callback returns, which is called while no check has failed."""
         if flag is None:
             return bound(eqn, values)
         blank = [atom.aval for atom in eqn.outvars]
-        return list(_lax.cond(_lax.eq(flag, np.int32(0)), lambda: bound(eqn, values), lambda: list(map(_zeros, blank))))
+        return list(
+            _lax.cond(
+                _lax.eq(flag, np.int32(0)),
+                lambda: bound(eqn, values),
+                lambda: list(map(_zeros, blank)),
+            )
+        )
 
     def enters(self, eqn: Any, values: list[Any], flag: Flag) -> bool:
-        """Whether an operation is evaluated anew: it holds a check, or what a check before it stops, or gets less than it takes."""
+        """Whether an operation is evaluated anew: it holds a check, or what a check before it
+        stops, or gets less than it takes.
+        """
         if not self.insides.programs(eqn):
             return False
-        return any(value is None for value in values) or self.asks(eqn, "checks") or (flag is not None and self.asks(eqn, "stops"))
+        return (
+            any(value is None for value in values)
+            or self.asks(eqn, "checks")
+            or (flag is not None and self.asks(eqn, "stops"))
+        )
 
     def asks(self, eqn: Any, what: str) -> bool:
-        """Whether an operation has a callback of Equinox's in it ("checks"), or something that has to stop where one failed."""
+        """Whether an operation has a callback of Equinox's in it ("checks"), or something that has
+        to stop where one failed.
+        """
         key = (id(eqn), what)
         if key not in self._asked:
             test: Callable[[Any], bool] = calls_equinox if what == "checks" else _stops
-            self._asked[key] = (eqn, (what != "checks" and _stops(eqn)) or any(map(test, self.insides.within(eqn))))
+            self._asked[key] = (
+                eqn,
+                (what != "checks" and _stops(eqn)) or any(map(test, self.insides.within(eqn))),
+            )
         return self._asked[key][1]
 
     def entered(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
@@ -144,22 +184,37 @@ class _Flagged:
             if name == "while":
                 return self.loop(eqn, values, flag, used)
             if name == "custom_linear_solve":
-                return self.run(eqn.params["jaxprs"].solve, solve_operands(eqn, values), flag, (True,) * len(eqn.outvars))
+                return self.run(
+                    eqn.params["jaxprs"].solve,
+                    solve_operands(eqn, values),
+                    flag,
+                    (True,) * len(eqn.outvars),
+                )
         raise Kept(f"it has a check, or a loop behind one, inside of `{name}`")
 
-    def part(self, program: Any, used: Sequence[bool], at: Sequence[bool]) -> Callable[..., Results]:
-        """A program as a function of the flag and of those of its arguments that are at hand; it returns what is needed of it."""
+    def part(
+        self, program: Any, used: Sequence[bool], at: Sequence[bool]
+    ) -> Callable[..., Results]:
+        """A program as a function of the flag and of those of its arguments that are at hand; it
+        returns what is needed of it.
+        """
 
         def run(flag: Flag, *given: Any) -> Results:
             left = iter(given)
-            out, flag = self.run(program, [next(left) if is_given else None for is_given in at], flag, used)
+            out, flag = self.run(
+                program, [next(left) if is_given else None for is_given in at], flag, used
+            )
             return [x for x, is_used in zip(out, used, strict=True) if is_used], flag
 
         return run
 
     def called(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         params = eqn.params
-        if any(is_a(place, _sharding.Sharding) for name in ("in_shardings", "out_shardings") for place in params.get(name, ())):
+        if any(
+            is_a(place, _sharding.Sharding)
+            for name in ("in_shardings", "out_shardings")
+            for place in params.get(name, ())
+        ):
             raise Kept("it has a check in a function that says where its arrays lie")
         at = self.live.inputs(eqn, used)
         key = (id(params["jaxpr"]), used, flag is None)
@@ -184,14 +239,19 @@ class _Flagged:
     def branches(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         at = self.live.inputs(eqn, used)[1:]
         given = [_int32(flag), *_at(values[1:], at)]
-        made = [_program(_flat(self.part(branch, used, at)), given) for branch in eqn.params["branches"]]
+        made = [
+            _program(_flat(self.part(branch, used, at)), given) for branch in eqn.params["branches"]
+        ]
         *out, flag = bound(eqn, [values[0], *given], branches=tuple(made))
         return _spread(out, used), flag
 
     def scan(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         used = self.live.looped(eqn, used)
         at = self.live.inputs(eqn, used)
-        fixed, carry, rows = (_at(part, needed) for part, needed in zip(scan_parts(eqn, values), scan_parts(eqn, list(at)), strict=True))
+        fixed, carry, rows = (
+            _at(part, needed)
+            for part, needed in zip(scan_parts(eqn, values), scan_parts(eqn, list(at)), strict=True)
+        )
         body = self.part(eqn.params["jaxpr"], used, at)
         count = len(carry)
 
@@ -206,7 +266,10 @@ class _Flagged:
     def loop(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         used = self.live.looped(eqn, used)
         at = list(self.live.inputs(eqn, used))
-        tested, told, carry = (_at(part, needed) for part, needed in zip(while_parts(eqn, values), while_parts(eqn, at), strict=True))
+        tested, told, carry = (
+            _at(part, needed)
+            for part, needed in zip(while_parts(eqn, values), while_parts(eqn, at), strict=True)
+        )
         for_test, for_turn, carried = while_parts(eqn, at)
         asked = self.live.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(for_test) :]
         test = self.part(eqn.params["cond_jaxpr"], (True,), [*for_test, *asked])
@@ -221,7 +284,9 @@ class _Flagged:
             return self.rotated(goes_on, partial(_spliced, turn, told), carry, flag, used)
 
         def goes(state: tuple[Flag, list[Any]]) -> Any:
-            return _lax.bitwise_and(_lax.eq(state[0], np.int32(0)), _any(goes_on(None, state[1])[0]))
+            return _lax.bitwise_and(
+                _lax.eq(state[0], np.int32(0)), _any(goes_on(None, state[1])[0])
+            )
 
         def step(state: tuple[Flag, list[Any]]) -> Any:
             out, flag = turn(state[0], *told, *state[1])
@@ -238,7 +303,9 @@ class _Flagged:
         return any(calls_equinox(eqn) or is_callback(eqn) for eqn in self.insides.equations(test))
 
     def rotated(self, goes_on: Any, turn: Any, carry: list[Any], flag: Flag, used: Used) -> Results:
-        """A loop whose condition checks too: the condition comes behind the turn, whose results it sees as they are carried."""
+        """A loop whose condition checks too: the condition comes behind the turn, whose results it
+        sees as they are carried.
+        """
 
         def step(state: Any) -> Any:
             out, flag = turn(state[0], state[2])
@@ -270,11 +337,16 @@ def _any(go: Any) -> Any:
 
 
 def _where(go: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
-    """What a mapped loop carries: an element that does not go on stays as it is. JAX says so where it compiles the loop."""
+    """What a mapped loop carries: an element that does not go on stays as it is. JAX says so where
+    it compiles the loop.
+    """
     shape = _jax.typeof(go).shape
     if not shape:
         return list(new)
-    return [_lax.select(_lax.broadcast_in_dim(go, x.shape, tuple(range(len(shape)))), x, y) for x, y in zip(new, old, strict=True)]
+    return [
+        _lax.select(_lax.broadcast_in_dim(go, x.shape, tuple(range(len(shape)))), x, y)
+        for x, y in zip(new, old, strict=True)
+    ]
 
 
 def _int32(flag: Flag) -> Any:
@@ -298,13 +370,18 @@ def _blank(values: Sequence[Any]) -> list[Any]:
     return [_lax.full_like(x, 0) for x in values]  # as weakly typed as they are
 
 
-def _spliced(turn: Callable[..., Results], told: Sequence[Any], flag: Flag, carry: Sequence[Any]) -> Results:
+def _spliced(
+    turn: Callable[..., Results], told: Sequence[Any], flag: Flag, carry: Sequence[Any]
+) -> Results:
     return turn(flag, *told, *carry)
 
 
 def _filled(values: Sequence[Any], atoms: Sequence[Any]) -> list[Any]:
     """Values with those that have no elements among them, which nothing is evaluated for."""
-    return [_zeros(atom.aval) if x is None and is_empty(atom.aval) else x for x, atom in zip(values, atoms, strict=True)]
+    return [
+        _zeros(atom.aval) if x is None and is_empty(atom.aval) else x
+        for x, atom in zip(values, atoms, strict=True)
+    ]
 
 
 def _at(values: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
@@ -327,4 +404,9 @@ def _flat(part: Callable[..., Results]) -> Callable[..., list[Any]]:
 def _program(fn: Callable[..., Any], like: Sequence[Any]) -> Any:
     """The program of a function, of arguments of the types of these values."""
     avals = [_jax.typeof(x) for x in like]
-    return _jax.make_jaxpr(fn)(*[_jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False))) for x in avals])
+    return _jax.make_jaxpr(fn)(
+        *[
+            _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False)))
+            for x in avals
+        ]
+    )

@@ -1,6 +1,8 @@
-"""What of a program is needed for its results. XLA drops the rest, and with it the checks of values that nothing reads.
+"""What of a program is needed for its results. XLA drops the rest, and with it the checks of values
+that nothing reads.
 
-An array without elements is one such value: whatever makes it, XLA puts another of its type there. So does who evaluates a program here.
+An array without elements is one such value: whatever makes it, XLA puts another of its type there.
+So does who evaluates a program here.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ def is_empty(aval: Any) -> bool:
     """Whether an array has no elements, and can be made of its type alone."""
     if 0 not in [size for size in getattr(aval, "shape", ()) if is_a(size, int)]:
         return False
-    return not (getattr(aval, "weak_type", False) or aval.dtype == float0 or issubdtype(aval.dtype, extended))
+    return not (
+        getattr(aval, "weak_type", False)
+        or aval.dtype == float0
+        or issubdtype(aval.dtype, extended)
+    )
 
 
 def _is_needed(atom: Any) -> bool:
@@ -56,7 +62,11 @@ class Liveness:
         return self._known[key][1]
 
     def _of(self, plain: Any, used: Used) -> Live:
-        needed = {atom for atom, is_used in zip(plain.outvars, used, strict=True) if is_used and _is_needed(atom)}
+        needed = {
+            atom
+            for atom, is_used in zip(plain.outvars, used, strict=True)
+            if is_used and _is_needed(atom)
+        }
         results: dict[int, Used] = {}
         for eqn in reversed(plain.eqns):
             mine = tuple(atom in needed for atom in eqn.outvars)
@@ -76,17 +86,24 @@ class Liveness:
             branches = [self.of(branch, used).inputs for branch in params["branches"]]
             return (True, *map(any, zip(*branches, strict=True)))
         if name == "scan":
-            fixed, _, rows = scan_parts(eqn, list(self.of(params["jaxpr"], self.looped(eqn, used)).inputs))
+            fixed, _, rows = scan_parts(
+                eqn, list(self.of(params["jaxpr"], self.looped(eqn, used)).inputs)
+            )
             carry = self.looped(eqn, used)[: len(eqn.invars) - len(fixed) - len(rows)]
             return (*fixed, *carry, *rows)
         if name == "while":
             carry = self.looped(eqn, used)
-            test, turn = self.of(params["cond_jaxpr"], (True,)).inputs, self.of(params["body_jaxpr"], carry).inputs
+            test, turn = (
+                self.of(params["cond_jaxpr"], (True,)).inputs,
+                self.of(params["body_jaxpr"], carry).inputs,
+            )
             return (*test[: params["cond_nconsts"]], *turn[: params["body_nconsts"]], *carry)
         return (True,) * len(eqn.invars)
 
     def looped(self, eqn: Any, used: Used) -> Used:
-        """Which results of a loop are needed if these are: what it carries is needed for what its turns need, too."""
+        """Which results of a loop are needed if these are: what it carries is needed for what its
+        turns need, too.
+        """
         if eqn.primitive.name == "scan":
             _, carry, _ = scan_parts(eqn, list(range(len(eqn.invars))))
             return self._fixed(eqn.params["jaxpr"], used, carry)
@@ -96,10 +113,14 @@ class Liveness:
         return self._fixed(eqn.params["body_jaxpr"], used, range(len(told), len(told) + len(used)))
 
     def _fixed(self, body: Any, used: Used, carry: Sequence[int]) -> Used:
-        """The same, from a body and the places of what is carried among its arguments, which is what it returns first."""
+        """The same, from a body and the places of what is carried among its arguments, which is
+        what it returns first.
+        """
         while True:
             inputs = self.of(body, used).inputs
-            more = tuple(mine or (i < len(carry) and inputs[carry[i]]) for i, mine in enumerate(used))
+            more = tuple(
+                mine or (i < len(carry) and inputs[carry[i]]) for i, mine in enumerate(used)
+            )
             if more == used:
                 return used
             used = more

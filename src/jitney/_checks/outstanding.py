@@ -1,9 +1,11 @@
-"""Numbers of calls with `checks="later"` that nobody has looked at yet: whose they are, who looks, and when.
+"""Numbers of calls with `checks="later"` that nobody has looked at yet: whose they are, who looks,
+and when.
 
-Each thread has its own, so that an error is raised in the thread that made the call, and not in another's `try`. It looks before each
-further call at those that are there, and waits for none until there are too many of them; `wait` and the end of Python look at all
-threads'. Numbers stay in their places until all of them have been read, and failures return to theirs if something else than their error
-is raised: whoever is interrupted loses none.
+Each thread has its own, so that an error is raised in the thread that made the call, and not in
+another's `try`. It looks before each further call at those that are there, and waits for none until
+there are too many of them; `wait` and the end of Python look at all threads'. Numbers stay in their
+places until all of them have been read, and failures return to theirs if something else than their
+error is raised: whoever is interrupted loses none.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from .at_exit import at_exit
 from .table import Table
 
 MOST: Final = 32
-"""How many numbers of one thread are left for later: so many calls late an error may be raised, and so many programs stand in the queue."""
+"""How many numbers of one thread are left for later: so many calls late an error may be raised, and
+so many programs stand in the queue.
+"""
 
 
 class Number(NamedTuple):
@@ -59,7 +63,8 @@ class Outstanding:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a handler of signals may call this in the middle of it
         self._here = threading.local()
-        self._threads: list[tuple[weakref.ref[Any], Numbers]] = []  # a thread that has ended leaves its numbers
+        # a thread that has ended leaves its numbers
+        self._threads: list[tuple[weakref.ref[Any], Numbers]] = []
         self._order = itertools.count()
         self._is_registered = False
 
@@ -86,7 +91,8 @@ class Outstanding:
         """Look at all numbers of all threads.
 
         Raises:
-            EquinoxRuntimeError: A check has failed; that of the first call, with the others in notes.
+            EquinoxRuntimeError: A check has failed; that of the first call, with the others in
+                notes.
         """
         with self._lock:
             threads = [numbers for _, numbers in self._threads]
@@ -107,26 +113,38 @@ class Outstanding:
                 at_exit(self.wait, self.forget)
                 self._is_registered = True
             left = self._threads
-            self._threads = [(thread, numbers) for thread, numbers in left if thread() is not None or self._holds_more(numbers)]
+            self._threads = [
+                (thread, numbers)
+                for thread, numbers in left
+                if thread() is not None or self._holds_more(numbers)
+            ]
             self._threads.append((weakref.ref(mine), mine.numbers))
         return mine.numbers
 
     def _holds_more(self, numbers: Numbers) -> bool:
-        """Whether a thread that has ended has left more than calls that went well; those are dropped."""
+        """Whether a thread that has ended has left more than calls that went well; those are
+        dropped.
+        """
         while numbers and numbers[0].value.is_ready() and _failure(numbers[0]) is None:
             self._take(numbers, numbers[0])
         return bool(numbers)
 
     def _raise_of(self, threads: Sequence[Numbers]) -> None:
         """Wait for all numbers of these threads, and raise what they say."""
-        read = [(numbers, number, _failure(number)) for numbers in threads for number in numbers.copy()]
+        read = [
+            (numbers, number, _failure(number)) for numbers in threads for number in numbers.copy()
+        ]
         mine: list[tuple[Numbers, Failure]] = []
         try:
             for numbers, number, failure in read:
                 if self._take(numbers, number) and failure is not None:
                     mine.append((numbers, failure))
             if mine:
-                _raise(sorted((failure for _, failure in mine), key=lambda failure: failure.number.order))
+                _raise(
+                    sorted(
+                        (failure for _, failure in mine), key=lambda failure: failure.number.order
+                    )
+                )
         except Exception:
             raise
         except BaseException:  # of somebody who interrupts: nobody has been told
@@ -135,7 +153,9 @@ class Outstanding:
             raise
 
     def _take(self, numbers: Numbers, number: Number) -> bool:
-        """Take the oldest number, if it is this one: another thread, or a handler of signals, may have taken it meanwhile."""
+        """Take the oldest number, if it is this one: another thread, or a handler of signals, may
+        have taken it meanwhile.
+        """
         with self._lock:
             oldest = numbers.popleft() if numbers else None
             if oldest is not None and oldest is not number:
@@ -155,11 +175,12 @@ OUTSTANDING: Final = Outstanding()
 
 @public
 def wait() -> None:
-    """Wait for the calls of functions with `checks="later"`, of all threads, and raise what a run-time check of theirs has found.
+    """Wait for the calls of functions with `checks="later"`, of all threads, and raise what a
+    run-time check of theirs has found.
 
     Raises:
-        EquinoxRuntimeError: A check has failed: that of the call that was made first. Its notes say which call that was, and name other
-            calls that failed.
+        EquinoxRuntimeError: A check has failed: that of the call that was made first. Its notes say
+            which call that was, and name other calls that failed.
     """
     OUTSTANDING.wait()
 
@@ -167,14 +188,16 @@ def wait() -> None:
 def _first(numbers: Numbers) -> Number | None:
     try:
         return numbers[0]
-    except IndexError:  # asking first whether there is one would be too early: another thread may wait for them
+    # asking first whether there is one would be too early: another thread may wait for them
+    except IndexError:
         return None
 
 
 def _failure(number: Number) -> Failure | None:
     try:
         code = int(np.asarray(number.value))
-    except (FAILURE, ValueError) as error:  # of a check that is a callback still, of another callback, of the device
+    # of a check that is a callback still, of another callback, of the device
+    except (FAILURE, ValueError) as error:
         return Failure(number, partial(fail_as, error))
     return Failure(number, partial(number.table.fail, code)) if code else None
 
@@ -184,9 +207,15 @@ def _raise(failures: Sequence[Failure]) -> Never:
     try:
         first.fail()
     except Exception as error:
-        error.add_note(f'Found late, since checks="later": this is of {first.number.text}. What was made of its results is wrong too.')
+        error.add_note(
+            f'Found late, since checks="later": this is of {first.number.text}. What was made of'
+            " its results is wrong too."
+        )
         if others:
-            error.add_note(f"Failed behind it: {few([f'{failure.number.text} ({_said(failure)})' for failure in others])}.")
+            error.add_note(
+                "Failed behind it:"
+                f" {few([f'{failure.number.text} ({_said(failure)})' for failure in others])}."
+            )
         raise
 
 

@@ -27,7 +27,9 @@ class Table:
         self._lock = threading.Lock()
 
     def code(self, callback: Any) -> int:
-        """What stands for a check with its first message. The others follow: those that count from the end, as Python's, lie above."""
+        """What stands for a check with its first message. The others follow: those that count from
+        the end, as Python's, lie above.
+        """
         held = callback.params["callback"]
         with self._lock:
             number = self._numbers.get(id(held))
@@ -60,5 +62,7 @@ def message_bits(index: int) -> int:
 
 
 def parted(code: _Int) -> tuple[_Int, _Int]:
-    """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it. It is an int, or an int32 array."""
+    """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it.
+    It is an int, or an int32 array.
+    """
     return (code >> _BITS) - 1, ((code & MASK) ^ _HALF) - _HALF

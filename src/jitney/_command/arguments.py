@@ -1,7 +1,7 @@
 """What was typed: the subcommands and their options, read before any of them does anything.
 
-Exit statuses: 0; 1, a check failed or the cache is off; 2, what was typed is not understood, or a file is missing. `run` has the status of
-the program that it runs.
+Exit statuses: 0; 1, a check failed or the cache is off; 2, what was typed is not understood, or a
+file is missing. `run` has the status of the program that it runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         what = message if message.endswith(".") else f"{message}."
-        self.exit(2, sentence(self.prog, what, f"Its usage is `{self.format_usage().removeprefix('usage: ').strip()}`.",
-                              f"see `{self.prog} --help`.") + "\n")  # fmt: skip
+        self.exit(
+            2,
+            sentence(
+                self.prog,
+                what,
+                f"Its usage is `{self.format_usage().removeprefix('usage: ').strip()}`.",
+                f"see `{self.prog} --help`.",
+            )
+            + "\n",
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,23 +47,58 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=_PROG, description="See what JAX does in a program, what the machine gives it, and what is kept.")
+    parser = _Parser(
+        prog=_PROG,
+        description="See what JAX does in a program, what the machine gives it, and what is kept.",
+    )
     parser.add_argument("--version", action="version", version=f"jitney {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
-    _run(commands.add_parser("run", help="run a program as it is, and say what JAX did and what to change"))
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    _run(
+        commands.add_parser(
+            "run", help="run a program as it is, and say what JAX did and what to change"
+        )
+    )
     _report(commands.add_parser("report", help="the page of a run that was kept as data"))
-    _doctor(commands.add_parser("doctor", help="devices, threads, memory, cache, versions and known faults, each with ok or a fix"))
-    _bench(commands.add_parser("bench", help="what a function costs by the size of its axes, and how that grows"))
-    _show(commands.add_parser("show", help="what a file of `f.export(...)` holds: its contract, plans, sizes and versions"))
-    _cache(commands.add_parser("cache", help="the compiled programs that are kept: list, look after, fill"))
+    _doctor(
+        commands.add_parser(
+            "doctor",
+            help=(
+                "devices, threads, memory, cache, versions and known faults, each with ok or a fix"
+            ),
+        )
+    )
+    _bench(
+        commands.add_parser(
+            "bench", help="what a function costs by the size of its axes, and how that grows"
+        )
+    )
+    _show(
+        commands.add_parser(
+            "show",
+            help="what a file of `f.export(...)` holds: its contract, plans, sizes and versions",
+        )
+    )
+    _cache(
+        commands.add_parser(
+            "cache", help="the compiled programs that are kept: list, look after, fill"
+        )
+    )
     return parser
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--report", metavar="FILE", help="write the report to out.html or out.json too")
-    parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as `python -m` does")
+    parser.add_argument(
+        "--report", metavar="FILE", help="write the report to out.html or out.json too"
+    )
+    parser.add_argument(
+        "-m", dest="as_module", action="store_true", help="run a module, as `python -m` does"
+    )
     parser.add_argument("target", metavar="PROGRAM", help="a file, or with -m a module")
-    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments")
+    parser.add_argument(
+        "arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments"
+    )
     parser.set_defaults(module_of="start")
 
 
@@ -67,16 +110,35 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as data")
-    parser.add_argument("--no-measure", action="store_true", help="leave out what is measured, of at most about five seconds")
+    parser.add_argument(
+        "--no-measure",
+        action="store_true",
+        help="leave out what is measured, of at most about five seconds",
+    )
     parser.set_defaults(module_of="doctor")
 
 
 def _bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("function", metavar="FUNCTION", help="script.py:function or package.module:function")
-    parser.add_argument("--sizes", metavar="AXIS=SIZES", action="append", help="points=1e3:1e6, points=64:4096 or points=10,20; repeatable")
-    parser.add_argument("--set", metavar="NAME=VALUE", action="append", help="the value of a parameter; repeatable")
-    parser.add_argument("--arguments", metavar="MAKE", help="a function beside it that takes sizes and returns arguments by name")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for the warm calls of all sizes (5)")
+    parser.add_argument(
+        "function", metavar="FUNCTION", help="script.py:function or package.module:function"
+    )
+    parser.add_argument(
+        "--sizes",
+        metavar="AXIS=SIZES",
+        action="append",
+        help="points=1e3:1e6, points=64:4096 or points=10,20; repeatable",
+    )
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", help="the value of a parameter; repeatable"
+    )
+    parser.add_argument(
+        "--arguments",
+        metavar="MAKE",
+        help="a function beside it that takes sizes and returns arguments by name",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="for the warm calls of all sizes (5)"
+    )
     parser.add_argument("--json", action="store_true", help="as data")
     parser.add_argument("--out", metavar="FILE", help="draw it into out.svg or out.html too")
     parser.set_defaults(module_of="bench.command")
@@ -89,15 +151,23 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 
 def _cache(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_subparsers(title="what to do", metavar="WHAT", dest="what", required=True, parser_class=_Parser)
+    what = parser.add_subparsers(
+        title="what to do", metavar="WHAT", dest="what", required=True, parser_class=_Parser
+    )
     listed = what.add_parser("ls", help="each program with its size and last use")
     info = what.add_parser("info", help="where it is, how large, and why")
     for each in (listed, info):
         each.add_argument("--json", action="store_true", help="as data")
     cleared = what.add_parser("clear", help="delete all programs")
     pruned = what.add_parser("prune", help="delete some programs")
-    pruned.add_argument("--older-than", metavar="AGE", help="those not used for 30d, 12h, 90m or 45s")
-    pruned.add_argument("--larger-than", metavar="SIZE", help="those used least recently, until the rest takes 2GB or less")
+    pruned.add_argument(
+        "--older-than", metavar="AGE", help="those not used for 30d, 12h, 90m or 45s"
+    )
+    pruned.add_argument(
+        "--larger-than",
+        metavar="SIZE",
+        help="those used least recently, until the rest takes 2GB or less",
+    )
     pruned.add_argument("--damaged", action="store_true", help="those that cannot be read any more")
     for each in (cleared, pruned):
         each.add_argument("--yes", action="store_true", help="do not ask")

@@ -15,7 +15,8 @@ class Check:
     Args:
         name: What was looked at.
         value: What it is, for people.
-        state: `warn`: it works, and could be better; `fail`: a program would fail or compute wrong numbers.
+        state: `warn`: it works, and could be better; `fail`: a program would fail or compute wrong
+            numbers.
         fix: A line to paste; empty where all is well.
         data: The figures, for JSON.
     """

@@ -19,7 +19,8 @@ class Entry:
         path: Its file.
         program: The name that JAX gave it, `jit_step`.
         bytes: How large it is.
-        used: When it was written or read last, in seconds since 1970; a file system that notes no reads knows only of writing.
+        used: When it was written or read last, in seconds since 1970; a file system that notes no
+            reads knows only of writing.
     """
 
     path: Path
@@ -38,7 +39,11 @@ def entries(folder: Path) -> list[Entry]:
             except FileNotFoundError:
                 continue
             program = re.sub(r"-[0-9a-f]{16,}$", "", file.name.removesuffix(_ENTRY))
-            found.append(Entry(Path(file.path), program, status.st_size, max(status.st_atime, status.st_mtime)))
+            found.append(
+                Entry(
+                    Path(file.path), program, status.st_size, max(status.st_atime, status.st_mtime)
+                )
+            )
     return sorted(found, key=lambda entry: -entry.used)
 
 
@@ -46,7 +51,10 @@ def delete(gone: Iterable[Entry]) -> int:
     """Delete entries and their time stamps, and nothing else; the bytes."""
     freed = 0
     for entry in gone:
-        for path in (entry.path, entry.path.with_name(entry.path.name.removesuffix(_ENTRY) + _STAMP)):
+        for path in (
+            entry.path,
+            entry.path.with_name(entry.path.name.removesuffix(_ENTRY) + _STAMP),
+        ):
             path.unlink(missing_ok=True)
         freed += entry.bytes
     return freed

@@ -1,6 +1,7 @@
 """`doctor`: what this machine and this installation give a program, each with ok, or what to do.
 
-The exit status is 1 only where a check fails: a program would fail or compute wrong numbers. A warning leaves it 0.
+The exit status is 1 only where a check fails: a program would fail or compute wrong numbers. A
+warning leaves it 0.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def carry_out(given: argparse.Namespace) -> int:
     """Look at everything, and show it."""
     checks = list(_checks(measure=not given.no_measure))
     if given.json:
-        sys.stdout.write(json.dumps({"checks": [check.to_dict() for check in checks]}, indent=1) + "\n")
+        sys.stdout.write(
+            json.dumps({"checks": [check.to_dict() for check in checks]}, indent=1) + "\n"
+        )
     else:
         sys.stdout.write(_shown(checks))
     return int(any(check.state == "fail" for check in checks))
@@ -49,7 +52,10 @@ def _checks(*, measure: bool) -> Iterator[Check]:
     yield machine.threads(here)
     yield machine.memory(here)
     yield _cache()
-    yield Check("float64", "on" if _jax.config.jax_enable_x64 else "off: numbers are float32 (jax_enable_x64)")
+    yield Check(
+        "float64",
+        "on" if _jax.config.jax_enable_x64 else "off: numbers are float32 (jax_enable_x64)",
+    )
     yield Check("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set")
     yield faults.fusion()
     if measure:
@@ -59,16 +65,29 @@ def _checks(*, measure: bool) -> Iterator[Check]:
 def _shown(checks: list[Check]) -> str:
     from .._console import table, text_of
 
-    rows = [[(check.state, _STYLE[check.state]), (check.name, ""), (check.value, "")] for check in checks]
+    rows = [
+        [(check.state, _STYLE[check.state]), (check.name, ""), (check.value, "")]
+        for check in checks
+    ]
     fixes = "".join(f"\n{check.name}:\n    {check.fix}\n" for check in checks if check.fix)
     return f"{text_of(table('doctor', rows))}\n{fixes}"
 
 
 def _versions() -> Check:
-    found = {"python": platform.python_version(), "jitney": __version__, **{name: _version(name) for name in _PACKAGES}}
+    found = {
+        "python": platform.python_version(),
+        "jitney": __version__,
+        **{name: _version(name) for name in _PACKAGES},
+    }
     value = ", ".join(f"{name} {version or 'not installed'}" for name, version in found.items())
     if found["jax"] != found["jaxlib"]:
-        return Check("versions", f"{value}: jax and jaxlib differ", "warn", "python -m pip install --upgrade jax jaxlib", found)
+        return Check(
+            "versions",
+            f"{value}: jax and jaxlib differ",
+            "warn",
+            "python -m pip install --upgrade jax jaxlib",
+            found,
+        )
     return Check("versions", value, data=found)
 
 
@@ -84,12 +103,23 @@ def _devices() -> Check:
         devices = _jax.devices()
     except RuntimeError as error:
         return Check("devices", str(error).strip().splitlines()[0], "fail", "export JAX_PLATFORMS=")
-    data = [{"id": each.id, "platform": each.platform, "kind": each.device_kind, "memory": _bytes(each)} for each in devices]
+    data = [
+        {"id": each.id, "platform": each.platform, "kind": each.device_kind, "memory": _bytes(each)}
+        for each in devices
+    ]
     kinds = dict.fromkeys((each.platform, each.device_kind) for each in devices)
-    value = ", ".join(f"{sum((d.platform, d.device_kind) == kind for d in devices)} {kind[0]} ({kind[1]})" for kind in kinds)
+    value = ", ".join(
+        f"{sum((d.platform, d.device_kind) == kind for d in devices)} {kind[0]} ({kind[1]})"
+        for kind in kinds
+    )
     if devices[0].platform == "cpu" and _unused():
-        return Check("devices", f"{value}; there is an NVIDIA GPU that JAX has no plugin for", "warn",
-                     'python -m pip install "jax[cuda13]"', data)  # fmt: skip
+        return Check(
+            "devices",
+            f"{value}; there is an NVIDIA GPU that JAX has no plugin for",
+            "warn",
+            'python -m pip install "jax[cuda13]"',
+            data,
+        )
     return Check("devices", value, data=data)
 
 
@@ -111,15 +141,40 @@ def _cache() -> Check:
         cache.ensure()
     facts = cache.facts()
     if facts.directory is None or not facts.enabled:
-        fixes = [text.split("Fix: ", 1)[1] for text in (str(each.message) for each in told) if "Fix: " in text]
-        return Check("cache", f"off: {facts.reason}", "warn", fixes[0] if fixes else "unset JITNEY_CACHE JAX_ENABLE_COMPILATION_CACHE")
+        fixes = [
+            text.split("Fix: ", 1)[1]
+            for text in (str(each.message) for each in told)
+            if "Fix: " in text
+        ]
+        return Check(
+            "cache",
+            f"off: {facts.reason}",
+            "warn",
+            fixes[0] if fixes else "unset JITNEY_CACHE JAX_ENABLE_COMPILATION_CACHE",
+        )
     kept = entries(facts.directory)
     size = sum(entry.bytes for entry in kept)
-    limit = "no limit" if facts.size_limit is None else f"a limit of {facts.size_limit / 2**30:.2g} GiB"
+    limit = (
+        "no limit" if facts.size_limit is None else f"a limit of {facts.size_limit / 2**30:.2g} GiB"
+    )
     broken = damaged(facts.directory)
-    value = f"{counted(len(kept), 'program')}, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory} ({facts.reason})"
-    data = {"directory": str(facts.directory), "programs": len(kept), "bytes": size, "limit": facts.size_limit, "damaged": len(broken)}
+    value = (
+        f"{counted(len(kept), 'program')}, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory}"
+        f" ({facts.reason})"
+    )
+    data = {
+        "directory": str(facts.directory),
+        "programs": len(kept),
+        "bytes": size,
+        "limit": facts.size_limit,
+        "damaged": len(broken),
+    }
     if broken:
-        return Check("cache", f"{value}; {len(broken)} are damaged and will be compiled again", "warn",
-                     "python -m jitney cache prune --damaged", data)  # fmt: skip
+        return Check(
+            "cache",
+            f"{value}; {len(broken)} are damaged and will be compiled again",
+            "warn",
+            "python -m jitney cache prune --damaged",
+            data,
+        )
     return Check("cache", value, data=data)

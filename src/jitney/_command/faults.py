@@ -19,10 +19,11 @@ _CLOSE = 1e-3
 
 
 def fusion() -> Check:
-    """Products of matrices that end in a reduction, which XLA for CPUs miscompiles in jaxlib 0.10.2 and 0.12.0.1.
+    """Products of matrices that end in a reduction, which XLA for CPUs miscompiles in jaxlib 0.10.2
+    and 0.12.0.1.
 
-    Delete it, and its line in `docs/command-line.md`, when the oldest supported jaxlib gives the right number without the flag
-    (https://github.com/jax-ml/jax/issues/39103 is one of the kind).
+    Delete it, and its line in `docs/command-line.md`, when the oldest supported jaxlib gives the
+    right number without the flag (https://github.com/jax-ml/jax/issues/39103 is one of the kind).
     """
     h = np.random.default_rng(0).normal(size=(_ROWS, _ROWS)).astype(np.float32)
     wide = h.astype(np.float64)
@@ -31,7 +32,9 @@ def fusion() -> Check:
 
     @_jax.jit
     def mean(h: Any) -> Any:
-        product = _jnp.matmul(_jnp.sin(h), _jnp.ones((_ROWS, _ROWS), np.float32), precision="highest")
+        product = _jnp.matmul(
+            _jnp.sin(h), _jnp.ones((_ROWS, _ROWS), np.float32), precision="highest"
+        )
         return _jnp.mean(product * _jnp.cos(h))
 
     got = float(mean(h))
@@ -39,5 +42,8 @@ def fusion() -> Check:
     if abs(got - want) <= _CLOSE * abs(want):
         return Check("XLA: product and reduction", f"right, on {device}", data=data)
     flags = f"{os.environ.get('XLA_FLAGS', '')} {_OFF}".strip()
-    value = f"{device} computes {got:.3g} for {want:.3g}: jaxlib {_jax.lib.__version__} miscompiles a product that ends in a reduction"
+    value = (
+        f"{device} computes {got:.3g} for {want:.3g}: jaxlib {_jax.lib.__version__} miscompiles a"
+        " product that ends in a reduction"
+    )
     return Check("XLA: product and reduction", value, "fail", f"export XLA_FLAGS='{flags}'", data)

@@ -1,7 +1,8 @@
 """What JAX did in a program, from what it said: programs with their times, their shapes, and why.
 
-Each thread said its part in order: why a function is traced, that it was traced, for which shapes it is compiled, that it was lowered
-and compiled. A text that does not read as expected gives nothing: then shapes or causes are unknown.
+Each thread said its part in order: why a function is traced, that it was traced, for which shapes
+it is compiled, that it was lowered and compiled. A text that does not read as expected gives
+nothing: then shapes or causes are unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from .findings.own import decorated_places
 _PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}
 _LONG = 160  # letters of a detail: static values may be whole trees
 Why = Literal[
-    "first call", "a new function", "other shapes or types", "another static value", "another structure", "another setting", "unknown"
+    "first call",
+    "a new function",
+    "other shapes or types",
+    "another static value",
+    "another structure",
+    "another setting",
+    "unknown",
 ]
 
 
@@ -69,7 +76,8 @@ class Compiled:
 
     Args:
         name: The function, as JAX has it.
-        cause: What JAX said when it traced the function; None where it said nothing, as of its own functions.
+        cause: What JAX said when it traced the function; None where it said nothing, as of its own
+            functions.
         shapes: Of its arrays in order, `float32[3]`; None where they are unknown.
         near: The innermost line that is not JAX's.
         place: The user's line; None where a library did it in a thread of its own.
@@ -78,7 +86,8 @@ class Compiled:
         compile_seconds: Of compiling, or of reading the cache.
         hit: Whether it came from the persistent cache.
         start: When its trace began, or its lowering, in seconds since the program's start.
-        key: JAX's key of the compiled program: equal keys are equal programs. Empty where it is unknown.
+        key: JAX's key of the compiled program: equal keys are equal programs. Empty where it is
+            unknown.
     """
 
     name: str
@@ -101,7 +110,9 @@ class Compiled:
 
     @property
     def defined(self) -> str:
-        """Whose the function that is compiled is: "user", "jax", ..., "jitney" of a decorated one; empty where JAX did not say."""
+        """Whose the function that is compiled is: "user", "jax", ..., "jitney" of a decorated one;
+        empty where JAX did not say.
+        """
         if self.ours:
             return "jitney"
         return owner(self.cause.file) if self.cause is not None and self.cause.file else ""
@@ -115,7 +126,8 @@ class Happened:
         compiled: Programs, in order.
         watch: Work by function and line, each second counted once, as `jitney.watch` counts it.
         seconds: By phase, each second counted once: trace, lower, compile, cache read.
-        spans: Phase, name, start and seconds of each span that lies in no other, in seconds since the start, for a timeline.
+        spans: Phase, name, start and seconds of each span that lies in no other, in seconds since
+            the start, for a timeline.
     """
 
     compiled: tuple[Compiled, ...]
@@ -130,12 +142,18 @@ class _Thread:
 
     hit: bool = False
     key: str = ""
-    over: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])  # spans that may lie inside one that is not over
-    made: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])  # of lowering and compiling
+    # spans that may lie inside one that is not over
+    over: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    # of lowering and compiling
+    made: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     asked: dict[str, list[Explained]] = field(default_factory=lambda: defaultdict(list))
-    traced: dict[str, tuple[Explained | None, float, float]] = field(default_factory=dict[str, tuple[Explained | None, float, float]])
+    traced: dict[str, tuple[Explained | None, float, float]] = field(
+        default_factory=dict[str, tuple[Explained | None, float, float]]
+    )
     lowered: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    shapes: dict[str, tuple[str, ...] | None] = field(default_factory=dict[str, "tuple[str, ...] | None"])
+    shapes: dict[str, tuple[str, ...] | None] = field(
+        default_factory=dict[str, "tuple[str, ...] | None"]
+    )
 
 
 class _Reader:
@@ -146,7 +164,12 @@ class _Reader:
         self.known: set[tuple[str, int, str]] = set()
         self.compiled: list[Compiled] = []
         self.watch = Watch()
-        self.seconds: dict[str, float] = {"trace": 0.0, "lower": 0.0, "compile": 0.0, "cache read": 0.0}
+        self.seconds: dict[str, float] = {
+            "trace": 0.0,
+            "lower": 0.0,
+            "compile": 0.0,
+            "cache read": 0.0,
+        }
         self.spans: list[tuple[int, str, str, float, float]] = []
 
     def read(self, event: Mapping[str, Any]) -> None:
@@ -168,7 +191,9 @@ class _Reader:
             self._span(thread, _PHASES[event["event"]], plain_name(event["name"]), event)
 
     def _first(self, said: Explained) -> Explained:
-        """A library defines all functions that it wraps on one line, so another one there is a new one only if its name was there."""
+        """A library defines all functions that it wraps on one line, so another one there is a new
+        one only if its name was there.
+        """
         known = (said.file, said.line, said.name)
         if said.why == "a new function" and known not in self.known:
             said = replace(said, why="first call")
@@ -190,7 +215,11 @@ class _Reader:
         if phase == "traces":
             asked = thread.asked.get(name)
             others = sum(b - a for a, b in thread.made if a >= start)
-            thread.traced[name] = asked.pop() if asked else None, start, max(0.0, end - start - others)
+            thread.traced[name] = (
+                asked.pop() if asked else None,
+                start,
+                max(0.0, end - start - others),
+            )
             return
         thread.made.append((start, end))
         if phase == "lowers":
@@ -199,7 +228,15 @@ class _Reader:
         self._program(thread, name, lines, place, start, end - start, hit=hit)
 
     def _program(
-        self, thread: _Thread, name: str, lines: Sequence[Line], place: Line | None, start: float, seconds: float, *, hit: bool
+        self,
+        thread: _Thread,
+        name: str,
+        lines: Sequence[Line],
+        place: Line | None,
+        start: float,
+        seconds: float,
+        *,
+        hit: bool,
     ) -> None:
         cause, trace_start, trace_seconds = thread.traced.pop(name, (None, start, 0.0))
         lower_start, lower_seconds = thread.lowered.pop(name, (start, 0.0))
@@ -207,7 +244,9 @@ class _Reader:
         near, shapes = (lines[0] if lines else None), thread.shapes.pop(name, None)
         ours = cause is not None and (cause.file, cause.line) in self.decorated
         spans = trace_seconds, lower_seconds, seconds
-        self.compiled.append(Compiled(name, cause, shapes, near, place, *spans, hit, first, thread.key, ours))
+        self.compiled.append(
+            Compiled(name, cause, shapes, near, place, *spans, hit, first, thread.key, ours)
+        )
         thread.hit, thread.key = False, ""
         del thread.made[:-100]
 
@@ -220,14 +259,20 @@ def happened(events: Sequence[Mapping[str, Any]], began: float) -> Happened:
     return Happened(tuple(reader.compiled), reader.watch, reader.seconds, _outermost(reader.spans))
 
 
-def _outermost(spans: Sequence[tuple[int, str, str, float, float]]) -> tuple[tuple[str, str, float, float], ...]:
-    """Those that lie in no other of their thread. One is reported when it is over, so what lies inside came before."""
+def _outermost(
+    spans: Sequence[tuple[int, str, str, float, float]],
+) -> tuple[tuple[str, str, float, float], ...]:
+    """Those that lie in no other of their thread. One is reported when it is over, so what lies
+    inside came before.
+    """
     kept: dict[int, list[tuple[str, str, float, float]]] = defaultdict(list)
     for thread, phase, name, start, seconds in spans:
         while kept[thread] and kept[thread][-1][2] >= start:
             kept[thread].pop()
         kept[thread].append((phase, name, start, seconds))
-    return tuple(sorted((span for each in kept.values() for span in each), key=lambda span: span[2]))
+    return tuple(
+        sorted((span for each in kept.values() for span in each), key=lambda span: span[2])
+    )
 
 
 def plain_name(name: str) -> str:
@@ -240,8 +285,14 @@ def _is_users(file: str) -> bool:
 
 
 def compiling(text: str) -> tuple[str, tuple[str, ...] | None]:
-    """The function and the shapes in `Compiling jit(f) with global shapes and types (ShapedArray(float32[3]), ...). ...`."""
-    match = re.match(r"Compiling (.+?) with global shapes and types [\[(](.*?)[\])]\. Argument mapping", text, flags=re.DOTALL)
+    """The function and the shapes in `Compiling jit(f) with global shapes and types
+    (ShapedArray(float32[3]), ...). ...`.
+    """
+    match = re.match(
+        r"Compiling (.+?) with global shapes and types [\[(](.*?)[\])]\. Argument mapping",
+        text,
+        flags=re.DOTALL,
+    )
     if match is None:
         return plain_name(text.removeprefix("Compiling ").split(" ")[0]), None
     listed = match[2].strip().rstrip(",")
@@ -253,17 +304,34 @@ def compiling(text: str) -> tuple[str, tuple[str, ...] | None]:
 def explained(text: str) -> Explained | None:
     """What JAX says about a trace; None where it is another text."""
     lines = [line.strip() for line in text.splitlines()]
-    told = next((match for line in lines if (match := re.fullmatch(r"(?:for )?(.+?)(?: id=\d+)?(?: defined at (.+):(\d+))?", line)
-                                            ) and (line.startswith("for ") or " id=" in line)), None)  # fmt: skip
+    told = next(
+        (
+            match
+            for line in lines
+            if (
+                match := re.fullmatch(
+                    r"(?:for )?(.+?)(?: id=\d+)?(?: defined at (.+):(\d+))?", line
+                )
+            )
+            and (line.startswith("for ") or " id=" in line)
+        ),
+        None,
+    )
     if told is None:
         return None
-    details = tuple(_detail(line.removeprefix("* ").removeprefix("at ")) for line in lines if line.startswith("* "))
+    details = tuple(
+        _detail(line.removeprefix("* ").removeprefix("at "))
+        for line in lines
+        if line.startswith("* ")
+    )
     return Explained(told[1], told[2] or "", int(told[3] or 0), _why(text, details), details)
 
 
 def _detail(text: str) -> str:
     """A difference in few words: of statics their values, where they are short."""
-    static = re.search(r"^(.*?), now .*?\bStatic\(val=(.*?)\) and before .*?\bStatic\(val=(.*?)\)", text)
+    static = re.search(
+        r"^(.*?), now .*?\bStatic\(val=(.*?)\) and before .*?\bStatic\(val=(.*?)\)", text
+    )
     if static is None:
         return text[:_LONG]
     at, *values = static.groups()
@@ -273,9 +341,17 @@ def _detail(text: str) -> str:
 
 def _why(text: str, details: Sequence[str]) -> Why:
     if "never seen function" in text:
-        return "a new function" if "seen another function defined on the same line" in text else "first call"
+        return (
+            "a new function"
+            if "seen another function defined on the same line" in text
+            else "first call"
+        )
     if "different input types" in text:
         return "other shapes or types"
     if "different input pytree" in text:
-        return "another static value" if details and all(each.startswith("static ") for each in details) else "another structure"
+        return (
+            "another static value"
+            if details and all(each.startswith("static ") for each in details)
+            else "another structure"
+        )
     return "another setting" if "Tracing context doesn't match" in text else "unknown"

@@ -1,6 +1,8 @@
-"""`cache ls`, `info`, `clear` and `prune`: what is kept in the folder of compiled programs, and what goes.
+"""`cache ls`, `info`, `clear` and `prune`: what is kept in the folder of compiled programs, and
+what goes.
 
-It is the folder that the next program would use. Only entries and their time stamps are deleted: a folder named in JAX may hold more.
+It is the folder that the next program would use. Only entries and their time stamps are deleted: a
+folder named in JAX may hold more.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._errors import OptionError, counted, sentence
+from .._errors import OptionError, counted
 from .._extent import read_bytes
 from .._jax.compile_cache import cache
 from .._jax.compile_cache.entries import damaged
@@ -33,7 +35,11 @@ def carry_out(given: argparse.Namespace) -> int:
         return 1
     kept = entries(facts.directory) if facts.directory.is_dir() else []
     if given.what in ("ls", "info"):
-        sys.stdout.write(_listed(kept, as_json=given.json) if given.what == "ls" else _info(facts, kept, as_json=given.json))
+        sys.stdout.write(
+            _listed(kept, as_json=given.json)
+            if given.what == "ls"
+            else _info(facts, kept, as_json=given.json)
+        )
         return 0
     gone = kept if given.what == "clear" else _pruned(given, facts.directory, kept)
     return _delete(gone, len(kept), facts.directory, sure=given.yes)
@@ -65,18 +71,26 @@ def _check(given: argparse.Namespace) -> None:
     _bytes(given.larger_than)
     if given.older_than is None and given.larger_than is None and not given.damaged:
         raise OptionError(
-            sentence("python -m jitney cache prune", "it does not say what goes.", "`prune` deletes what its options name.",
-                     "add --older-than 30d, --larger-than 2GB or --damaged."),
+            "python -m jitney cache prune",
+            "it does not say what goes.",
+            "`prune` deletes what its options name.",
+            "add --older-than 30d, --larger-than 2GB or --damaged.",
             code="J205",
-        )  # fmt: skip
+        )
 
 
 def _pruned(given: argparse.Namespace, folder: Path, kept: Sequence[Entry]) -> list[Entry]:
-    """Those that go. `kept` begins with what was used last, and the size is that of what the other options leave."""
+    """Those that go. `kept` begins with what was used last, and the size is that of what the other
+    options leave.
+    """
     age, size = _age(given.older_than), _bytes(given.larger_than)
     spoilt = set(damaged(folder)) if given.damaged else set[Path]()
     since = None if age is None else time.time() - age
-    gone = [entry for entry in kept if entry.path in spoilt or (since is not None and entry.used < since)]
+    gone = [
+        entry
+        for entry in kept
+        if entry.path in spoilt or (since is not None and entry.used < since)
+    ]
     if size is not None:
         total = 0
         for entry in kept:
@@ -93,9 +107,10 @@ def _age(text: str | None) -> float | None:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
     if match is None:
         raise OptionError(
-            sentence(
-                "python -m jitney cache prune", f"--older-than {text!r} is no age.", "An age is a number and s, m, h, d or w.", "write 30d."
-            ),
+            "python -m jitney cache prune",
+            f"--older-than {text!r} is no age.",
+            "An age is a number and s, m, h, d or w.",
+            "write 30d.",
             code="J205",
         )
     return float(match[1]) * _SECONDS[match[2]]
@@ -107,34 +122,61 @@ def _bytes(text: str | None) -> float | None:
     size = read_bytes(text)
     if size is None:
         raise OptionError(
-            sentence("python -m jitney cache prune", f"--larger-than {text!r} is no size.", "A size is a number of bytes, or of a unit.",
-                     "write 2GB."),
+            "python -m jitney cache prune",
+            f"--larger-than {text!r} is no size.",
+            "A size is a number of bytes, or of a unit.",
+            "write 2GB.",
             code="J205",
-        )  # fmt: skip
+        )
     return size
 
 
 def _listed(kept: Sequence[Entry], *, as_json: bool) -> str:
     if as_json:
-        data = [{"program": e.program, "bytes": e.bytes, "used": e.used, "file": e.path.name} for e in kept]
+        data = [
+            {"program": e.program, "bytes": e.bytes, "used": e.used, "file": e.path.name}
+            for e in kept
+        ]
         return json.dumps({"programs": data}, indent=1) + "\n"
     from .._console import figures, text_of
 
-    rows = [("program", "last used", "size"), *((e.program, _when(e.used), _size(e.bytes)) for e in kept)]
-    return text_of(figures(f"{counted(len(kept), 'program')}, {_size(sum(e.bytes for e in kept))}", rows)) + "\n"
+    rows = [
+        ("program", "last used", "size"),
+        *((e.program, _when(e.used), _size(e.bytes)) for e in kept),
+    ]
+    return (
+        text_of(
+            figures(f"{counted(len(kept), 'program')}, {_size(sum(e.bytes for e in kept))}", rows)
+        )
+        + "\n"
+    )
 
 
 def _info(facts: cache.CacheFacts, kept: Sequence[Entry], *, as_json: bool) -> str:
     size = sum(entry.bytes for entry in kept)
-    data = {"directory": str(facts.directory), "enabled": facts.enabled, "reason": facts.reason, "programs": len(kept),
-            "bytes": size, "limit": facts.size_limit}  # fmt: skip
+    data = {
+        "directory": str(facts.directory),
+        "enabled": facts.enabled,
+        "reason": facts.reason,
+        "programs": len(kept),
+        "bytes": size,
+        "limit": facts.size_limit,
+    }
     if as_json:
         return json.dumps(data, indent=1) + "\n"
     limit = "none" if facts.size_limit is None else _size(facts.size_limit)
     lines = {
-        "folder": facts.directory, "used": f"{facts.enabled} ({facts.reason})", "programs": len(kept), "size": _size(size), "limit": limit,
-        **({"last used": _when(kept[0].used), "used longest ago": _when(kept[-1].used)} if kept else {}),
-    }  # fmt: skip
+        "folder": facts.directory,
+        "used": f"{facts.enabled} ({facts.reason})",
+        "programs": len(kept),
+        "size": _size(size),
+        "limit": limit,
+        **(
+            {"last used": _when(kept[0].used), "used longest ago": _when(kept[-1].used)}
+            if kept
+            else {}
+        ),
+    }
     return "".join(f"{name:18}{value}\n" for name, value in lines.items())
 
 

@@ -1,12 +1,15 @@
-"""Run a program as Python does, and record what JAX says meanwhile. `run` starts this file as a script, in a process of its own.
+"""Run a program as Python does, and record what JAX says meanwhile. `run` starts this file as a
+script, in a process of its own.
 
-It imports neither JAX nor jitney before the program does: what the program sets in `os.environ` before its `import jax` counts, as without
-it. What is recorded are plain dicts, which `happened.py` reads when all is over: after the program's threads and its own `atexit`.
-An error of the program passes through with none of this file's frames, and Python does the rest: hooks, status, signals.
+It imports neither JAX nor jitney before the program does: what the program sets in `os.environ`
+before its `import jax` counts, as without it. What is recorded are plain dicts, which `happened.py`
+reads when all is over: after the program's threads and its own `atexit`. An error of the program
+passes through with none of this file's frames, and Python does the rest: hooks, status, signals.
 
-What JAX says comes in two public ways (0.10.0 to 0.12.0.1): spans of work through `jax.monitoring`, and the texts of
-`jax_explain_cache_misses` and of what is compiled through `logging`. Those texts are taken by a filter and reach no handler that they
-would not have reached. What lines of the program do with arrays, `findings/lines.py` sees.
+What JAX says comes in two public ways (0.10.0 to 0.12.0.1): spans of work through `jax.monitoring`,
+and the texts of `jax_explain_cache_misses` and of what is compiled through `logging`. Those texts
+are taken by a filter and reach no handler that they would not have reached. What lines of the
+program do with arrays, `findings/lines.py` sees.
 """
 
 from __future__ import annotations
@@ -30,11 +33,23 @@ from typing import Any
 _HERE = __file__  # Python 3.14 forgets that name of the main module before it shows an error
 _EXPLAINED = "TRACING CACHE MISS"
 _KEYED = "PERSISTENT COMPILATION CACHE MISS"
-_KINDS = {_EXPLAINED: "explained", "Compiling ": "compiling", _KEYED: "keyed", "Persistent compilation cache hit": "keyed"}
-_LOUDER = (_KEYED, "Not writing ", "Writing ")  # texts of debugging, which are warnings while misses are explained
-_EXPLAINS = (0, 10, 1)  # jax 0.10.0 fails in its explanation of a loop or branch that it has traced before, and the program fails with it
-_UNEXPLAINED = "why JAX traced, with sizes and statics that vary: jax 0.10.0 can fail in its own explanation, which 0.10.1 mended"
-_LOGGERS = ("interpreters.pxla", "interpreters.partial_eval", ".compiler", ".compilation_cache")  # who says so; "jax" stands before
+_KINDS = {
+    _EXPLAINED: "explained",
+    "Compiling ": "compiling",
+    _KEYED: "keyed",
+    "Persistent compilation cache hit": "keyed",
+}
+# texts of debugging, which are warnings while misses are explained
+_LOUDER = (_KEYED, "Not writing ", "Writing ")
+# jax 0.10.0 fails in its explanation of a loop or branch that it has traced before, and the program
+# fails with it
+_EXPLAINS = (0, 10, 1)
+_UNEXPLAINED = (
+    "why JAX traced, with sizes and statics that vary: jax 0.10.0 can fail in its own explanation,"
+    " which 0.10.1 mended"
+)
+# who says so; "jax" stands before
+_LOGGERS = ("interpreters.pxla", "interpreters.partial_eval", ".compiler", ".compilation_cache")
 _DEEP = 12  # frames outside of JAX that are kept of a stack
 
 
@@ -65,7 +80,11 @@ class Recording:
         jax.monitoring.register_event_listener(self._event)
         config: Any = jax.config
         explained = self._explained = bool(config.jax_explain_cache_misses)
-        for name in [name for name in logging.Logger.manager.loggerDict if name.startswith("jax.") and name.endswith(_LOGGERS)]:
+        for name in [
+            name
+            for name in logging.Logger.manager.loggerDict
+            if name.startswith("jax.") and name.endswith(_LOGGERS)
+        ]:
             logger = logging.getLogger(name)
             self._taken.append(_Taken(self, logger, explained=explained))
         if jax.__version_info__ < _EXPLAINS:
@@ -96,7 +115,14 @@ class Recording:
 
     def _span(self, event: str, start_time: float, end_time: float, **told: Any) -> None:
         if self._jax:
-            self.add(kind="span", event=event, name=str(told.get("fun_name", "?")), start=start_time, end=end_time, frames=self._frames())
+            self.add(
+                kind="span",
+                event=event,
+                name=str(told.get("fun_name", "?")),
+                start=start_time,
+                end=end_time,
+                frames=self._frames(),
+            )
 
     def _event(self, event: str, **_: Any) -> None:
         if event.endswith("/cache_hits"):
@@ -108,7 +134,9 @@ class Recording:
             self.events.append({**event, "thread": threading.get_ident()})
 
     def _frames(self) -> list[tuple[str, int, str, int]]:
-        """File, line, function and its first line, the innermost first, without JAX's own and this file's."""
+        """File, line, function and its first line, the innermost first, without JAX's own and this
+        file's.
+        """
         found: list[tuple[str, int, str, int]] = []
         frame = inspect.currentframe()
         while frame is not None and len(found) < _DEEP:
@@ -123,7 +151,10 @@ def _beside(name: str) -> Any:
     """A file of `findings`, by its path: as a module of jitney it would have jitney imported."""
     alone = f"_jitney_{name}"
     if alone not in sys.modules:
-        spec: Any = importlib.util.spec_from_file_location(alone, os.path.join(os.path.dirname(_HERE), "findings", f"{name}.py"))  # noqa: PTH118, PTH120
+        spec: Any = importlib.util.spec_from_file_location(
+            alone,
+            os.path.join(os.path.dirname(_HERE), "findings", f"{name}.py"),  # noqa: PTH118, PTH120
+        )
         sys.modules[alone] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[alone])
     return sys.modules[alone]
@@ -134,7 +165,12 @@ class _Taken(logging.Filter):
 
     def __init__(self, recording: Recording, logger: logging.Logger, *, explained: bool):
         super().__init__()
-        self._recording, self._logger, self._explained, self._level = recording, logger, explained, logger.level
+        self._recording, self._logger, self._explained, self._level = (
+            recording,
+            logger,
+            explained,
+            logger.level,
+        )
         logger.addFilter(self)
         logger.setLevel(logging.DEBUG)
 
@@ -198,7 +234,9 @@ def record() -> Recording:
 
 
 def run(target: str, *, as_module: bool) -> None:
-    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`; `sys.argv` begins with it already."""
+    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`; `sys.argv` begins with
+    it already.
+    """
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(target))  # noqa: PTH109, PTH120
     try:
@@ -213,7 +251,11 @@ def run(target: str, *, as_module: bool) -> None:
         main.__file__ = code.co_filename if spec is None else spec.origin
         main.__spec__ = spec
         main.__package__ = None if spec is None else spec.parent
-        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", code.co_filename) if spec is None else spec.loader
+        main.__loader__ = (
+            importlib.machinery.SourceFileLoader("__main__", code.co_filename)
+            if spec is None
+            else spec.loader
+        )
         main.__builtins__ = sys.modules["builtins"]
         sys.modules["__main__"] = main
         exec(code, main.__dict__)  # noqa: S102 - the program that was asked for
@@ -225,7 +267,9 @@ def run(target: str, *, as_module: bool) -> None:
 
 
 def _show_theirs() -> None:
-    """Have the hook that shows errors see the program's frames only. It is the program's own by now, where it has set one."""
+    """Have the hook that shows errors see the program's frames only. It is the program's own by
+    now, where it has set one.
+    """
     hook = sys.excepthook
 
     def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -270,17 +314,20 @@ class _Missing(SystemExit):
 
 def _missing(target: str, what: str) -> None:
     sys.stderr.write(
-        f"python -m jitney run {target}: {what}.\nWhat is run is a file, a folder with `__main__.py`, or -m and a module.\n"
-        "Fix: correct the name, or start where it is found.\n"
+        f"python -m jitney run {target}: {what}.\nWhat is run is a file, a folder with"
+        " `__main__.py`, or -m and a module.\nFix: correct the name, or start where it is found.\n"
     )
     raise _Missing(2)
 
 
 def _started() -> None:
-    """What `run` has written behind this file's name: where the report goes, how, what, and its arguments."""
+    """What `run` has written behind this file's name: where the report goes, how, what, and its
+    arguments.
+    """
     report, how, target, *arguments = sys.argv[1:]
     process, recording = os.getpid(), record()
-    recording.kept = sys.modules["__main__"]  # another takes its name, and a module that is let go forgets its own names
+    # another takes its name, and a module that is let go forgets its own names
+    recording.kept = sys.modules["__main__"]
     above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_HERE))))  # noqa: PTH100, PTH120
 
     def told() -> None:
@@ -291,7 +338,10 @@ def _started() -> None:
 
             tell(recording, target, report)
         else:
-            sys.stderr.write(f"\njitney: {target} ran for {time.time() - recording.began:.2f} s and did not import jax.\n")
+            sys.stderr.write(
+                f"\njitney: {target} ran for {time.time() - recording.began:.2f} s and did not"
+                " import jax.\n"
+            )
 
     def looked() -> None:
         if os.getpid() == process:
@@ -306,14 +356,16 @@ def _started() -> None:
         raise
     finally:
         recording.seconds = time.time() - recording.began
-        if "jax" in sys.modules:  # what a report needs is imported now: once Python ends, threads cannot be prepared any more
+        # what a report needs is imported now: once Python ends, threads cannot be prepared any more
+        if "jax" in sys.modules:
             sys.path.append(above)
             decorates = "jitney._program.core" in sys.modules
             try:
                 importlib.import_module("jitney._command.told").over(recording)
                 if decorates:
                     importlib.import_module("jitney._command.page.decorated")
-                    atexit.register(looked)  # the first of what is done at the end, while JAX still works
+                    # the first of what is done at the end, while JAX still works
+                    atexit.register(looked)
             except ImportError as error:  # the program's own end is not to change
                 atexit.unregister(told)
                 sys.stderr.write(f"\njitney: there is no report: {error}.\n")

@@ -1,7 +1,7 @@
 """What this process is given of the machine, beside what XLA takes.
 
-XLA looks at the affinity of the process. What it does not look at, a quota of a cgroup or SLURM's number, is given to it by `PJRT_NPROC`
-(seen with jaxlib 0.10.2 and 0.12.0.1 on CPUs).
+XLA looks at the affinity of the process. What it does not look at, a quota of a cgroup or SLURM's
+number, is given to it by `PJRT_NPROC` (seen with jaxlib 0.10.2 and 0.12.0.1 on CPUs).
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ def threads(host: Host) -> Check:
     cores, quota = host.by_affinity(), host.quota()
     slurm, asked = host.count("SLURM_CPUS_PER_TASK"), host.count("OMP_NUM_THREADS")
     taken = host.count("PJRT_NPROC") or host.count("NPROC") or cores
-    limits: list[int] = [cores, *([whole_cores(quota)] if quota is not None else []), *([slurm] if slurm else [])]
+    limits: list[int] = [
+        cores,
+        *([whole_cores(quota)] if quota is not None else []),
+        *([slurm] if slurm else []),
+    ]
     given = min(limits)
     parts = [f"XLA takes {taken} on a CPU", f"{cores} cores by affinity"]
     parts += [f"a quota of {quota:g}"] if quota is not None else []
@@ -38,10 +42,17 @@ def memory(host: Host) -> Check:
         parts.append(f"{whole[1] / 2**30:.1f} of {whole[0] / 2**30:.1f} GiB free")
         shares.append(whole[1] / whole[0])
     if limit is not None and used is not None:
-        parts.append(f"the cgroup uses {used / 2**30:.1f} of {limit / 2**30:.1f} GiB, kept files included")
+        parts.append(
+            f"the cgroup uses {used / 2**30:.1f} of {limit / 2**30:.1f} GiB, kept files included"
+        )
     elif limit is not None:
         parts.append(f"a limit of {limit / 2**30:.1f} GiB")
-    data = {"total": whole and whole[0], "available": whole and whole[1], "limit": limit, "used": used}
+    data = {
+        "total": whole and whole[0],
+        "available": whole and whole[1],
+        "limit": limit,
+        "used": used,
+    }
     value = ", ".join(parts) or "unknown on this system"
     if min(shares, default=1.0) < _TIGHT:
         return Check("memory", value, "warn", "ps -eo rss,pid,comm --sort=-rss | head", data)

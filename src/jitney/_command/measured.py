@@ -1,7 +1,7 @@
 """What `doctor` measures, in at most about five seconds: products, memory, a warm call, a compile.
 
-Figures are the best of several tries, since what else runs on a machine only takes away. They are told, not judged: what is good depends
-on the machine.
+Figures are the best of several tries, since what else runs on a machine only takes away. They are
+told, not judged: what is good depends on the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def _product() -> Check:
     f = _jax.jit(_squared)
     seconds = _best(lambda: f(x).block_until_ready())
     rate = 2 * _ROWS**3 / seconds
-    return Check("matmul", f"{rate / 1e9:,.1f} GFLOP/s, float32 {_ROWS}x{_ROWS}", data={"flop_per_s": rate})
+    return Check(
+        "matmul", f"{rate / 1e9:,.1f} GFLOP/s, float32 {_ROWS}x{_ROWS}", data={"flop_per_s": rate}
+    )
 
 
 def _bandwidth() -> Check:
@@ -43,7 +45,11 @@ def _bandwidth() -> Check:
     f = _jax.jit(_one_more)
     seconds = _best(lambda: f(x).block_until_ready())
     rate = 2 * x.nbytes / seconds
-    return Check("memory bandwidth", f"{rate / 2**30:,.1f} GiB/s, reading and writing {x.nbytes >> 20} MiB", data={"bytes_per_s": rate})
+    return Check(
+        "memory bandwidth",
+        f"{rate / 2**30:,.1f} GiB/s, reading and writing {x.nbytes >> 20} MiB",
+        data={"bytes_per_s": rate},
+    )
 
 
 def _dispatch() -> Check:
@@ -81,7 +87,9 @@ def _compile() -> Check:
         began = time.perf_counter()
         lowered.compile()
         seconds = time.perf_counter() - began
-    return Check("compile", f"{seconds:.2f} s for a fixed program of 8 layers", data={"seconds": seconds})
+    return Check(
+        "compile", f"{seconds:.2f} s for a fixed program of 8 layers", data={"seconds": seconds}
+    )
 
 
 def _best(run: Callable[[], Any]) -> float:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .told import UNSEEN, write
 
 _WHERE = "python -m jitney report"
@@ -19,18 +19,34 @@ def carry_out(given: argparse.Namespace) -> int:
     source, target = Path(given.data), Path(given.page)
     if target.suffix != ".html":
         raise OptionError(
-            sentence(_WHERE, f"{given.page!r} is no page.", "A page is a file that ends in .html.", "write out.html."), code="J205"
+            _WHERE,
+            f"{given.page!r} is no page.",
+            "A page is a file that ends in .html.",
+            "write out.html.",
+            code="J205",
         )
     try:
         told: Any = json.loads(source.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(
-            sentence(_WHERE, f"{source} cannot be read ({error.strerror or error}).", _RULE, "correct the name."), code="J205"
+            _WHERE,
+            f"{source} cannot be read ({error.strerror or error}).",
+            _RULE,
+            "correct the name.",
+            code="J205",
         ) from None
     except ValueError as error:
-        raise OptionError(sentence(_WHERE, f"{source} is no JSON: {error}.", _RULE, "run the program again."), code="J205") from None
+        raise OptionError(
+            _WHERE, f"{source} is no JSON: {error}.", _RULE, "run the program again.", code="J205"
+        ) from None
     unseen: Any = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
     if unseen[: len(UNSEEN)] != list(UNSEEN) or "decorated" not in told:
-        raise OptionError(sentence(_WHERE, f"{source} holds no report of this version.", _RULE, "run the program again."), code="J205")
+        raise OptionError(
+            _WHERE,
+            f"{source} holds no report of this version.",
+            _RULE,
+            "run the program again.",
+            code="J205",
+        )
     write(cast("dict[str, Any]", told), target)
     return 0

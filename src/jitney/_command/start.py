@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 
 _FORMATS = (".html", ".json")
 _LAUNCH = Path(__file__).with_name("launch.py")
@@ -19,19 +19,31 @@ def carry_out(given: argparse.Namespace) -> int:
     where = "python -m jitney run"
     if given.report is not None and Path(given.report).suffix not in _FORMATS:
         raise OptionError(
-            sentence(where, f"--report {given.report!r} is no report.", f"A report is a file that ends in {' or '.join(_FORMATS)}.",
-                     "write --report out.html."),
+            where,
+            f"--report {given.report!r} is no report.",
+            f"A report is a file that ends in {' or '.join(_FORMATS)}.",
+            "write --report out.html.",
             code="J205",
-        )  # fmt: skip
+        )
     if not given.as_module and not Path(given.target).exists():
         raise OptionError(
-            sentence(where, f"{given.target!r} is not there.", "What is run is a file, a folder with `__main__.py`, or -m and a module.",
-                     "correct the name, or start where it is found."),
+            where,
+            f"{given.target!r} is not there.",
+            "What is run is a file, a folder with `__main__.py`, or -m and a module.",
+            "correct the name, or start where it is found.",
             code="J205",
-        )  # fmt: skip
+        )
     report = "" if given.report is None else str(Path(given.report).absolute())
     how = "module" if given.as_module else "file"
-    command = [sys.executable, *_options(sys.orig_argv), str(_LAUNCH), report, how, given.target, *given.arguments]
+    command = [
+        sys.executable,
+        *_options(sys.orig_argv),
+        str(_LAUNCH),
+        report,
+        how,
+        given.target,
+        *given.arguments,
+    ]
     if os.name == "nt":
         return subprocess.run(command, check=False).returncode  # noqa: S603 - the user's own program
     return os.execv(sys.executable, command)  # noqa: S606

@@ -1,6 +1,8 @@
-"""The report of a run: where the seconds went, what was compiled and why, and the changes worth most.
+"""The report of a run: where the seconds went, what was compiled and why, and the changes worth
+most.
 
-It is written to stderr when the program is over, whether it failed or not, and to a file where one was asked for.
+It is written to stderr when the program is over, whether it failed or not, and to a file where one
+was asked for.
 """
 
 from __future__ import annotations
@@ -24,10 +26,17 @@ if TYPE_CHECKING:
     from .launch import Recording
 
 UNSEEN = (
-    "what calls of compiled programs cost to run, and transfers that no line of the program asks for: JAX reports neither",
+    (
+        "what calls of compiled programs cost to run, and transfers that no line of the program"
+        " asks for: JAX reports neither"
+    ),
     "processes that the program starts, and other uses of the machine",
 )
-_SETTINGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_x64")
+_SETTINGS = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_enable_x64",
+)
 _CAUSES = 12  # lines
 
 
@@ -37,7 +46,8 @@ class RunReport:
 
     Args:
         target: The program.
-        seconds: How long it ran, to its last line, in wall-clock seconds; not what its threads and `atexit` did then.
+        seconds: How long it ran, to its last line, in wall-clock seconds; not what its threads and
+            `atexit` did then.
         import_seconds: Of `import jax`; None where it was not imported.
         happened: What JAX did.
         changes: What to change, what saves most first.
@@ -60,12 +70,15 @@ class RunReport:
     unwaited: tuple[Unwaited, ...] = ()
 
     def phases(self) -> dict[str, float]:
-        """Seconds by phase. Work of several threads at a time counts once for each, so that nothing may be left for the rest."""
+        """Seconds by phase. Work of several threads at a time counts once for each, so that nothing
+        may be left for the rest.
+        """
         told = {"import of jax": self.import_seconds or 0.0, **self.happened.seconds}
         return {**told, "all else": max(0.0, self.seconds - sum(told.values()))}
 
     def causes(self) -> list[dict[str, Any]]:
-        """Why functions were traced, by function and kind, what took longest first. What JAX did not explain is unknown.
+        """Why functions were traced, by function and kind, what took longest first. What JAX did
+        not explain is unknown.
 
         Those of jitney come with what it knows of them, and `remedy`, instead of what JAX says.
         """
@@ -77,7 +90,15 @@ class RunReport:
             line = str(each.place or "a library")
             row = found.setdefault(
                 (each.name, line, each.cause.why),
-                {"function": each.name, "line": line, "cause": each.cause.why, "times": 0, "seconds": 0.0, "example": "", "remedy": ""},
+                {
+                    "function": each.name,
+                    "line": line,
+                    "cause": each.cause.why,
+                    "times": 0,
+                    "seconds": 0.0,
+                    "example": "",
+                    "remedy": "",
+                },
             )
             row["times"] += 1
             row["seconds"] += each.seconds
@@ -95,7 +116,10 @@ class RunReport:
             "causes": self.causes(),
             "unwaited": [each.to_dict() for each in self.unwaited],
             "changes": [change.to_dict() for change in self.changes],
-            "timeline": [{"phase": p, "name": n, "start": s, "seconds": d} for p, n, s, d in self.happened.spans],
+            "timeline": [
+                {"phase": p, "name": n, "start": s, "seconds": d}
+                for p, n, s, d in self.happened.spans
+            ],
             "flame": dict(self.flame),
             "decorated": list(self.decorated),
             "unseen": list(self.unseen),
@@ -106,15 +130,31 @@ class RunReport:
 
         phases = self.phases()
         rows = [[(name, "cyan"), (f"{seconds:.2f} s", "")] for name, seconds in phases.items()]
-        parts = [f"jitney: {self.target} ran for {self.seconds:.2f} s\n{text_of(table('', rows)).strip()}"]
+        parts = [
+            f"jitney: {self.target} ran for {self.seconds:.2f}"
+            f" s\n{text_of(table('', rows)).strip()}"
+        ]
         if self.happened.watch.work:
             parts.append(text_of(self.happened.watch))
         if causes := [row for row in self.causes() if row["cause"] != "first call"][:_CAUSES]:
-            words = [": ".join(filter(None, (row["line"], row["cause"], row["example"], row["remedy"]))) for row in causes]
-            told = [(row["function"], text, f"{row['times']}x", f"{row['seconds']:.2f} s") for row, text in zip(causes, words, strict=True)]
+            words = [
+                ": ".join(filter(None, (row["line"], row["cause"], row["example"], row["remedy"])))
+                for row in causes
+            ]
+            told = [
+                (row["function"], text, f"{row['times']}x", f"{row['seconds']:.2f} s")
+                for row, text in zip(causes, words, strict=True)
+            ]
             parts.append(text_of(figures("traced again, in JAX's words or jitney's", told)))
         if self.unwaited:
-            parts.append("\n".join(["the program's own figures", *(f"{i:2}. {each}" for i, each in enumerate(self.unwaited, 1))]))
+            parts.append(
+                "\n".join(
+                    [
+                        "the program's own figures",
+                        *(f"{i:2}. {each}" for i, each in enumerate(self.unwaited, 1)),
+                    ]
+                )
+            )
         parts.append(self._changes())
         parts.append("not seen: " + "; ".join(self.unseen) + ".")
         return "\n\n".join(parts) + "\n"
@@ -124,7 +164,10 @@ class RunReport:
             return "No change is known that would save time."
         lines = ["changes worth most (each alone; seconds of this run)"]
         for i, each in enumerate(self.changes, 1):
-            lines += [f"{i:2}. {saves(each.to_dict())}: {each.where}: {each.what}", f"      {each.write}"]
+            lines += [
+                f"{i:2}. {saves(each.to_dict())}: {each.where}: {each.what}",
+                f"      {each.write}",
+            ]
         return "\n".join(lines)
 
 
@@ -134,9 +177,12 @@ def _program(each: Compiled) -> dict[str, Any]:
         "line": None if each.place is None else str(each.place),
         "cause": "unknown" if each.cause is None else each.cause.why,
         "shapes": None if each.shapes is None else list(each.shapes),
-        "trace_seconds": each.trace_seconds, "lower_seconds": each.lower_seconds, "compile_seconds": each.compile_seconds,
-        "cache_hit": each.hit, "start": each.start,
-    }  # fmt: skip
+        "trace_seconds": each.trace_seconds,
+        "lower_seconds": each.lower_seconds,
+        "compile_seconds": each.compile_seconds,
+        "cache_hit": each.hit,
+        "start": each.start,
+    }
 
 
 def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> RunReport:
@@ -146,10 +192,26 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
     if recording.seen is None:
         over(recording)
     found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(recording.own)
-    unseen = (*UNSEEN, *filter(None, [recording.unexplained, "" if recording.lines is None else recording.lines.unseen]))
+    unseen = (
+        *UNSEEN,
+        *filter(
+            None, [recording.unexplained, "" if recording.lines is None else recording.lines.unseen]
+        ),
+    )
     drawn = flame(recording.events)
     figures = unwaited(recording.events)
-    return RunReport(target, seconds, recording.import_seconds, seen, found, drawn, recording.decorated, own, unseen, figures)
+    return RunReport(
+        target,
+        seconds,
+        recording.import_seconds,
+        seen,
+        found,
+        drawn,
+        recording.decorated,
+        own,
+        unseen,
+        figures,
+    )
 
 
 def over(recording: Recording) -> None:

@@ -1,4 +1,5 @@
-"""`cache warm FILE`: compile functions for sizes that a file lists, so that a later process finds them in the cache.
+"""`cache warm FILE`: compile functions for sizes that a file lists, so that a later process finds
+them in the cache.
 
 ```toml
 [[warm]]
@@ -21,12 +22,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from .._diagnosis.jax_work import watch
-from .._errors import JitneyError, OptionError, sentence
+from .._errors import JitneyError, OptionError
 from .._interface.program import Program
 from .._jax.compile_cache import cache
 
 _KEYS = {"function", "sizes"}
-_SHAPE = 'A file has [[warm]] tables with `function = "pkg.module:name"` and `sizes = { n = [256, 512] }`.'
+_SHAPE = (
+    'A file has [[warm]] tables with `function = "pkg.module:name"` and `sizes = { n = [256,'
+    " 512] }`."
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,11 @@ def read(file: Path) -> list[Wanted]:
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise _wrong(str(file), f"it cannot be read ({error.strerror or error}).", "name a file that is there.") from None
+        raise _wrong(
+            str(file),
+            f"it cannot be read ({error.strerror or error}).",
+            "name a file that is there.",
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _wrong(str(file), f"it is no TOML: {error}.", "correct that line.") from None
     tables = told.get("warm")
@@ -78,7 +86,9 @@ def read(file: Path) -> list[Wanted]:
             f"it has {', '.join(map(repr, told)) or 'nothing'} where [[warm]] tables are read.",
             "write [[warm]] above each entry.",
         )
-    return [_entry(f"{file}, entry {i}", table) for i, table in enumerate(cast("list[Any]", tables), 1)]
+    return [
+        _entry(f"{file}, entry {i}", table) for i, table in enumerate(cast("list[Any]", tables), 1)
+    ]
 
 
 def _entry(where: str, table: Any) -> Wanted:
@@ -90,19 +100,27 @@ def _entry(where: str, table: Any) -> Wanted:
         raise _wrong(where, f"{unknown[0]!r} is not known.", "correct or remove it.")
     function = entry.get("function")
     if not isinstance(function, str) or function.count(":") != 1 or not all(function.split(":")):
-        raise _wrong(where, f"function={function!r} does not name a function.", 'write "pkg.module:name".')
+        raise _wrong(
+            where, f"function={function!r} does not name a function.", 'write "pkg.module:name".'
+        )
     sizes: Any = entry.get("sizes", {})
     if not isinstance(sizes, dict):
         raise _wrong(where, f"sizes={sizes!r} is no table.", "write sizes = { n = [256, 512] }.")
     return Wanted(
-        f"{where} ({function})", function, {axis: _sizes(where, axis, given) for axis, given in cast("dict[str, Any]", sizes).items()}
+        f"{where} ({function})",
+        function,
+        {axis: _sizes(where, axis, given) for axis, given in cast("dict[str, Any]", sizes).items()},
     )
 
 
 def _sizes(where: str, axis: str, given: Any) -> tuple[int, ...]:
     several: list[Any] = cast("list[Any]", given) if isinstance(given, list) else [given]
     if not several or any(type(size) is not int or size < 0 for size in several):
-        raise _wrong(where, f"sizes of axis {axis!r} are {given!r}.", "write one size, or a list of sizes, each a whole number.")
+        raise _wrong(
+            where,
+            f"sizes of axis {axis!r} are {given!r}.",
+            "write one size, or a list of sizes, each a whole number.",
+        )
     return tuple(several)
 
 
@@ -112,13 +130,19 @@ def _program(entry: Wanted) -> Program[..., Any]:
     try:
         found: Any = importlib.import_module(name)
     except ImportError as error:
-        raise _wrong(entry.where, f"{name!r} cannot be imported ({error}).", "start where it can be, or set PYTHONPATH.") from error
+        raise _wrong(
+            entry.where,
+            f"{name!r} cannot be imported ({error}).",
+            "start where it can be, or set PYTHONPATH.",
+        ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             raise _wrong(entry.where, f"{part!r} is not in {name}.", "correct the name.")
         found = getattr(found, part)
     if not isinstance(found, Program):
-        raise _wrong(entry.where, "it is no program of jitney.", "decorate it with @jitney.optimize.")
+        raise _wrong(
+            entry.where, "it is no program of jitney.", "decorate it with @jitney.optimize."
+        )
     return cast("Program[..., Any]", found)
 
 
@@ -128,9 +152,19 @@ def _warm(entry: Wanted, program: Program[..., Any], sizes: dict[str, int]) -> N
         try:
             program.compile(sizes=sizes)
         except JitneyError as error:
-            raise OptionError(f"{entry.where}, sizes {_text(sizes)}:\n{error}", code="J205") from error
-    did = "compiled" if seen.compiles else "in the cache already" if seen.cache_hits else "compiled before in this process"
-    sys.stdout.write(f"{entry.function} {_text(sizes)}: {did}, {time.perf_counter() - began:.2f} s\n")
+            raise OptionError(
+                f"{entry.where}, sizes {_text(sizes)}:\n{error}", code="J205"
+            ) from error
+    did = (
+        "compiled"
+        if seen.compiles
+        else "in the cache already"
+        if seen.cache_hits
+        else "compiled before in this process"
+    )
+    sys.stdout.write(
+        f"{entry.function} {_text(sizes)}: {did}, {time.perf_counter() - began:.2f} s\n"
+    )
     sys.stdout.flush()
 
 
@@ -139,4 +173,4 @@ def _text(sizes: Mapping[str, int]) -> str:
 
 
 def _wrong(where: str, what: str, fix: str) -> OptionError:
-    return OptionError(sentence(where, what, _SHAPE, fix), code="J205")
+    return OptionError(where, what, _SHAPE, fix, code="J205")

@@ -1,4 +1,6 @@
-"""Compare a value with a hint. Shapes and dtypes are enough, so tracers and `jax.ShapeDtypeStruct` will do."""
+"""Compare a value with a hint. Shapes and dtypes are enough, so tracers and `jax.ShapeDtypeStruct`
+will do.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ import numpy as np
 
 from .._errors import repr_of
 from .._signature.annotations import fields_of
-from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from .._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    Hint,
+    ModuleHint,
+    ScalarHint,
+    StaticHint,
+    TreeHint,
+    UnionHint,
+)
 from .kinds import (
     accepts,
     arrays_in,
@@ -36,7 +48,9 @@ _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 
 
 class Unresolved(str):
-    """A note on an array whose annotation names what is not there. Nobody writes one for that: it is a warning too."""
+    """A note on an array whose annotation names what is not there. Nobody writes one for that: it
+    is a warning too.
+    """
 
     __slots__ = ()
 
@@ -80,7 +94,11 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
     if not is_array(value):
         if not scope.strict:
             return None
-        return None if hint.array_like and _number_allowed(hint, value) else _not_an_array(hint, value, path)
+        return (
+            None
+            if hint.array_like and _number_allowed(hint, value)
+            else _not_an_array(hint, value, path)
+        )
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
         if (wide := wider(value.dtype)) is not None and hint.allows(wide):
             return _in_32_bits(hint, value, path)
@@ -94,11 +112,13 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
 
 
 def _in_32_bits(hint: ArrayHint, value: Any, path: str) -> Mismatch:
-    """Of an annotation of 64 bits, whatever the argument was: the body sees what JAX has made of it."""
+    """Of an annotation of 64 bits, whatever the argument was: the body sees what JAX has made of
+    it.
+    """
     return Mismatch(
         f"{path!r} reaches the body as {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
         "Without x64 JAX has no numbers of 64 bits: it takes those of NumPy in 32.",
-        f'decorate with precision="f64", or set `jax.config.update("jax_enable_x64", True)`; '
+        'decorate with precision="f64", or set `jax.config.update("jax_enable_x64", True)`; '
         f"or annotate `{suggest(value.dtype)}[Array, ...]`, which allows both.",
         "J212",
     )
@@ -111,7 +131,9 @@ def _number_allowed(hint: ArrayHint, value: Any) -> bool:
     wanted = next(name for kind, name in kinds.items() if isinstance(value, kind))
     names = [wanted, "float"] if wanted == "int" else [wanted]
     allowed = hint.dtypes or tuple(names)
-    return any(isinstance(item, str) and item.startswith(name) for item in allowed for name in names)
+    return any(
+        isinstance(item, str) and item.startswith(name) for item in allowed for name in names
+    )
 
 
 _NUMBERS: tuple[tuple[Any, ...], ...] = (
@@ -128,7 +150,10 @@ _LARGEST = sys.float_info.max
 def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
     rule = "An annotation says what the body sees, and nothing is converted in silence."
     if is_number(value):
-        fix, rule = _as_array(hint, value), "An annotation says what the body sees: a Python number has neither shape nor dtype."
+        fix, rule = (
+            _as_array(hint, value),
+            "An annotation says what the body sees: a Python number has neither shape nor dtype.",
+        )
     elif value is None:
         fix = f"pass an array, or annotate `{hint.text} | None`."
     elif isinstance(value, list | tuple):
@@ -144,14 +169,22 @@ def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
 
 
 def _as_array(hint: ArrayHint, value: Any) -> str:
-    """How a Python number is passed where an array is annotated; no advice to annotate `int` or `bool`, which would make it static."""
+    """How a Python number is passed where an array is annotated; no advice to annotate `int` or
+    `bool`, which would make it static.
+    """
     own = next(n for n, (kind, *_) in enumerate(_NUMBERS) if isinstance(value, kind))
     wider = _NUMBERS[own : None if own else 1]  # True is no 1.0
-    kind = next((kind for kind, *names in wider if any(hint.allows(np.dtype(name)) for name in names)), None)
+    kind = next(
+        (kind for kind, *names in wider if any(hint.allows(np.dtype(name)) for name in names)), None
+    )
     if kind is None or (kind is not int and is_number(value) and abs(value) > _LARGEST):
         return "pass an array, or correct the annotation."
     fix = f"pass `jnp.asarray({repr_of(kind(value))})`"
-    return f"{fix}, or annotate it `{kind.__name__}`, which is traced." if kind in (float, complex) else f"{fix}."
+    return (
+        f"{fix}, or annotate it `{kind.__name__}`, which is traced."
+        if kind in (float, complex)
+        else f"{fix}."
+    )
 
 
 def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
@@ -164,8 +197,10 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismat
         name = suggest(value.dtype)
         return Mismatch(
             f"{path!r} is {describe(value)}, and is annotated `{hint.text}`.",
-            f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be an array.",
-            f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a plain `{hint.text}`.',
+            f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be"
+            " an array.",
+            f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a'
+            f" plain `{hint.text}`.",
             "J214",
         )
     return _wrong_kind(hint, value, path)
@@ -183,7 +218,11 @@ def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
 def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     before = scope.sizes.copy()
     tried: list[str] = []
-    options = hint.options if scope.strict else [option for option in hint.options if accepts(option, value)]
+    options = (
+        hint.options
+        if scope.strict
+        else [option for option in hint.options if accepts(option, value)]
+    )
     if not options:
         return None
     for option in options:
@@ -196,25 +235,38 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch
     return Mismatch(
         f"{path!r} fits no alternative of {hint.text}:{listed}",
         "A union takes the first alternative that fits.",
-        f"pass what one alternative describes, or add an alternative{_mapped_fix(options, value, path, scope)}.",
+        "pass what one alternative describes, or add an"
+        f" alternative{_mapped_fix(options, value, path, scope)}.",
     )
 
 
 def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: Scope) -> str:
-    """What to write where all but the first axis fits: `vmap` goes by the rank of an annotation, and a union has several."""
+    """What to write where all but the first axis fits: `vmap` goes by the rank of an annotation,
+    and a union has several.
+    """
     if not (getattr(value, "shape", ()) and hasattr(value, "dtype")):
         return ""
     before, element = scope.sizes.copy(), jax.ShapeDtypeStruct(value.shape[1:], value.dtype)
     fitting = [option.text for option in options if fit(option, element, path, scope) is None]
     scope.sizes.restore(before)
-    return f"; if `vmap` is to map its first axis, annotate it {fitting[0].replace(chr(39), chr(34))} alone" if fitting else ""
+    return (
+        f"; if `vmap` is to map its first axis, annotate it {fitting[0].replace(chr(39), chr(34))}"
+        " alone"
+        if fitting
+        else ""
+    )
 
 
 def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     if not isinstance(value, hint.kind):
         return _wrong_kind(hint, value, path) if scope.strict else None
     length = len(value)
-    if scope.strict and not hint.variadic and not isinstance(value, Mapping) and length != len(hint.items):
+    if (
+        scope.strict
+        and not hint.variadic
+        and not isinstance(value, Mapping)
+        and length != len(hint.items)
+    ):
         return Mismatch(
             f"{path!r} has {length} items, and `{hint.text}` has {len(hint.items)}.",
             "An argument must be what its annotation says.",
@@ -231,11 +283,17 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch |
     if value is None:  # jaxtyping takes None for every PyTree
         return None
     leaves, structure = flatten_to(hint.leaf, value)
-    problem = None if hint.structure is None else _fit_structure(hint.structure, structure, path, scope)
+    problem = (
+        None if hint.structure is None else _fit_structure(hint.structure, structure, path, scope)
+    )
     if problem is not None:
         return problem
     for index, (keys, leaf) in enumerate(leaves):
-        inner = scope if hint.structure is None else replace(scope, leaf=f"leaf {index} of {hint.structure}")
+        inner = (
+            scope
+            if hint.structure is None
+            else replace(scope, leaf=f"leaf {index} of {hint.structure}")
+        )
         problem = fit(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
         if problem is not None:
             return problem
@@ -246,11 +304,17 @@ def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Mismat
     known = scope.sizes.structures
     if name.isidentifier():
         first, setter = known.setdefault(name, (structure, repr(path)))
-        return None if first == structure else _two_structures(name, (first, setter), (structure, repr(path)))
+        return (
+            None
+            if first == structure
+            else _two_structures(name, (first, setter), (structure, repr(path)))
+        )
     pieces = [piece for piece in name.split() if piece != "..."]
     missing = [piece for piece in pieces if piece not in known]
     if missing:
-        scope.sizes.notes.append(f"{path!r}: structure '{name}' is not checked: '{missing[0]}' is not bound before it")
+        scope.sizes.notes.append(
+            f"{path!r}: structure '{name}' is not checked: '{missing[0]}' is not bound before it"
+        )
         return None
     tree: Any = 0
     for piece in pieces:
@@ -263,7 +327,11 @@ def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Mismat
         fits = _starts_with(structure, tree)
     else:
         fits = structure == wanted
-    return None if fits else _two_structures(name, (wanted, "the arguments before it"), (structure, repr(path)))
+    return (
+        None
+        if fits
+        else _two_structures(name, (wanted, "the arguments before it"), (structure, repr(path)))
+    )
 
 
 def _replace(new: Any, _old: Any) -> Any:
@@ -305,14 +373,23 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
     if fits is False:
         return _wrong_kind(hint, value, path) if scope.strict else None
     children = list(children_of(hint, value, path))
-    own = {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)} if children else {}
+    own = (
+        {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)}
+        if children
+        else {}
+    )
     inside = Scope(Sizes(), {**own, "self": value}, strict=False)
     inside.sizes.notes = scope.sizes.notes
     lead = _lead(children)
     if lead:
         sizes = ", ".join(map(str, lead))
-        more = f"each array has {sizes} in front of the axes that `{cls.__name__}` names, and is not compared with its annotation"
-        scope.sizes.notes.append(f"{path!r} is a stack of {sizes}: {more}; mapped by `vmap`, each element is")
+        more = (
+            f"each array has {sizes} in front of the axes that `{cls.__name__}` names, and is not"
+            " compared with its annotation"
+        )
+        scope.sizes.notes.append(
+            f"{path!r} is a stack of {sizes}: {more}; mapped by `vmap`, each element is"
+        )
         return None
     for inner, child, where in children:
         problem = fit(inner, child, where, inside)
@@ -323,7 +400,9 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
 
 
 def _lead(children: list[tuple[Hint, Any, str]]) -> tuple[int, ...]:
-    """The further leading axes of all fields, if they have the same, as modules made under `vmap` have."""
+    """The further leading axes of all fields, if they have the same, as modules made under `vmap`
+    have.
+    """
     lead: set[tuple[int, ...]] = set()
     for hint, value, _ in children:
         array = next(arrays_in(hint), None) if isinstance(hint, ArrayHint | UnionHint) else None
@@ -335,7 +414,10 @@ def _lead(children: list[tuple[Hint, Any, str]]) -> tuple[int, ...]:
 def _per_instance(problem: Mismatch, value: Any) -> Mismatch:
     if not problem.rule.startswith("Every argument"):
         return problem
-    return replace(problem, rule=problem.rule.replace("Every argument", f"Every field of one `{type(value).__name__}`"))
+    return replace(
+        problem,
+        rule=problem.rule.replace("Every argument", f"Every field of one `{type(value).__name__}`"),
+    )
 
 
 def fits_alone(hint: Hint, value: Any) -> bool:

@@ -1,7 +1,7 @@
 """A signature as data, and the comparison of a call with it.
 
-It stands after `annotations.py` (one hint), `sizes.py` (one shape) and `check.py` (one value): here all arguments are compared, and
-what does not fit becomes a `ContractError`.
+It stands after `annotations.py` (one hint), `sizes.py` (one shape) and `check.py` (one value): here
+all arguments are compared, and what does not fit becomes a `ContractError`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ class Contract:
     def axes(self) -> frozenset[str]:
         """Every axis that the signature names, also inside `n+1`."""
         hints = (*(parameter.hint for parameter in self.parameters), self.result)
-        return frozenset(name for hint in hints for array in arrays_in(hint) for name in (*array.names, *array.mentions))
+        return frozenset(
+            name
+            for hint in hints
+            for array in arrays_in(hint)
+            for name in (*array.names, *array.mentions)
+        )
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,15 @@ class Match:
     value: Any = field(compare=False)
 
 
-def contract_of(fn: Callable[..., Any], signature: inspect.Signature, where: Where, namespace: Mapping[str, Any] | None = None) -> Contract:
-    """Read a function's annotations. `namespace` helps with names that only the decorating frame knows."""
+def contract_of(
+    fn: Callable[..., Any],
+    signature: inspect.Signature,
+    where: Where,
+    namespace: Mapping[str, Any] | None = None,
+) -> Contract:
+    """Read a function's annotations. `namespace` helps with names that only the decorating frame
+    knows.
+    """
     hints, result, unresolved = hints_of(fn, namespace)
     parameters = tuple(
         Parameter(
@@ -75,7 +87,9 @@ def contract_of(fn: Callable[..., Any], signature: inspect.Signature, where: Whe
     return Contract(where, parameters, result, unresolved)
 
 
-def check_arguments(contract: Contract, arguments: Mapping[str, Any]) -> tuple[Sizes, tuple[str, ...]]:
+def check_arguments(
+    contract: Contract, arguments: Mapping[str, Any]
+) -> tuple[Sizes, tuple[str, ...]]:
     """Compare arguments with a contract: the sizes they bind, and notes on what was not checked.
 
     Raises:
@@ -87,9 +101,12 @@ def check_arguments(contract: Contract, arguments: Mapping[str, Any]) -> tuple[S
         for path, value in _pieces(parameter, arguments):
             before = sizes.copy()
             problem = fit(parameter.hint, value, path, scope)
-            if problem is not None and value is parameter.default:  # as jaxtyping: a default is not checked
+            # as jaxtyping: a default is not checked
+            if problem is not None and value is parameter.default:
                 sizes.restore(before)
-                sizes.notes.append(f"{path!r}: its default does not fit {parameter.hint.text}, and is not checked")
+                sizes.notes.append(
+                    f"{path!r}: its default does not fit {parameter.hint.text}, and is not checked"
+                )
             else:
                 _raise(contract.where, problem)
     _raise(contract.where, settle(sizes, arguments))
@@ -104,18 +121,34 @@ def _first_name(note: str) -> str:
 
 
 def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
-    """Warn of fields whose annotations cannot be resolved; those of parameters have their warning."""
-    told = [note for note in notes if isinstance(note, Unresolved) and _first_name(note) not in contract.unresolved]
+    """Warn of fields whose annotations cannot be resolved; those of parameters have their
+    warning.
+    """
+    told = [
+        note
+        for note in notes
+        if isinstance(note, Unresolved) and _first_name(note) not in contract.unresolved
+    ]
     if told:
-        text = sentence(contract.where, f"{'; '.join(dict.fromkeys(told))}.", UNRESOLVED_RULE, UNRESOLVED_FIX)
+        text = sentence(
+            contract.where, f"{'; '.join(dict.fromkeys(told))}.", UNRESOLVED_RULE, UNRESOLVED_FIX
+        )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
-UNRESOLVED_RULE = "An annotation that is text is looked up where it stands. One that cannot be is not checked, and its axes are unknown."
-UNRESOLVED_FIX = "correct the name, or import it where it is found at run time: not under `if TYPE_CHECKING:`, not in a function."
+UNRESOLVED_RULE = (
+    "An annotation that is text is looked up where it stands. One that cannot be is not checked,"
+    " and its axes are unknown."
+)
+UNRESOLVED_FIX = (
+    "correct the name, or import it where it is found at run time: not under `if TYPE_CHECKING:`,"
+    " not in a function."
+)
 
 
-def check_result(contract: Contract, result: Any, sizes: Sizes, arguments: Mapping[str, Any]) -> None:
+def check_result(
+    contract: Contract, result: Any, sizes: Sizes, arguments: Mapping[str, Any]
+) -> None:
     """Compare a result with a contract, under the sizes that the arguments bound.
 
     Raises:
@@ -139,7 +172,9 @@ def all_matches(contract: Contract, arguments: Mapping[str, Any]) -> Iterator[Ma
             yield from matches(parameter.hint, value, path, parameter.name)
 
 
-def _leaves(hint: Hint, value: Any, path: str, *, strict: bool) -> Iterator[tuple[ArrayHint | ScalarHint, Any, str]]:
+def _leaves(
+    hint: Hint, value: Any, path: str, *, strict: bool
+) -> Iterator[tuple[ArrayHint | ScalarHint, Any, str]]:
     match hint:
         case ArrayHint():
             if is_array(value) or (strict and hint.array_like and is_number(value)):
@@ -155,7 +190,9 @@ def _leaves(hint: Hint, value: Any, path: str, *, strict: bool) -> Iterator[tupl
                 yield from _leaves(chosen, value, path, strict=strict)
         case _:
             for inner, child, where in children_of(hint, value, path):
-                yield from _leaves(inner, child, where, strict=strict and not isinstance(hint, ModuleHint))
+                yield from _leaves(
+                    inner, child, where, strict=strict and not isinstance(hint, ModuleHint)
+                )
 
 
 def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -182,4 +219,4 @@ def _of_result(problem: Mismatch | None) -> Mismatch | None:
 
 def _raise(where: Where, problem: Mismatch | None) -> None:
     if problem is not None:
-        raise ContractError(sentence(where, problem.what, problem.rule, problem.fix), code=problem.code)
+        raise ContractError(where, problem.what, problem.rule, problem.fix, code=problem.code)

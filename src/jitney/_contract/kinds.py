@@ -1,6 +1,8 @@
-"""A value beside a hint: whether it is of the hint's kind, what of it lies below, and how messages name it.
+"""A value beside a hint: whether it is of the hint's kind, what of it lies below, and how messages
+name it.
 
-It stands after `_signature/hints.py`, and before `_contract/check.py`, which compares shapes and dtypes.
+It stands after `_signature/hints.py`, and before `_contract/check.py`, which compares shapes and
+dtypes.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ import numpy as np
 
 from .._errors import repr_of
 from .._signature.annotations import fields_of
-from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint, dtype_name
+from .._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    Hint,
+    ModuleHint,
+    ScalarHint,
+    StaticHint,
+    TreeHint,
+    UnionHint,
+    dtype_name,
+)
 from .sizes import Mismatch
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
@@ -36,7 +49,9 @@ def is_number(value: Any) -> bool:
 
 
 def _is_node(value: Any) -> bool:
-    """Whether a value is a pytree node: a dataclass that is not registered has fields, but no leaves."""
+    """Whether a value is a pytree node: a dataclass that is not registered has fields, but no
+    leaves.
+    """
     return not _jtu.all_leaves([value])
 
 
@@ -61,7 +76,11 @@ def children_of(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, 
             for keys, child in flatten_to(leaf, value)[0]:
                 yield leaf, child, path + _jtu.keystr(keys)
         case ContainerHint(kind=kind) if isinstance(value, kind):
-            yield from _items(hint, value, path) if not isinstance(value, Mapping) else _entries(hint, value, path)
+            yield from (
+                _items(hint, value, path)
+                if not isinstance(value, Mapping)
+                else _entries(hint, value, path)
+            )
         case ModuleHint() if _is_node(value) and dataclasses.is_dataclass(value):
             hints = fields_of(type(value))
             for item in dataclasses.fields(value):
@@ -81,11 +100,17 @@ def _items(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint, A
 def _entries(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
     for key, child in value.items():
         if hint.variadic or key in hint.keys:
-            yield hint.items[0 if hint.variadic else hint.keys.index(key)], child, f"{path}[{key!r}]"
+            yield (
+                hint.items[0 if hint.variadic else hint.keys.index(key)],
+                child,
+                f"{path}[{key!r}]",
+            )
 
 
 def flatten_to(leaf: Hint, tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """Flatten down to what the leaf hint takes, whatever its shape and dtype: that is where jaxtyping stops."""
+    """Flatten down to what the leaf hint takes, whatever its shape and dtype: that is where
+    jaxtyping stops.
+    """
 
     def stop(node: Any) -> bool:
         return not isinstance(leaf, AnyHint) and accepts(leaf, node)
@@ -103,7 +128,9 @@ def accepts(hint: Hint, value: Any) -> bool:
         case UnionHint(options=options):
             return any(accepts(option, value) for option in options)
         case ContainerHint(kind=kind):
-            return isinstance(value, kind) and all(accepts(inner, child) for inner, child, _ in children_of(hint, value, ""))
+            return isinstance(value, kind) and all(
+                accepts(inner, child) for inner, child, _ in children_of(hint, value, "")
+            )
         case StaticHint(hint=wanted):
             return bearable(value, wanted) is not False
         case ModuleHint(cls=cls):
@@ -119,24 +146,36 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
         kinds = (int, float) if hint.kind == "float" else (int, float, complex)
         if isinstance(value, kinds) and not isinstance(value, bool):
             return None
-        return Mismatch(f"{path!r} is {describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.", "J213")
+        return Mismatch(
+            f"{path!r} is {describe(value)}, not a `{hint.kind}`.",
+            rule,
+            f"pass a {hint.kind}.",
+            "J213",
+        )
     if len(value.shape) != 0:
         return Mismatch(
             f"{path!r} is {describe(value)}, not a `{hint.kind}`.",
             rule,
-            f'pass a number, annotate `{suggest(value.dtype)}[Array, "..."]`, or give the extra axis to `vmap`.',
+            f'pass a number, annotate `{suggest(value.dtype)}[Array, "..."]`, or give the extra'
+            " axis to `vmap`.",
             "J211",
         )
     kinds = (np.floating, np.integer, *((np.complexfloating,) if hint.kind == "complex" else ()))
     if any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         return None
     suggestion = f'annotate `{suggest(value.dtype)}[Array, ""]`, or cast it with `.astype(...)`.'
-    return Mismatch(f"{path!r} has dtype {dtype_text(value)}, and is annotated `{hint.kind}`.", rule, suggestion, "J212")
+    return Mismatch(
+        f"{path!r} has dtype {dtype_text(value)}, and is annotated `{hint.kind}`.",
+        rule,
+        suggestion,
+        "J212",
+    )
 
 
 def bearable(value: Any, hint: Any) -> bool | None:
-    """What beartype says; None where it cannot say. Of plain classes that is `isinstance`, and nothing is asked: to import beartype takes
-    as long as tracing a small function."""
+    """What beartype says; None where it cannot say. Of plain classes that is `isinstance`, and
+    nothing is asked: to import beartype takes as long as tracing a small function.
+    """
     hint = NoneType if hint is None else hint
     if _is_plain(hint):
         return isinstance(value, hint)
@@ -150,11 +189,17 @@ def bearable(value: Any, hint: Any) -> bool | None:
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether a hint is a class that says no more than its name, or several of these: a generic one says what it holds (which
-    stands in `__orig_bases__`), a protocol asks `isinstance` in its own way."""
+    """Whether a hint is a class that says no more than its name, or several of these: a generic one
+    says what it holds (which stands in `__orig_bases__`), a protocol asks `isinstance` in its own
+    way.
+    """
     if get_origin(hint) in (Union, UnionType):
         return all(map(_is_plain, get_args(hint)))
-    return isinstance(hint, type) and type(hint).__instancecheck__ in _OF_CLASSES and not hasattr(hint, "__orig_bases__")
+    return (
+        isinstance(hint, type)
+        and type(hint).__instancecheck__ in _OF_CLASSES
+        and not hasattr(hint, "__orig_bases__")
+    )
 
 
 def describe(value: Any) -> str:
@@ -179,7 +224,9 @@ def dtype_text(value: Any) -> str:
 
 
 def wider(dtype: Any) -> np.dtype[Any] | None:
-    """The dtype of 64 bits (complex: 128) that JAX takes as this one, while it has none of so many."""
+    """The dtype of 64 bits (complex: 128) that JAX takes as this one, while it has none of so
+    many.
+    """
     names = {"int32": "int64", "uint32": "uint64", "float32": "float64", "complex64": "complex128"}
     options: Any = jax.config
     name = names.get(str(dtype))
@@ -189,5 +236,15 @@ def wider(dtype: Any) -> np.dtype[Any] | None:
 def suggest(dtype: Any) -> str:
     """The jaxtyping name for a dtype."""
     name = dtype_name(dtype)
-    starts = {"bool": "Bool", "uint": "UInt", "int": "Int", "float": "Float", "bfloat": "Float", "complex": "Complex"}
-    return next((hint for start, hint in starts.items() if name.startswith(start)), "Key" if "key" in name else "Shaped")
+    starts = {
+        "bool": "Bool",
+        "uint": "UInt",
+        "int": "Int",
+        "float": "Float",
+        "bfloat": "Float",
+        "complex": "Complex",
+    }
+    return next(
+        (hint for start, hint in starts.items() if name.startswith(start)),
+        "Key" if "key" in name else "Shaped",
+    )

@@ -1,7 +1,8 @@
 """Bind axis names to sizes, and work out sizes that are written as expressions.
 
-It stands between `_signature/annotations.py`, which says what a shape should be, and `_contract/contract.py`, which walks values. The rules
-are jaxtyping's, with one difference: an expression may refer to an axis that a later argument binds.
+It stands between `_signature/annotations.py`, which says what a shape should be, and
+`_contract/contract.py`, which walks values. The rules are jaxtyping's, with one difference: an
+expression may refer to an axis that a later argument binds.
 """
 
 from __future__ import annotations
@@ -46,17 +47,27 @@ class Later:
 
 @dataclass
 class Sizes:
-    """What one check has bound so far, and who bound it. `who` is quoted: `'t'`, `'model.layers[0].weight'`."""
+    """What one check has bound so far, and who bound it. `who` is quoted: `'t'`,
+    `'model.layers[0].weight'`.
+    """
 
     bound: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-    variadic: dict[str, tuple[bool, tuple[int, ...], str]] = field(default_factory=dict[str, tuple[bool, tuple[int, ...], str]])
+    variadic: dict[str, tuple[bool, tuple[int, ...], str]] = field(
+        default_factory=dict[str, tuple[bool, tuple[int, ...], str]]
+    )
     structures: dict[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
     later: list[Later] = field(default_factory=list[Later])
     notes: list[str] = field(default_factory=list[str])
 
     def copy(self) -> Sizes:
         """A snapshot."""
-        return Sizes(dict(self.bound), dict(self.variadic), dict(self.structures), list(self.later), list(self.notes))
+        return Sizes(
+            dict(self.bound),
+            dict(self.variadic),
+            dict(self.structures),
+            list(self.later),
+            list(self.notes),
+        )
 
     def restore(self, other: Sizes) -> None:
         """Go back to a snapshot, as after an alternative that did not fit."""
@@ -71,9 +82,16 @@ class Sizes:
 
 
 def fit_shape(
-    hint: ArrayHint, shape: tuple[int, ...], who: str, sizes: Sizes, arguments: Mapping[str, Any], leaf: str | None = None
+    hint: ArrayHint,
+    shape: tuple[int, ...],
+    who: str,
+    sizes: Sizes,
+    arguments: Mapping[str, Any],
+    leaf: str | None = None,
 ) -> Mismatch | None:
-    """Compare a shape with a hint and bind its names. `leaf` is the position that `?n` stands for."""
+    """Compare a shape with a hint and bind its names. `leaf` is the position that `?n` stands
+    for.
+    """
     pairs, middle = _align(hint, shape)
     if pairs is None:
         return _wrong_rank(hint, shape, who)
@@ -88,12 +106,16 @@ def fit_shape(
 
 
 def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Mismatch | None:
-    """Evaluate the expressions that waited, now that every name is bound; what stays unknown becomes a note."""
+    """Evaluate the expressions that waited, now that every name is bound; what stays unknown
+    becomes a note.
+    """
     waiting, sizes.later = sizes.later, []
     for item in waiting:
         value = evaluate(item.expr, sizes.known, arguments)
         if isinstance(value, Unknown):
-            sizes.notes.append(f"{item.who}: `{item.expr}` in {item.text} is not checked: {value.reason}")
+            sizes.notes.append(
+                f"{item.who}: `{item.expr}` in {item.text} is not checked: {value.reason}"
+            )
         elif value != item.size:
             return _wrong_expression(item.expr, value, item.size, item.who, item.text, sizes)
     return None
@@ -102,7 +124,9 @@ def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Mismatch | None:
 _Pairs = list[tuple[Dim, int]]
 
 
-def _align(hint: ArrayHint, shape: tuple[int, ...]) -> tuple[_Pairs | None, tuple[Dim, tuple[int, ...]] | None]:
+def _align(
+    hint: ArrayHint, shape: tuple[int, ...]
+) -> tuple[_Pairs | None, tuple[Dim, tuple[int, ...]] | None]:
     """Pair each axis with its dim; the variadic one gets what is left."""
     dims, rank = hint.dims, len(shape)
     at = next((i for i, dim in enumerate(dims) if dim.variadic), None)
@@ -138,17 +162,23 @@ def _fit_axis(
             return _wrong_expression(dim.expr, value, size, who, text, sizes)
         return None
     if dim.per_leaf and leaf is None:
-        sizes.notes.append(f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it")
+        sizes.notes.append(
+            f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it"
+        )
         return None
     name = _key(dim, leaf)
     first, setter = sizes.bound.setdefault(name, (size, who))
     return None if first == size else two_sizes(name, (first, setter), (size, who))
 
 
-def _fit_variadic(dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None) -> Mismatch | None:
+def _fit_variadic(
+    dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None
+) -> Mismatch | None:
     """jaxtyping's rule: a `*#name` may broadcast against the others, a `*name` may not."""
     if dim.per_leaf and leaf is None:
-        sizes.notes.append(f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it")
+        sizes.notes.append(
+            f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it"
+        )
         return None
     name = _key(dim, leaf)
     if name not in sizes.variadic:
@@ -194,7 +224,8 @@ def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Mismatch:
     wants = f"at least {_axes(least)}" if rank is None else _axes(rank)
     return Mismatch(
         f"{who} has {_axes(len(shape))}, shape {tuple(shape)}, and {hint.text} has {wants}.",
-        f"An annotation says which axes the body sees{', and an outer `jax.vmap` takes one away' if len(shape) + 1 == rank else ''}.",
+        "An annotation says which axes the body"
+        f" sees{', and an outer `jax.vmap` takes one away' if len(shape) + 1 == rank else ''}.",
         "pass an array of that rank, correct the annotation, or give an extra axis to `vmap`.",
         "J211",
         "return an array of that rank, or correct the annotation of the result.",
@@ -214,8 +245,14 @@ def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Mismatc
     )
 
 
-def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, sizes: Sizes) -> Mismatch:
-    used = [f"{name}={got} from {by}" for name, (got, by) in sizes.bound.items() if name in names_in(expr)]
+def _wrong_expression(
+    expr: str, value: float, size: int, who: str, text: str, sizes: Sizes
+) -> Mismatch:
+    used = [
+        f"{name}={got} from {by}"
+        for name, (got, by) in sizes.bound.items()
+        if name in names_in(expr)
+    ]
     given = f" with {', '.join(used)}" if used else ""
     return Mismatch(
         f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{given}.",
@@ -226,7 +263,9 @@ def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, s
 
 
 def evaluate(expr: str, sizes: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-    """The value of a symbolic size, or an `Unknown`. Braces are filled in from the arguments first, as in an f-string: `{self.dim}+1`."""
+    """The value of a symbolic size, or an `Unknown`. Braces are filled in from the arguments first,
+    as in an f-string: `{self.dim}+1`.
+    """
     try:
         return read(filled(expr, arguments)).at(sizes)
     except Unreadable as error:

@@ -1,7 +1,9 @@
-"""`jitney.configure`: what counts for the whole process. Of what JAX starts with, only until it starts.
+"""`jitney.configure`: what counts for the whole process. Of what JAX starts with, only until it
+starts.
 
-`JITNEY_THREADS`, `JITNEY_PLATFORM` and `JITNEY_MEMORY` are read when jitney is imported, which then imports this, and only if they are set:
-later would be too late, since whoever makes an array has started a backend. Without them importing jitney changes nothing.
+`JITNEY_THREADS`, `JITNEY_PLATFORM` and `JITNEY_MEMORY` are read when jitney is imported, which then
+imports this, and only if they are set: later would be too late, since whoever makes an array has
+started a backend. Without them importing jitney changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from .._owners import public, users_level
 
 _jax: Any = jax
 _THREADS = "PJRT_NPROC"
-"""Of what XLA's client for CPUs reads how many threads it starts, each for two pools (tried with jaxlib 0.10.2 and 0.12.0.1)."""
+"""Of what XLA's client for CPUs reads how many threads it starts, each for two pools (tried with
+jaxlib 0.10.2 and 0.12.0.1).
+"""
 _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 _PLATFORMS = "jax_platforms"
 _OPTIONS = {_THREADS: "`threads`", _FRACTION: "`memory`", _PLATFORMS: "`platform`"}
@@ -35,7 +39,8 @@ _LOCK = threading.Lock()
 def backend_started() -> bool:
     """Whether JAX has started a backend.
 
-    No public function says it. But a documented setting may only be changed before: so it is changed, and changed back.
+    No public function says it. But a documented setting may only be changed before: so it is
+    changed, and changed back.
     """
     with _LOCK:
         value = getattr(jax.config, _PROBE)
@@ -59,31 +64,41 @@ def configure(
     memory: float | str | None = None,
     platform: str | None = None,
 ) -> None:
-    """Change what counts for the whole process: the persistent cache, whether programs are verified, what JAX starts with.
+    """Change what counts for the whole process: the persistent cache, whether programs are
+    verified, what JAX starts with.
 
-    What is not given stays as it was. It comes before the environment (JITNEY_CACHE_DIR, JITNEY_CACHE, JITNEY_VERIFY, JITNEY_THREADS,
-    JITNEY_MEMORY, JITNEY_PLATFORM). What was set for the cache in JAX itself comes before it.
+    What is not given stays as it was. It comes before the environment (JITNEY_CACHE_DIR,
+    JITNEY_CACHE, JITNEY_VERIFY, JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM). What was set for
+    the cache in JAX itself comes before it.
 
     Args:
         cache_dir: A directory of the user's own; made with mode 0700 where it is missing.
-        cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Past it, the least recently used entries go.
+        cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Past it, the least recently used
+            entries go.
         cache: Whether to keep compiled programs at all.
-        verify: Whether each new program is also run as plain `jax.jit` and compared, of functions that do not say it themselves.
-        threads: How many threads XLA has for computing on the CPU. `"auto"` is the least of the machine's cores, the affinity of the
-            process, the quota of its cgroup, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. Only before a backend starts.
-        memory: A size like `"8GiB"` is what `memory="auto"` of a function takes at most, from the next plan on; `"auto"` takes that back. A
-            part like `0.5` is how much of each GPU XLA takes for itself: only before a backend starts.
-        platform: What JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order, `"gpu,cpu"`. Only before a backend starts.
+        verify: Whether each new program is also run as plain `jax.jit` and compared, of functions
+            that do not say it themselves.
+        threads: How many threads XLA has for computing on the CPU. `"auto"` is the least of the
+            machine's cores, the affinity of the process, the quota of its cgroup,
+            SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. Only before a backend starts.
+        memory: A size like `"8GiB"` is what `memory="auto"` of a function takes at most, from the
+            next plan on; `"auto"` takes that back. A part like `0.5` is how much of each GPU XLA
+            takes for itself: only before a backend starts.
+        platform: What JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order, `"gpu,cpu"`.
+            Only before a backend starts.
     Raises:
         OptionError: If a value is malformed, or comes too late.
     """
     asked = _read("jitney.configure()", threads, memory, platform)
     if asked.late:
         raise OptionError(
-            sentence("jitney.configure()", f"{asked.late} comes too late: JAX has started its backend.", _ONCE,
-                     "call it right after the imports, or set JITNEY_THREADS, JITNEY_MEMORY or JITNEY_PLATFORM."),
+            "jitney.configure()",
+            f"{asked.late} comes too late: JAX has started its backend.",
+            _ONCE,
+            "call it right after the imports, or set JITNEY_THREADS, JITNEY_MEMORY or"
+            " JITNEY_PLATFORM.",
             code="J206",
-        )  # fmt: skip
+        )
     _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache, verify=verify)
     asked.set()
 
@@ -105,7 +120,9 @@ class _Asked:
 
     @property
     def late(self) -> str:
-        """What of it would change what a started backend has read; nothing while none has started."""
+        """What of it would change what a started backend has read; nothing while none has
+        started.
+        """
         changed = [_OPTIONS[name] for name, value in self.start.items() if value != _now(name)]
         return ", ".join(changed) if changed and backend_started() else ""
 
@@ -143,17 +160,24 @@ def _threads(where: str, threads: Any) -> int:
     if is_whole(threads) and threads > 0:
         return int(threads)
     raise OptionError(
-        sentence(where, f"threads={threads!r} is no number of threads.", 'It is a positive int, or "auto".', "correct it."), code="J206"
+        where,
+        f"threads={threads!r} is no number of threads.",
+        'It is a positive int, or "auto".',
+        "correct it.",
+        code="J206",
     )
 
 
 def _platform(where: str, platform: Any) -> str:
-    if isinstance(platform, str) and all(name.strip().isidentifier() for name in platform.split(",")):
+    if isinstance(platform, str) and all(
+        name.strip().isidentifier() for name in platform.split(",")
+    ):
         return platform.strip()
     raise OptionError(
-        sentence(
-            where, f"platform={platform!r} is not known.", 'It is "cpu", "gpu", "tpu", or several of them with commas.', "correct it."
-        ),
+        where,
+        f"platform={platform!r} is not known.",
+        'It is "cpu", "gpu", "tpu", or several of them with commas.',
+        "correct it.",
         code="J206",
     )
 
@@ -166,10 +190,12 @@ def _memory(where: str, memory: Any) -> int | float | str:
     if size is not None:
         return size
     raise OptionError(
-        sentence(where, f"memory={memory!r} is no size.", 'It is bytes, a text with a unit, "auto", or a part of a GPU\'s memory below 1.',
-                 'write memory="8GiB", or memory=0.5.'),
+        where,
+        f"memory={memory!r} is no size.",
+        'It is bytes, a text with a unit, "auto", or a part of a GPU\'s memory below 1.',
+        'write memory="8GiB", or memory=0.5.',
         code="J206",
-    )  # fmt: skip
+    )
 
 
 def threads_asked() -> int | None:
@@ -180,14 +206,28 @@ def threads_asked() -> int | None:
 
 def from_environment() -> None:
     """What the environment asks for; where it comes too late, a warning says so."""
-    threads, memory, platform = (os.environ.get(f"JITNEY_{name}", "").strip() or None for name in ("THREADS", "MEMORY", "PLATFORM"))
+    threads, memory, platform = (
+        os.environ.get(f"JITNEY_{name}", "").strip() or None
+        for name in ("THREADS", "MEMORY", "PLATFORM")
+    )
     if threads is memory is platform is None:
         return
     part = memory is not None and memory.startswith(("0.", "."))
     where = "JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM"
-    asked = _read(where, int(threads) if threads and threads.isdigit() else threads, float(memory) if memory and part else memory, platform)
+    asked = _read(
+        where,
+        int(threads) if threads and threads.isdigit() else threads,
+        float(memory) if memory and part else memory,
+        platform,
+    )
     if asked.late:
-        what = f"{asked.late} comes too late: JAX had started its backend before jitney was imported."
-        warnings.warn(sentence(where, what, _ONCE, "import jitney first."), JitneyWarning, stacklevel=users_level())
+        what = (
+            f"{asked.late} comes too late: JAX had started its backend before jitney was imported."
+        )
+        warnings.warn(
+            sentence(where, what, _ONCE, "import jitney first."),
+            JitneyWarning,
+            stacklevel=users_level(),
+        )
     else:
         asked.set()

@@ -1,8 +1,9 @@
 """Metrics of a step on the host, without waiting for them: `jitney.host(tree)`.
 
-`float(loss)` after each step waits for the step, so the device idles while Python prepares the next one, and each number is a
-transfer of its own. Here a small program on the device lays all arrays of a tree side by side, their copy to the host starts at once, and
-nobody waits before the numbers are read.
+`float(loss)` after each step waits for the step, so the device idles while Python prepares the next
+one, and each number is a transfer of its own. Here a small program on the device lays all arrays of
+a tree side by side, their copy to the host starts at once, and nobody waits before the numbers are
+read.
 """
 
 from __future__ import annotations
@@ -17,9 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import DonationError, TraceError, counted, sentence
+from .._errors import DonationError, TraceError, counted
 from .._jax.mesh import automatic, is_within_trace, outside
-from .._jax.trees import device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import (
+    device_put,
+    is_a,
+    issubdtype,
+    keystr,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
 from .._owners import public
 
 _jax: Any = jax
@@ -30,7 +38,9 @@ T = TypeVar("T")
 
 @dataclass
 class _Parcel:
-    """Arrays that lie on the same devices, side by side: where they go in the tree, what they are, and their bytes."""
+    """Arrays that lie on the same devices, side by side: where they go in the tree, what they are,
+    and their bytes.
+    """
 
     places: Sequence[tuple[int, Any]]
     packed: Any
@@ -50,7 +60,9 @@ class Fetch(Generic[T]):
         return all(parcel.packed.is_ready() for parcel in self._parcels)
 
     def result(self) -> T:
-        """The tree with numbers of Python for arrays of rank 0, and NumPy arrays for the others; waits until they are here."""
+        """The tree with numbers of Python for arrays of rank 0, and NumPy arrays for the others;
+        waits until they are here.
+        """
         while self._parcels:
             parcel = self._parcels[-1]
             values = _unpacked(np.asarray(parcel.packed), [leaf for _, leaf in parcel.places])
@@ -60,7 +72,10 @@ class Fetch(Generic[T]):
         return tree_unflatten(self._treedef, self._leaves)
 
     def __repr__(self) -> str:
-        return f"<jitney.host: {counted(self._count, 'array')}, {'here' if self.done() else 'on their way'}>"
+        return (
+            f"<jitney.host: {counted(self._count, 'array')},"
+            f" {'here' if self.done() else 'on their way'}>"
+        )
 
 
 @public
@@ -75,7 +90,8 @@ def host(tree: T) -> Fetch[T]:
     The arrays may be donated or deleted afterwards. What is no array stays as it is.
 
     Args:
-        tree: Any pytree: a dict of metrics, a module, one array. What lies on the same devices is one transfer.
+        tree: Any pytree: a dict of metrics, a module, one array. What lies on the same devices is
+            one transfer.
 
     Raises:
         TraceError: It is called while a function is traced, when arrays have no values yet.
@@ -86,19 +102,23 @@ def host(tree: T) -> Fetch[T]:
     for path, leaf in paths:
         if is_a(leaf, Tracer):
             raise TraceError(
-                sentence("jitney.host()", f"{_name(path)} is traced: {leaf}.",
-                         "While a step is traced, its arrays have a shape and a dtype but no value.",
-                         "return the metrics from the step, and call jitney.host on what the call returned."),
+                "jitney.host()",
+                f"{_name(path)} is traced: {leaf}.",
+                "While a step is traced, its arrays have a shape and a dtype but no value.",
+                "return the metrics from the step, and call jitney.host on what the call returned.",
                 code="J273",
-            )  # fmt: skip
+            )
     places = [(i, leaf) for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array)]
     for i, leaf in places:
         if leaf.is_deleted():
             raise DonationError(
-                sentence("jitney.host()", f"{_name(paths[i][0])} was deleted: its buffer was given up to a call that it was donated to.",
-                         "An array that is donated has no numbers afterwards.",
-                         "call jitney.host before the call that it is donated to, or on what that call returned.")
-            )  # fmt: skip
+                "jitney.host()",
+                f"{_name(paths[i][0])} was deleted: its buffer was given up to a call that it was"
+                " donated to.",
+                "An array that is donated has no numbers afterwards.",
+                "call jitney.host before the call that it is donated to, or on what that call"
+                " returned.",
+            )
     leaves = [leaf.item() if is_a(leaf, np.generic) else leaf for leaf in leaves]
     groups: dict[Hashable, list[tuple[int, Any]]] = {}
     for i, leaf in places:
@@ -115,11 +135,15 @@ def _parcel(group: Sequence[tuple[int, Any]]) -> _Parcel:
     with _width(arrays):
         packed = _PACK(*arrays)
     packed.copy_to_host_async()
-    return _Parcel([(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for i, array in group], packed)
+    return _Parcel(
+        [(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for i, array in group], packed
+    )
 
 
 def _devices(array: Any) -> Hashable:
-    """What arrays of one program share: their mesh, or their devices; None if an array may go with any."""
+    """What arrays of one program share: their mesh, or their devices; None if an array may go with
+    any.
+    """
     found: Any = array.sharding
     if is_a(found, _sharding.NamedSharding):
         return automatic(found.mesh)
@@ -127,7 +151,9 @@ def _devices(array: Any) -> Hashable:
 
 
 def _automatic(array: Any) -> Any:
-    """The same buffers, on a mesh without explicit axes: those do not say how arrays of different shapes lie side by side."""
+    """The same buffers, on a mesh without explicit axes: those do not say how arrays of different
+    shapes lie side by side.
+    """
     found: Any = array.sharding
     if not is_a(found, _sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
         return array

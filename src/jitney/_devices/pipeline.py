@@ -1,8 +1,10 @@
-"""`jitney.pipeline`: a stack of like layers, spread over devices along the axis of a mesh, with microbatches on their way through.
+"""`jitney.pipeline`: a stack of like layers, spread over devices along the axis of a mesh, with
+microbatches on their way through.
 
-The schedule is that of GPipe (Huang et al. 2019, arXiv:1811.06965): all microbatches forward, then all backward. Each device holds a
-part of the layers, works on one microbatch at a time, and hands the result to the next device. It is written with JAX's own `shard_map`
-and `ppermute` in one loop, so that gradients are JAX's.
+The schedule is that of GPipe (Huang et al. 2019, arXiv:1811.06965): all microbatches forward, then
+all backward. Each device holds a part of the layers, works on one microbatch at a time, and hands
+the result to the next device. It is written with JAX's own `shard_map` and `ppermute` in one loop,
+so that gradients are JAX's.
 """
 
 from __future__ import annotations
@@ -16,8 +18,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import MeshError, OptionError, counted, sentence
-from .._jax.mesh import Mesh, automatic, automatically, context, current, described, explicit_around, laid, spec
+from .._errors import MeshError, OptionError, counted
+from .._jax.mesh import (
+    Mesh,
+    automatic,
+    automatically,
+    context,
+    current,
+    described,
+    explicit_around,
+    laid,
+    spec,
+)
 from .._jax.trees import is_a, tree_map, type_of
 from .._owners import public
 from .._shown import Shown
@@ -57,8 +69,14 @@ class Schedule(Shown):
 
     @property
     def bubble(self) -> float:
-        """The part of its time that a device waits: counted from the schedule. In theory (S-1)/(M+S-1)."""
-        waits = sum(self.at(stage, tick) is None for stage in range(self.stages) for tick in range(self.ticks))
+        """The part of its time that a device waits: counted from the schedule. In theory
+        (S-1)/(M+S-1).
+        """
+        waits = sum(
+            self.at(stage, tick) is None
+            for stage in range(self.stages)
+            for tick in range(self.ticks)
+        )
         return waits / (self.stages * self.ticks)
 
     def __rich__(self) -> Table:
@@ -67,15 +85,30 @@ class Schedule(Shown):
         def cell(microbatch: int | None) -> str:
             return " ." if microbatch is None else f"{microbatch % 100:2d}"
 
-        rows = [[(f"stage {stage}", ""), (" ".join(cell(self.at(stage, tick)) for tick in range(self.ticks)), "")]
-                for stage in range(self.stages)]  # fmt: skip
+        rows = [
+            [
+                (f"stage {stage}", ""),
+                (" ".join(cell(self.at(stage, tick)) for tick in range(self.ticks)), ""),
+            ]
+            for stage in range(self.stages)
+        ]
         theory = (self.stages - 1) / (self.microbatches + self.stages - 1)
-        rows.append([("bubble", "cyan"), (f"{self.bubble:.1%} of the time a device waits; (S-1)/(M+S-1) = {theory:.1%}", "")])
-        return table(f"{self.microbatches} microbatches through {counted(self.stages, 'stage')}, forward", rows)
+        rows.append(
+            [
+                ("bubble", "cyan"),
+                (f"{self.bubble:.1%} of the time a device waits; (S-1)/(M+S-1) = {theory:.1%}", ""),
+            ]
+        )
+        return table(
+            f"{self.microbatches} microbatches through {counted(self.stages, 'stage')}, forward",
+            rows,
+        )
 
 
 class Pipeline(eqx.Module):
-    """A stack of layers over the devices of a mesh. Made by `jitney.pipeline`; its arrays have the layer as their first axis."""
+    """A stack of layers over the devices of a mesh. Made by `jitney.pipeline`; its arrays have the
+    layer as their first axis.
+    """
 
     layers: Any
     axis: str = eqx.field(static=True)
@@ -99,7 +132,8 @@ class Pipeline(eqx.Module):
         """All layers on each element of a batch.
 
         Args:
-            x: An array with the batch as its first axis; its size divides by the microbatches, times the devices along `batch`.
+            x: An array with the batch as its first axis; its size divides by the microbatches,
+                times the devices along `batch`.
 
         Raises:
             MeshError: There is no mesh with these axes, or a size does not divide.
@@ -108,10 +142,18 @@ class Pipeline(eqx.Module):
         x = _batch(x)
         sizes = self._sizes()
         stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
-        _check_divides(f"the {self.depth} layers", self.depth, stages, f"stages along {self.axis!r}")
-        parts = f"{self.microbatches} microbatches" + (f" times {copies} devices along {self.batch!r}" if copies > 1 else "")
+        _check_divides(
+            f"the {self.depth} layers", self.depth, stages, f"stages along {self.axis!r}"
+        )
+        parts = f"{self.microbatches} microbatches" + (
+            f" times {copies} devices along {self.batch!r}" if copies > 1 else ""
+        )
         _check_divides(f"a batch of {x.shape[0]}", x.shape[0], self.microbatches * copies, parts)
-        return self.through(x) if explicit_around([*_arrays(self.layers), x]) is None else _ON_EXPLICIT(self, x)
+        return (
+            self.through(x)
+            if explicit_around([*_arrays(self.layers), x]) is None
+            else _ON_EXPLICIT(self, x)
+        )
 
     def through(self, x: Any) -> Any:
         """All layers on each element, by devices whose axes are automatic."""
@@ -137,9 +179,12 @@ class Pipeline(eqx.Module):
             return _through(own, parts, stage, self.axis, schedule)
 
         run = _jax.shard_map(
-            here, **mesh,
-            in_specs=(_P(self.axis), _P(None, self.batch)), out_specs=_P(self.axis, None, self.batch), check_vma=False,
-        )  # fmt: skip
+            here,
+            **mesh,
+            in_specs=(_P(self.axis), _P(None, self.batch)),
+            out_specs=_P(self.axis, None, self.batch),
+            check_vma=False,
+        )
         split = x.reshape(self.microbatches, -1, *x.shape[1:])
         return run(arrays, split)[-1].reshape(x.shape)
 
@@ -147,30 +192,40 @@ class Pipeline(eqx.Module):
         mesh = current(self.mesh, nested=True)
         if mesh is None:
             raise MeshError(
-                sentence(_WHERE, "there is no mesh.", "Layers lie along an axis of a mesh of devices.",
-                         f"call it inside `with jitney.mesh({self.axis}=-1):`, or give mesh=jitney.mesh({self.axis}=-1)."),
+                _WHERE,
+                "there is no mesh.",
+                "Layers lie along an axis of a mesh of devices.",
+                f"call it inside `with jitney.mesh({self.axis}=-1):`, or give"
+                f" mesh=jitney.mesh({self.axis}=-1).",
                 code="J250",
-            )  # fmt: skip
+            )
         around = context()
         if not around.empty and dict(around.shape) != dict(mesh.shape):
             raise MeshError(
-                sentence(_WHERE, f"its mesh is {described(mesh)}, and it is called inside another: {described(around)}.",
-                         "Its devices hand on to each other by `shard_map`, which takes the mesh that it stands in.",
-                         "leave mesh= out, or call it outside of the other mesh."),
+                _WHERE,
+                f"its mesh is {described(mesh)}, and it is called inside another:"
+                f" {described(around)}.",
+                "Its devices hand on to each other by `shard_map`, which takes the mesh that it"
+                " stands in.",
+                "leave mesh= out, or call it outside of the other mesh.",
                 code="J254",
-            )  # fmt: skip
+            )
         for axis in filter(None, (self.axis, self.batch)):
             if axis not in mesh.shape:
                 raise MeshError(
-                    sentence(_WHERE, f"the mesh has no axis {axis!r}.", f"Its axes are {described(mesh)}.",
-                             "correct the name, or make a mesh that has it."),
+                    _WHERE,
+                    f"the mesh has no axis {axis!r}.",
+                    f"Its axes are {described(mesh)}.",
+                    "correct the name, or make a mesh that has it.",
                     code="J251",
-                )  # fmt: skip
+                )
         return dict(mesh.shape)
 
 
 def _on_explicit(piped: Pipeline, x: Any) -> Any:
-    """A call on a mesh with explicit axes: inside they are automatic, and the result lies as the batch does."""
+    """A call on a mesh with explicit axes: inside they are automatic, and the result lies as the
+    batch does.
+    """
     arrays, rest = _eqx.partition((piped, x), _eqx.is_array)
     mesh, along = explicit_around(_arrays(arrays)), spec(x)
     with automatically(mesh) as brought:
@@ -183,7 +238,9 @@ _ON_EXPLICIT: Any = _eqx.filter_jit(_on_explicit)
 
 
 def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) -> Any:
-    """What one device does: its layers on each microbatch in turn, as they come from the device before."""
+    """What one device does: its layers on each microbatch in turn, as they come from the device
+    before.
+    """
     here, last = _lax.axis_index(axis), schedule.stages - 1
     onwards = [(i, i + 1) for i in range(last)]
 
@@ -196,7 +253,8 @@ def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) ->
         working = (number >= 0) & (number < schedule.microbatches)
         place = _jnp.clip(number, 0, schedule.microbatches - 1)
         x = _jnp.where(here == 0, parts[place], came)
-        # A branch, so that a device that waits computes nothing, and nothing of what it would compute reaches a gradient.
+        # A branch, so that a device that waits computes nothing, and nothing of what it would
+        # compute reaches a gradient.
         y = _lax.cond(working, work, _same, x)
         kept = _lax.dynamic_update_index_in_dim(done, y, place, 0)
         done = _jnp.where(working & (here == last), kept, done)
@@ -213,26 +271,37 @@ def _same(x: Any) -> Any:
 
 @public
 def pipeline(
-    layers: Any, /, *, axis: str = "stage", microbatches: int, batch: str | None = None, mesh: Any = None, remat: bool = False
+    layers: Any,
+    /,
+    *,
+    axis: str = "stage",
+    microbatches: int,
+    batch: str | None = None,
+    mesh: Any = None,
+    remat: bool = False,
 ) -> Pipeline:
     """Spread a stack of like layers over the devices along an axis of a mesh.
 
         blocks = jitney.pipeline([Block(key) for key in keys], axis="stage", microbatches=8)
         with jitney.mesh(stage=4, data=2):
-            y = blocks(x)                      # as `for block in ...: x = vmap(block)(x)`, and so are its gradients
+            y = blocks(x)                      # as `for block in ...: x = vmap(block)(x)`, and so
+            are its gradients
         print(blocks.schedule())
 
-    Each device holds an equal part of the layers. The batch goes through in microbatches; the more there are, the less devices wait
-    for each other: (S-1)/(M+S-1) of the time with S stages and M microbatches.
+    Each device holds an equal part of the layers. The batch goes through in microbatches; the more
+    there are, the less devices wait for each other: (S-1)/(M+S-1) of the time with S stages and M
+    microbatches.
 
     Args:
-        layers: Equinox modules of one structure, each from one element to one of the same shape and dtype; or one module whose arrays have
-            the layer as their first axis (`eqx.filter_vmap(Block)(keys)`).
+        layers: Equinox modules of one structure, each from one element to one of the same shape and
+            dtype; or one module whose arrays have the layer as their first axis
+            (`eqx.filter_vmap(Block)(keys)`).
         axis: The axis of the mesh that layers lie along.
         microbatches: How many parts the batch goes through in.
         batch: The axis of the mesh that each microbatch is spread over, if any.
         mesh: The devices; that of the context where it is left out.
-        remat: Whether to keep only what each layer got, and compute the rest again in the backward pass.
+        remat: Whether to keep only what each layer got, and compute the rest again in the backward
+            pass.
 
     Returns:
         A module; call it with a batch. Its arrays are the layers' parameters, stacked.
@@ -242,12 +311,18 @@ def pipeline(
     """
     if not is_a(microbatches, int) or is_a(microbatches, bool) or microbatches < 1:
         raise OptionError(
-            sentence(_WHERE, f"microbatches={microbatches!r} is no number of parts.", "The batch goes through in equal parts.",
-                     "write microbatches=8."),
+            _WHERE,
+            f"microbatches={microbatches!r} is no number of parts.",
+            "The batch goes through in equal parts.",
+            "write microbatches=8.",
             code="J220",
-        )  # fmt: skip
+        )
     chosen = mesh.mesh if is_a(mesh, Mesh) else mesh
-    stacked = _stacked([_of_jax(layer) for layer in layers]) if is_a(layers, (list, tuple)) else _of_jax(layers)
+    stacked = (
+        _stacked([_of_jax(layer) for layer in layers])
+        if is_a(layers, (list, tuple))
+        else _of_jax(layers)
+    )
     _check_stack(stacked)
     return Pipeline(stacked, axis, microbatches, batch, chosen, remat)
 
@@ -260,11 +335,13 @@ def _of_jax(layer: Any) -> Any:
     """
     if not callable(layer):
         raise OptionError(
-            sentence(_WHERE, f"a layer is of type {type_of(layer).__name__}, which cannot be called.",
-                     "A layer is a module that is called with one element and returns one.",
-                     "put several steps into one module, such as eqx.nn.Sequential([...]), and arrays into one with a `__call__`."),
+            _WHERE,
+            f"a layer is of type {type_of(layer).__name__}, which cannot be called.",
+            "A layer is a module that is called with one element and returns one.",
+            "put several steps into one module, such as eqx.nn.Sequential([...]), and arrays into"
+            " one with a `__call__`.",
             code="J209",
-        )  # fmt: skip
+        )
     return tree_map(_jaxs, layer)
 
 
@@ -277,13 +354,20 @@ def _check_stack(stacked: Any) -> None:
     counts = sorted({leaf.shape[:1] for leaf in arrays})
     if len(counts) == 1 and counts[0]:
         return
-    found = "layers hold no arrays" if not arrays else f"the first axes of its arrays are {', '.join(map(str, counts))}"
+    found = (
+        "layers hold no arrays"
+        if not arrays
+        else f"the first axes of its arrays are {', '.join(map(str, counts))}"
+    )
     raise OptionError(
-        sentence(_WHERE, f"{found}, where each layer has its part.",
-                 "What lies on each device is its layers' parameters: arrays with the layer as their first axis.",
-                 "call a function without parameters before or behind the pipeline; stack layers with eqx.filter_vmap(Block)(keys)."),
+        _WHERE,
+        f"{found}, where each layer has its part.",
+        "What lies on each device is its layers' parameters: arrays with the layer as their first"
+        " axis.",
+        "call a function without parameters before or behind the pipeline; stack layers with"
+        " eqx.filter_vmap(Block)(keys).",
         code="J209",
-    )  # fmt: skip
+    )
 
 
 def _arrays(tree: Any) -> list[Any]:
@@ -301,26 +385,38 @@ def _batch(x: Any) -> Any:
     if not is_a(x, jax.Array) or not x.ndim:
         what = f"{x.dtype}[]" if is_a(x, jax.Array) else f"a {type_of(x).__name__}"
         raise MeshError(
-            sentence(_WHERE, f"it is called with {what}.", "It takes one array with the batch as its first axis.",
-                     "stack the elements: jnp.stack([...]); put several arrays side by side into one."),
+            _WHERE,
+            f"it is called with {what}.",
+            "It takes one array with the batch as its first axis.",
+            "stack the elements: jnp.stack([...]); put several arrays side by side into one.",
             code="J253",
-        )  # fmt: skip
+        )
     return x
 
 
 def _stacked(layers: Sequence[Any]) -> Any:
     parts = [_eqx.partition(layer, _eqx.is_array) for layer in layers]
     if not parts:
-        raise OptionError(sentence(_WHERE, "there is no layer.", "It spreads a stack of layers.", "pass at least one."), code="J209")
+        raise OptionError(
+            _WHERE,
+            "there is no layer.",
+            "It spreads a stack of layers.",
+            "pass at least one.",
+            code="J209",
+        )
     kinds = [tree_map(_kind, arrays) for arrays, _ in parts]
     for number, (kind, (_, rest)) in enumerate(zip(kinds, parts, strict=True)):
         if kind != kinds[0] or _eqx.tree_equal(rest, parts[0][1]) is not True:
             raise OptionError(
-                sentence(_WHERE, f"layer {number} ({type_of(layers[number]).__name__}) differs from layer 0 in more than its numbers.",
-                         "All devices run one program, so layers have one structure, one set of shapes, and equal static values.",
-                         "put what differs before or behind the pipeline; share functions such as activations between layers."),
+                _WHERE,
+                f"layer {number} ({type_of(layers[number]).__name__}) differs from layer 0 in more"
+                " than its numbers.",
+                "All devices run one program, so layers have one structure, one set of shapes, and"
+                " equal static values.",
+                "put what differs before or behind the pipeline; share functions such as"
+                " activations between layers.",
                 code="J209",
-            )  # fmt: skip
+            )
     return _eqx.combine(tree_map(_stack, *(arrays for arrays, _ in parts)), parts[0][1])
 
 
@@ -340,7 +436,10 @@ def _one(leaf: Any) -> Any:
 def _check_divides(what: str, size: int, parts: int, of: str) -> None:
     if size % parts:
         raise MeshError(
-            sentence(_WHERE, f"{what} cannot be cut into {of}.", "Each part has the same size.", f"make it a multiple of {parts}.")
+            _WHERE,
+            f"{what} cannot be cut into {of}.",
+            "Each part has the same size.",
+            f"make it a multiple of {parts}.",
         )
 
 
@@ -358,7 +457,9 @@ def _check_layer(arrays: Any, rest: Any, x: Any) -> None:
     got = _jax.eval_shape(layer, tree_map(_one, arrays), given)
     if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
         raise OptionError(
-            sentence(_WHERE, f"a layer makes {got} of {given}.", "What leaves one device enters the next, so shape and dtype stay.",
-                     "put layers that change them before or behind the pipeline."),
+            _WHERE,
+            f"a layer makes {got} of {given}.",
+            "What leaves one device enters the next, so shape and dtype stay.",
+            "put layers that change them before or behind the pipeline.",
             code="J209",
-        )  # fmt: skip
+        )

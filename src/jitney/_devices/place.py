@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .._errors import MeshError, Where, sentence
+from .._errors import MeshError, Where
 from .._jax.mesh import automatic, current
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
@@ -27,18 +27,21 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
     """Lay the arrays of modules over a mesh as a program with this `shard` does.
 
         with jitney.mesh(data=-1):
-            like = jitney.place(eqx.filter_eval_shape(Model, key=key), shard="fsdp")     # no numbers yet
-            step, model = checkpoints.restore(like)                                      # each device reads its part
+            like = jitney.place(eqx.filter_eval_shape(Model, key=key), shard="fsdp")     # no
+            numbers yet step, model = checkpoints.restore(like)
+            # each device reads its part
 
     In a run of several processes, an array that each has of its own is taken as the same in each.
 
     Args:
-        tree: A module, or a tree of them such as the state of an optimiser; its arrays may be `jax.ShapeDtypeStruct`s.
+        tree: A module, or a tree of them such as the state of an optimiser; its arrays may be
+            `jax.ShapeDtypeStruct`s.
         shard: As for `jitney.optimize`; axes that no array here has are left out.
         mesh: The devices; those of the context where it is left out.
 
     Returns:
-        The tree with its arrays placed; a `jax.ShapeDtypeStruct` has the sharding that the array shall have.
+        The tree with its arrays placed; a `jax.ShapeDtypeStruct` has the sharding that the array
+        shall have.
 
     Raises:
         MeshError: There is no mesh, it has no such axis, or a size does not divide.
@@ -46,23 +49,40 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
     """
     rules, around = read_shard(_WHERE, shard), current(mesh)
     if rules is None:
-        fail(_WHERE, "`shard` says nothing.", "It says which axis lies along which axis of the mesh.", 'write shard="fsdp".')
+        fail(
+            _WHERE,
+            "`shard` says nothing.",
+            "It says which axis lies along which axis of the mesh.",
+            'write shard="fsdp".',
+        )
     if around is None:
         raise MeshError(
-            sentence(_WHERE, "there is no mesh.", "Axes lie along the axes of a mesh of devices.",
-                     "call it inside `with jitney.mesh(data=-1):`, or give mesh=jitney.mesh(data=-1)."),
+            _WHERE,
+            "there is no mesh.",
+            "Axes lie along the axes of a mesh of devices.",
+            "call it inside `with jitney.mesh(data=-1):`, or give mesh=jitney.mesh(data=-1).",
             code="J250",
-        )  # fmt: skip
+        )
     on = automatic(around)
     rules = rules.over(on.axis_names)
     paths, treedef = tree_flatten_with_path(tree)
-    arrays = [(path, leaf, inside) for (path, leaf), inside in zip(paths, axes_in_modules(tree), strict=True) if is_array(leaf)]
-    view = View(tuple(Leaf(keystr(path) or "the tree", "", *described(leaf)) for path, leaf, _ in arrays))
+    arrays = [
+        (path, leaf, inside)
+        for (path, leaf), inside in zip(paths, axes_in_modules(tree), strict=True)
+        if is_array(leaf)
+    ]
+    view = View(
+        tuple(Leaf(keystr(path) or "the tree", "", *described(leaf)) for path, leaf, _ in arrays)
+    )
     view = with_modules(view, [inside for *_, inside in arrays])
     named = named_axes(view)
-    known = tuple(name for name, _ in rules.axes)  # some may be of arguments of the program that are not here
+    # some may be of arguments of the program that are not here
+    known = tuple(name for name, _ in rules.axes)
     check_names(Request(_WHERE, Options(shard=rules), axes=known), rules, on, named)
-    shardings = [sharding(on, spec_of(_WHERE, leaf, axes, rules, on)) for leaf, axes in zip(view.leaves, named, strict=True)]
+    shardings = [
+        sharding(on, spec_of(_WHERE, leaf, axes, rules, on))
+        for leaf, axes in zip(view.leaves, named, strict=True)
+    ]
     placed = iter([_placed(leaf, to) for (_, leaf, _), to in zip(arrays, shardings, strict=True)])
     return tree_unflatten(treedef, [next(placed) if is_array(leaf) else leaf for _, leaf in paths])
 

@@ -51,11 +51,23 @@ class Placement(Shown):
     def __rich__(self) -> Table:
         from .._console import table
 
-        rows = [[(held.path, ""), (f"{held.dtype}{list(held.shape)}", ""), (_drawn(held), "green" if held.parts > 1 else "dim")]
-                for held in self.arrays]  # fmt: skip
+        rows = [
+            [
+                (held.path, ""),
+                (f"{held.dtype}{list(held.shape)}", ""),
+                (_drawn(held), "green" if held.parts > 1 else "dim"),
+            ]
+            for held in self.arrays
+        ]
         most = max(self.bytes.values(), default=0)
-        rows += [[(name, "cyan"), (bytes_text(size), ""), ("█" * max(1, round(30 * size / most)) if most else "", "cyan")]
-                 for name, size in self.bytes.items()]  # fmt: skip
+        rows += [
+            [
+                (name, "cyan"),
+                (bytes_text(size), ""),
+                ("█" * max(1, round(30 * size / most)) if most else "", "cyan"),
+            ]
+            for name, size in self.bytes.items()
+        ]
         return table("who holds what", rows)
 
 
@@ -66,12 +78,16 @@ def _drawn(held: Held) -> str:
         return f"whole on each of {held.devices} devices, {bytes_text(held.bytes)}"
     copies = held.devices // held.parts
     also = f", each on {copies} devices" if copies > 1 else ""
-    return f"[{', '.join(held.spec)}]: {held.parts} parts of {list(held.part)}{also}, {bytes_text(held.bytes)}"
+    return (
+        f"[{', '.join(held.spec)}]: {held.parts} parts of {list(held.part)}{also},"
+        f" {bytes_text(held.bytes)}"
+    )
 
 
 @public
 def visualize(tree: Any) -> Placement:
-    """Who holds what of a module, an array or any tree of arrays; print it, or show it in a notebook.
+    """Who holds what of a module, an array or any tree of arrays; print it, or show it in a
+    notebook.
 
     Args:
         tree: Arrays of JAX count; all else has no device.
@@ -86,12 +102,23 @@ def visualize(tree: Any) -> Placement:
         size = math.prod(part) * leaf.dtype.itemsize
         parts = len({str(index) for index in places.values()})
         arrays.append(
-            Held(keystr(path).removeprefix(".") or "array", str(leaf.dtype), tuple(leaf.shape), _spec(leaf), part, parts, size, len(places))
+            Held(
+                keystr(path).removeprefix(".") or "array",
+                str(leaf.dtype),
+                tuple(leaf.shape),
+                _spec(leaf),
+                part,
+                parts,
+                size,
+                len(places),
+            )
         )
         for device in places:
             total[device] = total.get(device, 0) + size
     ordered = sorted(total.items(), key=lambda item: item[0].id)
-    return Placement(tuple(arrays), {f"{device.platform} {device.id}": size for device, size in ordered})
+    return Placement(
+        tuple(arrays), {f"{device.platform} {device.id}": size for device, size in ordered}
+    )
 
 
 def _spec(array: Any) -> tuple[str, ...]:

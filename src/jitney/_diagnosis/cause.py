@@ -1,4 +1,6 @@
-"""One reason for a new trace or compile, as data: what differs, from what to what, what it cost, and what to write."""
+"""One reason for a new trace or compile, as data: what differs, from what to what, what it cost,
+and what to write.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ class Cause:
 
     Args:
         kind: What differs.
-        argument: The path of the argument, `model.layers[2].weight`; the name of a setting of JAX; None where it is neither.
+        argument: The path of the argument, `model.layers[2].weight`; the name of a setting of JAX;
+            None where it is neither.
         axis: The named axis whose size differs.
         old: What it was, as a person would write it.
         new: What it is.
-        seconds: Of tracing, lowering and compiling; of the whole program, so all causes of one program say the same.
+        seconds: Of tracing, lowering and compiling; of the whole program, so all causes of one
+            program say the same.
         remedy: What to write; empty where nothing helps.
     """
 
@@ -47,7 +51,13 @@ class Cause:
     remedy: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        of = "" if self.argument is None else f" of {self.argument!r}" if self.kind != "setting" else f" {self.argument}"
+        of = (
+            ""
+            if self.argument is None
+            else f" of {self.argument!r}"
+            if self.kind != "setting"
+            else f" {self.argument}"
+        )
         along = "" if self.axis is None else f" along {self.axis!r}"
         values = "" if self.old is None and self.new is None else f" {self.old} -> {self.new}"
         return f"{self.kind}{of}{along}{values}"

@@ -23,14 +23,19 @@ def is_same(old: Any, new: Any) -> bool:
         return True
     try:
         return type_of(old) is type_of(new) and static_key(old) == static_key(new)
-    except Unkeyed:  # a static field of a module may be anything; nothing is said of what cannot be compared
+    # a static field of a module may be anything; nothing is said of what cannot be compared
+    except Unkeyed:
         return True
 
 
 def has_same_code(old: Any, new: Any) -> bool:
-    """Whether two functions are one, made twice; a partial of the same arguments counts by its function."""
+    """Whether two functions are one, made twice; a partial of the same arguments counts by its
+    function.
+    """
     if is_a(old, functools.partial) and is_a(new, functools.partial):
-        return is_same((old.args, old.keywords), (new.args, new.keywords)) and has_same_code(old.func, new.func)
+        return is_same((old.args, old.keywords), (new.args, new.keywords)) and has_same_code(
+            old.func, new.func
+        )
     a, b = attribute(old, "__code__", None), attribute(new, "__code__", None)
     return a is not None and b is not None and a == b and a.co_filename == b.co_filename
 
@@ -53,7 +58,9 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def worded(value: Any) -> Any:
-    """A value that keeps nothing alive: itself if it is a number or a text, the code of a function, else its type and words."""
+    """A value that keeps nothing alive: itself if it is a number or a text, the code of a function,
+    else its type and words.
+    """
     if type_of(value) in _PLAIN:
         return value
     code = attribute(value, "__code__", None)

@@ -1,8 +1,9 @@
 """Counters of a program, as `jax.monitoring` reports them.
 
-JAX reports each trace, lowering and compile to listeners, in the thread that does it, without saying for whom. One listener, registered
-with the first program, finds the program by looking up the call stack for the nearest call of one. That happens only when
-something is compiled: a warm call pays nothing.
+JAX reports each trace, lowering and compile to listeners, in the thread that does it, without
+saying for whom. One listener, registered with the first program, finds the program by looking up
+the call stack for the nearest call of one. That happens only when something is compiled: a warm
+call pays nothing.
 """
 
 from __future__ import annotations
@@ -52,14 +53,17 @@ class Advised:
 
 @dataclass(frozen=True, repr=False)
 class Stats(Shown):
-    """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
+    """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program
+    alone.
 
-    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs (refused ones too), what pads
-    and cuts, the search for the structure of a Jacobian or for what fits into memory, and what is compiled for that.
-    `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
-    `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace and each compile without one.
-    `derivatives` are calls by derivative, each a program of its own with its own count: `f.grad.stats`.
-    Remedies are proven where `causes` is looked at, which traces the body at sizes that were seen; printed, as a dict and copied, it is.
+    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract,
+    plan, proofs (refused ones too), what pads and cuts, the search for the structure of a Jacobian
+    or for what fits into memory, and what is compiled for that. `compiles` are of the program;
+    `incidental` ones of what is computed around it, such as arrays that the body makes once.
+    `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace
+    and each compile without one. `derivatives` are calls by derivative, each a program of its own
+    with its own count: `f.grad.stats`. Remedies are proven where `causes` is looked at, which
+    traces the body at sizes that were seen; printed, as a dict and copied, it is.
     """
 
     calls: int
@@ -86,7 +90,9 @@ class Stats(Shown):
 
     @property
     def causes(self) -> tuple[tuple[Cause, ...], ...]:
-        """All that differed, for each trace and each compile without one, with remedies that were proven."""
+        """All that differed, for each trace and each compile without one, with remedies that were
+        proven.
+        """
         return self._advised.causes
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,23 +111,49 @@ class Stats(Shown):
             ("calls", f"{self.calls}: {self.hits} in-process hits, {self.eager} eager"),
             (
                 "traces",
-                f"{self.traces} ({self.trace_seconds:.3f} s, {self.own_seconds:.3f} s jitney's), lowering {self.lower_seconds:.3f} s",
+                (
+                    f"{self.traces} ({self.trace_seconds:.3f} s, {self.own_seconds:.3f} s"
+                    f" jitney's), lowering {self.lower_seconds:.3f} s"
+                ),
             ),
-            ("compiles", f"{self.compiles} ({self.compile_seconds:.3f} s), {self.persistent_hits} persistent-cache hits"),
-            *([("incidental", f"{self.incidental} small programs besides, for what is around it")] if self.incidental else []),
-            *([("verified", f"{self.verified}")] if self.verified else []),
-            *((f"f.{name}", f"{counted(calls, 'call')}, see its own `stats`") for name, calls in self.derivatives.items()),
+            (
+                "compiles",
+                (
+                    f"{self.compiles} ({self.compile_seconds:.3f} s), {self.persistent_hits}"
+                    " persistent-cache hits"
+                ),
+            ),
             *(
-                (f"axis {axis}", f"{counted(len(self.sizes[axis]), 'size')} padded by {part:.1%} on average")
+                [("incidental", f"{self.incidental} small programs besides, for what is around it")]
+                if self.incidental
+                else []
+            ),
+            *([("verified", f"{self.verified}")] if self.verified else []),
+            *(
+                (f"f.{name}", f"{counted(calls, 'call')}, see its own `stats`")
+                for name, calls in self.derivatives.items()
+            ),
+            *(
+                (
+                    f"axis {axis}",
+                    f"{counted(len(self.sizes[axis]), 'size')} padded by {part:.1%} on average",
+                )
                 for axis, part in self.padding.items()
             ),
             *(("to write", text) for text in self._to_write()),
-            *((f"trace {n}", cause) for n, cause in enumerate(self.retraces, max(1, self.traces - len(self.retraces) + 1))),
+            *(
+                (f"trace {n}", cause)
+                for n, cause in enumerate(
+                    self.retraces, max(1, self.traces - len(self.retraces) + 1)
+                )
+            ),
         ]
         return table("stats", [[(name, "cyan"), (text, "")] for name, text in rows])
 
     def _to_write(self) -> list[str]:
-        """Remedies with what they save: programs if they were counted, else how many there were with that cause."""
+        """Remedies with what they save: programs if they were counted, else how many there were
+        with that cause.
+        """
         saves = self._advised.saves
         return [
             f"{remedy} ({seconds:.3f} s, {saves.get(remedy) or counted(times, 'program')})"
@@ -129,10 +161,16 @@ class Stats(Shown):
         ]
 
     def _remedies(self) -> list[tuple[str, tuple[float, int]]]:
-        """By the seconds of the programs that each is about. One with several causes needs all of their remedies."""
+        """By the seconds of the programs that each is about. One with several causes needs all of
+        their remedies.
+        """
         cost: dict[str, tuple[float, int]] = {}
         for each in self.causes:
-            for remedy in dict.fromkeys(cause.remedy for cause in each) if all(cause.remedy for cause in each) else ():
+            for remedy in (
+                dict.fromkeys(cause.remedy for cause in each)
+                if all(cause.remedy for cause in each)
+                else ()
+            ):
                 seconds, times = cost.get(remedy, (0.0, 0))
                 cost[remedy] = seconds + each[0].seconds, times + 1
         return sorted(cost.items(), key=lambda item: -item[1][0])
@@ -172,13 +210,17 @@ class Counters:
     incidental: int = 0
     persistent_hits: int = 0
     own_seconds: float = 0.0
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((TRACED, LOWERED, COMPILED), 0.0))
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys((TRACED, LOWERED, COMPILED), 0.0)
+    )
     warned: set[str] = field(default_factory=set[str])
     sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
     rows: dict[str, int] = field(default_factory=dict[str, int])
     causes: list[str] = field(default_factory=list[str])
     events: list[Event] = field(default_factory=list[Event])
-    advise: Callable[[Sequence[Event]], Advised] = lambda events: Advised(tuple(event.told() for event in events))
+    advise: Callable[[Sequence[Event]], Advised] = lambda events: Advised(
+        tuple(event.told() for event in events)
+    )
 
     def event(self, event: Event) -> None:
         """Remember a new trace or compile."""
@@ -191,9 +233,15 @@ class Counters:
         return latest if latest is not None and latest.call == call else None
 
     def uncompiled(self, identity: Hashable | None, thread: int) -> Event | None:
-        """A trace for such a call that nobody has compiled; without identity (padded calls have their bucket's) this thread's latest."""
+        """A trace for such a call that nobody has compiled; without identity (padded calls have
+        their bucket's) this thread's latest.
+        """
         traced = [event for event in reversed(self.events) if not event.compiled]
-        alike = (event for event in traced if (event.thread == thread if identity is None else event.identity == identity))
+        alike = (
+            event
+            for event in traced
+            if (event.thread == thread if identity is None else event.identity == identity)
+        )
         return next(alike, None)
 
     def cause(self, text: str) -> None:
@@ -234,7 +282,10 @@ class Counters:
             sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
             verified=self.verified,
             incidental=self.incidental,
-            padding={axis: self.rows[axis] / sum(n * times for n, times in seen.items()) - 1 for axis, seen in self.sizes.items()},
+            padding={
+                axis: self.rows[axis] / sum(n * times for n, times in seen.items()) - 1
+                for axis, seen in self.sizes.items()
+            },
         )
 
 
@@ -242,7 +293,17 @@ def total(several: Sequence[Counters]) -> Stats:
     """What several programs have done together."""
     whole = Counters("")
     for each in several:
-        for name in ("calls", "misses", "traces", "eager", "verified", "compile_events", "incidental", "persistent_hits", "own_seconds"):
+        for name in (
+            "calls",
+            "misses",
+            "traces",
+            "eager",
+            "verified",
+            "compile_events",
+            "incidental",
+            "persistent_hits",
+            "own_seconds",
+        ):
             setattr(whole, name, getattr(whole, name) + getattr(each, name))
         for event, seconds in each.seconds.items():
             whole.seconds[event] += seconds
@@ -260,7 +321,8 @@ class Owner:
 
     Args:
         find: The counters, from the call's local variables.
-        compiled: What a compile belongs to, from them and the number of the call; None where nobody asks why it came.
+        compiled: What a compile belongs to, from them and the number of the call; None where nobody
+            asks why it came.
         arrays: The arrays of the call, from them.
     """
 
@@ -270,7 +332,9 @@ class Owner:
 
 
 class Listener:
-    """The one listener; `owners` maps the code of a function to what finds the counters in its frame."""
+    """The one listener; `owners` maps the code of a function to what finds the counters in its
+    frame.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -287,11 +351,15 @@ class Listener:
                 self._registered = True
 
     def owns(self, function: Any, owner: Owner) -> None:
-        """Events below a call of `function` belong to the counters that its owner gets from its local variables."""
+        """Events below a call of `function` belong to the counters that its owner gets from its
+        local variables.
+        """
         self._owners[inspect.unwrap(function).__code__] = owner
 
     def call(self, counters: Counters) -> tuple[Call, Sequence[Any]]:
-        """The nearest call: a number that no other call under way has, and its arrays, if it is one of these counters."""
+        """The nearest call: a number that no other call under way has, and its arrays, if it is one
+        of these counters.
+        """
         nearest = self._nearest()
         if nearest is None:
             return (0, 0), ()
@@ -313,7 +381,8 @@ class Listener:
     def _duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         if event not in (TRACED, LOWERED, COMPILED):
             return
-        hit = event == COMPILED and self._was_hit()  # whoever's it was: the next compile has its own
+        # whoever's it was: the next compile has its own
+        hit = event == COMPILED and self._was_hit()
         nearest = self._nearest()
         if nearest is None:
             return
@@ -321,8 +390,11 @@ class Listener:
         names = frame.f_locals
         counters = owner.find(names)
         if event == TRACED and kwargs.get("fun_name", counters.name) != counters.name:
-            return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
-        if event == TRACED or not OWN_TIME.runs:  # what is compiled in a search is in the seconds of the trace around it
+            # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's
+            # own
+            return
+        # what is compiled in a search is in the seconds of the trace around it
+        if event == TRACED or not OWN_TIME.runs:
             counters.seconds[event] += duration_secs
         own = event != COMPILED or _of_program(kwargs.get("fun_name"), counters.name)
         if event == COMPILED:
@@ -332,8 +404,12 @@ class Listener:
         if own:
             self._spent(event, duration_secs, owner, frame, counters)
 
-    def _spent(self, event: str, seconds: float, owner: Owner, frame: FrameType, counters: Counters) -> None:
-        """Add to what the trace or compile under way has cost. What is lowered for no trace is told when it is compiled."""
+    def _spent(
+        self, event: str, seconds: float, owner: Owner, frame: FrameType, counters: Counters
+    ) -> None:
+        """Add to what the trace or compile under way has cost. What is lowered for no trace is told
+        when it is compiled.
+        """
         mine = counters.of_call(threading.get_ident(), (id(frame), counters.calls))
         if mine is None or (event != TRACED and mine.compiled):
             mine = None
@@ -360,7 +436,9 @@ class Listener:
 
 
 def _of_program(named: str | None, name: str) -> bool:
-    """Whether what was compiled is the program itself: JAX calls it `f`, `jit_f` or `jit(f)` (0.10.2 to 0.12.0.1)."""
+    """Whether what was compiled is the program itself: JAX calls it `f`, `jit_f` or `jit(f)`
+    (0.10.2 to 0.12.0.1).
+    """
     return named is None or named in (name, f"jit_{name}", f"jit({name})")
 
 

@@ -1,7 +1,8 @@
 """Whether JAX has dropped its programs since: `jax.clear_caches()` reports nothing.
 
-A traced function of ours returns an object that JAX's cache of traces alone keeps alive. Once that is gone, so is what was traced before
-(tried on jax 0.10.2 and 0.12.0.1). It is looked at where something is traced, never in a warm call.
+A traced function of ours returns an object that JAX's cache of traces alone keeps alive. Once that
+is gone, so is what was traced before (tried on jax 0.10.2 and 0.12.0.1). It is looked at where
+something is traced, never in a warm call.
 """
 
 from __future__ import annotations

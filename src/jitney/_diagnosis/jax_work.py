@@ -1,9 +1,10 @@
 """What JAX traces, lowers and compiles while someone watches: of all code, decorated or not.
 
-JAX reports each span of work to listeners when it is over, in the thread that did it, with the name of the function
-(`jax.monitoring`, 0.10.0 to 0.12.0.1). A span lies inside those that are reported after it and began before it, so that each second is
-counted once. The user's line is that of the stack at the report. Transfers between host and device are reported nowhere: they are
-unknown, not none. Nothing is registered until someone watches, and a warm call reports nothing.
+JAX reports each span of work to listeners when it is over, in the thread that did it, with the name
+of the function (`jax.monitoring`, 0.10.0 to 0.12.0.1). A span lies inside those that are reported
+after it and began before it, so that each second is counted once. The user's line is that of the
+stack at the report. Transfers between host and device are reported nowhere: they are unknown, not
+none. Nothing is registered until someone watches, and a warm call reports nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import jax
 
-from .._errors import CompileError, sentence
+from .._errors import CompileError
 from .._owners import shorten, users_place
 from .._shown import Shown
 from .counters import COMPILED, HIT, LOWERED, TRACED
@@ -30,7 +31,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Phase = Literal["traces", "lowers", "compiles"]
 _PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}
-_SECONDS: dict[Phase, str] = {"traces": "trace_seconds", "lowers": "lower_seconds", "compiles": "compile_seconds"}
+_SECONDS: dict[Phase, str] = {
+    "traces": "trace_seconds",
+    "lowers": "lower_seconds",
+    "compiles": "compile_seconds",
+}
 _SHOWN = 20  # rows of a table
 
 
@@ -39,13 +44,15 @@ class Work:
     """What JAX did for one function, as called from one line.
 
     Args:
-        name: The function that was traced or compiled: the user's, or an operation of `jax.numpy` that was called outside of any `jit`.
+        name: The function that was traced or compiled: the user's, or an operation of `jax.numpy`
+            that was called outside of any `jit`.
         place: The user's line, `fit.py:12 (step)`.
         traces: How often it was traced.
         lowers: How often it was lowered.
         compiles: How often XLA compiled it.
         cache_hits: How often the persistent cache had it instead.
-        trace_seconds: Wall-clock seconds of tracing, without what was traced, lowered or compiled inside.
+        trace_seconds: Wall-clock seconds of tracing, without what was traced, lowered or compiled
+            inside.
         lower_seconds: Of lowering.
         compile_seconds: Of compiling, or of reading the persistent cache.
     """
@@ -68,7 +75,13 @@ class Work:
     def and_one(self, phase: Phase, seconds: float, *, hit: bool) -> Work:
         """With one more span of work."""
         which = "cache_hits" if hit else phase
-        return replace(self, **{which: getattr(self, which) + 1, _SECONDS[phase]: getattr(self, _SECONDS[phase]) + seconds})
+        return replace(
+            self,
+            **{
+                which: getattr(self, which) + 1,
+                _SECONDS[phase]: getattr(self, _SECONDS[phase]) + seconds,
+            },
+        )
 
 
 class Watch(Shown):
@@ -107,17 +120,24 @@ class Watch(Shown):
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds of tracing, lowering and compiling, each counted once; of several threads their sum."""
+        """Wall-clock seconds of tracing, lowering and compiling, each counted once; of several
+        threads their sum.
+        """
         return sum(work.seconds for work in self.work)
 
     @property
     def transfers(self) -> int | None:
-        """None, for unknown: JAX reports no transfers. On accelerators `jax.transfer_guard("log")` logs them; on CPUs it is silent."""
+        """None, for unknown: JAX reports no transfers. On accelerators `jax.transfer_guard("log")`
+        logs them; on CPUs it is silent.
+        """
         return None
 
     def to_dict(self) -> dict[str, Any]:
         """As data, for JSON."""
-        totals = {name: getattr(self, name) for name in ("traces", "lowers", "compiles", "cache_hits", "seconds", "transfers")}
+        totals = {
+            name: getattr(self, name)
+            for name in ("traces", "lowers", "compiles", "cache_hits", "seconds", "transfers")
+        }
         return {**totals, "work": [work.__dict__ for work in self.work]}
 
     def __enter__(self) -> Self:
@@ -126,14 +146,21 @@ class Watch(Shown):
         _LISTENER.add(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with self._lock:
             self._entered -= 1
             if not self._entered:
                 _LISTENER.remove(self)
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """A function that is watched while it runs; `fn.watch` is what was seen in all its calls."""
+        """A function that is watched while it runs; `fn.watch` is what was seen in all its
+        calls.
+        """
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -148,20 +175,41 @@ class Watch(Shown):
         """Count a span of work."""
         with self._lock:
             key = name, place
-            self._work[key] = self._work.get(key, Work(name, place)).and_one(phase, seconds, hit=hit)
+            self._work[key] = self._work.get(key, Work(name, place)).and_one(
+                phase, seconds, hit=hit
+            )
 
     def __rich__(self) -> Table:
         from .._console import figures
 
         work = self.work
         told = [
-            ("function", "called from", "traces", "compiles", "cached", "trace s", "lower s", "compile s"),
+            (
+                "function",
+                "called from",
+                "traces",
+                "compiles",
+                "cached",
+                "trace s",
+                "lower s",
+                "compile s",
+            ),
             *(
-                (w.name, w.place, f"{w.traces}", f"{w.compiles}", f"{w.cache_hits}", *_in_seconds(w))
+                (
+                    w.name,
+                    w.place,
+                    f"{w.traces}",
+                    f"{w.compiles}",
+                    f"{w.cache_hits}",
+                    *_in_seconds(w),
+                )
                 for w in (*work[:_SHOWN], *_rest(work[_SHOWN:]))
             ),
         ]
-        title = f"{self.traces} traces, {self.compiles} compiles, {self.cache_hits} from the cache, {self.seconds:.3f} s; transfers unknown"
+        title = (
+            f"{self.traces} traces, {self.compiles} compiles, {self.cache_hits} from the cache,"
+            f" {self.seconds:.3f} s; transfers unknown"
+        )
         return figures(title, told)
 
 
@@ -172,12 +220,27 @@ def _in_seconds(work: Work) -> tuple[str, str, str]:
 def _rest(work: tuple[Work, ...]) -> tuple[Work, ...]:
     if not work:
         return ()
-    fields = ("traces", "lowers", "compiles", "cache_hits", "trace_seconds", "lower_seconds", "compile_seconds")
-    return (Work(f"and {len(work)} more", "", **{name: sum(getattr(each, name) for each in work) for name in fields}),)
+    fields = (
+        "traces",
+        "lowers",
+        "compiles",
+        "cache_hits",
+        "trace_seconds",
+        "lower_seconds",
+        "compile_seconds",
+    )
+    return (
+        Work(
+            f"and {len(work)} more",
+            "",
+            **{name: sum(getattr(each, name) for each in work) for name in fields},
+        ),
+    )
 
 
 def watch() -> Watch:
-    """See what JAX traces, lowers and compiles, of all code, decorated or not: a context manager, and a decorator.
+    """See what JAX traces, lowers and compiles, of all code, decorated or not: a context manager,
+    and a decorator.
 
     ```python
     with jitney.watch() as seen:
@@ -185,7 +248,8 @@ def watch() -> Watch:
     print(seen)  # by function and line: how often, how many seconds
     ```
 
-    Counted are all threads, while it is entered. It may be entered again, and goes on counting. A warm call costs nothing.
+    Counted are all threads, while it is entered. It may be entered again, and goes on counting. A
+    warm call costs nothing.
     """
     return Watch()
 
@@ -203,7 +267,12 @@ class NoCompiles:
         _LISTENER.register()
         self._tokens.append(_FORBIDDEN.set(True))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         _FORBIDDEN.reset(self._tokens.pop())
         if isinstance(error, CompileError):
             shorten(error)
@@ -222,8 +291,9 @@ class NoCompiles:
 def no_compiles() -> NoCompiles:
     """Forbid compiling, by this thread: a context manager, and a decorator.
 
-    The error comes when XLA is done, as JAX gives notice then: what is thrown into its lowering has it compile that function anew for
-    ever. A program that the persistent cache holds counts as well: it is no warm call.
+    The error comes when XLA is done, as JAX gives notice then: what is thrown into its lowering has
+    it compile that function anew for ever. A program that the persistent cache holds counts as
+    well: it is no warm call.
 
     Raises:
         CompileError: A program was compiled; with its name and the line.
@@ -277,10 +347,13 @@ class _Listener:
                 watch.saw(phase, name, place, alone, hit=hit)
         if phase == "compiles" and _FORBIDDEN.get():
             raise CompileError(
-                sentence(f"{name}() at {users_place()}", "it was compiled here, where `jitney.no_compiles()` forbids that.",
-                         "Each new shape, dtype, static value or function is compiled when it is first called.",
-                         "call it once before, or `compile` it; `print(f.stats)` says why a decorated function was traced again.")
-            )  # fmt: skip
+                f"{name}() at {users_place()}",
+                "it was compiled here, where `jitney.no_compiles()` forbids that.",
+                "Each new shape, dtype, static value or function is compiled when it is first"
+                " called.",
+                "call it once before, or `compile` it; `print(f.stats)` says why a decorated"
+                " function was traced again.",
+            )
 
     def _was_hit(self) -> bool:
         hit = getattr(self._of_thread, "hit", False)
@@ -291,7 +364,9 @@ class _Listener:
         """The seconds of a span without those that lie inside of it, of the same thread."""
         spans: list[tuple[float, float]] = getattr(self._of_thread, "spans", [])
         inside = [span for span in spans if span[0] >= start]
-        self._of_thread.spans = [*(span for span in spans if span[0] < start), (start, end)][-_REMEMBERED:]
+        self._of_thread.spans = [*(span for span in spans if span[0] < start), (start, end)][
+            -_REMEMBERED:
+        ]
         return max(0.0, end - start - sum(b - a for a, b in inside))
 
 

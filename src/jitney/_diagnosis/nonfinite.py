@@ -1,13 +1,18 @@
 """Find the operation that made a NaN or an infinity, by evaluating a jaxpr one operation at a time.
 
-It stands outside the pipeline: `locate` is called after a program with `debug_nans=True` has returned something that is not
-finite. Each value carries the operation that made its NaN and the one that made its infinity, so what is made and masked
-away again is never reported, and what reaches a result leads back to its first maker.
+It stands outside the pipeline: `locate` is called after a program with `debug_nans=True` has
+returned something that is not finite. Each value carries the operation that made its NaN and the
+one that made its infinity, so what is made and masked away again is never reported, and what
+reaches a result leads back to its first maker.
 
-- NaN comes before infinity: if a result has a NaN, its maker is reported, with the maker of the infinity it was made of.
-- An infinity that came in with an argument or a constant (`-inf` to start a maximum) is taken as meant. A NaN is not.
-- Calls are followed inside. A loop runs compiled up to the iteration that makes something, which is then followed inside.
-- Everything else is one operation, `shard_map` and Pallas kernels too. What is read from a `jax.Ref` has no history.
+- NaN comes before infinity: if a result has a NaN, its maker is reported, with the maker of the
+  infinity it was made of.
+- An infinity that came in with an argument or a constant (`-inf` to start a maximum) is taken as
+  meant. A NaN is not.
+- Calls are followed inside. A loop runs compiled up to the iteration that makes something, which is
+  then followed inside.
+- Everything else is one operation, `shard_map` and Pallas kernels too. What is read from a
+  `jax.Ref` has no history.
 - Callbacks and prints run again, in loops more than once.
 """
 
@@ -37,21 +42,30 @@ _TRACED_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": jnp.isnan, "inf"
 _GIVEN: Final = ("argument", "constant")
 _VISITS: Final = 64  # iterations of one loop that are followed inside
 
-_ELEMENTWISE: Final = ARITHMETIC | frozenset(("igamma", "one_minus_square", "polynomial", "reduce_precision", "zeta"))
+_ELEMENTWISE: Final = ARITHMETIC | frozenset(
+    ("igamma", "one_minus_square", "polynomial", "reduce_precision", "zeta")
+)
 _FIXES: Final = {
     "log": "keep what it is taken of above 0",
     "log1p": "keep what it is taken of above -1",
     "sqrt": "keep what it is taken of at 0 or above; for a gradient, above 0",
     "rsqrt": "keep what it is taken of above 0",
-    "div": "keep the divisor away from 0; before a division that `jnp.where` masks, mask the divisor too",
-    "exp": "keep the exponent below the logarithm of the largest number of its dtype, or use a wider dtype",
+    "div": (
+        "keep the divisor away from 0; before a division that `jnp.where` masks, mask the"
+        " divisor too"
+    ),
+    "exp": (
+        "keep the exponent below the logarithm of the largest number of its dtype, or use a wider"
+        " dtype"
+    ),
     "pow": "keep the base at 0 or above, or the exponent an integer",
 }
 
 
 _ROOT: Final = (
-    "a square root, as in a norm, has no derivative at 0: give it another number there, and mask its result, "
-    "as jnp.where(s > 0, jnp.sqrt(jnp.where(s > 0, s, 1.0)), 0.0) with s = jnp.sum(x**2) for the norm of x"
+    "a square root, as in a norm, has no derivative at 0: give it another number there, and mask"
+    " its result, as jnp.where(s > 0, jnp.sqrt(jnp.where(s > 0, s, 1.0)), 0.0) with s ="
+    " jnp.sum(x**2) for the norm of x"
 )
 
 
@@ -67,7 +81,8 @@ class Finding:
     argument: int | None = None  # the position in the flat arguments
     cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
     advice: str = ""  # what helps, where the operation alone does not say it
-    element: tuple[int, ...] = ()  # which element of the operation's result is the first that has one; of a single one nothing
+    # which element of the operation's result is the first that has one; of a single one nothing
+    element: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,9 @@ class _Value:
 
 def nonfinite(leaves: Sequence[Any]) -> bool:
     """Whether any float or complex array has a NaN or an infinity. Everything else passes."""
-    return any(not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf))
+    return any(
+        not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf)
+    )
 
 
 def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None:
@@ -123,24 +140,35 @@ def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None
     """
     if nonfinite(jax.tree.leaves(results)):
         rule = f"With debug_nans=True every result must be finite. {unknown}"
-        raise NonFiniteError(sentence(where, "a result has a NaN or an infinity.", rule, f"{fix}; or drop debug_nans=True."))
+        raise NonFiniteError(
+            where, "a result has a NaN or an infinity.", rule, f"{fix}; or drop debug_nans=True."
+        )
 
 
-def locate(closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] = ()) -> Finding | None:
-    """Evaluate a closed jaxpr on concrete arguments and say which operation made the NaN or infinity in its results.
+def locate(
+    closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] = ()
+) -> Finding | None:
+    """Evaluate a closed jaxpr on concrete arguments and say which operation made the NaN or
+    infinity in its results.
 
-    Call it outside any trace, in the x64 scope that the jaxpr was traced in, with arguments that were not donated.
+    Call it outside any trace, in the x64 scope that the jaxpr was traced in, with arguments that
+    were not donated.
 
     Args:
         closed_jaxpr: The program.
         flat_args: Its arguments.
-        results: What the compiled program made of them. A fused program rounds differently: if it has a NaN or infinity that
-            does not come again operation by operation, the finding says so, with "program" for the operation.
+        results: What the compiled program made of them. A fused program rounds differently: if it
+            has a NaN or infinity that does not come again operation by operation, the finding says
+            so, with "program" for the operation.
     Returns:
-        `None` if there is nothing to report: the results are finite, or their infinities came in with arguments and constants.
+        `None` if there is nothing to report: the results are finite, or their infinities came in
+        with arguments and constants.
     """
     tracer = _Tracer()
-    with jax.debug_nans(False), jax.debug_infs(False):  # noqa: FBT003 - JAX's own, they would raise here
+    with (
+        jax.debug_nans(False),  # noqa: FBT003 - JAX's own, they would raise here
+        jax.debug_infs(False),  # noqa: FBT003 - JAX's own, they would raise here
+    ):
         arguments = [tracer.given(x, f"argument {i}", i) for i, x in enumerate(flat_args)]
         evaluated = tracer.follow(closed_jaxpr, arguments, (), "")
     seen = [_Value(x) for x in results]
@@ -155,32 +183,64 @@ def locate(closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] =
 
 
 def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
-    """Which lanes of mapped axes, which are the first axes of each result, have it; empty where nobody sees."""
+    """Which lanes of mapped axes, which are the first axes of each result, have it; empty where
+    nobody sees.
+    """
     bad: Any = None
     for result in results:
-        numbers = _Value(result).bad(kind) if getattr(result, "is_fully_addressable", True) else None
+        numbers = (
+            _Value(result).bad(kind) if getattr(result, "is_fully_addressable", True) else None
+        )
         if numbers is not None and numbers.ndim >= len(axes) > 0:
             here = numbers.reshape(*numbers.shape[: len(axes)], -1).any(-1)
             bad = here if bad is None or bad.shape != here.shape else bad | here
     if bad is None or not bad.any():
         return ""
-    first = ", ".join(f"{name} = {i}" for name, i in zip(axes, np.argwhere(bad)[0].tolist(), strict=True))
+    first = ", ".join(
+        f"{name} = {i}" for name, i in zip(axes, np.argwhere(bad)[0].tolist(), strict=True)
+    )
     return f"; {np.count_nonzero(bad)} of {bad.size} lanes have one, the first is {first}"
 
 
-def message(finding: Finding, where: Where | str, arguments: Sequence[str] = (), lanes: str = "") -> str:
-    """The error text of a finding; `arguments` names the flat arguments, and `lanes` says in which lanes it is."""
+def message(
+    finding: Finding, where: Where | str, arguments: Sequence[str] = (), lanes: str = ""
+) -> str:
+    """The error text of a finding; `arguments` names the flat arguments, and `lanes` says in which
+    lanes it is.
+    """
     rule = "With debug_nans=True every result must be finite."
     if finding.argument is not None:
         name = dict(enumerate(arguments)).get(finding.argument, str(finding.argument))
-        fix = "pass finite numbers; to find their origin, run the code that made them with debug_nans=True."
-        return sentence(where, f"argument {name} already has a {finding.kind}, {finding.inputs}{lanes}", rule, fix)
+        fix = (
+            "pass finite numbers; to find their origin, run the code that made them with"
+            " debug_nans=True."
+        )
+        return sentence(
+            where,
+            f"argument {name} already has a {finding.kind}, {finding.inputs}{lanes}",
+            rule,
+            fix,
+        )
     if finding.primitive == "program":
-        what = f"a result has a {finding.kind}, but no operation makes one when they run one at a time{lanes}"
-        return sentence(where, what, rule, "look for rounding at the edge of overflow or of a domain; compiled programs round differently.")
+        what = (
+            f"a result has a {finding.kind}, but no operation makes one when they run one at a"
+            f" time{lanes}"
+        )
+        return sentence(
+            where,
+            what,
+            rule,
+            "look for rounding at the edge of overflow or of a domain; compiled programs round"
+            " differently.",
+        )
     if finding.primitive == "constant":
-        what = f"a {finding.kind} is written into the code at {finding.source}{_inside(finding)}{lanes}"
-        return sentence(where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True.")
+        what = (
+            f"a {finding.kind} is written into the code at"
+            f" {finding.source}{_inside(finding)}{lanes}"
+        )
+        return sentence(
+            where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True."
+        )
     fix = f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
     return sentence(where, f"{_story(finding)}{lanes}", rule, fix)
 
@@ -199,7 +259,9 @@ def _maker(finding: Finding) -> Finding | None:
 
 def _place(finding: Finding) -> str:
     element = f", element [{', '.join(map(str, finding.element))}]" if finding.element else ""
-    return f"{finding.source}{_inside(finding)}{element}" + (f", from {finding.inputs}" if finding.inputs else "")
+    return f"{finding.source}{_inside(finding)}{element}" + (
+        f", from {finding.inputs}" if finding.inputs else ""
+    )
 
 
 def _inside(finding: Finding) -> str:
@@ -210,7 +272,11 @@ def _advice(finding: Finding) -> str:
     if finding.advice:
         return finding.advice
     name = f"`{finding.primitive}`"
-    fix = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
+    fix = (
+        f"scale the inputs of {name} down, or use a wider dtype"
+        if finding.kind == "inf"
+        else f"give {name} inputs it is defined for"
+    )
     return _FIXES.get(finding.primitive, fix)
 
 
@@ -221,8 +287,16 @@ def _special(eqn: Any, operands: Sequence[_Value]) -> str:
     """
     name = eqn.primitive.name
     if name == "div" and operands[1].made_by == "sqrt" and operands[0].numbers is not None:
-        return _ROOT if operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5 else ""
-    if name in ("integer_pow", "pow") and operands[0].numbers is not None and not operands[0].numbers.all():
+        return (
+            _ROOT
+            if operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5
+            else ""
+        )
+    if (
+        name in ("integer_pow", "pow")
+        and operands[0].numbers is not None
+        and not operands[0].numbers.all()
+    ):
         return _FIXES["div"]
     return ""
 
@@ -239,13 +313,17 @@ class _Tracer:
         primitive = "constant" if argument is None else "argument"
         for kind in _KINDS:
             if value.has(kind):
-                value.marks[kind] = self.mark(Finding(primitive, kind, name, (), _summary([value]), argument))
+                value.marks[kind] = self.mark(
+                    Finding(primitive, kind, name, (), _summary([value]), argument)
+                )
         return value
 
     def mark(self, finding: Finding) -> _Mark:
         return _Mark(next(self.orders), finding)
 
-    def follow(self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str) -> list[_Value]:
+    def follow(
+        self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str
+    ) -> list[_Value]:
         """Evaluate a jaxpr, open or closed, operation by operation."""
 
         def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
@@ -258,7 +336,9 @@ class _Tracer:
 
         return evaluated(jaxpr, arguments, results, constant=constant, lets_go=True)
 
-    def step(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
+    def step(
+        self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
+    ) -> list[_Value]:
         """Evaluate one equation, inside where there is an inside."""
         name = eqn.primitive.name
         program = called(eqn)
@@ -274,29 +354,56 @@ class _Tracer:
             return results
         if name in ("scan", "while"):
             marks = _Loop.read(eqn, operands).marks(self, results, path, source)
-            results = [_kept(value.data, kinds) for value, kinds in zip(results, marks, strict=True)]
+            results = [
+                _kept(value.data, kinds) for value, kinds in zip(results, marks, strict=True)
+            ]
         return [self.judge(eqn, operands, value, path, source) for value in results]
 
-    def branch(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
+    def branch(
+        self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
+    ) -> list[_Value]:
         index, *rest = operands
         branches = eqn.params["branches"]
         chosen = min(max(int(index.data), 0), len(branches) - 1)
         return self.follow(branches[chosen], rest, (*path, f"cond branch {chosen}"), source)
 
-    def solve(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
-        return self.follow(eqn.params["jaxprs"].solve, solve_operands(eqn, operands), (*path, "linear solve"), source)
+    def solve(
+        self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
+    ) -> list[_Value]:
+        return self.follow(
+            eqn.params["jaxprs"].solve,
+            solve_operands(eqn, operands),
+            (*path, "linear solve"),
+            source,
+        )
 
-    def judge(self, eqn: Any, operands: list[_Value], value: _Value, path: tuple[str, ...], source: str) -> _Value:
+    def judge(
+        self, eqn: Any, operands: list[_Value], value: _Value, path: tuple[str, ...], source: str
+    ) -> _Value:
         """Give each kind that a result has a mark: of an operand it came from, or a new one."""
         for kind in _KINDS:
             if kind not in value.marks and value.has(kind):
                 old, fresh = _origins(eqn, operands, value, kind)
                 if fresh or not old:
-                    inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
+                    inf, _ = (
+                        _origins(eqn, operands, value, "inf", of=kind)
+                        if kind == "NaN"
+                        else ([], False)
+                    )
                     cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
                     advice = _special(eqn, operands) if kind == "inf" else ""
                     first = _first(value.bad(kind))
-                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, advice, first)
+                    maker = Finding(
+                        eqn.primitive.name,
+                        kind,
+                        source,
+                        path,
+                        _summary(operands),
+                        None,
+                        cause,
+                        advice,
+                        first,
+                    )
                     old = [*old, self.mark(maker)]
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value
@@ -323,32 +430,59 @@ class _Loop:
         if eqn.primitive.name == "while":
             of_condition, constants, carry = while_parts(eqn, operands)
             fixed = tuple(value.data for value in of_condition)
-            return cls("while", params["body_jaxpr"], constants, carry, [], condition=params["cond_jaxpr"], condition_constants=fixed)
-        return cls("scan", params["jaxpr"], *scan_parts(eqn, operands), params["length"], params["reverse"])
+            return cls(
+                "while",
+                params["body_jaxpr"],
+                constants,
+                carry,
+                [],
+                condition=params["cond_jaxpr"],
+                condition_constants=fixed,
+            )
+        return cls(
+            "scan", params["jaxpr"], *scan_parts(eqn, operands), params["length"], params["reverse"]
+        )
 
-    def marks(self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]]:
-        """Who made what the results have; where infinities come and go all the time, for the NaN alone."""
+    def marks(
+        self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str
+    ) -> list[dict[Kind, _Mark]]:
+        """Who made what the results have; where infinities come and go all the time, for the NaN
+        alone.
+        """
         has_nan = any(value.has("NaN") for value in results)
         marks = self.visit(tracer, _KINDS if has_nan else ("inf",), path, source)
         if marks is None and has_nan:
             marks = self.visit(tracer, ("NaN",), path, source)
         return [{} for _ in results] if marks is None else marks
 
-    def visit(self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]] | None:
+    def visit(
+        self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str
+    ) -> list[dict[Kind, _Mark]] | None:
         """Follow each iteration that makes something inside. `None` if they are too many."""
         carry, i = self.carry, 0
         ys: list[dict[Kind, _Mark]] = [{} for _ in opened(self.body)[0].outvars[len(carry) :]]
         stride = self.stride(kinds)
         for _ in range(_VISITS):
-            settled = [[_settled(marks, kind) for kind in kinds] for marks in (*(value.marks for value in carry), *ys)]
-            at, data, stopped = stride(i, [x.data for x in carry], settled, [x.data for x in self.constants], [x.data for x in self.xs])
+            settled = [
+                [_settled(marks, kind) for kind in kinds]
+                for marks in (*(value.marks for value in carry), *ys)
+            ]
+            at, data, stopped = stride(
+                i,
+                [x.data for x in carry],
+                settled,
+                [x.data for x in self.constants],
+                [x.data for x in self.xs],
+            )
             carry = [_kept(new, old.marks) for new, old in zip(data, carry, strict=True)]
             if not bool(stopped):
                 return [*(value.marks for value in carry), *ys]
             i = int(at)
             position = self.position(i)
             inputs = [*self.constants, *carry, *(_kept(x.data[position], x.marks) for x in self.xs)]
-            outputs = tracer.follow(self.body, inputs, (*path, f"{self.name} iteration {position}"), source)
+            outputs = tracer.follow(
+                self.body, inputs, (*path, f"{self.name} iteration {position}"), source
+            )
             carry, new = outputs[: len(carry)], outputs[len(carry) :]
             ys = [{**value.marks, **_lasting(marks)} for value, marks in zip(new, ys, strict=True)]
             i += 1
@@ -358,10 +492,16 @@ class _Loop:
         return self.length - 1 - i if self.reverse and self.length is not None else i
 
     def more(self, i: Any, carry: Sequence[Any]) -> Any:
-        return i < self.length if self.condition is None else _evaluate(self.condition, [*self.condition_constants, *carry])[0]
+        return (
+            i < self.length
+            if self.condition is None
+            else _evaluate(self.condition, [*self.condition_constants, *carry])[0]
+        )
 
     def stride(self, kinds: tuple[Kind, ...]) -> Callable[..., Any]:
-        """A compiled run from iteration `i` to the start of the next one that makes something, or to the end."""
+        """A compiled run from iteration `i` to the start of the next one that makes something, or
+        to the end.
+        """
 
         def run(i: Any, carry: Any, settled: Any, constants: Any, xs: Any) -> Any:
             def going(state: Any) -> Any:
@@ -373,8 +513,15 @@ class _Loop:
                 x = [_jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
                 out = _evaluate(self.body, [*constants, *carry, *x])
                 before = [*carry, *(None for _ in out[len(carry) :])]
-                stopped = jnp.any(_jax.numpy.array([_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]))
-                kept = [_jax.lax.select(stopped, old, new) for old, new in zip(carry, out[: len(carry)], strict=True)]
+                stopped = jnp.any(
+                    _jax.numpy.array(
+                        [_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]
+                    )
+                )
+                kept = [
+                    _jax.lax.select(stopped, old, new)
+                    for old, new in zip(carry, out[: len(carry)], strict=True)
+                ]
                 return jnp.where(stopped, i, i + 1), kept, stopped
 
             return _jax.lax.while_loop(going, advance, (i, carry, False))
@@ -383,7 +530,9 @@ class _Loop:
 
 
 def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -> Any:
-    """Whether an iteration puts something into a slot that it did not hold, unless its maker is known."""
+    """Whether an iteration puts something into a slot that it did not hold, unless its maker is
+    known.
+    """
     if not _is_inexact(new):
         return False
     news: Any = False
@@ -399,7 +548,9 @@ def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -
 
 
 def _settled(marks: dict[Kind, _Mark], kind: Kind) -> bool:
-    """Whether a maker is known that is worth reporting, so that later ones need not be looked for."""
+    """Whether a maker is known that is worth reporting, so that later ones need not be looked
+    for.
+    """
     return kind in marks and not marks[kind].rank[0]
 
 
@@ -413,15 +564,23 @@ def _kept(data: Any, marks: dict[Kind, _Mark]) -> _Value:
     return value
 
 
-def _origins(eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None) -> tuple[list[_Mark], bool]:
-    """The marks of the operands whose bad elements reach the result's, and whether some of the result's have no such origin.
+def _origins(
+    eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None
+) -> tuple[list[_Mark], bool]:
+    """The marks of the operands whose bad elements reach the result's, and whether some of the
+    result's have no such origin.
 
-    Element by element where the operation works so, which tells an overflow of `exp` from the `-inf` beside it.
+    Element by element where the operation works so, which tells an overflow of `exp` from the
+    `-inf` beside it.
     """
     here = value.bad(of or kind)
     name, masks = eqn.primitive.name, list[Any]()
     if name in _ELEMENTWISE:
-        masks = [np.broadcast_to(bad, here.shape) & here for bad in (x.bad(kind) for x in operands) if bad is not None]
+        masks = [
+            np.broadcast_to(bad, here.shape) & here
+            for bad in (x.bad(kind) for x in operands)
+            if bad is not None
+        ]
         owners = [x for x in operands if x.numbers is not None]
     elif name == "select_n":
         which = np.asarray(operands[0].data).astype(int)
@@ -430,7 +589,11 @@ def _origins(eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Ki
     else:
         owners = [x for x in operands if x.has(kind)]
         masks = [here for _ in owners]
-    marks = [x.marks[kind] for x, mask in zip(owners, masks, strict=True) if kind in x.marks and mask.any()]
+    marks = [
+        x.marks[kind]
+        for x, mask in zip(owners, masks, strict=True)
+        if kind in x.marks and mask.any()
+    ]
     for mask in masks:
         here = here & np.logical_not(mask)
     return marks, bool(here.any())
@@ -443,7 +606,9 @@ def _first(bad: Any) -> tuple[int, ...]:
 
 def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
     with eqn.ctx.manager:
-        result = eqn.primitive.bind(*(value.data for value in operands), **eqn.primitive.get_bind_params(eqn.params))
+        result = eqn.primitive.bind(
+            *(value.data for value in operands), **eqn.primitive.get_bind_params(eqn.params)
+        )
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
@@ -454,7 +619,9 @@ def _evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
 def _is_inexact(x: Any) -> bool:
     if isinstance(x, (float, complex)):
         return True
-    return hasattr(x, "dtype") and not isinstance(x, jax.Ref) and jnp.issubdtype(x.dtype, np.inexact)
+    return (
+        hasattr(x, "dtype") and not isinstance(x, jax.Ref) and jnp.issubdtype(x.dtype, np.inexact)
+    )
 
 
 def _is_number(x: Any) -> bool:
@@ -482,7 +649,11 @@ def _describe(data: Any) -> str:
     if x.size == 0 or not jnp.isdtype(x.dtype, ("integral", "real floating")):
         return shape
     finite = x[np.isfinite(x)]
-    parts = [f"{np.count_nonzero(bad)} {kind}" for kind, bad in (("NaN", np.isnan(x)), ("inf", np.isinf(x))) if bad.any()]
+    parts = [
+        f"{np.count_nonzero(bad)} {kind}"
+        for kind, bad in (("NaN", np.isnan(x)), ("inf", np.isinf(x)))
+        if bad.any()
+    ]
     if finite.size:
         low, high = float(finite.min()), float(finite.max())
         parts.insert(0, f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}")

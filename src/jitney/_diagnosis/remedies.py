@@ -1,6 +1,7 @@
 """What to write against a new trace or compile, by what differs between two calls.
 
-A remedy is a line to paste, and true: `tests/diagnosis/test_catalogue.py` applies each, and counts fewer compiles.
+A remedy is a line to paste, and true: `tests/diagnosis/test_catalogue.py` applies each, and counts
+fewer compiles.
 """
 
 from __future__ import annotations
@@ -33,16 +34,26 @@ class Asked:
 
 
 def for_size(asked: Asked, leaf: Leaf, axis: str, old: int, new: int) -> str:
-    """Of a size that differs along a named axis; empty where buckets may help, which is proven later (`_program/advice.py`)."""
+    """Of a size that differs along a named axis; empty where buckets may help, which is proven
+    later (`_program/advice.py`).
+    """
     if min(old, new) < 2:
-        return f"sizes 0 and 1 of {axis!r} are never padded; leave such calls out, or repeat the element and weigh it"
+        return (
+            f"sizes 0 and 1 of {axis!r} are never padded; leave such calls out, or repeat the"
+            " element and weigh it"
+        )
     if not asked.can_pad(axis):
-        return f"annotate {leaf.argument!r} with {axis!r} as well, or keep the size of {leaf.path!r}; it is part of the program"
+        return (
+            f"annotate {leaf.argument!r} with {axis!r} as well, or keep the size of {leaf.path!r};"
+            " it is part of the program"
+        )
     return ""
 
 
 def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
-    """Of a shape whose axes have no names; empty where names and buckets may help, which is proven later."""
+    """Of a shape whose axes have no names; empty where names and buckets may help, which is proven
+    later.
+    """
     if len(old) != len(new):
         return f"pass {leaf.path!r} with as many axes in each call"
     if leaf.path != leaf.argument:
@@ -53,7 +64,10 @@ def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
 def for_dtype(leaf: Leaf, old: Any, new: Any) -> str:
     """Of another dtype: the one that holds the numbers of both."""
     if issubdtype(old, extended) or issubdtype(new, extended):
-        return f"make the keys of {leaf.path!r} with one implementation: jax.random.key(seed, impl=...)"
+        return (
+            f"make the keys of {leaf.path!r} with one implementation: jax.random.key(seed,"
+            " impl=...)"
+        )
     return _made(leaf, max(old, new, key=_width))
 
 
@@ -61,7 +75,14 @@ _ORDER = (np.bool_, np.integer, np.floating, np.complexfloating)
 
 
 def _width(dtype: Any) -> tuple[int, int]:
-    return max(i for i, kind in enumerate((object, *_ORDER)) if kind is object or issubdtype(dtype, kind)), dtype.itemsize
+    return (
+        max(
+            i
+            for i, kind in enumerate((object, *_ORDER))
+            if kind is object or issubdtype(dtype, kind)
+        ),
+        dtype.itemsize,
+    )
 
 
 def _made(leaf: Leaf, dtype: Any) -> str:
@@ -81,7 +102,10 @@ def for_weak_type(leaf: Leaf) -> str:
 
 def for_attribute(path: str) -> str:
     """Of what a static object holds."""
-    return f"make {path!r} an argument, as an array, or keep its value: what the body reads of an object is part of the program"
+    return (
+        f"make {path!r} an argument, as an array, or keep its value: what the body reads of an"
+        " object is part of the program"
+    )
 
 
 def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
@@ -90,37 +114,68 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
     out_of = f"take {argument!r} out of `static`, and " if listed else ""
     both = (old, new)
     if any(isinstance(value, enum.Enum) for value in both):
-        return f"each member of {type(new).__name__} has a program; pass the one that is meant, or branch on an array with jax.lax.switch"
+        return (
+            f"each member of {type(new).__name__} has a program; pass the one that is meant, or"
+            " branch on an array with jax.lax.switch"
+        )
     if all(isinstance(value, bool) for value in both):
-        return f'{out_of}annotate {argument}: Bool[Array, ""], pass an array, and choose with jnp.where'
+        return (
+            f'{out_of}annotate {argument}: Bool[Array, ""], pass an array, and choose with'
+            " jnp.where"
+        )
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in both):
-        return "" if path == argument else f"make {path!r} an array, if the body does not need it as a number"
+        return (
+            ""
+            if path == argument
+            else f"make {path!r} an array, if the body does not need it as a number"
+        )
     if all(is_a(value, (str, bytes)) or isinstance(value, type) for value in both):
-        return f"each value of {path!r} has a program; pass what the numbers depend on, and keep names outside"
+        return (
+            f"each value of {path!r} has a program; pass what the numbers depend on, and keep names"
+            " outside"
+        )
     if all(is_a(value, (list, tuple, set, frozenset)) for value in both):
         if any(callable(part) for value in both for part in value):
-            return f"each choice of functions has a program; make those of {path!r} once, outside of the loop, and pass them"
+            return (
+                f"each choice of functions has a program; make those of {path!r} once, outside of"
+                " the loop, and pass them"
+            )
         return f"{out_of}pass {path!r} as an array"
     if listed and all(is_a(value, (np.ndarray, jax.Array)) for value in both):
         return f"take {argument!r} out of `static`: arrays are traced"
     if all(any("__call__" in vars(base) for base in kind_of(value).__mro__) for value in both):
-        return f"each function has a program; choose between them inside with jax.lax.switch if {path!r} varies often"
+        return (
+            "each function has a program; choose between them inside with jax.lax.switch if"
+            f" {path!r} varies often"
+        )
     if "object at 0x" in repr_of(new):
-        return f"pass the same {kind_of(new).__name__} each time, or make its class a frozen dataclass, which is compared by its fields"
+        return (
+            f"pass the same {kind_of(new).__name__} each time, or make its class a frozen"
+            " dataclass, which is compared by its fields"
+        )
     return f"pass {path!r} as arrays, or the same value each time"
 
 
 def for_function_argument(path: str, changed: Sequence[str]) -> str:
     """Of a function that is passed, and made anew for each call, around other values or not."""
     if changed:
-        return f"hoist {path!r}: make it once, and pass {', '.join(map(repr, changed))} as an argument of its own, an array"
-    return f"hoist {path!r}: make the lambda, closure or partial once, outside of the loop, and pass that"
+        return (
+            f"hoist {path!r}: make it once, and pass {', '.join(map(repr, changed))} as an argument"
+            " of its own, an array"
+        )
+    return (
+        f"hoist {path!r}: make the lambda, closure or partial once, outside of the loop, and pass"
+        " that"
+    )
 
 
 def for_number_or_array(leaf_path: str, argument: str) -> str:
     """Of an argument that is an array in one call, and static in another."""
     if leaf_path == argument:
-        return f'annotate {argument}: Float[Array, ""], and pass an array each time: jnp.asarray({argument})'
+        return (
+            f'annotate {argument}: Float[Array, ""], and pass an array each time:'
+            f" jnp.asarray({argument})"
+        )
     return f"pass {leaf_path!r} as an array each time"
 
 
@@ -144,12 +199,21 @@ def for_setting(name: str, value: Any) -> str:
 def for_placement(path: str, *, committed: bool) -> str:
     """Of an array that lies elsewhere, or is held there."""
     if committed:
-        return f"put {path!r} on its device in each call or in none: {path} = jax.device_put({path}, jax.devices()[0])"
-    return f"{path} = jax.device_put({path}, sharding), once, before the loop, with the same sharding for each call"
+        return (
+            f"put {path!r} on its device in each call or in none: {path} = jax.device_put({path},"
+            " jax.devices()[0])"
+        )
+    return (
+        f"{path} = jax.device_put({path}, sharding), once, before the loop, with the same sharding"
+        " for each call"
+    )
 
 
 MESH = "enter one mesh around all calls, or give it to the decorator: mesh=mesh"
-OUTER = "call it in one way: by itself, or within the outer transform; jitney.optimize takes the place of an outer `jit`"
+OUTER = (
+    "call it in one way: by itself, or within the outer transform; jitney.optimize takes the place"
+    " of an outer `jit`"
+)
 CLEARED = "do not call clear_cache() between calls"
 JAX_CLEARED = "do not call jax.clear_caches() between calls"
 FULL = "fewer static values: pass what varies as an array"
@@ -158,5 +222,8 @@ FULL = "fewer static values: pass what varies as an array"
 def for_hoisting(name: str, changed: Sequence[str]) -> str:
     """Of a decorated function that was made anew."""
     if changed:
-        return f"pass {', '.join(map(repr, changed))} as an argument, and hoist {name}: decorate it once, at module level"
+        return (
+            f"pass {', '.join(map(repr, changed))} as an argument, and hoist {name}: decorate it"
+            " once, at module level"
+        )
     return f"hoist {name}: decorate it once, at module level, and call that"

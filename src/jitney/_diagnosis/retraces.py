@@ -1,4 +1,6 @@
-"""Why a function was traced or compiled again: two calls compared in the words of the one who wrote the function."""
+"""Why a function was traced or compiled again: two calls compared in the words of the one who wrote
+the function.
+"""
 
 from __future__ import annotations
 
@@ -53,29 +55,46 @@ class TraceRecord:
     tree: tuple[tuple[str, Any], ...] = ()  # parameter -> its structure
     absent: frozenset[str] = frozenset()  # paths of None
     fields: tuple[tuple[str, Any], ...] = ()  # static fields of modules
-    given: Mapping[str, Given] = field(default_factory=dict[str, Given])  # by path; empty where nobody knows
-    axes: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict[str, tuple[str | None, ...]])
+    # by path; empty where nobody knows
+    given: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    axes: Mapping[str, tuple[str | None, ...]] = field(
+        default_factory=dict[str, tuple[str | None, ...]]
+    )
     sizes: tuple[tuple[str, int], ...] = ()  # true ones of padded axes
     numbers: int = 0  # that Python made of the sizes
-    padded: bool = False  # whether calls are filled up: the shapes of a call are not those of its program
+    # whether calls are filled up: the shapes of a call are not those of its program
+    padded: bool = False
     placed: bool = False  # whether the program places its arrays itself
     outer: str = ""  # which transform hands in the arrays
     generation: int = 0  # how often what the same static values hold has changed
-    changed: tuple[tuple[str, str, str], ...] = ()  # what changed in them last: its path, what it was and is
+    # what changed in them last: its path, what it was and is
+    changed: tuple[tuple[str, str, str], ...] = ()
 
     @functools.cached_property
     def identity(self) -> Hashable:
-        """What JAX and jitney tell programs apart by, where no array lies anywhere in particular."""
-        leaves = tuple((leaf.path, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in self.view.leaves)
-        return hash((self.keys, leaves, self.around, self.sizes if self.numbers else (), self.numbers))
+        """What JAX and jitney tell programs apart by, where no array lies anywhere in
+        particular.
+        """
+        leaves = tuple(
+            (leaf.path, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in self.view.leaves
+        )
+        return hash(
+            (self.keys, leaves, self.around, self.sizes if self.numbers else (), self.numbers)
+        )
 
 
 def around(*, nested: bool) -> tuple[tuple[str, str], ...]:
-    """What a trace stands in besides its arguments: settings of JAX, the mesh of the context, and whether an outer transform traces."""
+    """What a trace stands in besides its arguments: settings of JAX, the mesh of the context, and
+    whether an outer transform traces.
+    """
     mesh: Any = jax.sharding.get_abstract_mesh()
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
     told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
-    return (*told, ("mesh", sizes), ("called", "inside an outer transform" if nested else "outside of one"))
+    return (
+        *told,
+        ("mesh", sizes),
+        ("called", "inside an outer transform" if nested else "outside of one"),
+    )
 
 
 def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...]:
@@ -90,11 +109,21 @@ def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...
     if not (new.placed or new.padded) or not found:
         found += places
     if not found and old.numbers != new.numbers:
-        found.append(Cause("decision", None, None, "no numbers made of the size", "numbers made of the size, which the host works out"))
+        found.append(
+            Cause(
+                "decision",
+                None,
+                None,
+                "no numbers made of the size",
+                "numbers made of the size, which the host works out",
+            )
+        )
     if not found and old.sizes != new.sizes and new.numbers:
         before = dict(old.sizes)
         found += [
-            Cause("shape", None, axis, str(before.get(axis)), str(size)) for axis, size in new.sizes if before.get(axis, size) != size
+            Cause("shape", None, axis, str(before.get(axis)), str(size))
+            for axis, size in new.sizes
+            if before.get(axis, size) != size
         ]
     if not found and old.plan is not None and new.plan is not None:
         changed = [(a, b) for a, b in zip(old.plan.stages, new.plan.stages, strict=True) if a != b]
@@ -113,23 +142,50 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
     fields = dict(old.fields)
     for path, value in new.fields:
         if path in fields and not is_same(fields[path], value):
-            remedy = f"make {path!r} an array, or keep its value: a static field is part of the program"
+            remedy = (
+                f"make {path!r} an array, or keep its value: a static field is part of the program"
+            )
             yield Cause("static value", path, None, *_texts(fields[path], value), remedy=remedy)
-    of_fields = {_argument(path) for path, value in new.fields if path in fields and not is_same(fields[path], value)}
+    of_fields = {
+        _argument(path)
+        for path, value in new.fields
+        if path in fields and not is_same(fields[path], value)
+    }
     for argument, tree in new.tree:
         if argument not in trees or are_one(trees[argument], tree):
             continue
         mine = [path for path in (*before, *after) if _argument(path) == argument]
         come = [path for path in dict.fromkeys(mine) if path in after and path not in before]
         gone = [path for path in dict.fromkeys(mine) if path in before and path not in after]
-        switched = [path for path in dict.fromkeys(mine) if path in before and path in after and "None" in (before[path], after[path])]
+        switched = [
+            path
+            for path in dict.fromkeys(mine)
+            if path in before and path in after and "None" in (before[path], after[path])
+        ]
         switched = [path for path in switched if before[path] != after[path]]
-        come, gone = [p for p in come if not _stands_for(p, switched)], [p for p in gone if not _stands_for(p, switched)]
+        come, gone = (
+            [p for p in come if not _stands_for(p, switched)],
+            [p for p in gone if not _stands_for(p, switched)],
+        )
         remedy = remedies.for_structure(come or switched, gone, argument)
         for path in (*come, *gone, *switched):
-            yield Cause("tree structure", path, None, before.get(path, "absent"), after.get(path, "absent"), remedy=remedy)
+            yield Cause(
+                "tree structure",
+                path,
+                None,
+                before.get(path, "absent"),
+                after.get(path, "absent"),
+                remedy=remedy,
+            )
         if not (come or gone or switched) and argument not in of_fields:
-            yield Cause("tree structure", argument, None, _tree_text(trees[argument]), _tree_text(tree), remedy=remedy)
+            yield Cause(
+                "tree structure",
+                argument,
+                None,
+                _tree_text(trees[argument]),
+                _tree_text(tree),
+                remedy=remedy,
+            )
 
 
 def _stands_for(path: str, switched: Sequence[str]) -> bool:
@@ -158,26 +214,55 @@ def _tree_text(tree: Any) -> str:
 
 def _of_arrays(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
     before = {leaf.path: leaf for leaf in old.view.leaves if leaf.counts is None}
-    wider = dict(old.around).get("setting jax_enable_x64") != dict(new.around).get("setting jax_enable_x64")
+    wider = dict(old.around).get("setting jax_enable_x64") != dict(new.around).get(
+        "setting jax_enable_x64"
+    )
     for leaf in new.view.leaves:
         was = before.get(leaf.path)
         if was is None or leaf.counts is not None:
             continue
-        if was.shape != leaf.shape and not ((new.padded or old.padded) and (new.plan is None or old.plan is None)):
+        if was.shape != leaf.shape and not (
+            (new.padded or old.padded) and (new.plan is None or old.plan is None)
+        ):
             yield from _of_shape(old, new, was, leaf, asked)
-        of_x64 = wider and leaf.path in old.given and leaf.path in new.given and old.given[leaf.path].dtype == new.given[leaf.path].dtype
+        of_x64 = (
+            wider
+            and leaf.path in old.given
+            and leaf.path in new.given
+            and old.given[leaf.path].dtype == new.given[leaf.path].dtype
+        )
         if was.dtype != leaf.dtype and not of_x64:
-            yield Cause("dtype", leaf.path, None, str(was.dtype), str(leaf.dtype), remedy=remedies.for_dtype(leaf, was.dtype, leaf.dtype))
+            yield Cause(
+                "dtype",
+                leaf.path,
+                None,
+                str(was.dtype),
+                str(leaf.dtype),
+                remedy=remedies.for_dtype(leaf, was.dtype, leaf.dtype),
+            )
         if was.weak_type != leaf.weak_type:
             words = {False: "strong", True: "weak"}
             remedy = remedies.for_weak_type(leaf)
-            yield Cause("weak type", leaf.path, None, words[was.weak_type], words[leaf.weak_type], remedy=remedy)
+            yield Cause(
+                "weak type",
+                leaf.path,
+                None,
+                words[was.weak_type],
+                words[leaf.weak_type],
+                remedy=remedy,
+            )
 
 
-def _of_shape(old: TraceRecord, new: TraceRecord, was: Leaf, leaf: Leaf, asked: Asked) -> Iterator[Cause]:
+def _of_shape(
+    old: TraceRecord, new: TraceRecord, was: Leaf, leaf: Leaf, asked: Asked
+) -> Iterator[Cause]:
     names, names_before = new.axes.get(leaf.path, ()), old.axes.get(leaf.path, ())
     changed = [i for i, (a, b) in enumerate(zip(was.shape, leaf.shape, strict=False)) if a != b]
-    named = len(was.shape) == len(leaf.shape) == len(names) and names == names_before and all(names[i] is not None for i in changed)
+    named = (
+        len(was.shape) == len(leaf.shape) == len(names)
+        and names == names_before
+        and all(names[i] is not None for i in changed)
+    )
     if not named:
         remedy = remedies.for_shape(leaf, was.shape, leaf.shape)
         yield Cause("shape", leaf.path, None, _size(was.shape), _size(leaf.shape), remedy=remedy)
@@ -200,7 +285,13 @@ def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Ca
     for path, value in new.static:
         if path in arrays:
             texts = f"{_short(arrays[path])} (array)", f"{static_text(value)} (static)"
-            yield Cause("static value", path, None, *texts, remedy=remedies.for_number_or_array(path, _argument(path)))
+            yield Cause(
+                "static value",
+                path,
+                None,
+                *texts,
+                remedy=remedies.for_number_or_array(path, _argument(path)),
+            )
         elif path in before and not is_same(before[path], value):
             if has_same_code(before[path], value):
                 yield _of_function(path, before[path], value)
@@ -210,7 +301,13 @@ def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Ca
     for leaf in new.view.leaves:
         if leaf.path in before and leaf.counts is None:
             texts = f"{static_text(before[leaf.path])} (static)", f"{_short(leaf)} (array)"
-            yield Cause("static value", leaf.path, None, *texts, remedy=remedies.for_number_or_array(leaf.path, leaf.argument))
+            yield Cause(
+                "static value",
+                leaf.path,
+                None,
+                *texts,
+                remedy=remedies.for_number_or_array(leaf.path, leaf.argument),
+            )
 
 
 def _of_surroundings(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
@@ -225,7 +322,12 @@ def _of_surroundings(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
         else:
             name = what.removeprefix("setting ")
             yield Cause(
-                "setting", name, None, before[what], value, remedy=remedies.for_setting(name, dict(settings_of_programs()).get(name))
+                "setting",
+                name,
+                None,
+                before[what],
+                value,
+                remedy=remedies.for_setting(name, dict(settings_of_programs()).get(name)),
             )
 
 
@@ -238,13 +340,24 @@ def _of_places(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
         over = [place for place in (was.place, given.place) if place is not None]
         committed = len(over) == 1 and getattr(over[0], "spec", None) is None
         remedy = remedies.for_placement(path, committed=committed)
-        yield Cause("committed" if committed else "sharding", path, None, was.place_text(), given.place_text(), remedy=remedy)
+        yield Cause(
+            "committed" if committed else "sharding",
+            path,
+            None,
+            was.place_text(),
+            given.place_text(),
+            remedy=remedy,
+        )
 
 
 def _lies_alike(old: Any, new: Any, rank: int) -> bool:
     if old is None or new is None:
         return old is new
-    return old == new or (type_of(old) is type_of(new) and old.device_set == new.device_set and _equivalent(old, new, rank))
+    return old == new or (
+        type_of(old) is type_of(new)
+        and old.device_set == new.device_set
+        and _equivalent(old, new, rank)
+    )
 
 
 def _equivalent(old: Any, new: Any, rank: int) -> bool:
@@ -269,9 +382,14 @@ def _of_function(path: str, old: Any, new: Any) -> Cause:
     before, after = cells(old), cells(new)
     changed = changed_cells(before, after)
     was, now = dict(before), dict(after)
-    texts = ", ".join(f"{name}={was.get(name)}" for name in changed), ", ".join(f"{name}={now[name]}" for name in changed)
+    texts = (
+        ", ".join(f"{name}={was.get(name)}" for name in changed),
+        ", ".join(f"{name}={now[name]}" for name in changed),
+    )
     words = texts if changed else (f"{static_text(old)}{line_of(old)}", "made anew")
-    return Cause("function", path, None, *words, remedy=remedies.for_function_argument(path, changed))
+    return Cause(
+        "function", path, None, *words, remedy=remedies.for_function_argument(path, changed)
+    )
 
 
 def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause]) -> str:
@@ -285,9 +403,17 @@ def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause
         *_arrays(old.view, new.view),
         *_statics(old, new),
         *plans,
-        *(f"{what} {before[what]} -> {value}" for what, value in new.around if before.get(what, value) != value),
+        *(
+            f"{what} {before[what]} -> {value}"
+            for what, value in new.around
+            if before.get(what, value) != value
+        ),
     ]
-    rest = [str(cause) for cause in found if cause.kind in beside and not any(f"{cause.argument!r}" in text for text in differences)]
+    rest = [
+        str(cause)
+        for cause in found
+        if cause.kind in beside and not any(f"{cause.argument!r}" in text for text in differences)
+    ]
     told = [*differences, *_few(rest)] or _few([str(cause) for cause in found])
     return "; ".join(told)
 
@@ -321,9 +447,12 @@ def _statics(old: TraceRecord, new: TraceRecord) -> list[str]:
     before = dict(old.static)
     return _few(
         [
-            f"static {path!r} {static_text(before[path])} -> {static_text(value)}" if path in before else f"a new static {path!r}"
+            f"static {path!r} {static_text(before[path])} -> {static_text(value)}"
+            if path in before
+            else f"a new static {path!r}"
             for path, value in new.static
-            if path not in before or (before[path] is not value and static_text(before[path]) != static_text(value))
+            if path not in before
+            or (before[path] is not value and static_text(before[path]) != static_text(value))
         ]
     )
 

@@ -1,6 +1,7 @@
 """Warn of a static argument that takes many values: each is a program of its own.
 
-It stands beside the causes of retraces, which say what changed; this counts, and says what it cost and what to do.
+It stands beside the causes of retraces, which say what changed; this counts, and says what it cost
+and what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ MANY = 8
 
 @dataclass
 class _Seen:
-    """The values of one argument so far, and the seconds of compiling before the second of them came."""
+    """The values of one argument so far, and the seconds of compiling before the second of them
+    came.
+    """
 
     keys: set[Hashable] = field(default_factory=set[Hashable])
     before: float = 0.0
@@ -42,7 +45,8 @@ class Variety:
         self._seen: dict[str, _Seen] = {}
 
     def count(self, layout: Layout, leaves: Sequence[Any], seconds: Callable[[], float]) -> None:
-        """Count the static values of a call that no program serves yet; warn once of an argument that has taken more than MANY.
+        """Count the static values of a call that no program serves yet; warn once of an argument
+        that has taken more than MANY.
 
         Args:
             layout: Of the call.
@@ -60,12 +64,23 @@ class Variety:
             if not seen.warned:
                 self._one(argument, seen, tuple(parts), examples[argument], seconds)
 
-    def _one(self, argument: str, seen: _Seen, key: Hashable, examples: Sequence[tuple[str, Any]], seconds: Callable[[], float]) -> None:
+    def _one(
+        self,
+        argument: str,
+        seen: _Seen,
+        key: Hashable,
+        examples: Sequence[tuple[str, Any]],
+        seconds: Callable[[], float],
+    ) -> None:
         new = key not in seen.keys
         seen.keys.add(key)
         if new and len(seen.keys) == 2:
             seen.before = seconds()
-            holders = [(path, leaf, fields) for path, leaf in examples if (fields := fields_with_arrays(leaf))]
+            holders = [
+                (path, leaf, fields)
+                for path, leaf in examples
+                if (fields := fields_with_arrays(leaf))
+            ]
             if holders:
                 seen.warned = True
                 self._of_arrays(*holders[0])
@@ -77,11 +92,17 @@ class Variety:
         (_, example), *_ = examples
         value = example.value if is_a(example, Opaque) else example
         what = (
-            f"static {argument!r} takes its {MANY + 1}th value, {static_text(value)}; the {MANY - 1} after the first have cost "
-            f"{seconds() - seen.before:.2g} s of tracing and compiling."
+            f"static {argument!r} takes its {MANY + 1}th value, {static_text(value)}; the"
+            f" {MANY - 1} after the first have cost {seconds() - seen.before:.2g} s of tracing and"
+            " compiling."
         )
         warnings.warn(
-            sentence(self._where, what, "Each value of a static argument is a program of its own.", _advice(argument, value)),
+            sentence(
+                self._where,
+                what,
+                "Each value of a static argument is a program of its own.",
+                _advice(argument, value),
+            ),
             JitneyWarning,
             stacklevel=users_level(),
         )
@@ -90,20 +111,28 @@ class Variety:
         name = type_of(value).__name__
         text = sentence(
             self._where,
-            f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with arrays: {few(fields)}.",
-            f"JAX has no tree for `{name}`: its arrays are constants, each value is traced and compiled, and the annotations of its fields "
-            "are not read.",
-            f"make `{name}` an eqx.Module, or write @jax.tree_util.register_dataclass above its @dataclass; where constants are meant, "
+            f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with"
+            f" arrays: {few(fields)}.",
+            f"JAX has no tree for `{name}`: its arrays are constants, each value is traced and"
+            " compiled, and the annotations of its fields are not read.",
+            f"make `{name}` an eqx.Module, or write @jax.tree_util.register_dataclass above its"
+            " @dataclass; where constants are meant, "
             f'static="{_argument(path)}" says so.',
         )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
 def fields_with_arrays(value: Any) -> list[str]:
-    """Of a dataclass that JAX has no tree for, else none; arrays in containers and in other such objects count."""
+    """Of a dataclass that JAX has no tree for, else none; arrays in containers and in other such
+    objects count.
+    """
     if not _is_record(value):
         return []
-    return [item.name for item in dataclasses.fields(value) if _holds_array(getattr(value, item.name, None))]
+    return [
+        item.name
+        for item in dataclasses.fields(value)
+        if _holds_array(getattr(value, item.name, None))
+    ]
 
 
 def _is_record(value: Any) -> bool:
@@ -135,21 +164,36 @@ def _argument(path: str) -> str:
 
 def _advice(argument: str, value: Any) -> str:
     if callable(value):
-        return f"if these are one function made anew for each call (a lambda, a partial), make {argument!r} once and pass that."
+        return (
+            "if these are one function made anew for each call (a lambda, a partial), make"
+            f" {argument!r} once and pass that."
+        )
     if is_a(value, (str, bytes)):
-        return f"if the computation depends on {argument!r} in few ways, pass which of them; names can stay outside."
+        return (
+            f"if the computation depends on {argument!r} in few ways, pass which of them; names can"
+            " stay outside."
+        )
     if _holds_array(getattr(value, "__dict__", None)):
-        return f"make `{type_of(value).__name__}` an eqx.Module, so that its arrays are arguments of the program and no constants of it."
+        return (
+            f"make `{type_of(value).__name__}` an eqx.Module, so that its arrays are arguments of"
+            " the program and no constants of it."
+        )
     if is_a(value, (int, float, complex)):
         return (
-            f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if it is a size, let it be the size of '
-            "a named axis and share programs with `pad`."
+            f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if'
+            " it is a size, let it be the size of a named axis and share programs with `pad`."
         )
     if not is_a(value, (list, tuple, set, frozenset, Mapping)):
-        return f"pass what varies among the fields of {argument!r} as an argument of its own, an array, or make their class an eqx.Module."
+        return (
+            f"pass what varies among the fields of {argument!r} as an argument of its own, an"
+            " array, or make their class an eqx.Module."
+        )
     if any(map(callable, value.values() if is_a(value, Mapping) else value)):
-        return f"if its functions are made anew for each call (lambdas, partials), make them once and pass {argument!r} with those."
+        return (
+            "if its functions are made anew for each call (lambdas, partials), make them once and"
+            f" pass {argument!r} with those."
+        )
     return (
-        f"pass {argument!r} as data: sets and lists of indices as an index array with a mask, and let `pad` share programs between their "
-        "sizes."
+        f"pass {argument!r} as data: sets and lists of indices as an index array with a mask, and"
+        " let `pad` share programs between their sizes."
     )

@@ -1,8 +1,10 @@
-"""How much memory the programs take that are compiled while someone looks: of all code, decorated or not.
+"""How much memory the programs take that are compiled while someone looks: of all code, decorated
+or not.
 
-No event of JAX says it. But when a compile is reported, its executable is among those that the backend holds
-(`jax.extend.backend.get_backend().live_executables()`, tried with 0.10.2 and 0.12.0.1), and each of these knows what XLA has planned for
-it. A program that was compiled before is not seen: nothing reports that it runs.
+No event of JAX says it. But when a compile is reported, its executable is among those that the
+backend holds (`jax.extend.backend.get_backend().live_executables()`, tried with 0.10.2 and
+0.12.0.1), and each of these knows what XLA has planned for it. A program that was compiled before
+is not seen: nothing reports that it runs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class CompiledProgram:
     Args:
         name: The function.
         place: The user's line, `fit.py:12 (step)`.
-        temp_bytes: What it takes besides arguments and results, on one device of the default backend.
+        temp_bytes: What it takes besides arguments and results, on one device of the default
+            backend.
     """
 
     name: str
@@ -54,7 +57,12 @@ class Temporaries:
         jax.monitoring.register_event_time_span_listener(self._span)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         jax.monitoring.unregister_event_time_span_listener(self._span)
         self._known = []
 
@@ -67,7 +75,11 @@ class Temporaries:
             self._known += new
             place = users_place()
             self.programs += tuple(
-                CompiledProgram(str(kwargs.get("fun_name", "?")), place, int(each.get_compiled_memory_stats().temp_size_in_bytes))
+                CompiledProgram(
+                    str(kwargs.get("fun_name", "?")),
+                    place,
+                    int(each.get_compiled_memory_stats().temp_size_in_bytes),
+                )
                 for each in new
             )
 

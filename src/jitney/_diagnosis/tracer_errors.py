@@ -1,4 +1,6 @@
-"""JAX's errors about traced values, deleted buffers and the like -> which argument, which line, what to do."""
+"""JAX's errors about traced values, deleted buffers and the like -> which argument, which line,
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +13,90 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import AxisError, ContractError, DonationError, PrecisionError, TraceError, Where, sentence
+from .._errors import (
+    AxisError,
+    ContractError,
+    DonationError,
+    PrecisionError,
+    TraceError,
+    Where,
+)
 from .._jax.trees import is_a, is_of_numbers
 from .._owners import user_line
 from .._signature.options import Options
 from .needed_values import Kind, need_of
 
 _RULES: dict[Kind, str] = {
-    "value": "While a function is traced, arrays have a shape and a dtype but no value: `if`, `int()`, `range()` and NumPy need one.",
-    "shape": "While a function is traced, arrays have a shape and a dtype but no value, and a shape is made of known numbers.",
-    "slice": "While a function is traced, arrays have no value, and how many elements a slice takes is the shape of what it gives.",
-    "mask": "While a function is traced, arrays have no value, and how many elements a mask takes is the shape of what it gives.",
-    "size": "While a function is traced, arrays have no value, and how many elements there are is the shape of what it gives.",
-    "key": "While a function is traced, arrays have no value: a key, or an argument that JAX holds static, needs one.",
+    "value": (
+        "While a function is traced, arrays have a shape and a dtype but no value: `if`, `int()`,"
+        " `range()` and NumPy need one."
+    ),
+    "shape": (
+        "While a function is traced, arrays have a shape and a dtype but no value, and a shape is"
+        " made of known numbers."
+    ),
+    "slice": (
+        "While a function is traced, arrays have no value, and how many elements a slice takes is"
+        " the shape of what it gives."
+    ),
+    "mask": (
+        "While a function is traced, arrays have no value, and how many elements a mask takes is"
+        " the shape of what it gives."
+    ),
+    "size": (
+        "While a function is traced, arrays have no value, and how many elements there are is the"
+        " shape of what it gives."
+    ),
+    "key": (
+        "While a function is traced, arrays have no value: a key, or an argument that JAX holds"
+        " static, needs one."
+    ),
 }
-_CODES: dict[Kind, str] = {"value": "J107", "shape": "J270", "slice": "J270", "mask": "J270", "size": "J270", "key": "J271"}
+_CODES: dict[Kind, str] = {
+    "value": "J107",
+    "shape": "J270",
+    "slice": "J270",
+    "mask": "J270",
+    "size": "J270",
+    "key": "J271",
+}
 _DATA: dict[Kind, str] = {
-    "value": "if it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
-    "and decide with jnp.where, jax.lax.cond or jax.lax.while_loop.",
-    "shape": "if it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
-    "slice": "if it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
-    "jnp.where(jnp.arange(x.shape[0]) < n, x, 0).",
+    "value": (
+        "if it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
+        "and decide with jnp.where, jax.lax.cond or jax.lax.while_loop."
+    ),
+    "shape": (
+        "if it is the size of an array, take it from that array (`x.shape[0]`), and share programs"
+        " between sizes with `pad`."
+    ),
+    "slice": (
+        "if it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or"
+        " keep the shape: jnp.where(jnp.arange(x.shape[0]) < n, x, 0)."
+    ),
     "key": "if it is data, use jax.lax.switch, or index an array with it.",
 }
 _KEEP = {
-    "mask": "keep the shape with jnp.where(mask, x, 0), or say how many at most: x[jnp.nonzero(mask, size=10, fill_value=0)].",
-    "size": "say how many at most with `size=` (and `fill_value=`), or keep the shape with the three arguments of jnp.where.",
+    "mask": (
+        "keep the shape with jnp.where(mask, x, 0), or say how many at most: x[jnp.nonzero(mask,"
+        " size=10, fill_value=0)]."
+    ),
+    "size": (
+        "say how many at most with `size=` (and `fill_value=`), or keep the shape with the three"
+        " arguments of jnp.where."
+    ),
 }
 
 
-def trace_error(error: Exception, where: Where, paths: Sequence[str], arrays: Sequence[Any], *, eager: bool = False) -> TraceError | None:
-    """What to tell a user whose function needs a concrete value while it is traced; None for other errors.
+def trace_error(
+    error: Exception,
+    where: Where,
+    paths: Sequence[str],
+    arrays: Sequence[Any],
+    *,
+    eager: bool = False,
+) -> TraceError | None:
+    """What to tell a user whose function needs a concrete value while it is traced; None for other
+    errors.
 
     Args:
         error: What the trace has raised.
@@ -63,26 +118,39 @@ def trace_error(error: Exception, where: Where, paths: Sequence[str], arrays: Se
         fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
     elif need.kind != "key":  # arrays have no hash un-jitted either
         fix += ' To run this function un-jitted, say @optimize(on_trace_error="eager").'
-    return TraceError(sentence(where, what, _RULES[need.kind], fix), code=_CODES[need.kind])
+    return TraceError(where, what, _RULES[need.kind], fix, code=_CODES[need.kind])
 
 
 def _fix(kind: Kind, scalars: Sequence[str]) -> str:
-    """What to write. What was computed from an array of many elements is data, and so is what depends on no argument."""
+    """What to write. What was computed from an array of many elements is data, and so is what
+    depends on no argument.
+    """
     if not scalars:
         return _DATA[kind].removeprefix("if it is data, ")
     return " ".join([*map(_static, scalars), _DATA[kind][0].upper() + _DATA[kind][1:]])
 
 
 def _static(path: str) -> str:
-    """What to write for a scalar that takes few values. JAX traces what is computed from arrays, static ones too, so it is a number."""
+    """What to write for a scalar that takes few values. JAX traces what is computed from arrays,
+    static ones too, so it is a number.
+    """
     if path.isidentifier():
-        return f'if {path!r} takes few values, declare it static, @optimize(static="{path}"), pass a Python number, and annotate it so.'
-    return f"if {path!r} takes few values, pass a Python number there, which is static where no annotation says `float` or array."
+        return (
+            f'if {path!r} takes few values, declare it static, @optimize(static="{path}"), pass a'
+            " Python number, and annotate it so."
+        )
+    return (
+        f"if {path!r} takes few values, pass a Python number there, which is static where no"
+        " annotation says `float` or array."
+    )
 
 
-def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True) -> ContractError | None:
-    """The error of an argument that JAX does not take: an array of text, objects or times, of numbers in another byte order,
-    or where it is called one without numbers."""
+def no_number(
+    where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True
+) -> ContractError | None:
+    """The error of an argument that JAX does not take: an array of text, objects or times, of
+    numbers in another byte order, or where it is called one without numbers.
+    """
     for array, path in zip(arrays, paths, strict=True):
         dtype: Any = array.dtype if is_a(array, (np.ndarray, np.generic)) else None
         if dtype is not None and not is_of_numbers(dtype):
@@ -92,15 +160,23 @@ def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, call
                 what += ", in the byte order of other machines"
                 fix = f"pass {path}.astype({dtype.newbyteorder('=').name!r})."
         elif called and isinstance(array, jax.ShapeDtypeStruct):
-            what, fix = "a shape, and no array", "pass an array; shapes are for `compile`, `plan` and `lower`."
+            what, fix = (
+                "a shape, and no array",
+                "pass an array; shapes are for `compile`, `plan` and `lower`.",
+            )
         else:
             continue
-        return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix), code="J213")
+        return ContractError(
+            where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix, code="J213"
+        )
     return None
 
 
-def unbound_axis_error(error: NameError, where: Where, mapped: Collection[str], axes: Collection[str]) -> AxisError | None:
-    """What to tell a user whose function names an axis of jitney's in a collective; None for other errors.
+def unbound_axis_error(
+    error: NameError, where: Where, mapped: Collection[str], axes: Collection[str]
+) -> AxisError | None:
+    """What to tell a user whose function names an axis of jitney's in a collective; None for other
+    errors.
 
     Args:
         error: Any name that is not known.
@@ -113,72 +189,101 @@ def unbound_axis_error(error: NameError, where: Where, mapped: Collection[str], 
         return None
     name = found[1]
     if name in mapped:
-        rule = "An element of a mapped axis sees itself alone: `vmap` gives its axis no name within the function."
+        rule = (
+            "An element of a mapped axis sees itself alone: `vmap` gives its axis no name within"
+            " the function."
+        )
         fix = (
-            f'name it in the annotations in place of `vmap`, as x: Float[Array, "{name}"], and write jnp.mean(x, axis=0); '
-            f'or map within the function, by jax.vmap(..., axis_name="{name}").'
+            f'name it in the annotations in place of `vmap`, as x: Float[Array, "{name}"], and'
+            " write jnp.mean(x, axis=0); or map within the function, by jax.vmap(...,"
+            f' axis_name="{name}").'
         )
     else:
-        rule = "The name of an axis in an annotation is for contracts and options; collectives take axes of `jax.vmap` and `jax.shard_map`."
+        rule = (
+            "The name of an axis in an annotation is for contracts and options; collectives take"
+            " axes of `jax.vmap` and `jax.shard_map`."
+        )
         fix = "reduce along its position, as jnp.sum(x, axis=0) or jnp.mean(x, axis=0)."
     line = user_line(error)
-    return AxisError(sentence(where, f"{line or 'a line'} names axis {name!r} in a collective.", rule, fix), code="J234")
+    return AxisError(
+        where, f"{line or 'a line'} names axis {name!r} in a collective.", rule, fix, code="J234"
+    )
 
 
 def over_error(error: Exception, where: Where, fn: Any, options: Options) -> TraceError | None:
-    """What to tell a user whose rule of differentiation reads a value of the trace that `roll`, `remat` or `memory` made first.
+    """What to tell a user whose rule of differentiation reads a value of the trace that `roll`,
+    `remat` or `memory` made first.
 
     `fn` is a derivative, which keeps these options itself.
     """
     if not is_a(error, jax.errors.UnexpectedTracerError):
         return None
-    chosen = {name: getattr(fn, name, None) or getattr(options, name) for name in ("roll", "remat", "memory")}
+    chosen = {
+        name: getattr(fn, name, None) or getattr(options, name)
+        for name in ("roll", "remat", "memory")
+    }
     named = ", ".join(f"{name}={value!r}" for name, value in chosen.items() if value)
     if not named:
         return None
     return TraceError(
-        sentence(where, f"a value of a trace that is over is read, under {named}.",
-                 "The function is traced as a program first, as `jax.checkpoint` does. A rule of `jax.custom_vjp` or `jax.custom_jvp` that "
-                 "closes over what was computed there runs later, and cannot read it.",
-                 "give the rule that value as an argument of its function, or leave the option out."),
+        where,
+        f"a value of a trace that is over is read, under {named}.",
+        "The function is traced as a program first, as `jax.checkpoint` does. A rule of"
+        " `jax.custom_vjp` or `jax.custom_jvp` that closes over what was computed there runs later,"
+        " and cannot read it.",
+        "give the rule that value as an argument of its function, or leave the option out.",
         code="J272",
-    )  # fmt: skip
+    )
 
 
 def donation_error(
-    error: Exception, where: Where, arrays: Sequence[Any], paths: Sequence[str], donated: Sequence[int]
+    error: Exception,
+    where: Where,
+    arrays: Sequence[Any],
+    paths: Sequence[str],
+    donated: Sequence[int],
 ) -> DonationError | None:
     """A used-up or doubly passed buffer, named; None if the error has another cause."""
-    if isinstance(error, eqx.EquinoxRuntimeError) or not re.search("deleted|donate", str(error)):  # a failed check quotes source
+    # a failed check quotes source
+    if isinstance(error, eqx.EquinoxRuntimeError) or not re.search("deleted|donate", str(error)):
         return None
     for array, path in zip(arrays, paths, strict=True):
         if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():
             return DonationError(
-                sentence(where, f"the buffer of {path!r} has been donated to an earlier call.",
-                         "A donated buffer is gone once the call that took it has started.",
-                         "use what that call returned, pass a copy (jnp.copy), or take the name out of `donate`.")
-            )  # fmt: skip
+                where,
+                f"the buffer of {path!r} has been donated to an earlier call.",
+                "A donated buffer is gone once the call that took it has started.",
+                "use what that call returned, pass a copy (jnp.copy), or take the name out of"
+                " `donate`.",
+            )
     twice = _passed_twice(arrays, donated)
     if twice is None:
         return None
     return DonationError(
-        sentence(where, f"{paths[twice[0]]!r} and {paths[twice[1]]!r} are the same buffer, and {paths[twice[0]]!r} is donated.",
-                 "A donated buffer is overwritten, so nothing else in the call may read it.",
-                 "pass a copy (jnp.copy) for one of them, or take the name out of `donate`."),
+        where,
+        f"{paths[twice[0]]!r} and {paths[twice[1]]!r} are the same buffer, and {paths[twice[0]]!r}"
+        " is donated.",
+        "A donated buffer is overwritten, so nothing else in the call may read it.",
+        "pass a copy (jnp.copy) for one of them, or take the name out of `donate`.",
         code="J299",
-    )  # fmt: skip
+    )
 
 
 def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
-    """A product of low factors that XLA fuses for CPUs and then has no kernel for, in jaxlib 0.10.2 and 0.12.0.1; None for other errors."""
+    """A product of low factors that XLA fuses for CPUs and then has no kernel for, in jaxlib 0.10.2
+    and 0.12.0.1; None for other errors.
+    """
     if "Unsupported element type for DotThunk::Execute" not in str(error):
         return None
     return PrecisionError(
-        sentence(where, "XLA has compiled a product of low factors for this CPU that it cannot run.",
-                 "A fusion of its CPU compiler leaves some products without a kernel: those of a masked transpose, as by `pad`.",
-                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before jax is imported, which turns that fusion off."),
+        where,
+        "XLA has compiled a product of low factors for this CPU that it cannot run.",
+        "A fusion of its CPU compiler leaves some products without a kernel: those of a masked"
+        " transpose, as by `pad`.",
+        "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before jax is imported, which turns"
+        " that fusion off.",
         code="J315",
-    )  # fmt: skip
+    )
 
 
 def _passed_twice(arrays: Sequence[Any], donated: Sequence[int]) -> tuple[int, int] | None:
@@ -191,7 +296,11 @@ def _passed_twice(arrays: Sequence[Any], donated: Sequence[int]) -> tuple[int, i
 
 
 def _pointer(array: Any) -> int | None:
-    if isinstance(array, np.ndarray) or not isinstance(array, jax.Array) or len(array.devices()) != 1:
+    if (
+        isinstance(array, np.ndarray)
+        or not isinstance(array, jax.Array)
+        or len(array.devices()) != 1
+    ):
         return None
     return array.unsafe_buffer_pointer()
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .._axes import Refused
-from .._errors import ContractError, ExportError, Where, few, sentence
+from .._errors import ContractError, ExportError, Where, few
 from .._jax.trees import is_a
 from .._program.entry import Entry
 from .._program.examples import sizes_of_examples
@@ -44,25 +44,42 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
     for name, asked in (sizes or {}).items():
         parts = list(asked) if is_a(asked, (tuple, list)) else [asked]
         for part in parts:
-            if not is_a(part, range) and (not is_a(part, (int, np.integer)) or is_a(part, bool) or part < 0):
+            if not is_a(part, range) and (
+                not is_a(part, (int, np.integer)) or is_a(part, bool) or part < 0
+            ):
                 raise ExportError(
-                    sentence(where, f"sizes={{{name!r}: {asked!r}}} is no size.", "A size is an int; several are a tuple of them, each of "
-                             "which is a program; a `range` is one program for all of its sizes.", f"write {{{name!r}: range(2, 1025)}}."),
+                    where,
+                    f"sizes={{{name!r}: {asked!r}}} is no size.",
+                    "A size is an int; several are a tuple of them, each of "
+                    "which is a program; a `range` is one program for all of its sizes.",
+                    f"write {{{name!r}: range(2, 1025)}}.",
                     code="J292",
-                )  # fmt: skip
+                )
             if is_a(part, range) and (part.step != 1 or len(part) < 2 or part.start < 2):
                 raise ExportError(
-                    sentence(where, f"{name!r} is to stand for {part!r}.", "One program stands for sizes from 2 on: 0 and 1 are sizes at "
-                             "which arrays are empty, or broadcast.",
-                             f"write {{{name!r}: ({_apart(part)}, range(2, {max(4, part.stop)}))}}: 0 and 1 have programs of their own."),
+                    where,
+                    f"{name!r} is to stand for {part!r}.",
+                    "One program stands for sizes from 2 on: 0 and 1 are sizes at "
+                    "which arrays are empty, or broadcast.",
+                    f"write {{{name!r}: ({_apart(part)}, range(2, {max(4, part.stop)}))}}: 0 and 1"
+                    " have programs of their own.",
                     code="J292",
-                )  # fmt: skip
+                )
         if not parts:
-            raise ExportError(sentence(where, f"sizes has none for {name!r}.", "Each size is a program.", "name one."), code="J292")
+            raise ExportError(
+                where,
+                f"sizes has none for {name!r}.",
+                "Each size is a program.",
+                "name one.",
+                code="J292",
+            )
         listed[name] = parts
     for chosen in itertools.product(*listed.values()):
         at = dict(zip(listed, chosen, strict=True))
-        yield Sizes({k: int(v) for k, v in at.items() if not is_a(v, range)}, {k: v for k, v in at.items() if is_a(v, range)})
+        yield Sizes(
+            {k: int(v) for k, v in at.items() if not is_a(v, range)},
+            {k: v for k, v in at.items() if is_a(v, range)},
+        )
 
 
 def _apart(asked: range) -> str:
@@ -73,20 +90,30 @@ def _apart(asked: range) -> str:
 def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -> dict[str, int]:
     """A size for each axis that no example has."""
     core = program.core
-    for option, is_there in (("chunk", core.options.chunk), ("precision", tolerance_of(core.options.precision) is not None)):
+    for option, is_there in (
+        ("chunk", core.options.chunk),
+        ("precision", tolerance_of(core.options.precision) is not None),
+    ):
         if at.ranges and is_there:
             raise ExportError(
-                sentence(where, f"an axis stands for a range of sizes, and `{option}` is decided for one.",
-                         "A range is one program, which is the same at all of its sizes.", f"list the sizes, or leave out `{option}`."),
+                where,
+                f"an axis stands for a range of sizes, and `{option}` is decided for one.",
+                "A range is one program, which is the same at all of its sizes.",
+                f"list the sizes, or leave out `{option}`.",
                 code="J292",
-            )  # fmt: skip
+            )
     (first, by_name), _ = program.flattened()
     try:
-        examples = core.binder.signature.bind_partial(*first, *args, **{**by_name, **kwargs}).arguments
+        examples = core.binder.signature.bind_partial(
+            *first, *args, **{**by_name, **kwargs}
+        ).arguments
     except TypeError:
         examples = dict[str, Any]()  # `abstract` says what is wrong
     known = sizes_of_examples(core.contract, examples)
-    asked = {**at.exact, **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())}}
+    asked = {
+        **at.exact,
+        **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())},
+    }
     return {name: size for name, size in asked.items() if name not in known}
 
 
@@ -98,33 +125,47 @@ def resizing(entry: Entry, arrays: Sequence[Any], at: Sizes, where: Where) -> Re
     """
     view = entry.written_out(entry.layout.view(entry.core.contract, arrays, entry.statics))
     mapped = Vmap.plan(view, entry.request)
-    named = named_axes(view, () if isinstance(mapped, Skip) else tuple(zip(mapped.axes, mapped.levels, strict=True)))
+    named = named_axes(
+        view,
+        () if isinstance(mapped, Skip) else tuple(zip(mapped.axes, mapped.levels, strict=True)),
+    )
     known = sizes_of(view, named)
     for name in (*at.exact, *at.ranges):
         if name not in known:
             raise ContractError(
-                sentence(where, f"sizes names {name!r}, and no array that it is called with has that axis.",
-                         f"The axes are {few(sorted(known)) or 'none'}.", "correct the name, or pass examples that have it."),
+                where,
+                f"sizes names {name!r}, and no array that it is called with has that axis.",
+                f"The axes are {few(sorted(known)) or 'none'}.",
+                "correct the name, or pass examples that have it.",
                 code="J216",
-            )  # fmt: skip
+            )
 
     def resized(changed: Mapping[str, Any]) -> Sequence[Any]:
         return [
-            jax.ShapeDtypeStruct(shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type)
+            jax.ShapeDtypeStruct(
+                shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type
+            )
             for leaf, axes in zip(view.leaves, named, strict=True)
         ]
 
     return resized
 
 
-def arrays_at(resized: Resized, examples: Sequence[Any], sizes: Mapping[str, int], where: Where) -> Sequence[Any]:
+def arrays_at(
+    resized: Resized, examples: Sequence[Any], sizes: Mapping[str, int], where: Where
+) -> Sequence[Any]:
     """The arrays of a program: the examples, where they have its sizes."""
     try:
         stand_ins = resized(sizes)
     except Refused as refusal:
         raise ExportError(
-            sentence(where, f"it {refusal.what}.", "Arrays of the examples with an axis of `sizes` are taken at that size.",
-                     "pass no example of that array, or one of that size."),
+            where,
+            f"it {refusal.what}.",
+            "Arrays of the examples with an axis of `sizes` are taken at that size.",
+            "pass no example of that array, or one of that size.",
             code="J292",
-        ) from refusal  # fmt: skip
-    return [array if np.shape(array) == taken.shape else taken for array, taken in zip(examples, stand_ins, strict=True)]
+        ) from refusal
+    return [
+        array if np.shape(array) == taken.shape else taken
+        for array, taken in zip(examples, stand_ins, strict=True)
+    ]

@@ -1,7 +1,8 @@
-"""The file itself: a line with the format, a digest of all the rest, a header as JSON, and members of stated lengths.
+"""The file itself: a line with the format, a digest of all the rest, a header as JSON, and members
+of stated lengths.
 
-Nothing is unpickled, and nothing of a file is looked at before its digest is. The digest is against damage, not against people: who can
-write the file can write a digest.
+Nothing is unpickled, and nothing of a file is looked at before its digest is. The digest is against
+damage, not against people: who can write the file can write a digest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from .._jax.trees import is_a
 from .header import is_members, made_of_header
 
 FORMAT = 1
-"""Of the file and of what its header says. A change that an older jitney would misread is another one."""
+"""Of the file and of what its header says. A change that an older jitney would misread is another
+one.
+"""
 _MAGIC = b"jitney program "
 _LINE = len(_MAGIC) + 5  # four digits and the end of the line
 _DIGEST = 32
@@ -52,14 +55,28 @@ def path_of(file: Any, where: object) -> Path:
         ExportError: It is none.
     """
     if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
-        raise ExportError(sentence(f"{where}", f"{file!r} is no path.", "A program is one file.", 'name it: "fit.jitney".'), code="J294")
+        raise ExportError(
+            f"{where}",
+            f"{file!r} is no path.",
+            "A program is one file.",
+            'name it: "fit.jitney".',
+            code="J294",
+        )
     path = Path(file)
     if not path.name or "\0" in path.name:
-        raise ExportError(sentence(f"{where}", f"{file!r} names no file.", "A program is one file.", 'name it: "fit.jitney".'), code="J294")
+        raise ExportError(
+            f"{where}",
+            f"{file!r} names no file.",
+            "A program is one file.",
+            'name it: "fit.jitney".',
+            code="J294",
+        )
     return path
 
 
-def write(path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object) -> None:
+def write(
+    path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object
+) -> None:
     """All of it or nothing: a file that was there before stays until then.
 
     Raises:
@@ -73,16 +90,19 @@ def write(path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], w
         _replace(path, line + hashlib.sha256(line + body).digest() + body)
     except OSError as error:
         raise ExportError(
-            sentence(f"{where}", f"{path} could not be written: {error.strerror or error}.",
-                     "A file is replaced as a whole, or stays as it was.", "mend what the system says, or name another file."),
+            f"{where}",
+            f"{path} could not be written: {error.strerror or error}.",
+            "A file is replaced as a whole, or stays as it was.",
+            "mend what the system says, or name another file.",
             code="J294",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _replace(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished-{secrets.token_hex(8)}")
     try:
-        with unfinished.open("xb") as file:  # with the rights of any new file: a program may be for others
+        # with the rights of any new file: a program may be for others
+        with unfinished.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -102,7 +122,10 @@ def read(path: Path) -> Content:
     try:
         if not path.is_file():
             raise ExportError(
-                sentence(where, "there is no such file.", "What is loaded is a file of `f.export(...)`.", "correct the path."),
+                where,
+                "there is no such file.",
+                "What is loaded is a file of `f.export(...)`.",
+                "correct the path.",
                 code="J290",
             )
         with path.open("rb") as file:
@@ -111,36 +134,53 @@ def read(path: Path) -> Content:
             digest, body = file.read(_DIGEST), file.read()
     except OSError as error:
         raise ExportError(
-            sentence(where, f"it could not be read: {error.strerror or error}.", "What is loaded is a file of `f.export(...)`.",
-                     "mend what the system says."),
+            where,
+            f"it could not be read: {error.strerror or error}.",
+            "What is loaded is a file of `f.export(...)`.",
+            "mend what the system says.",
             code="J290",
-        ) from error  # fmt: skip
+        ) from error
     if hashlib.sha256(line + body).digest() != digest:
         raise ExportError(
-            sentence(where, "it is damaged: its digest is that of other bytes.", _ONLY, "copy or export it anew."), code="J290"
+            where,
+            "it is damaged: its digest is that of other bytes.",
+            _ONLY,
+            "copy or export it anew.",
+            code="J290",
         )
     return _parted(body, digest.hex(), _LINE + len(digest) + len(body), where)
 
 
 def _check_line(line: bytes, where: str) -> None:
     number = line[len(_MAGIC) : -1]
-    if len(line) < _LINE or not line.startswith(_MAGIC) or not number.isdigit() or not line.endswith(b"\n"):
+    if (
+        len(line) < _LINE
+        or not line.startswith(_MAGIC)
+        or not number.isdigit()
+        or not line.endswith(b"\n")
+    ):
         raise ExportError(
-            sentence(where, "it is no program of jitney.", "What is loaded is a file of `f.export(...)`.", "correct the path."),
+            where,
+            "it is no program of jitney.",
+            "What is loaded is a file of `f.export(...)`.",
+            "correct the path.",
             code="J290",
         )
     if int(number) != FORMAT:
         raise ExportError(
-            sentence(where, f"it has format {int(number)}, and this jitney reads format {FORMAT}.",
-                     "A file is read by the jitney that wrote it, and by later ones of the same format.",
-                     "load it with that jitney, or export it anew with this one."),
+            where,
+            f"it has format {int(number)}, and this jitney reads format {FORMAT}.",
+            "A file is read by the jitney that wrote it, and by later ones of the same format.",
+            "load it with that jitney, or export it anew with this one.",
             code="J291",
-        )  # fmt: skip
+        )
 
 
 def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
-    broken = sentence(where, "its parts do not have the lengths that it says.", _ONLY, "export it anew.")
+    broken = sentence(
+        where, "its parts do not have the lengths that it says.", _ONLY, "export it anew."
+    )
     if len(body) < start:
         raise ExportError(broken, code="J290")
     header = made_of_header(lambda: json.loads(body[_LENGTH:start]), where)

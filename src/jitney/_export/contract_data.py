@@ -1,6 +1,8 @@
-"""A contract as data: the signature with its annotations, so that a loaded program says of a call what the function itself would say.
+"""A contract as data: the signature with its annotations, so that a loaded program says of a call
+what the function itself would say.
 
-What an annotation means by a class is kept by the name of the class; what is static is compared by value elsewhere.
+What an annotation means by a class is kept by the name of the class; what is static is compared by
+value elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ from typing import Any, cast
 
 from .._contract.contract import Contract, Parameter
 from .._errors import Where
-from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, TreeHint, UnionHint
+from .._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    Dim,
+    Hint,
+    ModuleHint,
+    ScalarHint,
+    TreeHint,
+    UnionHint,
+)
 from .values import Find, LeftOut, NoData, data_of, imported, value_of
 
 _KINDS = {"tuple": tuple, "list": list, "dict": dict}
@@ -34,13 +46,21 @@ def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any
     where = contract.where
     return {
         "where": [where.name, where.file, where.line],
-        "parameters": [_parameter(parameter) for parameter in contract.parameters if parameter.name not in without],
+        "parameters": [
+            _parameter(parameter)
+            for parameter in contract.parameters
+            if parameter.name not in without
+        ],
         "result": _hint(contract.result),
     }
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": parameter.name, "kind": _sort(parameter.kind), "hint": _hint(parameter.hint)}
+    told: dict[str, Any] = {
+        "name": parameter.name,
+        "kind": _sort(parameter.kind),
+        "hint": _hint(parameter.hint),
+    }
     if parameter.has_default:
         try:
             told["default"] = data_of(parameter.default)
@@ -62,20 +82,51 @@ def _default(told: Mapping[str, Any], find: Find) -> Any:
 def _hint(hint: Hint) -> dict[str, Any]:
     match hint:
         case ArrayHint():
-            dtypes = None if hint.dtypes is None else [x if isinstance(x, str) else {"pattern": x.pattern} for x in hint.dtypes]
+            dtypes = (
+                None
+                if hint.dtypes is None
+                else [x if isinstance(x, str) else {"pattern": x.pattern} for x in hint.dtypes]
+            )
             dims = [{name: getattr(dim, name) for name in _DIM} for dim in hint.dims]
-            return {"is": "array", "text": hint.text, "dims": dims, "dtypes": dtypes, "array_like": hint.array_like}
+            return {
+                "is": "array",
+                "text": hint.text,
+                "dims": dims,
+                "dtypes": dtypes,
+                "array_like": hint.array_like,
+            }
         case ScalarHint():
             return {"is": "scalar", "text": hint.kind}
         case UnionHint():
-            return {"is": "union", "text": hint.text, "options": [_hint(option) for option in hint.options]}
+            return {
+                "is": "union",
+                "text": hint.text,
+                "options": [_hint(option) for option in hint.options],
+            }
         case TreeHint():
-            return {"is": "tree", "text": hint.text, "leaf": _hint(hint.leaf), "structure": hint.structure}
-        case ContainerHint() if hint.kind.__name__ in _KINDS and hint.kind is _KINDS[hint.kind.__name__]:
+            return {
+                "is": "tree",
+                "text": hint.text,
+                "leaf": _hint(hint.leaf),
+                "structure": hint.structure,
+            }
+        case ContainerHint() if (
+            hint.kind.__name__ in _KINDS and hint.kind is _KINDS[hint.kind.__name__]
+        ):
             items = [_hint(item) for item in hint.items]
-            return {"is": hint.kind.__name__, "text": hint.text, "items": items, "variadic": hint.variadic, "keys": list(hint.keys)}
+            return {
+                "is": hint.kind.__name__,
+                "text": hint.text,
+                "items": items,
+                "variadic": hint.variadic,
+                "keys": list(hint.keys),
+            }
         case ModuleHint():
-            return {"is": "module", "text": hint.text, "class": [hint.cls.__module__, hint.cls.__qualname__]}
+            return {
+                "is": "module",
+                "text": hint.text,
+                "class": [hint.cls.__module__, hint.cls.__qualname__],
+            }
         case _:
             return {"is": "any", "text": hint.text}
 
@@ -83,7 +134,13 @@ def _hint(hint: Hint) -> dict[str, Any]:
 def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
     """The contract that data stand for."""
     parameters = tuple(
-        Parameter(told["name"], _SORTS[told["kind"]], _hint_of(told["hint"], find), "default" in told, _default(told, find))
+        Parameter(
+            told["name"],
+            _SORTS[told["kind"]],
+            _hint_of(told["hint"], find),
+            "default" in told,
+            _default(told, find),
+        )
         for told in data["parameters"]
     )
     return Contract(Where(*data["where"]), parameters, _hint_of(data["result"], find))
@@ -93,21 +150,35 @@ def _hint_of(data: Mapping[str, Any], find: Find) -> Hint:
     match data["is"]:
         case "array":
             dtypes = (
-                None if data["dtypes"] is None else tuple(x if isinstance(x, str) else re.compile(x["pattern"]) for x in data["dtypes"])
+                None
+                if data["dtypes"] is None
+                else tuple(
+                    x if isinstance(x, str) else re.compile(x["pattern"]) for x in data["dtypes"]
+                )
             )
-            return ArrayHint(tuple(Dim(**dim) for dim in data["dims"]), dtypes, data["text"], data["array_like"])
+            return ArrayHint(
+                tuple(Dim(**dim) for dim in data["dims"]), dtypes, data["text"], data["array_like"]
+            )
         case "scalar":
             return ScalarHint(data["text"])
         case "union":
-            return UnionHint(tuple(_hint_of(option, find) for option in data["options"]), data["text"])
+            return UnionHint(
+                tuple(_hint_of(option, find) for option in data["options"]), data["text"]
+            )
         case "tree":
             return TreeHint(_hint_of(data["leaf"], find), data["structure"], data["text"])
         case "tuple" | "list" | "dict":
             items = tuple(_hint_of(item, find) for item in data["items"])
-            return ContainerHint(_KINDS[data["is"]], items, data["variadic"], data["text"], tuple(data["keys"]))
+            return ContainerHint(
+                _KINDS[data["is"]], items, data["variadic"], data["text"], tuple(data["keys"])
+            )
         case "module":
             cls = find(*data["class"])
-            return AnyHint(f"`{data['text']}` cannot be imported here") if cls is None else ModuleHint(cls, data["text"])
+            return (
+                AnyHint(f"`{data['text']}` cannot be imported here")
+                if cls is None
+                else ModuleHint(cls, data["text"])
+            )
         case _:
             return AnyHint()
 
@@ -127,10 +198,16 @@ def signature_of(contract: Contract, data: Mapping[str, Any]) -> inspect.Signatu
     return inspect.Signature(
         [
             inspect.Parameter(
-                parameter.name, cast(Any, parameter.kind), default=parameter.default,
-                annotation=inspect.Parameter.empty if texts[parameter.name] == "Any" else _Written(texts[parameter.name]),
+                parameter.name,
+                cast(Any, parameter.kind),
+                default=parameter.default,
+                annotation=inspect.Parameter.empty
+                if texts[parameter.name] == "Any"
+                else _Written(texts[parameter.name]),
             )
             for parameter in contract.parameters
         ],
-        return_annotation=inspect.Signature.empty if data["result"]["text"] == "Any" else _Written(data["result"]["text"]),
-    )  # fmt: skip
+        return_annotation=inspect.Signature.empty
+        if data["result"]["text"] == "Any"
+        else _Written(data["result"]["text"]),
+    )

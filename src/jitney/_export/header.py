@@ -1,4 +1,6 @@
-"""What the header of a file has to be. It is looked at when the digest is right: one that is not, somebody else than jitney wrote."""
+"""What the header of a file has to be. It is looked at when the digest is right: one that is not,
+somebody else than jitney wrote.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,39 @@ class _Row(tuple[Any, ...]):
 _TEXT, _NUMBER = (str, type(None)), (int, type(None))
 _AVAL = {"path": str, "shape": [(int, str)], "dtype": str, "weak": bool}
 _PROGRAM = {
-    "sizes": dict, "symbols": dict, "arrays": [_AVAL], "results": [_AVAL], "result": dict, "checks": [[str]], "platforms": [str],
-    "calling_convention": int, "x64": bool, "plan": dict, "plan_text": str,
-}  # fmt: skip
+    "sizes": dict,
+    "symbols": dict,
+    "arrays": [_AVAL],
+    "results": [_AVAL],
+    "result": dict,
+    "checks": [[str]],
+    "platforms": [str],
+    "calling_convention": int,
+    "x64": bool,
+    "plan": dict,
+    "plan_text": str,
+}
 _CONTRACT = {
-    "where": _Row((str, _TEXT, _NUMBER)), "parameters": [{"name": str, "kind": str, "hint": {"text": str}}], "result": {"text": str},
-}  # fmt: skip
+    "where": _Row((str, _TEXT, _NUMBER)),
+    "parameters": [{"name": str, "kind": str, "hint": {"text": str}}],
+    "result": {"text": str},
+}
 _HEADER = {
-    "jitney": str, "jax": str, "jaxlib": str, "name": str, "doc": _TEXT, "checks_contract": bool, "contract": _CONTRACT, "f64": bool,
-    "arguments": dict, "bound": [{"number": int, "dtype": str, "shape": [int], "impl": _TEXT}], "programs": [_PROGRAM],
-    "vjp_order": int, "left": [_Row((str, str))], "settings": [_Row((str, str))],
-}  # fmt: skip
+    "jitney": str,
+    "jax": str,
+    "jaxlib": str,
+    "name": str,
+    "doc": _TEXT,
+    "checks_contract": bool,
+    "contract": _CONTRACT,
+    "f64": bool,
+    "arguments": dict,
+    "bound": [{"number": int, "dtype": str, "shape": [int], "impl": _TEXT}],
+    "programs": [_PROGRAM],
+    "vjp_order": int,
+    "left": [_Row((str, str))],
+    "settings": [_Row((str, str))],
+}
 _SYMBOL = _Row((str, int, int))
 _RANGE = _Row((int, int))
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, re.error)
@@ -45,14 +69,25 @@ def check_header(header: Any, where: str) -> None:
     if not _is(header, _HEADER) or not header["programs"]:
         raise ExportError(_foreign(where), code="J290")
     programs: list[Any] = header["programs"]
-    arguments = [(tree, len(program["arrays"])) for tree in header["arguments"].values() for program in programs]
+    arguments = [
+        (tree, len(program["arrays"]))
+        for tree in header["arguments"].values()
+        for program in programs
+    ]
     results = [(program["result"], len(program["results"])) for program in programs]
     symbols = [symbol for program in programs for symbol in program["symbols"].values()]
-    if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(_is(symbol, _SYMBOL) for symbol in symbols):
+    if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(
+        _is(symbol, _SYMBOL) for symbol in symbols
+    ):
         raise ExportError(_foreign(where), code="J290")
-    if [*header["arguments"]] != [parameter["name"] for parameter in header["contract"]["parameters"]]:
+    if [*header["arguments"]] != [
+        parameter["name"] for parameter in header["contract"]["parameters"]
+    ]:
         raise ExportError(_foreign(where), code="J290")
-    told = made_of_header(lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)], where)
+    told = made_of_header(
+        lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)],
+        where,
+    )
     filled = {*told, *(array["number"] for array in header["bound"])}
     sizes = [size for program in programs for size in program["sizes"].values()]
     if any(filled != {*range(len(program["arrays"]))} for program in programs):
@@ -81,8 +116,12 @@ def made_of_header(make: Callable[[], Any], where: str) -> Any:
 
 
 def _foreign(where: str) -> str:
-    return sentence(where, "its header is none that jitney has written.", "What is loaded is a file of `f.export(...)`.",
-                    "export it anew; its digest is right, so it was not damaged on its way.")  # fmt: skip
+    return sentence(
+        where,
+        "its header is none that jitney has written.",
+        "What is loaded is a file of `f.export(...)`.",
+        "export it anew; its digest is right, so it was not damaged on its way.",
+    )
 
 
 def _is_tree(tree: Any, count: int) -> bool:
@@ -102,7 +141,8 @@ def _is_tree(tree: Any, count: int) -> bool:
     if is_class and not _is(tree, {"class": _Row((str, str)), "static": [_Row((str, list))]}):
         return False
     return (is_class or tree["is"] in ("dict", "ordered")) and all(
-        _is(part, _Row((str if is_class else list, dict))) and _is_tree(part[1], count) for part in items
+        _is(part, _Row((str if is_class else list, dict))) and _is_tree(part[1], count)
+        for part in items
     )
 
 
@@ -110,12 +150,18 @@ def _numbers(tree: Any) -> list[int]:
     """Of the arrays in a tree."""
     if tree["is"] == "array":
         return [tree["number"]]
-    return [number for part in tree.get("items", ()) for number in _numbers(part if is_a(part, dict) else part[1])]
+    return [
+        number
+        for part in tree.get("items", ())
+        for number in _numbers(part if is_a(part, dict) else part[1])
+    ]
 
 
 def _is(value: Any, kind: Any) -> bool:
     if type_of(kind) is dict:
-        return is_a(value, dict) and all(name in value and _is(value[name], part) for name, part in kind.items())
+        return is_a(value, dict) and all(
+            name in value and _is(value[name], part) for name, part in kind.items()
+        )
     if type_of(kind) is _Row:
         return is_a(value, list) and len(value) == len(kind) and all(map(_is, value, kind))
     if type_of(kind) is list:

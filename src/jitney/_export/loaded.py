@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from .._contract.contract import check_arguments
-from .._errors import ContractError, counted, few, sentence
+from .._errors import ContractError, counted, few
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.trees import is_a
@@ -59,11 +59,13 @@ class ExportedProgram:
 
 
 class Loaded(Shown):
-    """A function that was loaded from a file; `jitney.load` makes it. It is called as the one that was exported.
+    """A function that was loaded from a file; `jitney.load` makes it. It is called as the one that
+    was exported.
 
-    It takes arguments of the structure, the dtypes and one of the sizes that it was exported with, and compares static ones with those
-    of then. Where the class of a module or a named tuple cannot be imported, a dict of its fields stands for it. Under `jax.jit` it is a
-    part of the outer program; `jax.grad` takes what was exported with `vjp_order=1`.
+    It takes arguments of the structure, the dtypes and one of the sizes that it was exported with,
+    and compares static ones with those of then. Where the class of a module or a named tuple cannot
+    be imported, a dict of its fields stands for it. Under `jax.jit` it is a part of the outer
+    program; `jax.grad` takes what was exported with `vjp_order=1`.
 
     Attributes:
         file: Where it was loaded from.
@@ -85,20 +87,35 @@ class Loaded(Shown):
         self.__doc__ = header["doc"]
         self.__signature__: inspect.Signature = signature_of(self.contract, header["contract"])
         self._binder = Binder(self._where, self.__signature__)
-        self._arguments = {name: resolved(tree, self._where, find) for name, tree in header["arguments"].items()}
+        self._arguments = {
+            name: resolved(tree, self._where, find) for name, tree in header["arguments"].items()
+        }
         self._header, self._members = header, content.members
-        self.programs = tuple(self._program(i, told, find) for i, told in enumerate(header["programs"]))
+        self.programs = tuple(
+            self._program(i, told, find) for i, told in enumerate(header["programs"])
+        )
         trees = (*self._arguments.values(), *(program.result for program in self.programs))
-        self.missing = tuple(dict.fromkeys(name for tree in trees for name in missing_classes(tree)))
-        self._bound = [(data["number"], _array(data, content.members[f"array {i}"])) for i, data in enumerate(header["bound"])]
+        self.missing = tuple(
+            dict.fromkeys(name for tree in trees for name in missing_classes(tree))
+        )
+        self._bound = [
+            (data["number"], _array(data, content.members[f"array {i}"]))
+            for i, data in enumerate(header["bound"])
+        ]
         self._runs: dict[Any, Run] = {}
 
     def _program(self, number: int, told: Mapping[str, Any], find: Find) -> ExportedProgram:
         checks = tuple(message for messages in told["checks"] for message in messages)
         return ExportedProgram(
-            told["sizes"], tuple(one_line(aval, told["symbols"]) for aval in told["arrays"]), checks, tuple(told["platforms"]),
-            len(self._members[f"program {number}"]), told["plan_text"], told, resolved(told["result"], self._where, find),
-        )  # fmt: skip
+            told["sizes"],
+            tuple(one_line(aval, told["symbols"]) for aval in told["arrays"]),
+            checks,
+            tuple(told["platforms"]),
+            len(self._members[f"program {number}"]),
+            told["plan_text"],
+            told,
+            resolved(told["result"], self._where, find),
+        )
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -137,15 +154,21 @@ class Loaded(Shown):
                 return number
         if self._header["checks_contract"]:
             stand_ins = [jax.ShapeDtypeStruct(*described(array)[:2]) for array in arrays]
-            check_arguments(self.contract, {name: built(tree, stand_ins) for name, tree in self._arguments.items()})
+            check_arguments(
+                self.contract,
+                {name: built(tree, stand_ins) for name, tree in self._arguments.items()},
+            )
         given, wanted, ranges = nearest(self._header["programs"], arrays)
         raise ContractError(
-            sentence(self._where, f"no exported program takes {few(given)}.",
-                     f"The nearest takes {few(wanted)}{ranges and f' with {ranges}'}, and it is not made anew for others.",
-                     "pass such arrays, or export it for more: sizes={...}, where range(2, 129) stands for all sizes of an axis up to 128, "
-                     "and (0, 1, range(2, 129)) for 0 and 1 too, which are programs of their own."),
+            self._where,
+            f"no exported program takes {few(given)}.",
+            f"The nearest takes {few(wanted)}{ranges and f' with {ranges}'}, and it is not made"
+            " anew for others.",
+            "pass such arrays, or export it for more: sizes={...}, where range(2, 129) stands for"
+            " all sizes of an axis up to 128, and (0, 1, range(2, 129)) for 0 and 1 too, which are"
+            " programs of their own.",
             code="J219",
-        )  # fmt: skip
+        )
 
     def _run(self, number: int) -> Run:
         """How calls of one program run."""
@@ -173,48 +196,94 @@ class Loaded(Shown):
             for told, p in zip(self._header["programs"], self.programs, strict=True)
         ]
         return {
-            "name": self.__name__, "where": f"{self._where}", "signature": f"{self.__signature__}", "file": str(self.file),
-            "bytes": self._size, "sha256": self.sha256, "versions": self.versions, "settings": self.settings,
-            "vjp_order": self._header["vjp_order"], "left": dict(self._header["left"]), "missing": list(self.missing), "programs": programs,
-        }  # fmt: skip
+            "name": self.__name__,
+            "where": f"{self._where}",
+            "signature": f"{self.__signature__}",
+            "file": str(self.file),
+            "bytes": self._size,
+            "sha256": self.sha256,
+            "versions": self.versions,
+            "settings": self.settings,
+            "vjp_order": self._header["vjp_order"],
+            "left": dict(self._header["left"]),
+            "missing": list(self.missing),
+            "programs": programs,
+        }
 
     def __rich__(self) -> Table:
         from .._console import table
         from .._jax.memory import text
 
-        rows: list[list[tuple[str, str]]] = [[("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]]
+        rows: list[list[tuple[str, str]]] = [
+            [("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]
+        ]
         for program in self.programs:
-            sizes = ", ".join(f"{name}={_size(size)}" for name, size in program.sizes.items()) or "the sizes of its examples"
+            sizes = (
+                ", ".join(f"{name}={_size(size)}" for name, size in program.sizes.items())
+                or "the sizes of its examples"
+            )
             where = " and ".join(program.platforms)
-            rows.append([("program", "green"), (f"{sizes}: {', '.join(program.arguments)}; {where}, {text(program.bytes)}", "")])
+            rows.append(
+                [
+                    ("program", "green"),
+                    (
+                        f"{sizes}: {', '.join(program.arguments)}; {where}, {text(program.bytes)}",
+                        "",
+                    ),
+                ]
+            )
             rows += [[("check", ""), (message, "")] for message in program.checks]
-        rows.append([("gradient", ""), (f"vjp_order={self._header['vjp_order']}" if self._header["vjp_order"] else "not exported", "")])
-        rows += [[("left behind", "dim"), (f"{name}: {why}", "dim")] for name, why in self._header["left"]]
-        rows += [[("not here", "yellow"), (f"{name}: a dict stands for it", "")] for name in self.missing]
+        rows.append(
+            [
+                ("gradient", ""),
+                (
+                    (
+                        f"vjp_order={self._header['vjp_order']}"
+                        if self._header["vjp_order"]
+                        else "not exported"
+                    ),
+                    "",
+                ),
+            ]
+        )
+        rows += [
+            [("left behind", "dim"), (f"{name}: {why}", "dim")]
+            for name, why in self._header["left"]
+        ]
+        rows += [
+            [("not here", "yellow"), (f"{name}: a dict stands for it", "")] for name in self.missing
+        ]
         made = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         rows += [[("exported by", ""), (made, "")], [("sha256", "dim"), (self.sha256, "dim")]]
         return table(f"{self._where} in {self.file.name}", rows)
 
     def __repr__(self) -> str:
-        return f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name}, {counted(len(self.programs), 'program')}>"
+        return (
+            f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name},"
+            f" {counted(len(self.programs), 'program')}>"
+        )
 
 
 @public
 def load(file: str | Path, *, imports: bool = True) -> Loaded:
-    """Load what `f.export(...)` has written: a function that is called as `f` was, without the code that it was made of.
+    """Load what `f.export(...)` has written: a function that is called as `f` was, without the code
+    that it was made of.
 
-    Load only what you trust: a file is code for the machine. Its digest is against damage, and says nothing of who wrote it. Modules that
-    it names for the classes and functions in arguments and results are imported, where they are there.
+    Load only what you trust: a file is code for the machine. Its digest is against damage, and says
+    nothing of who wrote it. Modules that it names for the classes and functions in arguments and
+    results are imported, where they are there.
 
     Args:
         file: The path.
-        imports: False imports none of them: dicts of their fields stand for modules and named tuples then.
+        imports: False imports none of them: dicts of their fields stand for modules and named
+            tuples then.
 
     Returns:
         A `Loaded`.
 
     Raises:
-        ExportError: The file is not there, is damaged, of another format, of a later JAX, or names a class that has changed.
+        ExportError: The file is not there, is damaged, of another format, of a later JAX, or names
+            a class that has changed.
     """
     path = path_of(file, "jitney.load()")
     content, where = read(path), f"jitney.load({str(path)!r})"
@@ -230,5 +299,7 @@ def _size(size: Any) -> str:
 def _array(data: Mapping[str, Any], content: bytes) -> Any:
     x64: Any = jax.enable_x64
     with x64(True):  # noqa: FBT003 - it is as it was
-        array = _jax.numpy.asarray(np.frombuffer(content, _jax.numpy.dtype(data["dtype"])).reshape(data["shape"]))
+        array = _jax.numpy.asarray(
+            np.frombuffer(content, _jax.numpy.dtype(data["dtype"])).reshape(data["shape"])
+        )
     return array if data["impl"] is None else _jax.random.wrap_key_data(array, impl=data["impl"])

@@ -1,4 +1,6 @@
-"""A program for one set of sizes, or for all sizes of a range: traced, its checks made data, and lowered by `jax.export`."""
+"""A program for one set of sizes, or for all sizes of a range: traced, its checks made data, and
+lowered by `jax.export`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from .. import _axes
 from .._axes import Refused
 from .._body.body import Body
 from .._checks import Kept, Table, flagged
-from .._errors import ExportError, Where, few, sentence
+from .._errors import ExportError, Where, few
 from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
 from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, source_of
@@ -27,7 +29,9 @@ from .trees import Held, Slot
 _jax: Any = jax
 _export: Any = jax_export
 Resized = Callable[[Mapping[str, Any]], Sequence[Any]]
-"""The arrays of a call, or what stands for them, with other sizes of axes, symbolic ones perhaps."""
+"""The arrays of a call, or what stands for them, with other sizes of axes, symbolic ones
+perhaps.
+"""
 _RULE = "A file holds what XLA compiles, and no code of Python's."
 
 
@@ -50,7 +54,9 @@ def traced(entry: Entry, arrays: Sequence[Any]) -> Traced:
         made = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
     finally:
         entry.land()
-    return Traced(made.jaxpr, _result(_jax.tree.structure(made.out_info), len(made.jaxpr.out_avals)))
+    return Traced(
+        made.jaxpr, _result(_jax.tree.structure(made.out_info), len(made.jaxpr.out_avals))
+    )
 
 
 def traced_for(entry: Entry, resized: Resized, ranges: Mapping[str, range]) -> Traced:
@@ -72,24 +78,35 @@ def traced_for(entry: Entry, resized: Resized, ranges: Mapping[str, range]) -> T
         return resized({name: sizes[f"d{i}"] for i, name in enumerate(names)})
 
     try:
-        program = _axes.trace(flat, avals, {f"d{i}": (ranges[name][0], ranges[name][-1]) for i, name in enumerate(names)})
+        program = _axes.trace(
+            flat,
+            avals,
+            {f"d{i}": (ranges[name][0], ranges[name][-1]) for i, name in enumerate(names)},
+        )
     except Refused as refusal:
-        raise _needs_sizes(entry.core.where, names, f"{refusal.place or 'it'} {refusal.what}") from refusal
+        raise _needs_sizes(
+            entry.core.where, names, f"{refusal.place or 'it'} {refusal.what}"
+        ) from refusal
     if program.each is not None:
         raise _needs_sizes(entry.core.where, names, program.each)
     results = [_result(*form) for form in seen]
     if any(repr(_plain(result)) != repr(_plain(results[0])) for result in results):
-        raise _needs_sizes(entry.core.where, names, "it returns something besides arrays that depends on the size")
+        raise _needs_sizes(
+            entry.core.where, names, "it returns something besides arrays that depends on the size"
+        )
     return Traced(program.jaxpr, results[0])
 
 
 def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
     return ExportError(
-        sentence(where, f"{' and '.join(map(repr, names))} cannot stand for all sizes of a range: {in_names(why, names)}.",
-                 "One program is exported for all sizes only if it is the same for each of them.",
-                 f"list the sizes instead, each of which is a program: sizes={{{names[0]!r}: (64, 128)}}; or change that line."),
+        where,
+        f"{' and '.join(map(repr, names))} cannot stand for all sizes of a range:"
+        f" {in_names(why, names)}.",
+        "One program is exported for all sizes only if it is the same for each of them.",
+        f"list the sizes instead, each of which is a program: sizes={{{names[0]!r}: (64, 128)}}; or"
+        " change that line.",
         code="J292",
-    )  # fmt: skip
+    )
 
 
 def _result(treedef: Any, count: int) -> Any:
@@ -105,9 +122,14 @@ def _result(treedef: Any, count: int) -> Any:
 
 
 def _plain(result: Any) -> Any:
-    """What two results are compared by: their structure, the numbers of arrays and the static leaves."""
+    """What two results are compared by: their structure, the numbers of arrays and the static
+    leaves.
+    """
     leaves, treedef = tree_flatten(result)
-    return treedef, [("array", leaf.number) if isinstance(leaf, Slot) else ("static", leaf.value) for leaf in leaves]
+    return treedef, [
+        ("array", leaf.number) if isinstance(leaf, Slot) else ("static", leaf.value)
+        for leaf in leaves
+    ]
 
 
 @dataclass(frozen=True)
@@ -124,7 +146,8 @@ class Lowered:
 
 
 def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> Lowered:
-    """A program lowered for platforms, with the number of the check that failed behind its results if it has checks.
+    """A program lowered for platforms, with the number of the check that failed behind its results
+    if it has checks.
 
     Raises:
         ExportError: It calls Python, or holds what only this version of XLA knows.
@@ -136,25 +159,35 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
         out, flag = flagged(closed, arrays, table)
-        return [*out, flag] if len(table) else out  # checks of values that nothing reads are not made
+        # checks of values that nothing reads are not made
+        return [*out, flag] if len(table) else out
 
     flat.__name__ = flat.__qualname__ = where.name
-    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in closed.in_avals]
+    specs = [
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        for aval in closed.in_avals
+    ]
     jitted = _jax.jit(flat)
     try:
         made = jitted.trace(*specs)
     except Kept as kept:
         raise ExportError(
-            sentence(where, f"its run-time checks cannot be exported: {kept}.", _RULE, "drop the check, or export what stands around it.")
+            where,
+            f"its run-time checks cannot be exported: {kept}.",
+            _RULE,
+            "drop the check, or export what stands around it.",
         ) from kept
     _refuse_callbacks(made.jaxpr, where)
     try:
         exported = _export.export(jitted, platforms=platforms)(*specs)
     except (ValueError, NotImplementedError) as error:
         raise ExportError(
-            sentence(where, f"JAX cannot export it: {str(error).strip().splitlines()[0]}", "A file is to be read by later versions of XLA, "
-                     "so it holds only what they promise to know.", "replace that operation, or compile where the code is.")
-        ) from error  # fmt: skip
+            where,
+            f"JAX cannot export it: {str(error).strip().splitlines()[0]}",
+            "A file is to be read by later versions of XLA, "
+            "so it holds only what they promise to know.",
+            "replace that operation, or compile where the code is.",
+        ) from error
     return Lowered(exported, tuple(_messages(callback, where) for callback in table.callbacks))
 
 
@@ -162,9 +195,10 @@ def _messages(callback: Any, where: Where) -> tuple[str, ...]:
     messages = messages_of(callback)
     if messages is None:
         raise ExportError(
-            sentence(
-                where, "it has a run-time check of a form that jitney does not know.", _RULE, "drop the check, or report it to jitney."
-            )
+            where,
+            "it has a run-time check of a form that jitney does not know.",
+            _RULE,
+            "drop the check, or report it to jitney.",
         )
     return messages
 
@@ -175,9 +209,12 @@ def _refuse_callbacks(program: Any, where: Where) -> None:
         return
     lines = dict.fromkeys(f"`{eqn.primitive.name}`{_at(source_of(eqn))}" for eqn in calls)
     raise ExportError(
-        sentence(where, f"it calls Python: {few(list(lines))}.", _RULE,
-                 "leave out what calls Python (`jax.debug.print`, `io_callback`, `pure_callback`), or call it around the loaded program.")
-    )  # fmt: skip
+        where,
+        f"it calls Python: {few(list(lines))}.",
+        _RULE,
+        "leave out what calls Python (`jax.debug.print`, `io_callback`, `pure_callback`), or call"
+        " it around the loaded program.",
+    )
 
 
 def _at(line: str | None) -> str:

@@ -1,4 +1,6 @@
-"""How calls of a program out of a file run: its results are typed as they were, its checks raise, and what JAX cannot do is a sentence."""
+"""How calls of a program out of a file run: its results are typed as they were, its checks raise,
+and what JAX cannot do is a sentence.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 from jax.extend.core import primitives
 
 from .._checks import parted
-from .._errors import DerivativeError, ExportError, sentence
+from .._errors import DerivativeError, ExportError
 from .._jax.equinox_checks import fail_with
 from .._jax.trees import Tracer, is_a
 from .trees import Taking, Tree, built
@@ -21,7 +23,9 @@ _convert: Any = _primitives.convert_element_type_p
 Run = Callable[[Taking], Any]
 
 
-def runner(call: Callable[..., Any], told: Mapping[str, Any], result: Tree, name: str, where: str) -> Run:
+def runner(
+    call: Callable[..., Any], told: Mapping[str, Any], result: Tree, name: str, where: str
+) -> Run:
     """From what was taken out of the arguments of a call to its result.
 
     Args:
@@ -67,9 +71,11 @@ def _weakened(x: Any) -> Any:
 
 
 def guarded(call: Callable[..., Any], where: str, *, derivatives: int) -> Callable[..., Any]:
-    """A call of an exported program which says what JAX cannot do with it, whatever stands between: `jit`, loops, `checkpoint`.
+    """A call of an exported program which says what JAX cannot do with it, whatever stands between:
+    `jit`, loops, `checkpoint`.
 
-    Forward mode of one with a gradient is the exception: JAX itself refuses it, and asks no rule of ours inside `jit` (jax 0.10.0 to 0.12).
+    Forward mode of one with a gradient is the exception: JAX itself refuses it, and asks no rule of
+    ours inside `jit` (jax 0.10.0 to 0.12).
 
     Args:
         call: The exported program.
@@ -79,9 +85,15 @@ def guarded(call: Callable[..., Any], where: str, *, derivatives: int) -> Callab
     return _differentiated(call, where, derivatives, lambda: _no_gradient(where))
 
 
-def _differentiated(call: Callable[..., Any], where: str, derivatives: int, error: Callable[[], Exception]) -> Callable[..., Any]:
+def _differentiated(
+    call: Callable[..., Any], where: str, derivatives: int, error: Callable[[], Exception]
+) -> Callable[..., Any]:
     plain = _not_mapped(call, where)
-    return _with_gradient(plain, call, where, derivatives) if derivatives else _not_differentiated(plain, error)
+    return (
+        _with_gradient(plain, call, where, derivatives)
+        if derivatives
+        else _not_differentiated(plain, error)
+    )
 
 
 def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
@@ -96,7 +108,9 @@ def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
     return called
 
 
-def _not_differentiated(call: Callable[..., Any], error: Callable[[], Exception]) -> Callable[..., Any]:
+def _not_differentiated(
+    call: Callable[..., Any], error: Callable[[], Exception]
+) -> Callable[..., Any]:
     @_jax.custom_jvp
     def called(*arrays: Any) -> Any:
         return call(*arrays)
@@ -109,7 +123,9 @@ def _not_differentiated(call: Callable[..., Any], error: Callable[[], Exception]
     return run
 
 
-def _with_gradient(plain: Callable[..., Any], call: Callable[..., Any], where: str, derivatives: int) -> Callable[..., Any]:
+def _with_gradient(
+    plain: Callable[..., Any], call: Callable[..., Any], where: str, derivatives: int
+) -> Callable[..., Any]:
     @_jax.custom_vjp
     def called(*arrays: Any) -> Any:
         return plain(*arrays)
@@ -131,46 +147,56 @@ def _with_gradient(plain: Callable[..., Any], call: Callable[..., Any], where: s
 
 def _no_gradient(where: str) -> DerivativeError:
     return DerivativeError(
-        sentence(where, "it was exported without its gradient.",
-                 "What a loaded program is differentiated by is in its file, and JAX has forward mode of no exported program.",
-                 "export it with vjp_order=1, or export `f.value_and_grad` or `f.jvp`."),
+        where,
+        "it was exported without its gradient.",
+        "What a loaded program is differentiated by is in its file, and JAX has forward mode of no"
+        " exported program.",
+        "export it with vjp_order=1, or export `f.value_and_grad` or `f.jvp`.",
         code="J244",
-    )  # fmt: skip
+    )
 
 
 def _no_further(where: str) -> DerivativeError:
     return DerivativeError(
-        sentence(where, "it was exported with its gradient, and not with that of its gradient.",
-                 "What a loaded program is differentiated by is in its file, as often as `vjp_order` said.",
-                 "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`."),
+        where,
+        "it was exported with its gradient, and not with that of its gradient.",
+        "What a loaded program is differentiated by is in its file, as often as `vjp_order` said.",
+        "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`.",
         code="J244",
-    )  # fmt: skip
+    )
 
 
 def _unmapped(where: str) -> ExportError:
     return ExportError(
-        sentence(where, "a loaded program cannot be mapped by `jax.vmap`.", "JAX has no rule that maps an exported program.",
-                 "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`."),
+        where,
+        "a loaded program cannot be mapped by `jax.vmap`.",
+        "JAX has no rule that maps an exported program.",
+        "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`.",
         code="J293",
-    )  # fmt: skip
+    )
 
 
 def _not_forward(where: str) -> DerivativeError:
     return DerivativeError(
-        sentence(where, "a loaded program cannot be differentiated in forward mode.", "JAX has no such rule for an exported program.",
-                 "export `f.jvp` or `f.jacobian`, or go backwards: vjp_order=1, and `jax.grad` or `jax.vjp`."),
+        where,
+        "a loaded program cannot be differentiated in forward mode.",
+        "JAX has no such rule for an exported program.",
+        "export `f.jvp` or `f.jacobian`, or go backwards: vjp_order=1, and `jax.grad` or"
+        " `jax.vjp`.",
         code="J244",
-    )  # fmt: skip
+    )
 
 
 def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
     """Raise the error of the check that failed, if one has."""
     if is_a(flag, Tracer):
         raise ExportError(
-            sentence(where, "it has run-time checks, and is called under `jit` or `grad`.", "Whether a check has failed is looked at when "
-                     "the results are there.", "call it outside, or export it without its checks."),
+            where,
+            "it has run-time checks, and is called under `jit` or `grad`.",
+            "Whether a check has failed is looked at when the results are there.",
+            "call it outside, or export it without its checks.",
             code="J293",
-        )  # fmt: skip
+        )
     failed = int(np.asarray(flag))
     if failed:
         check, index = parted(failed)
@@ -178,11 +204,19 @@ def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
 
 
 def check_x64(told: Mapping[str, Any], where: str) -> None:
-    """Whether the numbers of a program are there: those of 64 bits are, in JAX, where `jax_enable_x64` is on."""
-    wide = [aval for aval in (*told["arrays"], *told["results"]) if aval["dtype"] in ("float64", "int64", "uint64", "complex128")]
+    """Whether the numbers of a program are there: those of 64 bits are, in JAX, where
+    `jax_enable_x64` is on.
+    """
+    wide = [
+        aval
+        for aval in (*told["arrays"], *told["results"])
+        if aval["dtype"] in ("float64", "int64", "uint64", "complex128")
+    ]
     if wide and not _jax.config.jax_enable_x64:
         raise ExportError(
-            sentence(where, f"it takes or gives {wide[0]['dtype']}, and jax_enable_x64 is off here.",
-                     "It was exported with numbers of 64 bits.", "call it inside `with jax.enable_x64(True):`, or export it without."),
+            where,
+            f"it takes or gives {wide[0]['dtype']}, and jax_enable_x64 is off here.",
+            "It was exported with numbers of 64 bits.",
+            "call it inside `with jax.enable_x64(True):`, or export it without.",
             code="J291",
-        )  # fmt: skip
+        )

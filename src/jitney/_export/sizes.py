@@ -1,4 +1,6 @@
-"""Whether a program that was exported takes these arrays: shapes, of which some may be expressions of sizes, dtypes and weak types."""
+"""Whether a program that was exported takes these arrays: shapes, of which some may be expressions
+of sizes, dtypes and weak types.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,22 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
         arrays: Those of a call.
         bound: The numbers of those that the program is bound to.
     """
-    pairs = [(aval, *described(array)) for i, (aval, array) in enumerate(zip(program["arrays"], arrays, strict=True)) if i not in bound]
-    if any(str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"]) for aval, shape, dtype, weak in pairs):
+    pairs = [
+        (aval, *described(array))
+        for i, (aval, array) in enumerate(zip(program["arrays"], arrays, strict=True))
+        if i not in bound
+    ]
+    if any(
+        str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"])
+        for aval, shape, dtype, weak in pairs
+    ):
         return False
     symbols: Mapping[str, Any] = program["symbols"]
-    axes = [(size, told) for aval, shape, _, _ in pairs for size, told in zip(shape, aval["shape"], strict=True)]
+    axes = [
+        (size, told)
+        for aval, shape, _, _ in pairs
+        for size, told in zip(shape, aval["shape"], strict=True)
+    ]
     known = {told: size for size, told in axes if told in symbols}
     if any(not low <= known.get(symbol, low) <= high for symbol, (_, low, high) in symbols.items()):
         return False
@@ -40,51 +53,95 @@ def _at(told: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
-    """An array as `x: float32[100]`, or `x: float32[n]` where a symbol stands for a range of sizes."""
+    """An array as `x: float32[100]`, or `x: float32[n]` where a symbol stands for a range of
+    sizes.
+    """
     names = [name for name, _, _ in symbols.values()]
     shape = ",".join(in_names(str(size), names) for size in aval["shape"])
     return f"{aval['path']}: {aval['dtype']}[{shape}]{' (weak)' if aval['weak'] else ''}"
 
 
-def nearest(programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]) -> tuple[list[str], list[str], str]:
-    """The arrays of a call that the nearest program does not take, and what it takes in their place, and its range of sizes.
+def nearest(
+    programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]
+) -> tuple[list[str], list[str], str]:
+    """The arrays of a call that the nearest program does not take, and what it takes in their
+    place, and its range of sizes.
 
-    Of a program for a range of sizes they may be such as do not fit together, or lie outside of it: those that have such a size.
+    Of a program for a range of sizes they may be such as do not fit together, or lie outside of it:
+    those that have such a size.
     """
-    given = [{"shape": shape, "dtype": str(dtype), "weak": weak} for shape, dtype, weak in map(described, arrays)]
-    differing = [[i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])] for program in programs]
-    closest = min(range(len(programs)), key=lambda number: (len(differing[number]), _distance(programs[number], given)))
+    given = [
+        {"shape": shape, "dtype": str(dtype), "weak": weak}
+        for shape, dtype, weak in map(described, arrays)
+    ]
+    differing = [
+        [i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])]
+        for program in programs
+    ]
+    closest = min(
+        range(len(programs)),
+        key=lambda number: (len(differing[number]), _distance(programs[number], given)),
+    )
     program = programs[closest]
     at = differing[closest] or _misplaced(program, given) or range(len(arrays))
     told = [one_line({**given[i], "path": program["arrays"][i]["path"]}, {}) for i in at]
-    ranges = " and ".join(f"{name} from {low} to {high}" for name, low, high in program["symbols"].values())
+    ranges = " and ".join(
+        f"{name} from {low} to {high}" for name, low, high in program["symbols"].values()
+    )
     return told, [one_line(program["arrays"][i], program["symbols"]) for i in at], ranges
 
 
 def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> int:
     """How far the known sizes of a program are from those of a call."""
-    shapes = [(aval["shape"], array["shape"]) for aval, array in zip(program["arrays"], given, strict=True)]
-    return sum(abs(told - size) for shape in shapes for told, size in zip(*shape, strict=False) if not is_a(told, str))
+    shapes = [
+        (aval["shape"], array["shape"])
+        for aval, array in zip(program["arrays"], given, strict=True)
+    ]
+    return sum(
+        abs(told - size)
+        for shape in shapes
+        for told, size in zip(*shape, strict=False)
+        if not is_a(told, str)
+    )
 
 
 def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The arrays with a size outside of the range that its symbol stands for, or other than that of another array, or made of one."""
+    """The arrays with a size outside of the range that its symbol stands for, or other than that of
+    another array, or made of one.
+    """
     symbols: Mapping[str, Any] = program["symbols"]
-    shapes = [(aval["shape"], array["shape"]) for aval, array in zip(program["arrays"], given, strict=True)]
+    shapes = [
+        (aval["shape"], array["shape"])
+        for aval, array in zip(program["arrays"], given, strict=True)
+    ]
     sizes: dict[str, set[int]] = {}
     for told, size in (pair for shape in shapes for pair in zip(*shape, strict=True)):
         if told in symbols:
             sizes.setdefault(told, set()).add(size)
     within = {name: range(low, high + 1) for name, (_, low, high) in symbols.items()}
-    bad = {name for name, found in sizes.items() if len(found) > 1 or not all(size in within[name] for size in found)}
+    bad = {
+        name
+        for name, found in sizes.items()
+        if len(found) > 1 or not all(size in within[name] for size in found)
+    }
     known = {name: max(found) for name, found in sizes.items()}
 
     def fits_in(told: Any, size: Any) -> bool:
         return told not in bad and _at(told, known) == size
 
-    return [i for i, shape in enumerate(shapes) if not all(fits_in(told, size) for told, size in zip(*shape, strict=True))]
+    return [
+        i
+        for i, shape in enumerate(shapes)
+        if not all(fits_in(told, size) for told, size in zip(*shape, strict=True))
+    ]
 
 
 def _alike(told: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    same = told["dtype"] == given["dtype"] and told["weak"] == given["weak"] and len(told["shape"]) == len(given["shape"])
-    return same and all(is_a(a, str) or a == b for a, b in zip(told["shape"], given["shape"], strict=True))
+    same = (
+        told["dtype"] == given["dtype"]
+        and told["weak"] == given["weak"]
+        and len(told["shape"]) == len(given["shape"])
+    )
+    return same and all(
+        is_a(a, str) or a == b for a, b in zip(told["shape"], given["shape"], strict=True)
+    )

@@ -1,7 +1,9 @@
-"""Static values as data of JSON: what they are worth, and the names of what can only be named (functions, classes, members of enums).
+"""Static values as data of JSON: what they are worth, and the names of what can only be named
+(functions, classes, members of enums).
 
-Two values are the same here if their data are: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`. A function is its name, since a
-file holds no code of Python's; one without a name, such as a lambda, is a digest of its code.
+Two values are the same here if their data are: `1`, `True` and `1.0` differ, and so do `0.0` and
+`-0.0`. A function is its name, since a file holds no code of Python's; one without a name, such as
+a lambda, is a digest of its code.
 """
 
 from __future__ import annotations
@@ -60,18 +62,40 @@ def data_of(value: Any) -> Data:
         return ["dict", [[data_of(name), data_of(part)] for name, part in value.items()]]
     if kind in (set, frozenset):
         return [kind.__name__, sorted((data_of(part) for part in value), key=repr)]
-    if is_a(value, (np.ndarray, np.generic)) and not value.dtype.hasobject and kind.__module__ == "numpy":
-        return ["array", kind.__name__ == "ndarray", _dtype(value.dtype), list(value.shape), np.asarray(value).tobytes().hex()]
+    if (
+        is_a(value, (np.ndarray, np.generic))
+        and not value.dtype.hasobject
+        and kind.__module__ == "numpy"
+    ):
+        return [
+            "array",
+            kind.__name__ == "ndarray",
+            _dtype(value.dtype),
+            list(value.shape),
+            np.asarray(value).tobytes().hex(),
+        ]
     if is_a(value, np.dtype):
         return ["dtype", _dtype(value)]
     if kind is functools.partial:
         return ["partial", data_of(value.func), data_of(value.args), data_of(value.keywords)]
     if is_a(value, tuple) and hasattr(kind, "_fields"):
-        return ["record", *_name_of(kind), [[name, data_of(part)] for name, part in zip(kind._fields, value, strict=True)]]
+        return [
+            "record",
+            *_name_of(kind),
+            [[name, data_of(part)] for name, part in zip(kind._fields, value, strict=True)],
+        ]
     if dataclasses.is_dataclass(kind):
         fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        return ["record", *_name_of(kind), [[name, data_of(getattr(value, name))] for name in fields]]
-    return _function(value) if is_a(value, types.FunctionType) and "<" in value.__qualname__ else ["name", *_name_of(value)]
+        return [
+            "record",
+            *_name_of(kind),
+            [[name, data_of(getattr(value, name))] for name in fields],
+        ]
+    return (
+        _function(value)
+        if is_a(value, types.FunctionType) and "<" in value.__qualname__
+        else ["name", *_name_of(value)]
+    )
 
 
 def _function(function: types.FunctionType) -> Data:
@@ -83,11 +107,18 @@ def _function(function: types.FunctionType) -> Data:
     name = f"{function.__module__}.{function.__qualname__}"
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         raise NoData(f"{name}, a function in a function that holds values")
-    return ["code", function.__module__, function.__qualname__, hashlib.sha256(repr(_code(function.__code__)).encode()).hexdigest()]
+    return [
+        "code",
+        function.__module__,
+        function.__qualname__,
+        hashlib.sha256(repr(_code(function.__code__)).encode()).hexdigest(),
+    ]
 
 
 def _code(code: types.CodeType) -> tuple[Any, ...]:
-    constants = [_code(part) if is_a(part, types.CodeType) else data_of(part) for part in code.co_consts]
+    constants = [
+        _code(part) if is_a(part, types.CodeType) else data_of(part) for part in code.co_consts
+    ]
     return code.co_code.hex(), code.co_names, code.co_varnames, code.co_flags, constants
 
 
@@ -106,7 +137,9 @@ def _name_of(value: Any) -> list[str]:
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None)
     if not is_a(module, str) or not is_a(name, str):
-        raise NoData(f"a {type_of(value).__qualname__}, which is neither plain data nor found by a name")
+        raise NoData(
+            f"a {type_of(value).__qualname__}, which is neither plain data nor found by a name"
+        )
     if _reached(sys.modules.get(module), name) is not value:
         raise NoData(f"{module}.{name}, which is not found by that name")
     return [module, name]
@@ -134,7 +167,9 @@ def _bytes(value: bytes) -> Data:
 
 
 def _whole(value: int) -> str:
-    """In decimal, as far as Python reads that in every process: 640 digits are the least that its limit can be set to."""
+    """In decimal, as far as Python reads that in every process: 640 digits are the least that its
+    limit can be set to.
+    """
     return str(value) if value.bit_length() <= _DECIMAL else hex(value)
 
 
@@ -146,7 +181,10 @@ _PLAIN: dict[type, Callable[[Any], Data]] = {
     complex: lambda value: ["complex", value.real.hex(), value.imag.hex()],
     str: lambda value: ["str", value],
     bytes: _bytes,
-    slice: lambda value: ["slice", [data_of(part) for part in (value.start, value.stop, value.step)]],
+    slice: lambda value: [
+        "slice",
+        [data_of(part) for part in (value.start, value.stop, value.step)],
+    ],
     type(...): lambda _: ["ellipsis"],
 }
 
@@ -170,7 +208,9 @@ def imported(module: str, name: str) -> Any:
 
 
 def value_of(data: Data, find: Find = imported) -> Any:
-    """The value that data stand for. What is known by its name only, and cannot be imported, is that name; such a record is a dict."""
+    """The value that data stand for. What is known by its name only, and cannot be imported, is
+    that name; such a record is a dict.
+    """
     kind, *rest = data
     match kind:
         case "name":
@@ -181,7 +221,9 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return f"{rest[0]}.{rest[1]}"
         case "record":
             module, name, fields = rest
-            return _record(find(module, name), {field: value_of(part, find) for field, part in fields})
+            return _record(
+                find(module, name), {field: value_of(part, find) for field, part in fields}
+            )
         case "dict":
             return {value_of(name, find): value_of(part, find) for name, part in rest[0]}
         case "array":
@@ -190,14 +232,23 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return array.copy() if is_array else array[()]
         case "partial":
             func, args, keywords = (value_of(part, find) for part in rest)
-            return functools.partial(func, *args, **keywords) if callable(func) else f"partial of {func}"
+            return (
+                functools.partial(func, *args, **keywords)
+                if callable(func)
+                else f"partial of {func}"
+            )
         case "tuple" | "list" | "set" | "frozenset":
             return _CONTAINERS[kind](value_of(part, find) for part in rest[0])
         case _:
             return _READ[kind](*rest)
 
 
-_CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
+_CONTAINERS: dict[str, Callable[[Any], Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "set": set,
+    "frozenset": frozenset,
+}
 
 
 def _int(text: str) -> int:
@@ -252,9 +303,13 @@ def text_of(data: Data) -> str:
 
 
 def is_same(data: Data, held: Any, given: Any) -> bool:
-    """Whether a value is the one that data stand for, or `held`, which `value_of` gives in its place."""
+    """Whether a value is the one that data stand for, or `held`, which `value_of` gives in its
+    place.
+    """
     try:
         own = data_of(given)
-        return own == data or (type_of(given) in (str, dict) and data[0] in _NAMED and own == data_of(held))
+        return own == data or (
+            type_of(given) in (str, dict) and data[0] in _NAMED and own == data_of(held)
+        )
     except NoData:
         return False

@@ -1,8 +1,9 @@
 """Where a file can be used: the versions of JAX and the platforms.
 
-JAX promises that what it exports can be loaded by versions of the next six months, and says nothing worth relying on of older ones; since
-jax 0.11.1 it refuses what is past that window itself. jitney refuses an older JAX than the one that exported, and passes on what JAX
-says of a file that is too old.
+JAX promises that what it exports can be loaded by versions of the next six months, and says nothing
+worth relying on of older ones; since jax 0.11.1 it refuses what is past that window itself. jitney
+refuses an older JAX than the one that exported, and passes on what JAX says of a file that is too
+old.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .._errors import ExportError, sentence
 
 _jax: Any = jax
 _export: Any = jax_export
-_RULE = "JAX loads what a version of the six months before it has exported, and nothing of a later one."
+_RULE = (
+    "JAX loads what a version of the six months before it has exported, and nothing of a later one."
+)
 
 
 def check_version(header: Mapping[str, Any], where: str) -> None:
@@ -30,21 +33,31 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
     """
     if _number(jax.__version__) < _number(header["jax"]):
         raise ExportError(
-            sentence(where, f"it was exported by jax {header['jax']}, and this is jax {jax.__version__}.", _RULE,
-                     f"install jax {header['jax']} or a later one, or export it with this one."),
+            where,
+            f"it was exported by jax {header['jax']}, and this is jax {jax.__version__}.",
+            _RULE,
+            f"install jax {header['jax']} or a later one, or export it with this one.",
             code="J291",
-        )  # fmt: skip
-    least, most = _export.minimum_supported_calling_convention_version, _export.maximum_supported_calling_convention_version
+        )
+    least, most = (
+        _export.minimum_supported_calling_convention_version,
+        _export.maximum_supported_calling_convention_version,
+    )
     for told in header["programs"]:
         if not least <= told["calling_convention"] <= most:
             raise ExportError(
-                sentence(where, f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows {least} to {most}.",
-                         _RULE, "export it anew with a JAX of these days."),
+                where,
+                f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows"
+                f" {least} to {most}.",
+                _RULE,
+                "export it anew with a JAX of these days.",
                 code="J291",
-            )  # fmt: skip
+            )
 
 
-def deserialized(member: bytes, header: Mapping[str, Any], told: Mapping[str, Any], where: str) -> Any:
+def deserialized(
+    member: bytes, header: Mapping[str, Any], told: Mapping[str, Any], where: str
+) -> Any:
     """JAX's program.
 
     Args:
@@ -57,7 +70,9 @@ def deserialized(member: bytes, header: Mapping[str, Any], told: Mapping[str, An
         ExportError: JAX does not load it, or it is another program than the header tells of.
     """
     exported = _exported(member, header, where)
-    taken, given = ([str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals))
+    taken, given = (
+        [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
+    )
     results = [aval["dtype"] for aval in told["results"]] + ["int32"] * bool(told["checks"])
     if taken != [aval["dtype"] for aval in told["arrays"]] or given != results:
         raise ExportError(_no_program(where), code="J290")
@@ -65,8 +80,12 @@ def deserialized(member: bytes, header: Mapping[str, Any], told: Mapping[str, An
 
 
 def _no_program(where: str) -> str:
-    return sentence(where, "what it holds is not the program that its header tells of.", "A program is loaded only as it was written.",
-                    "export it anew; its digest is right, so it was not damaged on its way.")  # fmt: skip
+    return sentence(
+        where,
+        "what it holds is not the program that its header tells of.",
+        "A program is loaded only as it was written.",
+        "export it anew; its digest is right, so it was not damaged on its way.",
+    )
 
 
 def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
@@ -76,17 +95,23 @@ def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
         if error.name != "flatbuffers":
             raise
         raise ExportError(
-            sentence(where, "the package flatbuffers is not there.", "JAX writes and reads exported programs with it.",
-                     'install it: pip install "jitney[export]".'),
+            where,
+            "the package flatbuffers is not there.",
+            "JAX writes and reads exported programs with it.",
+            'install it: pip install "jitney[export]".',
             code="J291",
-        ) from error  # fmt: skip
+        ) from error
     except (ValueError, NotImplementedError) as error:
         raise ExportError(
-            sentence(where, f"jax {jax.__version__} does not load what jax {header['jax']} exported: {str(error).strip().splitlines()[0]}",
-                     _RULE, "export it anew, or load it with a JAX of its time."),
+            where,
+            f"jax {jax.__version__} does not load what jax {header['jax']} exported:"
+            f" {str(error).strip().splitlines()[0]}",
+            _RULE,
+            "export it anew, or load it with a JAX of its time.",
             code="J291",
-        ) from error  # fmt: skip
-    except (struct.error, AttributeError, TypeError, LookupError) as error:  # bytes that JAX has not written
+        ) from error
+    # bytes that JAX has not written
+    except (struct.error, AttributeError, TypeError, LookupError) as error:
         raise ExportError(_no_program(where), code="J290") from error
 
 
@@ -99,11 +124,13 @@ def check_platform(platforms: list[str], where: str) -> None:
     here = _export.default_export_platform()
     if here not in platforms:
         raise ExportError(
-            sentence(where, f"it was exported for {' and '.join(platforms)}, and the default device here is of {here}.",
-                     "What is lowered for one platform may hold operations of it.",
-                     f"export it with platforms={(*platforms, here)!r}."),
+            where,
+            f"it was exported for {' and '.join(platforms)}, and the default device here is of"
+            f" {here}.",
+            "What is lowered for one platform may hold operations of it.",
+            f"export it with platforms={(*platforms, here)!r}.",
             code="J291",
-        )  # fmt: skip
+        )
 
 
 def _number(version: str) -> tuple[int, ...]:

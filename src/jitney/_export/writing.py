@@ -1,4 +1,6 @@
-"""Write a program into a file: each set of sizes that was asked for, the trees of its arguments and results, its contract and its plans."""
+"""Write a program into a file: each set of sizes that was asked for, the trees of its arguments and
+results, its contract and its plans.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import numpy as np
 
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
-from .._errors import ContractError, ExportError, Where, sentence
+from .._errors import ContractError, ExportError, Where
 from .._jax.settings import settings
 from .._jax.trees import extended, is_a, issubdtype, tree_unflatten, words_of_keys
 from .._program.entry import Entry
@@ -41,10 +43,14 @@ _LEFT = {
     "max_compiles": "nothing is traced after it is loaded",
     "checks": "a loaded program waits for what its run-time checks find",
 }
-"""Options that say how calls are run, not what they give; they stay behind, and the plan says so."""
+"""Options that say how calls are run, not what they give; they stay behind, and the plan says
+so.
+"""
 
 _OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans")
-"""Lines of a plan that say nothing of the program: what is kept on the machine, and what happens where something goes wrong."""
+"""Lines of a plan that say nothing of the program: what is kept on the machine, and what happens
+where something goes wrong.
+"""
 
 
 def export(
@@ -68,13 +74,21 @@ def export(
         f"program {i}": p.content for i, p in enumerate(parts)
     }
     header = {
-        "jitney": __version__, "jax": jax.__version__, "jaxlib": metadata.version("jaxlib"),
-        "name": program.core.name, "doc": getattr(program, "__doc__", None), "checks_contract": _checks(program),
-        "contract": contract_data(program.core.contract, writer.bound), "f64": program.options.precision == "f64",
-        "arguments": first.arguments, "bound": [data for data, _ in first.bound], "programs": [part.told for part in parts],
-        "vjp_order": vjp_order, "left": [[name, _LEFT[name]] for name in left],
+        "jitney": __version__,
+        "jax": jax.__version__,
+        "jaxlib": metadata.version("jaxlib"),
+        "name": program.core.name,
+        "doc": getattr(program, "__doc__", None),
+        "checks_contract": _checks(program),
+        "contract": contract_data(program.core.contract, writer.bound),
+        "f64": program.options.precision == "f64",
+        "arguments": first.arguments,
+        "bound": [data for data, _ in first.bound],
+        "programs": [part.told for part in parts],
+        "vjp_order": vjp_order,
+        "left": [[name, _LEFT[name]] for name in left],
         "settings": [[name, str(value)] for name, value in settings()],
-    }  # fmt: skip
+    }
     write(path, header, members, where)
 
 
@@ -107,12 +121,16 @@ class _Writer:
 
     def part(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], at: Sizes) -> _Part:
         """The program of these sizes."""
-        entry, examples = self.program.abstract(args, dict(kwargs), at_hand(self.program, at, args, kwargs, self.where), warn=False)
+        entry, examples = self.program.abstract(
+            args, dict(kwargs), at_hand(self.program, at, args, kwargs, self.where), warn=False
+        )
         if traced(examples) or jit_is_off():
             raise ExportError(
-                sentence(self.where, "it is called while something is traced, or `jit` is off.", "What is exported is a whole program.",
-                         "export it outside of `jit`, `grad`, `vmap` and `jax.disable_jit()`.")
-            )  # fmt: skip
+                self.where,
+                "it is called while something is traced, or `jit` is off.",
+                "What is exported is a whole program.",
+                "export it outside of `jit`, `grad`, `vmap` and `jax.disable_jit()`.",
+            )
         try:
             with entry.numbers():
                 return self._made(entry, examples, at)
@@ -124,14 +142,23 @@ class _Writer:
 
     def _made(self, entry: Entry, examples: Sequence[Any], at: Sizes) -> _Part:
         resized = resizing(entry, examples, at, self.where)
-        least = {**at.exact, **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())}}
+        least = {
+            **at.exact,
+            **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())},
+        }
         arrays = arrays_at(resized, examples, least, self.where)
-        made = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges) if at.ranges else traced_at(entry, arrays)
+        made = (
+            traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
+            if at.ranges
+            else traced_at(entry, arrays)
+        )
         known = lowered(made, self.program.core.where, self.platforms)
         return _Part(
-            _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
-            _bound_arrays(entry, examples, arrays, self.bound, self.where), _serialized(known, self.vjp_order, self.where),
-        )  # fmt: skip
+            _told(self.program, entry, arrays, at, made, known, self.where),
+            _arguments(entry, arrays, self.bound, self.where),
+            _bound_arrays(entry, examples, arrays, self.bound, self.where),
+            _serialized(known, self.vjp_order, self.where),
+        )
 
 
 def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
@@ -144,14 +171,17 @@ def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
         return bytes(known.exported.serialize(vjp_order=vjp_order))
     except (ValueError, NotImplementedError) as error:
         raise ExportError(
-            sentence(where, f"JAX cannot write it: {str(error).strip().splitlines()[0]}",
-                     f"With vjp_order={vjp_order} a file holds what `jax.grad` of the loaded function is.",
-                     "export it without vjp_order, or change what cannot be differentiated.")
-        ) from error  # fmt: skip
+            where,
+            f"JAX cannot write it: {str(error).strip().splitlines()[0]}",
+            f"With vjp_order={vjp_order} a file holds what `jax.grad` of the loaded function is.",
+            "export it without vjp_order, or change what cannot be differentiated.",
+        ) from error
 
 
 def _checks(program: Program) -> bool:
-    """Whether a loaded call is compared with the annotations: they are of what the body sees, which `vmap` changes."""
+    """Whether a loaded call is compared with the annotations: they are of what the body sees, which
+    `vmap` changes.
+    """
     return program.options.check and not program.options.vmap
 
 
@@ -159,15 +189,19 @@ def _check(program: Program, where: Where, vjp_order: Any) -> None:
     options = program.options
     if importlib.util.find_spec("flatbuffers") is None:
         raise ExportError(
-            sentence(where, "the package flatbuffers is not there.", "JAX writes and reads exported programs with it.",
-                     'install it: pip install "jitney[export]".'),
+            where,
+            "the package flatbuffers is not there.",
+            "JAX writes and reads exported programs with it.",
+            'install it: pip install "jitney[export]".',
             code="J291",
-        )  # fmt: skip
+        )
     if not is_a(vjp_order, int) or is_a(vjp_order, bool) or vjp_order < 0:
         raise ExportError(
-            sentence(where, f"vjp_order={vjp_order!r} is no number of derivatives.", "It says how often a loaded program can be "
-                     "differentiated by `jax.grad`.", "write vjp_order=1, or export `f.value_and_grad`.")
-        )  # fmt: skip
+            where,
+            f"vjp_order={vjp_order!r} is no number of derivatives.",
+            "It says how often a loaded program can be differentiated by `jax.grad`.",
+            "write vjp_order=1, or export `f.value_and_grad`.",
+        )
     refused = {
         "shard": options.shard is not None or options.mesh is not None,
         "debug_nans": options.debug_nans,
@@ -176,17 +210,23 @@ def _check(program: Program, where: Where, vjp_order: Any) -> None:
     for name, is_there in refused.items():
         if is_there:
             raise ExportError(
-                sentence(where, f"it has `{name}`, which cannot be exported.",
-                         "A file holds one program for one device, and no code that looks at its results.",
-                         f"export it without: jitney.optimize(...) of the same function, without `{name}`.")
-            )  # fmt: skip
+                where,
+                f"it has `{name}`, which cannot be exported.",
+                "A file holds one program for one device, and no code that looks at its results.",
+                f"export it without: jitney.optimize(...) of the same function, without `{name}`.",
+            )
 
 
 def _without_ways(program: Program) -> tuple[Program, list[str]]:
     """The program without options that do not travel, and their names. Its counters are its own."""
     options, usual = program.options, Options()
     left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
-    changed = replace(options, on_trace_error="raise", verify=False, **{name: getattr(usual, name) for name in left})
+    changed = replace(
+        options,
+        on_trace_error="raise",
+        verify=False,
+        **{name: getattr(usual, name) for name in left},
+    )
     return program.with_body(program.body, changed), left
 
 
@@ -199,13 +239,17 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
     names = tuple(signature.bind_partial(*args, **kwargs).arguments)
     if any(signature.parameters[name].kind in (2, 4) for name in names):  # *args and **kwargs
         raise ExportError(
-            sentence(where, "it is bound to some of its `*args` or `**kwargs`.", "What it is bound to goes into the file by parameter.",
-                     "export a function that names them.")
-        )  # fmt: skip
+            where,
+            "it is bound to some of its `*args` or `**kwargs`.",
+            "What it is bound to goes into the file by parameter.",
+            "export a function that names them.",
+        )
     return names
 
 
-def _arguments(entry: Entry, arrays: Sequence[Any], bound: Sequence[str], where: Where) -> dict[str, Tree]:
+def _arguments(
+    entry: Entry, arrays: Sequence[Any], bound: Sequence[str], where: Where
+) -> dict[str, Tree]:
     """The trees of the arguments that a call gives, by name."""
     layout = entry.layout
     view = layout.view(entry.core.contract, arrays, entry.statics)
@@ -224,21 +268,39 @@ def _described(tree: Any, path: str, where: Where) -> Tree:
         return described(tree, path)
     except Unportable as part:
         raise ExportError(
-            sentence(where, f"{part.path!r} is or holds {part.what}, which a file cannot hold.",
-                     "It holds arrays, plain values, what has a name, and tuples, lists, dicts, named tuples and Equinox modules of these.",
-                     "pass and return such, or define a function or a class at the top of its module.")
-        ) from part  # fmt: skip
+            where,
+            f"{part.path!r} is or holds {part.what}, which a file cannot hold.",
+            "It holds arrays, plain values, what has a name, and tuples, lists, dicts, named tuples"
+            " and Equinox modules of these.",
+            "pass and return such, or define a function or a class at the top of its module.",
+        ) from part
 
 
-def _told(program: Program, entry: Entry, arrays: Sequence[Any], at: Sizes, made: Traced, known: Lowered, where: Where) -> dict[str, Any]:
+def _told(
+    program: Program,
+    entry: Entry,
+    arrays: Sequence[Any],
+    at: Sizes,
+    made: Traced,
+    known: Lowered,
+    where: Where,
+) -> dict[str, Any]:
     """What the header says of one program."""
     view = entry.layout.view(entry.core.contract, arrays, entry.statics)
     whole = report(program.core, entry, arrays, compiles=False)
-    plan = replace(whole, lines=tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS))
+    plan = replace(
+        whole, lines=tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS)
+    )
     return {
         "sizes": {**at.exact, **{name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}},
-        "symbols": {f"d{i}": [name, sizes[0], sizes[-1]] for i, (name, sizes) in enumerate(at.ranges.items())},
-        "arrays": [_aval(aval, leaf.path) for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)],
+        "symbols": {
+            f"d{i}": [name, sizes[0], sizes[-1]]
+            for i, (name, sizes) in enumerate(at.ranges.items())
+        },
+        "arrays": [
+            _aval(aval, leaf.path)
+            for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)
+        ],
         "results": [_aval(aval, "") for aval in made.closed.out_avals],
         "result": _described(made.result, "result", where),
         "checks": [list(messages) for messages in known.checks],
@@ -260,23 +322,40 @@ def _bound_arrays(
 ) -> list[tuple[dict[str, Any], bytes]]:
     """The arrays that the program is bound to, which go into the file as they are."""
     held: list[tuple[dict[str, Any], bytes]] = []
-    for number, (i, array, taken) in enumerate(zip(entry.layout.dynamic, examples, arrays, strict=True)):
+    for number, (i, array, taken) in enumerate(
+        zip(entry.layout.dynamic, examples, arrays, strict=True)
+    ):
         argument, path = entry.layout.names[i]
         if argument not in bound:
             continue
         if taken is not array:
             raise ContractError(
-                sentence(where, f"{path!r}, to which it is bound, has another size than was asked for.",
-                         "What a program is bound to goes into the file as it is.", "leave that axis out of `sizes`."),
+                where,
+                f"{path!r}, to which it is bound, has another size than was asked for.",
+                "What a program is bound to goes into the file as it is.",
+                "leave that axis out of `sizes`.",
                 code="J216",
-            )  # fmt: skip
+            )
         if is_a(array, jax.ShapeDtypeStruct):
             raise ExportError(
-                sentence(where, f"{path!r}, to which it is bound, has no values.", "What a program is bound to goes into the file.",
-                         "bind it to arrays, or export the function and pass them when it is loaded.")
-            )  # fmt: skip
+                where,
+                f"{path!r}, to which it is bound, has no values.",
+                "What a program is bound to goes into the file.",
+                "bind it to arrays, or export the function and pass them when it is loaded.",
+            )
         is_key = is_a(array, jax.Array) and issubdtype(array.dtype, extended)
-        host = words_of_keys(array) if is_key else np.asarray(_jax.numpy.asarray(array))  # as JAX takes it
+        # as JAX takes it
+        host = words_of_keys(array) if is_key else np.asarray(_jax.numpy.asarray(array))
         impl = str(_random.key_impl(array)) if is_key else None
-        held.append(({"number": number, "dtype": host.dtype.name, "shape": list(host.shape), "impl": impl}, host.tobytes()))
+        held.append(
+            (
+                {
+                    "number": number,
+                    "dtype": host.dtype.name,
+                    "shape": list(host.shape),
+                    "impl": impl,
+                },
+                host.tobytes(),
+            )
+        )
     return held

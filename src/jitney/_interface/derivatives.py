@@ -1,4 +1,6 @@
-"""Derivatives of a program, each made when it is asked for: `f.grad`, `f.jacobian` and their kin, and `@lazy_derivatives`."""
+"""Derivatives of a program, each made when it is asked for: `f.grad`, `f.jacobian` and their kin,
+and `@lazy_derivatives`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import jax
 import numpy as np
 
 from .._diagnosis.counters import Stats, total
-from .._errors import DerivativeError, OptionError, Where, sentence
+from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 from .._owners import public, shorten
 from .._report.plan_report import Report
@@ -47,16 +49,19 @@ class Defaults:
 class Derivative(Tools[G], Generic[P, G]):
     """One derivative of a program. Nothing is traced before it is called.
 
-    It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the derivative with respect to it, or
-    several names, for a dict by name. Without it, what `@lazy_derivatives` said, else all arguments that hold floating-point arrays.
-    `jvp` and `hvp` take `tangents`, a direction of the one argument or a dict by name; `vjp` takes `cotangent`, a direction of the result.
-    `grad` and `value_and_grad` take `has_aux=True` for a function that returns `(number, aux)`, as `jax.grad` does.
+    It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the
+    derivative with respect to it, or several names, for a dict by name. Without it, what
+    `@lazy_derivatives` said, else all arguments that hold floating-point arrays. `jvp` and `hvp`
+    take `tangents`, a direction of the one argument or a dict by name; `vjp` takes `cotangent`, a
+    direction of the result. `grad` and `value_and_grad` take `has_aux=True` for a function that
+    returns `(number, aux)`, as `jax.grad` does.
     """
 
     def __init__(self, program: Any, what: What):
         self._program = program
         self.what: What = what
-        self._usual: Any = program.usual.get(what)  # the program of calls that say neither `wrt` nor `has_aux`, nor a direction
+        # the program of calls that say neither `wrt` nor `has_aux`, nor a direction
+        self._usual: Any = program.usual.get(what)
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G: ...
@@ -70,15 +75,21 @@ class Derivative(Tools[G], Generic[P, G]):
         try:
             names, single = self._names(wrt)
             if self.what == "vjp":
-                kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
+                kwargs[COTANGENT] = self._direction(
+                    kwargs, "cotangent", "a direction of the result"
+                )
             elif self.what in ("jvp", "hvp"):
-                given = self._direction(kwargs, "tangents", "a direction of the one argument, or a dict by name")
+                given = self._direction(
+                    kwargs, "tangents", "a direction of the one argument, or a dict by name"
+                )
                 tangents = {names[0]: given} if single and names else self._by_name(given, names)
                 names = tuple(tangents)
                 kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
             made = self._made(names, single, aux=has_aux)
             if self._program.defaults.sparse:
-                return self._by_positions(made, lambda program: program(*args, **kwargs), args, kwargs)
+                return self._by_positions(
+                    made, lambda program: program(*args, **kwargs), args, kwargs
+                )
             if wrt is None and has_aux is False and self.what not in ("vjp", "jvp", "hvp"):
                 self._usual = self._program.usual[self.what] = made
             return made(*args, **kwargs)
@@ -97,12 +108,22 @@ class Derivative(Tools[G], Generic[P, G]):
         return total([program.core.counters for program in self._program.derivatives(self.what)])
 
     def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> Program[..., Any]:
-        """The program of this derivative, for `plan`, `compile` and `stats`. Directions are arguments `tangent_of_x` and `cotangent`."""
+        """The program of this derivative, for `plan`, `compile` and `stats`. Directions are
+        arguments `tangent_of_x` and `cotangent`.
+        """
         names, single = self._names(wrt)
         return self._made(names, single, aux=has_aux)
 
     @public
-    def plan(self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
+    def plan(
+        self,
+        /,
+        *args: Any,
+        wrt: Wrt = None,
+        has_aux: bool = False,
+        sizes: Mapping[str, int] | None = None,
+        **kwargs: Any,
+    ) -> Report:
         """Every decision about this derivative; see `Program.plan`."""
         made = self.program(wrt=wrt, has_aux=has_aux)
         if sizes is not None:
@@ -111,7 +132,13 @@ class Derivative(Tools[G], Generic[P, G]):
 
     @public
     def compile(
-        self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, sizes: Mapping[str, int] | None = None, **kwargs: Any
+        self,
+        /,
+        *args: Any,
+        wrt: Wrt = None,
+        has_aux: bool = False,
+        sizes: Mapping[str, int] | None = None,
+        **kwargs: Any,
     ) -> Derivative[P, G]:
         """Compile ahead of time; see `Program.compile`."""
         made = self.program(wrt=wrt, has_aux=has_aux)
@@ -134,10 +161,16 @@ class Derivative(Tools[G], Generic[P, G]):
         platforms: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write this derivative into a file; see `Program.export`. Directions are arguments `tangent_of_x` and `cotangent`."""
-        self.program(wrt=wrt, has_aux=has_aux).export(file, *args, sizes=sizes, vjp_order=vjp_order, platforms=platforms, **kwargs)
+        """Write this derivative into a file; see `Program.export`. Directions are arguments
+        `tangent_of_x` and `cotangent`.
+        """
+        self.program(wrt=wrt, has_aux=has_aux).export(
+            file, *args, sizes=sizes, vjp_order=vjp_order, platforms=platforms, **kwargs
+        )
 
-    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True) -> tuple[Any, tuple[Any, ...]]:
+    def abstract(
+        self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
+    ) -> tuple[Any, tuple[Any, ...]]:
         """The entry of a call, and what stands for its arrays; see `Program.abstract`."""
         return self.program().abstract(args, kwargs, sizes, warn=warn)
 
@@ -147,24 +180,28 @@ class Derivative(Tools[G], Generic[P, G]):
     def _direction(self, kwargs: dict[str, Any], name: str, what: str) -> Any:
         if name not in kwargs:
             raise DerivativeError(
-                sentence(
-                    self._where,
-                    f"missing {name}=..., {what}.",
-                    "A derivative along a direction is told which.",
-                    f"pass {name}=... by name.",
-                ),
+                self._where,
+                f"missing {name}=..., {what}.",
+                "A derivative along a direction is told which.",
+                f"pass {name}=... by name.",
                 code="J243",
             )
         return kwargs.pop(name)
 
     def _by_name(self, given: Any, names: tuple[str, ...] | None) -> dict[str, Any]:
-        if type_of(given) is not dict or not given or (names is not None and set(given) != set(names)):
+        if (
+            type_of(given) is not dict
+            or not given
+            or (names is not None and set(given) != set(names))
+        ):
             listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
             raise OptionError(
-                sentence(self._where, "the tangents are not given by name.", f"They are a dict by argument name, of {listed}.",
-                         'write tangents={"x": ...}, or name the one argument with wrt="x".'),
+                self._where,
+                "the tangents are not given by name.",
+                f"They are a dict by argument name, of {listed}.",
+                'write tangents={"x": ...}, or name the one argument with wrt="x".',
                 code="J207",
-            )  # fmt: skip
+            )
         self._check(tuple(given))
         return given
 
@@ -206,14 +243,18 @@ class Derivative(Tools[G], Generic[P, G]):
                 roll=options.roll,
             )
             memory = None if options.remat == AUTO else options.memory
-            made = program.with_body(derived, replace(options, donate=(), remat=None, memory=memory), key)
+            made = program.with_body(
+                derived, replace(options, donate=(), remat=None, memory=memory), key
+            )
         return made
 
     def _by_positions(self, made: Any, act: Callable[[Any], T], args: Any, kwargs: Any) -> T:
-        """Call or plan a derivative whose structure hangs on positions, arrays of integers among its arguments, by their values.
+        """Call or plan a derivative whose structure hangs on positions, arrays of integers among
+        its arguments, by their values.
 
-        The structure of a sparse derivative is known before its numbers. So what it is read at is made static, for a call that has
-        it: other positions are another program, of another structure.
+        The structure of a sparse derivative is known before its numbers. So what it is read at is
+        made static, for a call that has it: other positions are another program, of another
+        structure.
         """
         key = made.body
         known: dict[Any, tuple[str, ...]] = self._program.positions
@@ -234,30 +275,53 @@ class Derivative(Tools[G], Generic[P, G]):
         static = self._program.kept(key)
         if static is None:
             options = made.options
-            static = self._program.with_body(made.body, replace(options, static=(*options.static, *names)), key)
+            static = self._program.with_body(
+                made.body, replace(options, static=(*options.static, *names)), key
+            )
         return static
 
     def _check_aux(self, aux: Any, options: Options) -> None:
         if aux is not True:
-            fail(self._where, f"has_aux={aux!r} is neither True nor False.",
-                 "It says whether the function returns (number, aux).", "write one.", code="J207")  # fmt: skip
+            fail(
+                self._where,
+                f"has_aux={aux!r} is neither True nor False.",
+                "It says whether the function returns (number, aux).",
+                "write one.",
+                code="J207",
+            )
         if self.what not in ("grad", "value_and_grad"):
-            fail(self._where, f"`{self.what}` takes no has_aux=True.",
-                 "Beside a gradient something else is handed on; other derivatives are of all that the function returns.",
-                 "write f.value_and_grad(..., has_aux=True), or a function that returns the number alone.", code="J201")  # fmt: skip
+            fail(
+                self._where,
+                f"`{self.what}` takes no has_aux=True.",
+                "Beside a gradient something else is handed on; other derivatives are of all that"
+                " the function returns.",
+                "write f.value_and_grad(..., has_aux=True), or a function that returns the number"
+                " alone.",
+                code="J201",
+            )
         if options.memory is not None:
-            fail(self._where, "`memory` and has_aux=True together are not there yet.", "What is recomputed is chosen for one number.",
-                 "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.", code="J201")  # fmt: skip
+            fail(
+                self._where,
+                "`memory` and has_aux=True together are not there yet.",
+                "What is recomputed is chosen for one number.",
+                "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.",
+                code="J201",
+            )
 
 
 def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) -> bool:
-    """Whether these arguments of a call can be static by their values: arrays of integers that are there, the same for all lanes."""
+    """Whether these arguments of a call can be static by their values: arrays of integers that are
+    there, the same for all lanes.
+    """
     options: Options = made.options
     if options.vmap or options.pad or options.chunk or options.shard:
         return False
     given = made.arguments(args, kwargs)
     leaves = [leaf for name in names for leaf in tree_flatten(given.get(name, ""))[0]]
-    return all(is_a(leaf, (np.ndarray, jax.Array)) and not is_a(leaf, Tracer) and leaf.dtype.kind in "iub" for leaf in leaves)
+    return all(
+        is_a(leaf, (np.ndarray, jax.Array)) and not is_a(leaf, Tracer) and leaf.dtype.kind in "iub"
+        for leaf in leaves
+    )
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
@@ -270,16 +334,22 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
         return given.program(wrt=wrt)
     if not hasattr(given, "abstract"):
         raise OptionError(
-            sentence(tool, f"{given!r} is no program.", "What jitney knows of axes comes from a decoration.",
-                     "decorate it with @jitney.optimize, or pass a method that is."),
+            tool,
+            f"{given!r} is no program.",
+            "What jitney knows of axes comes from a decoration.",
+            "decorate it with @jitney.optimize, or pass a method that is.",
             code="J204",
-        )  # fmt: skip
+        )
     return given
 
 
 def program_called(tool: str, given: Any, keywords: dict[str, Any]) -> Program[..., Any]:
-    """What a tool is asked about, of a call's arguments by name: of a derivative `wrt`, which is taken out, as by a call of it."""
-    return program_of(tool, given, keywords.pop("wrt", None) if isinstance(given, Derivative) else None)
+    """What a tool is asked about, of a call's arguments by name: of a derivative `wrt`, which is
+    taken out, as by a call of it.
+    """
+    return program_of(
+        tool, given, keywords.pop("wrt", None) if isinstance(given, Derivative) else None
+    )
 
 
 def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...], bool]:
@@ -290,13 +360,20 @@ def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...],
     """
     if is_a(value, str) and value:
         return (value,), True
-    if is_a(value, (tuple, list)) and value and all(is_a(name, str) for name in value) and len(set(value)) == len(value):
+    if (
+        is_a(value, (tuple, list))
+        and value
+        and all(is_a(name, str) for name in value)
+        and len(set(value)) == len(value)
+    ):
         return tuple(value), False
     raise OptionError(
-        sentence(where, f"{option}={value!r} does not name arguments.", f"`{option}` takes a name, or several different ones.",
-                 f'write {option}="x" or {option}=("x", "z").'),
+        where,
+        f"{option}={value!r} does not name arguments.",
+        f"`{option}` takes a name, or several different ones.",
+        f'write {option}="x" or {option}=("x", "z").',
         code="J207",
-    )  # fmt: skip
+    )
 
 
 def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
@@ -312,10 +389,12 @@ def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
             raise unknown_name(where, name, known)
         if name in core.options.static:
             raise OptionError(
-                sentence(where, f"{name!r} is static.", "A derivative is with respect to what is traced.",
-                         "leave it out of `static`, or out of `wrt`."),
+                where,
+                f"{name!r} is static.",
+                "A derivative is with respect to what is traced.",
+                "leave it out of `static`, or out of `wrt`.",
                 code="J207",
-            )  # fmt: skip
+            )
 
 
 @overload
@@ -326,23 +405,42 @@ def lazy_derivatives(
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def lazy_derivatives(
-    fn: Callable[P, R], /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False
+    fn: Callable[P, R],
+    /,
+    *,
+    wrt: Wrt = None,
+    skip: Wrt = None,
+    mode: Mode = "auto",
+    sparse: bool = False,
 ) -> Program[P, R]: ...
 @public
-def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False) -> Any:
-    """Give a function its derivatives, each traced and compiled when it is first called, and say once with respect to what.
+def lazy_derivatives(
+    fn: Any = None,
+    /,
+    *,
+    wrt: Wrt = None,
+    skip: Wrt = None,
+    mode: Mode = "auto",
+    sparse: bool = False,
+) -> Any:
+    """Give a function its derivatives, each traced and compiled when it is first called, and say
+    once with respect to what.
 
     Args:
-        fn: A function, or a program of `@optimize`; a plain function is put under `@optimize` first.
-        wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by name. Without it, all that hold
-            floating-point arrays.
+        fn: A function, or a program of `@optimize`; a plain function is put under `@optimize`
+            first.
+        wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by
+            name. Without it, all that hold floating-point arrays.
         skip: Arguments that are left out of "all".
-        mode: How Jacobians are made: `"forward"` or `"reverse"`, one pass for each element of the arguments or of the results;
-            `"coloured"`, fewer passes by their structure; or `"auto"`, whichever their sizes and structure say is cheapest.
-        sparse: Whether Jacobians and Hessians are `jax.experimental.sparse.BCOO` arrays instead of dense ones.
+        mode: How Jacobians are made: `"forward"` or `"reverse"`, one pass for each element of the
+            arguments or of the results; `"coloured"`, fewer passes by their structure; or `"auto"`,
+            whichever their sizes and structure say is cheapest.
+        sparse: Whether Jacobians and Hessians are `jax.experimental.sparse.BCOO` arrays instead of
+            dense ones.
 
     Returns:
-        A `Program` with `grad`, `value_and_grad`, `jacobian`, `value_and_jacobian`, `hessian`, `jvp`, `vjp`, `hvp` and `linearize`.
+        A `Program` with `grad`, `value_and_grad`, `jacobian`, `value_and_jacobian`, `hessian`,
+        `jvp`, `vjp`, `hvp` and `linearize`.
 
     Raises:
         DerivativeError: A name is not one of an argument.
@@ -353,21 +451,34 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
     left_out = named(where, "skip", skip)[0] if skip is not None else ()
     if not is_a(mode, str) or mode not in get_args(Mode):
         raise OptionError(
-            sentence(where, f"mode={mode!r} is not a mode.", f"`mode` is one of {', '.join(get_args(Mode))}.", "choose one."), code="J207"
+            where,
+            f"mode={mode!r} is not a mode.",
+            f"`mode` is one of {', '.join(get_args(Mode))}.",
+            "choose one.",
+            code="J207",
         )
     if type_of(sparse) is not bool:
         raise OptionError(
-            sentence(where, f"sparse={sparse!r} is neither True nor False.", "`sparse` asks for BCOO arrays.", "write one."), code="J207"
+            where,
+            f"sparse={sparse!r} is neither True nor False.",
+            "`sparse` asks for BCOO arrays.",
+            "write one.",
+            code="J207",
         )
     if names is not None and left_out:
         raise OptionError(
-            sentence(
-                where, "`wrt` and `skip` are both given.", "`wrt` names all that varies; `skip` is for where it does not.", "keep one."
-            ),
+            where,
+            "`wrt` and `skip` are both given.",
+            "`wrt` names all that varies; `skip` is for where it does not.",
+            "keep one.",
             code="J201",
         )
     defaults = Defaults(names, left_out, single, mode, sparse)
-    return _decorated(fn, defaults) if fn is not None else functools.partial(_decorated, defaults=defaults)
+    return (
+        _decorated(fn, defaults)
+        if fn is not None
+        else functools.partial(_decorated, defaults=defaults)
+    )
 
 
 @public

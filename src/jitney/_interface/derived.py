@@ -1,9 +1,10 @@
 """What has been derived from a state, and for how long it holds.
 
-A value is of the numbers that the state held, of JAX's settings, and of the trace in which it was computed. It is kept in the state, so
-that it dies with it, beside what the state held then: arrays of NumPy and containers can be changed in place. It has a slot of its own:
-what stands in `__dict__` beside the fields Equinox takes for a part of the tree's structure, and a state that was read would be of
-another structure than one that was not.
+A value is of the numbers that the state held, of JAX's settings, and of the trace in which it was
+computed. It is kept in the state, so that it dies with it, beside what the state held then: arrays
+of NumPy and containers can be changed in place. It has a slot of its own: what stands in `__dict__`
+beside the fields Equinox takes for a part of the tree's structure, and a state that was read would
+be of another structure than one that was not.
 """
 
 from __future__ import annotations
@@ -51,18 +52,22 @@ class KeptValue:
 
 
 class Reading:
-    """What is known of states while one derived field is computed, with all that its rule reads. Nothing changes them meanwhile."""
+    """What is known of states while one derived field is computed, with all that its rule reads.
+    Nothing changes them meanwhile.
+    """
 
     def __init__(self) -> None:
-        # An id is of one object as long as that is held. A state on the way may be held by nobody else, and the next one take its place.
+        # An id is of one object as long as that is held. A state on the way may be held by nobody
+        # else, and the next one take its place.
         self._kept: dict[int, tuple[Any, Kept, Kept]] = {}
 
     def value(self, state: Any, rule: Callable[[Any], Any]) -> Any:
-        """A derived value, computed if it is not known under the settings and in the trace of now. It is known by its rule: a class and
-        its parent may have one of the same name.
+        """A derived value, computed if it is not known under the settings and in the trace of now.
+        It is known by its rule: a class and its parent may have one of the same name.
 
-        Tracers must not outlive their trace: a state that holds some dies with it, but one of concrete arrays, which a traced function
-        closes over, does not. What is computed of that one is kept for this reading alone.
+        Tracers must not outlive their trace: a state that holds some dies with it, but one of
+        concrete arrays, which a traced function closes over, does not. What is computed of that one
+        is kept for this reading alone.
         """
         key, trace = (rule, settings()), _core.get_opaque_trace_state()
         if id(state) not in self._kept:
@@ -137,9 +142,12 @@ _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 def _same(old: list[Any], new: list[Any]) -> bool:
-    """Whether nothing has changed. Numbers in modules are compared as what they are, arrays of JAX by identity."""
+    """Whether nothing has changed. Numbers in modules are compared as what they are, arrays of JAX
+    by identity.
+    """
     return len(old) == len(new) and all(
-        a is b or (type_of(a) is type_of(b) and type_of(a) in _COMPARED and a == b) for a, b in zip(old, new, strict=True)
+        a is b or (type_of(a) is type_of(b) and type_of(a) in _COMPARED and a == b)
+        for a, b in zip(old, new, strict=True)
     )
 
 

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .._body.plain import without
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .._jax.mesh import Mesh
 from .._jax.trees import is_a, type_of
 from .._owners import public
@@ -36,8 +36,22 @@ Along = Mapping[str, str | Sequence[str]]
 Shard = Literal["fsdp"] | Along | tuple[Literal["fsdp"], Along]
 Product = Literal["bf16", "fp16", "f32"]
 # Any tolerance will do; a type checker knows these.
-Tolerance = Literal["auto:1e-1", "auto:1e-2", "auto:1e-3", "auto:1e-4", "auto:1e-5", "auto:1e-6", "auto:5e-2", "auto:5e-3", "auto:5e-4"]
-Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | Tolerance | Mapping[str, Product]
+Tolerance = Literal[
+    "auto:1e-1",
+    "auto:1e-2",
+    "auto:1e-3",
+    "auto:1e-4",
+    "auto:1e-5",
+    "auto:1e-6",
+    "auto:5e-2",
+    "auto:5e-3",
+    "auto:5e-4",
+]
+Precision = (
+    Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"]
+    | Tolerance
+    | Mapping[str, Product]
+)
 Buckets = Literal["pow2", "aligned"] | Sequence[int] | Bucket
 
 
@@ -95,54 +109,74 @@ def optimize(
 def optimize(fn: Any = None, /, **options: Any) -> Any:
     """Compile a function as its signature says, without rewriting it.
 
-    Arrays are traced, all else is static; an annotation decides where it says more. See the page "Options" of the documentation.
+    Arrays are traced, all else is static; an annotation decides where it says more. See the page
+    "Options" of the documentation.
 
     Args:
         fn: A function, method, `functools.partial`, or callable Equinox module.
         static: Arguments held static as a whole; unhashable ones are keyed by value.
         donate: Arguments whose buffers the call may overwrite.
-        vmap: An axis that the signature does not name: arrays with one axis more than their annotation are mapped over the leading one.
-            As a dict, {axis: {argument: position}} says it outright, outermost axis first.
-        pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes share the program of their bucket;
-            results are those of the exact size. What cannot be proven to be so runs at exact size, with one warning.
-        chunk: Axis name -> how many of its elements are worked on at a time, or `"auto"`. What is summed is accumulated over the chunks, in
-            as many passes as the body needs; what cannot be cut is an `AxisError` that names the line.
-        memory: How many bytes temporaries and arguments may take, as the compiler counts them: a number, a text such as `"2GiB"`, or
-            `"auto"` for what is free. What does not fit is cut into chunks, along the axis of `chunk` or the longest that can be cut.
-        remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`. `"auto"`
-            recomputes the least that brings a gradient of this function below `memory`; where nothing does, a `BudgetError` says what is
-            the least.
-        roll: `"auto"` compiles one of equal layers that stand one behind the other, and runs it in a loop, where that is proven to be the
-            same, compiles much faster and runs as fast; `plan` says which. See `jitney.stack` for their weights.
-        precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low type, accumulated in float32, and all else
-            as it is; a dict says it by module path, and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
-            `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results keep theirs. `"tf32"` sets the
-            precision of matrix products.
-        cache: Whether compiled programs go to the persistent compilation cache. `"program"` keeps what is traced and lowered too, so that
-            another process does neither, where it is sure that both would give the same; `plan` says why if it is not. New: see the
-            page "Caching".
+        vmap: An axis that the signature does not name: arrays with one axis more than their
+            annotation are mapped over the leading one. As a dict, {axis: {argument: position}} says
+            it outright, outermost axis first.
+        pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes
+            share the program of their bucket; results are those of the exact size. What cannot be
+            proven to be so runs at exact size, with one warning.
+        chunk: Axis name -> how many of its elements are worked on at a time, or `"auto"`. What is
+            summed is accumulated over the chunks, in as many passes as the body needs; what cannot
+            be cut is an `AxisError` that names the line.
+        memory: How many bytes temporaries and arguments may take, as the compiler counts them: a
+            number, a text such as `"2GiB"`, or `"auto"` for what is free. What does not fit is cut
+            into chunks, along the axis of `chunk` or the longest that can be cut.
+        remat: Recompute intermediate values in the backward pass: True, or the name of a policy in
+            `jax.checkpoint_policies`. `"auto"` recomputes the least that brings a gradient of this
+            function below `memory`; where nothing does, a `BudgetError` says what is the least.
+        roll: `"auto"` compiles one of equal layers that stand one behind the other, and runs it in
+            a loop, where that is proven to be the same, compiles much faster and runs as fast;
+            `plan` says which. See `jitney.stack` for their weights.
+        precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low type,
+            accumulated in float32, and all else as it is; a dict says it by module path, and
+            `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
+            `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results
+            keep theirs. `"tf32"` sets the precision of matrix products.
+        cache: Whether compiled programs go to the persistent compilation cache. `"program"` keeps
+            what is traced and lowered too, so that another process does neither, where it is sure
+            that both would give the same; `plan` says why if it is not. New: see the page
+            "Caching".
         check: Whether calls are checked against the annotations, once for each new call key.
-        checks: When a run-time check of Equinox (`eqx.error_if`) that fails raises its error: in the call, which waits for it, or
-            (`"later"`) in a later call of this thread that finds it, in `jitney.wait()`, or at the end of Python.
-        on_trace_error: What happens when the body needs a concrete value: an error, or the same function un-jitted.
-        max_compiles: How many programs this function may compile, those from the persistent cache among them. Past it a warning has the
-            cause of each; `"raise:3"` makes it a `CompileError`, `"eager:3"` runs what is new un-jitted.
+        checks: When a run-time check of Equinox (`eqx.error_if`) that fails raises its error: in
+            the call, which waits for it, or (`"later"`) in a later call of this thread that finds
+            it, in `jitney.wait()`, or at the end of Python.
+        on_trace_error: What happens when the body needs a concrete value: an error, or the same
+            function un-jitted.
+        max_compiles: How many programs this function may compile, those from the persistent cache
+            among them. Past it a warning has the cause of each; `"raise:3"` makes it a
+            `CompileError`, `"eager:3"` runs what is new un-jitted.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time.
-        debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also `JITNEY_DEBUG_NANS=1`.
-        shard: Named axis -> the axis of the mesh (or several, or `"*"` for all) that it lies along, of arguments, results and fields
-            of modules; `"fsdp"` to spread each parameter along its largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
-        mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context counts, and has to be there;
-            `"optional"` lets a call without one run as if there were no `shard`.
-        verify: Whether each new program is also run as plain `jax.jit` and compared. None for what `jitney.configure(verify=...)` or
-            `JITNEY_VERIFY=1` says.
+        debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also
+            `JITNEY_DEBUG_NANS=1`.
+        shard: Named axis -> the axis of the mesh (or several, or `"*"` for all) that it lies along,
+            of arguments, results and fields of modules; `"fsdp"` to spread each parameter along its
+            largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
+        mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context
+            counts, and has to be there; `"optional"` lets a call without one run as if there were
+            no `shard`.
+        verify: Whether each new program is also run as plain `jax.jit` and compared. None for what
+            `jitney.configure(verify=...)` or `JITNEY_VERIFY=1` says.
 
     Returns:
         A `Program`, or without `fn` a decorator that makes one.
 
     Raises:
-        OptionError: An option is unknown, malformed, contradicts another or the signature, or is not built yet.
+        OptionError: An option is unknown, malformed, contradicts another or the signature, or is
+            not built yet.
     """
-    if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in ("1", "true", "on", "yes"):
+    if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in (
+        "1",
+        "true",
+        "on",
+        "yes",
+    ):
         options["debug_nans"] = True
     namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
     if fn is None:
@@ -158,27 +192,37 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
         return method
     if not callable(fn):
         raise OptionError(
-            sentence("optimize()", f"{fn!r} is not callable.", "`optimize` takes a function, or options by keyword.",
-                     "write @optimize above a function, or @optimize(static=...)."),
+            "optimize()",
+            f"{fn!r} is not callable.",
+            "`optimize` takes a function, or options by keyword.",
+            "write @optimize above a function, or @optimize(static=...).",
             code="J204",
-        )  # fmt: skip
+        )
     function, args, kwargs = _unwrapped(fn)
     where = where_of(function)
     if is_a(function, np.ufunc):
         raise OptionError(
-            sentence("optimize()", f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
-                     "It works on the values of NumPy arrays, and what is traced has none.",
-                     "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a ufunc of your own as it is."),
+            "optimize()",
+            f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
+            "It works on the values of NumPy arrays, and what is traced has none.",
+            "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a"
+            " ufunc of your own as it is.",
             code="J204",
-        )  # fmt: skip
+        )
     is_generator = inspect.isgeneratorfunction(function)
-    if is_generator or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    if (
+        is_generator
+        or inspect.iscoroutinefunction(function)
+        or inspect.isasyncgenfunction(function)
+    ):
         raise OptionError(
-            sentence(where, f"it is {'a generator' if is_generator else 'an `async` function'}, which runs bit by bit.",
-                     "What is traced runs once, from beginning to end, and returns arrays.",
-                     "decorate the function that computes, and await or yield around it."),
+            where,
+            f"it is {'a generator' if is_generator else 'an `async` function'}, which runs bit by"
+            " bit.",
+            "What is traced runs once, from beginning to end, and returns arrays.",
+            "decorate the function that computes, and await or yield around it.",
             code="J204",
-        )  # fmt: skip
+        )
     chosen = read_options(where, options)
     off = disabled(where)
     if off is not None:
@@ -187,7 +231,9 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
 
 
 def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The function behind a callable, and the arguments that it is bound to. Those are traced as all others, not baked in."""
+    """The function behind a callable, and the arguments that it is bound to. Those are traced as
+    all others, not baked in.
+    """
     if isinstance(fn, functools.partial):
         inner, args, kwargs = _unwrapped(fn.func)
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
@@ -201,9 +247,11 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if isinstance(fn, eqx.Module):
         bound = getattr(fn, "__self__", None)
         if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
-            return fn.__func__, (bound,), {}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+            method: Any = fn
+            return method.__func__, (bound,), {}
         return type(fn).__call__, (fn,), {}
     kind: Any = type_of(fn)
-    if is_plain(kind) and isinstance(kind.__call__, types.FunctionType):  # an object that is called: what it holds may change
+    # an object that is called: what it holds may change
+    if is_plain(kind) and isinstance(kind.__call__, types.FunctionType):
         return kind.__call__, (fn,), {}
     return fn, (), {}

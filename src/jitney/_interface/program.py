@@ -1,4 +1,6 @@
-"""What the user holds: a function that compiles on its first call, and the questions one can ask it."""
+"""What the user holds: a function that compiles on its first call, and the questions one can ask
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ import jax
 
 from .._diagnosis.counters import LISTENER, Counters, Owner, Stats
 from .._diagnosis.needed_values import CAUGHT
-from .._diagnosis.tracer_errors import donation_error, low_product_error, no_number, over_error, trace_error
+from .._diagnosis.tracer_errors import (
+    donation_error,
+    low_product_error,
+    no_number,
+    over_error,
+    trace_error,
+)
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
@@ -50,22 +58,31 @@ _EXPLAINED = (RuntimeError, *CAUGHT)
 class Program(Tools[R], Generic[P, R]):
     """A function under `@optimize`. Made by `jitney.optimize`, not directly.
 
-    It is called as the function it wraps, keeps that function's name, docstring and signature, and binds to instances
-    as a method does. As a pytree it holds the arrays of what it is bound to: a module, or the arguments of a `functools.partial`.
+    It is called as the function it wraps, keeps that function's name, docstring and signature, and
+    binds to instances as a method does. As a pytree it holds the arrays of what it is bound to: a
+    module, or the arguments of a `functools.partial`.
     """
 
     _args: tuple[Any, ...]
     _kwargs: dict[str, Any]
 
-    def __init__(self, core: Core, fn: Callable[P, R], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        core: Core,
+        fn: Callable[P, R],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ):
         self._core = core
         self._fn = fn
         self._args = args
         self._kwargs = dict(kwargs or {})
         self._defaults = Defaults()
         self._made: dict[Any, Any] = {}  # programs of derivatives
-        self._usual: dict[str, Any] = {}  # those of them that run calls with nothing but the function's own arguments
-        self.positions: dict[Any, tuple[str, ...]] = {}  # by sparse derivative, the arguments that its structure is known by
+        # those of them that run calls with nothing but the function's own arguments
+        self._usual: dict[str, Any] = {}
+        # by sparse derivative, the arguments that its structure is known by
+        self.positions: dict[Any, tuple[str, ...]] = {}
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -96,11 +113,21 @@ class Program(Tools[R], Generic[P, R]):
                     raise
                 return entry.eagerly(*arrays)
             except _EXPLAINED as error:
-                untraced = trace_error(error, core.where, entry.paths, arrays, eager=ran_eagerly(error))
+                untraced = trace_error(
+                    error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
+                )
                 if untraced is not None:
                     return self._not_traceable(untraced, error, entry, arrays)
-                named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
-                named = named or low_product_error(error, core.where) or no_number(core.where, arrays, entry.paths)
+                named = (
+                    donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
+                    if core.options.donate
+                    else None
+                )
+                named = (
+                    named
+                    or low_product_error(error, core.where)
+                    or no_number(core.where, arrays, entry.paths)
+                )
                 named = named or over_error(error, core.where, core.fn(), core.options)
                 named = named or left_error(error, core.where, entry.reads)
                 if named is not None:
@@ -125,7 +152,9 @@ class Program(Tools[R], Generic[P, R]):
         """The whole call once more, from arguments in normal form."""
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
-    def _not_traceable(self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any) -> Any:
+    def _not_traceable(
+        self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any
+    ) -> Any:
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
             raise untraced from error
@@ -134,7 +163,8 @@ class Program(Tools[R], Generic[P, R]):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
             warnings.warn(
-                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.{_idle(core.options)}",
+                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as"
+                f" `on_trace_error='eager'` asks.{_idle(core.options)}",
                 JitneyWarning,
                 stacklevel=users_level(),
             )
@@ -150,7 +180,9 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def stats(self) -> Stats:
-        """Traces, compiles, cache hits and seconds so far; shared by programs of equal functions with equal options."""
+        """Traces, compiles, cache hits and seconds so far; shared by programs of equal functions
+        with equal options.
+        """
         calls: dict[str, int] = {}
         for key, made in self._made.items():
             calls[key[0]] = calls.get(key[0], 0) + made.core.counters.calls
@@ -162,17 +194,22 @@ class Program(Tools[R], Generic[P, R]):
         return self._core.options
 
     @public
-    def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
-        """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
+    def compile(
+        self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any
+    ) -> Program[P, R]:
+        """Compile ahead of time, so that the first call with such arguments neither traces nor
+        compiles.
 
-        One exception: a function with run-time checks of Equinox (`eqx.error_if`) that Equinox runs, as with `shard`, is compiled once more
-        on its first call.
+        One exception: a function with run-time checks of Equinox (`eqx.error_if`) that Equinox
+        runs, as with `shard`, is compiled once more on its first call.
 
         Args:
-            args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`, static values. What is left out is
-                made from its annotation: `Float` is JAX's default float, strongly typed.
-            sizes: Axis name -> size, for the annotations of what was left out, and for the axis of `vmap`. That one goes into each array
-                that was left out; where there are several, a warning says which, since calls may share some of them.
+            args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`,
+                static values. What is left out is made from its annotation: `Float` is JAX's
+                default float, strongly typed.
+            sizes: Axis name -> size, for the annotations of what was left out, and for the axis of
+                `vmap`. That one goes into each array that was left out; where there are several, a
+                warning says which, since calls may share some of them.
             kwargs: Examples by name; static arguments too.
 
         Returns:
@@ -188,17 +225,21 @@ class Program(Tools[R], Generic[P, R]):
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about a call with such arguments (see `compile`), with its reason.
 
-        Only with `donate`, under `vmap`, and where `precision` casts products or computes in a low type, does the body run, on abstract
-        values: its results tell which buffers can be reused, its operations which branches all elements compute and what is cast, its
-        constants what the type lacks. That is no trace in `stats`. Nothing is compiled, but for what `memory` finds by compiling, and a
-        gradient with a policy of `remat`, which is compiled with it and without.
+        Only with `donate`, under `vmap`, and where `precision` casts products or computes in a low
+        type, does the body run, on abstract values: its results tell which buffers can be reused,
+        its operations which branches all elements compute and what is cast, its constants what the
+        type lacks. That is no trace in `stats`. Nothing is compiled, but for what `memory` finds by
+        compiling, and a gradient with a policy of `remat`, which is compiled with it and without.
         """
-        entry, arrays = self.abstract(args, kwargs, sizes, warn=False)  # the line of `vmap` says what is mapped
+        # the line of `vmap` says what is mapped
+        entry, arrays = self.abstract(args, kwargs, sizes, warn=False)
         return report(self._core, entry, arrays)
 
     @public
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
-        """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
+        """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of
+        `jax.jit`.
+        """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
             lowered = decided(entry, arrays, lambda: entry.lowered(arrays))
@@ -228,11 +269,15 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def eval_shape(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """What a call would return, with `jax.ShapeDtypeStruct` for arrays, as of `jax.jit`. Nothing is compiled, and no trace counted."""
+        """What a call would return, with `jax.ShapeDtypeStruct` for arrays, as of `jax.jit`.
+        Nothing is compiled, and no trace counted.
+        """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
             with entry.numbers():
-                return unmixed(decided(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays)))
+                return unmixed(
+                    decided(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays))
+                )
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
             if explained is None:
@@ -250,27 +295,33 @@ class Program(Tools[R], Generic[P, R]):
         platforms: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write this program into a file that `jitney.load` makes a function of, without the code that it was made of.
+        """Write this program into a file that `jitney.load` makes a function of, without the code
+        that it was made of.
 
         Args:
             file: Where to; it is replaced as a whole.
             args: Examples, as of `compile`.
-            sizes: Axis -> its size; a tuple of sizes, each of which is a program; or a `range` for one program of all its sizes.
-            vjp_order: How often `jax.grad` can be taken of what is loaded. The derivative itself is exported by `f.grad.export(...)`.
-            platforms: What it is lowered for, as `jax.export` names it: "cpu", "cuda", "rocm", "tpu"; without it, for the default device.
+            sizes: Axis -> its size; a tuple of sizes, each of which is a program; or a `range` for
+                one program of all its sizes.
+            vjp_order: How often `jax.grad` can be taken of what is loaded. The derivative itself is
+                exported by `f.grad.export(...)`.
+            platforms: What it is lowered for, as `jax.export` names it: "cpu", "cuda", "rocm",
+                "tpu"; without it, for the default device.
             kwargs: Examples by name.
 
         Raises:
             ContractError: A size is missing, unknown, or contradicts an example.
-            ExportError: It holds what a file cannot hold: calls of Python, a device mesh, a class that JAX does not let be put together by
-                its fields.
+            ExportError: It holds what a file cannot hold: calls of Python, a device mesh, a class
+                that JAX does not let be put together by its fields.
         """
         from .._export.writing import export
 
         export(self, file, args, kwargs, sizes, vjp_order, platforms)
 
     def clear_cache(self) -> None:
-        """Forget what has been traced and compiled for this function and its derivatives, as of `jax.jit`. The counters stay."""
+        """Forget what has been traced and compiled for this function and its derivatives, as of
+        `jax.jit`. The counters stay.
+        """
         self._core.forget()
         for made in self._made.values():
             made.clear_cache()
@@ -289,7 +340,9 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def jacobian(self) -> Derivative[P, Any]:
-        """The Jacobian: for each array of the result, its shape followed by the argument's. Several arguments share one program."""
+        """The Jacobian: for each array of the result, its shape followed by the argument's. Several
+        arguments share one program.
+        """
         return Derivative(self, "jacobian")
 
     @property
@@ -299,7 +352,9 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def hessian(self) -> Derivative[P, Any]:
-        """The second derivatives of a function that returns one number; for several arguments a dict of dicts."""
+        """The second derivatives of a function that returns one number; for several arguments a
+        dict of dicts.
+        """
         return Derivative(self, "hessian")
 
     @property
@@ -319,13 +374,22 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def linearize(self) -> Derivative[P, tuple[R, Callable[..., Any]]]:
-        """The result, and a linear function from directions of the arguments to directions of the result."""
+        """The result, and a linear function from directions of the arguments to directions of the
+        result.
+        """
         return Derivative(self, "linearize")
 
     # What jitney's own tools ask.
 
-    def ahead(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> Any:
-        """What `compile` does; JAX's program of these calls, which is that of their bucket where they are padded."""
+    def ahead(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        sizes: Mapping[str, int] | None = None,
+    ) -> Any:
+        """What `compile` does; JAX's program of these calls, which is that of their bucket where
+        they are padded.
+        """
         entry, arrays = self.abstract(args, kwargs, sizes)
         try:
             return decided(entry, arrays, lambda: entry.ahead(arrays))
@@ -352,8 +416,12 @@ class Program(Tools[R], Generic[P, R]):
         """What its derivatives are with respect to, unless a call says so."""
         return self._defaults
 
-    def with_body(self, fn: Callable[..., Any], options: Options, key: Any = None) -> Program[..., Any]:
-        """The program of another function of the same arguments, bound to what this one is bound to. It is kept if it has a key."""
+    def with_body(
+        self, fn: Callable[..., Any], options: Options, key: Any = None
+    ) -> Program[..., Any]:
+        """The program of another function of the same arguments, bound to what this one is bound
+        to. It is kept if it has a key.
+        """
         made: Program[..., Any] = Program(REGISTRY.core(fn, options, self._core.namespace), fn)
         if key is not None:
             self._made[key] = made
@@ -370,7 +438,9 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def usual(self) -> dict[str, Any]:
-        """By derivative, what runs its calls that say neither `wrt` nor a direction, once there was one. None of a bound program."""
+        """By derivative, what runs its calls that say neither `wrt` nor a direction, once there was
+        one. None of a bound program.
+        """
         return {} if self._args or self._kwargs else self._usual
 
     def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
@@ -384,14 +454,21 @@ class Program(Tools[R], Generic[P, R]):
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
-        return {parameter.name: value for parameter, value in zip(self._core.binder.parameters, values, strict=True)}
+        return {
+            parameter.name: value
+            for parameter, value in zip(self._core.binder.parameters, values, strict=True)
+        }
 
     def parted(self) -> tuple[tuple[Any, ...], Program[..., Any]]:
-        """The arguments that come first in each call, and the program without these and those by keyword."""
+        """The arguments that come first in each call, and the program without these and those by
+        keyword.
+        """
         return self._args, self.bound_to((), {})
 
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
-        """The same program with these arguments already given. Light, since it happens on every call of a method."""
+        """The same program with these arguments already given. Light, since it happens on every
+        call of a method.
+        """
         return self._with(_args=args, _kwargs=kwargs)
 
     def _with(self, **changed: Any) -> Program[P, R]:
@@ -399,7 +476,9 @@ class Program(Tools[R], Generic[P, R]):
         same.__dict__.update(self.__dict__, **changed)
         return same
 
-    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True) -> tuple[Entry, tuple[Any, ...]]:
+    def abstract(
+        self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
+    ) -> tuple[Entry, tuple[Any, ...]]:
         """The entry of a call, and its arrays or what stands for them; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
@@ -418,7 +497,9 @@ class Program(Tools[R], Generic[P, R]):
     @overload
     def __get__(self, instance: None, owner: Any = None, /) -> Program[P, R]: ...
     @overload
-    def __get__(self: Program[Concatenate[S, Q], _T], instance: S, owner: Any = None, /) -> Program[Q, _T]: ...
+    def __get__(
+        self: Program[Concatenate[S, Q], _T], instance: S, owner: Any = None, /
+    ) -> Program[Q, _T]: ...
     def __get__(self, instance: Any, owner: Any = None, /) -> Any:
         return self if instance is None else self.bound_to((*self._args, instance), self._kwargs)
 
@@ -447,7 +528,10 @@ class Program(Tools[R], Generic[P, R]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
-        mine, theirs = (*self._args, *self._kwargs.values()), (*other._args, *other._kwargs.values())
+        mine, theirs = (
+            (*self._args, *self._kwargs.values()),
+            (*other._args, *other._kwargs.values()),
+        )
         same = len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True))
         return self._core is other._core and tuple(self._kwargs) == tuple(other._kwargs) and same
 
@@ -473,17 +557,34 @@ class Program(Tools[R], Generic[P, R]):
 
 
 _INSIDE = {
-    "abstract", "ahead", "arguments", "body", "bound_as", "bound_to", "core", "defaults",
-    "derivatives", "flattened", "kept", "parted", "positions", "usual", "with_body",
+    "abstract",
+    "ahead",
+    "arguments",
+    "body",
+    "bound_as",
+    "bound_to",
+    "core",
+    "defaults",
+    "derivatives",
+    "flattened",
+    "kept",
+    "parted",
+    "positions",
+    "usual",
+    "with_body",
     "with_defaults",
-}  # fmt: skip
+}
 
 
 def _idle(options: Options) -> str:
     """What of its options a function has no use for that runs un-jitted, for the warning."""
     names = [name for name in ("chunk", "memory", "pad", "donate") if getattr(options, name)]
     names += ["shard"] if options.shard is not None else []
-    return f" There is no program for {' and '.join(f'`{name}`' for name in names)} to act on." if names else ""
+    return (
+        f" There is no program for {' and '.join(f'`{name}`' for name in names)} to act on."
+        if names
+        else ""
+    )
 
 
 def is_call_of(fn: Any, instance: Any) -> bool:
@@ -498,12 +599,16 @@ def _found_by_name(program: Any) -> bool:
     return reached is program
 
 
-def _restore(fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program[Any, Any]:
+def _restore(
+    fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Program[Any, Any]:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
 
 
 class _Function:
-    """What a program is besides the arrays it is bound to: auxiliary data of a pytree node, which keeps the function alive."""
+    """What a program is besides the arrays it is bound to: auxiliary data of a pytree node, which
+    keeps the function alive.
+    """
 
     def __init__(self, core: Core, fn: Callable[..., Any]):
         self.core = core
@@ -533,4 +638,7 @@ def _given(names: dict[str, Any]) -> Sequence[Any]:
 
 
 for _method in (_program.__call__, _program.ahead, _program.trace, _program.lower):
-    LISTENER.owns(_method, Owner(_counters, lambda names, call: names["entry"].compiled(_given(names), call), _given))
+    LISTENER.owns(
+        _method,
+        Owner(_counters, lambda names, call: names["entry"].compiled(_given(names), call), _given),
+    )

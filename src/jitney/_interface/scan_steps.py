@@ -1,4 +1,6 @@
-"""`jitney.scan_steps`: many small steps as one program, so that the price of a call is paid once for all of them."""
+"""`jitney.scan_steps`: many small steps as one program, so that the price of a call is paid once
+for all of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import ContractError, OptionError, name_fix, sentence
+from .._errors import ContractError, OptionError, name_fix
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, type_of
 from .._owners import public
 from .._signature.binding import signature_of
@@ -30,34 +32,51 @@ _jax: Any = jax
 
 @public
 def scan_steps(
-    step: Callable[..., Any], n: int, /, *, carry: int = 1, over: str | Sequence[str] = (), progress: bool = False, **options: Any
+    step: Callable[..., Any],
+    n: int,
+    /,
+    *,
+    carry: int = 1,
+    over: str | Sequence[str] = (),
+    progress: bool = False,
+    **options: Any,
 ) -> Program[..., Any]:
-    """`n` steps of a training loop, a sampler or a simulation in one program: `jax.lax.scan` of a function as people write it.
+    """`n` steps of a training loop, a sampler or a simulation in one program: `jax.lax.scan` of a
+    function as people write it.
 
-    The first arguments of `step` are what it hands on, and it returns their new values first; what else it returns is kept of each step.
-    Modules, optimiser states and other trees may hold more than arrays (functions, text): that stays as it is.
+    The first arguments of `step` are what it hands on, and it returns their new values first; what
+    else it returns is kept of each step. Modules, optimiser states and other trees may hold more
+    than arrays (functions, text): that stays as it is.
 
     Args:
-        step: A function, or a program of `@optimize`, whose signature is checked in each step, and whose `static` and `donate` hold.
+        step: A function, or a program of `@optimize`, whose signature is checked in each step, and
+            whose `static` and `donate` hold.
         n: How many steps.
-        carry: How many of its leading arguments are handed on. `step(model, state, batch) -> (model, state, loss)` has `carry=2`; with
-            `carry=1` a step that returns nothing else returns the new value itself.
-        over: The arguments of which each step gets an element of its own, along a new first axis of size `n`: batches, keys.
-        progress: Whether a bar shows how far a call is. It is drawn by callbacks, a hundred of them at most; in a notebook by ipywidgets.
+        carry: How many of its leading arguments are handed on. `step(model, state, batch) ->
+            (model, state, loss)` has `carry=2`; with `carry=1` a step that returns nothing else
+            returns the new value itself.
+        over: The arguments of which each step gets an element of its own, along a new first axis of
+            size `n`: batches, keys.
+        progress: Whether a bar shows how far a call is. It is drawn by callbacks, a hundred of them
+            at most; in a notebook by ipywidgets.
         options: Of `jitney.optimize`, for the whole program.
 
     Returns:
-        A `Program` of the arguments of `step`. It returns what `step` returns: the last values of what is handed on, and all else with a
-        new first axis of size `n`.
+        A `Program` of the arguments of `step`. It returns what `step` returns: the last values of
+        what is handed on, and all else with a new first axis of size `n`.
 
     Raises:
         OptionError: `n`, `carry` or `over` do not fit the signature of `step`.
-        ContractError: When it is called: what comes out of a step does not fit into the next one, or an argument of `over` has another
-            size.
+        ContractError: When it is called: what comes out of a step does not fit into the next one,
+            or an argument of `over` has another size.
     """
     if not callable(step):
         raise OptionError(
-            sentence("scan_steps()", f"{step!r} is no step.", _HANDED_ON, "pass a function, or a program of one."), code="J204"
+            "scan_steps()",
+            f"{step!r} is no step.",
+            _HANDED_ON,
+            "pass a function, or a program of one.",
+            code="J204",
         )
     program: Any = step if is_a(step, Program) else None
     inner: Any = program if program is not None else optimize(step)
@@ -66,16 +85,24 @@ def scan_steps(
     signature = signature_of(step)
     names = _names(where, signature, n, carry, along)
 
-    held, free = inner.parted()  # what a method or a partial is bound to is an argument of the whole: it may change
+    # what a method or a partial is bound to is an argument of the whole: it may change
+    held, free = inner.parted()
 
     def steps(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args[len(held) :], **kwargs)
         bound.apply_defaults()
         turn = functools.partial(free, *args[: len(held)]) if held else free
-        return _Loop(where, turn, bound, names[:carry], along, n).run(_Ticks(str(inner.__name__), n) if progress else None)
+        return _Loop(where, turn, bound, names[:carry], along, n).run(
+            _Ticks(str(inner.__name__), n) if progress else None
+        )
 
-    bare = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in _names_of_held(inner.body, len(held), names)]
-    bare += [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    bare = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
+        for name in _names_of_held(inner.body, len(held), names)
+    ]
+    bare += [
+        parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()
+    ]
     steps.__signature__ = inspect.Signature(bare)
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(steps, name, getattr(step, name, getattr(type_of(step), name, None)))
@@ -87,7 +114,9 @@ def scan_steps(
 def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
     """What the arguments that a step is bound to are called in messages."""
     names = [
-        name for name, each in signature_of(body).parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        name
+        for name, each in signature_of(body).parameters.items()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
     known = names[:count] if len(names) >= count and set(names[:count]).isdisjoint(others) else []
     return known or [f"bound_{i}" for i in range(count)]
@@ -99,35 +128,71 @@ def _texts(where: str, over: Any) -> tuple[str, ...]:
         return (over,)
     if not is_a(over, (list, tuple)) or not all(is_a(name, str) for name in over):
         rule = "It is the name of an argument, or several."
-        raise OptionError(sentence(where, f"over={over!r} names no arguments.", rule, 'write over=("x", "y").'), code="J220")
+        raise OptionError(
+            where, f"over={over!r} names no arguments.", rule, 'write over=("x", "y").', code="J220"
+        )
     return tuple(over)
 
 
-def _names(where: str, signature: inspect.Signature, n: int, carry: int, over: Sequence[str]) -> list[str]:
+def _names(
+    where: str, signature: inspect.Signature, n: int, carry: int, over: Sequence[str]
+) -> list[str]:
     """The parameters, checked."""
     if not is_a(n, int) or is_a(n, bool) or not 0 <= n < _MOST:
         rule = f"It is an integer from 0 to {_MOST - 1}, as far as the counter of a loop goes."
-        raise OptionError(sentence(where, f"n={n!r} is no number of steps.", rule, "write n=1000."), code="J220")
+        raise OptionError(
+            where, f"n={n!r} is no number of steps.", rule, "write n=1000.", code="J220"
+        )
     parameters = signature.parameters
-    names = [name for name, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    names = [
+        name
+        for name, each in parameters.items()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
     if not is_a(carry, int) or is_a(carry, bool) or not 1 <= carry <= len(names):
-        rule = f"It counts the leading arguments with a name that a step hands on, of which this one has {len(names)}."
-        fix = "write carry=1, and return its new value first." if names else "pass a function with one: lambda state: ..."
-        raise OptionError(sentence(where, f"carry={carry!r} does not fit.", rule, fix), code="J220")
+        rule = (
+            "It counts the leading arguments with a name that a step hands on, of which this one"
+            f" has {len(names)}."
+        )
+        fix = (
+            "write carry=1, and return its new value first."
+            if names
+            else "pass a function with one: lambda state: ..."
+        )
+        raise OptionError(where, f"carry={carry!r} does not fit.", rule, fix, code="J220")
     for name in over:
         if name not in parameters or name in names[:carry]:
             what = "is handed on" if name in names[:carry] else "is no argument"
             rest = [each for each in parameters if each not in names[:carry]]
-            rule = f"An argument with an element for each step is one of {', '.join(rest) or 'none'}."
-            raise OptionError(sentence(where, f"over={name!r}: it {what}.", rule, name_fix(name, rest)), code="J202")
+            rule = (
+                f"An argument with an element for each step is one of {', '.join(rest) or 'none'}."
+            )
+            raise OptionError(
+                where, f"over={name!r}: it {what}.", rule, name_fix(name, rest), code="J202"
+            )
     return names
 
 
 class _Loop:
     """One trace of the loop."""
 
-    def __init__(self, where: str, step: Any, bound: inspect.BoundArguments, carried: Sequence[str], over: Sequence[str], n: int):
-        self.where, self.step, self.bound, self.carried, self.over, self.n = where, step, bound, carried, over, n
+    def __init__(
+        self,
+        where: str,
+        step: Any,
+        bound: inspect.BoundArguments,
+        carried: Sequence[str],
+        over: Sequence[str],
+        n: int,
+    ):
+        self.where, self.step, self.bound, self.carried, self.over, self.n = (
+            where,
+            step,
+            bound,
+            carried,
+            over,
+            n,
+        )
         self.beside: Any = None  # what a step returns beside arrays
         self.is_alone = False  # whether it returns nothing but what it hands on
         state = tuple(bound.arguments[name] for name in carried)
@@ -135,13 +200,17 @@ class _Loop:
         self.arrays, self.rest = parted
 
     def run(self, ticks: _Ticks | None) -> Any:
-        data, constant = _eqx.partition({name: self.bound.arguments[name] for name in self.over}, _eqx.is_array)
+        data, constant = _eqx.partition(
+            {name: self.bound.arguments[name] for name in self.over}, _eqx.is_array
+        )
         for path, leaf in tree_flatten_with_path(data)[0]:
             self._check_size(path, leaf)
 
         def body(carried: tuple[Any, Any], element: Any) -> tuple[tuple[Any, Any], Any]:
             at, arrays = carried
-            new, out = self._apart(self._called(_eqx.combine(arrays, self.rest), _eqx.combine(element, constant)))
+            new, out = self._apart(
+                self._called(_eqx.combine(arrays, self.rest), _eqx.combine(element, constant))
+            )
             kept, self.beside = _eqx.partition(out, _eqx.is_array)
             if ticks is not None:
                 ticks.trace(at + np.int32(1))
@@ -165,47 +234,88 @@ class _Loop:
         if self.is_alone:
             return (result,), ()
         if type_of(result) is not tuple or len(result) < count:
-            what = f"a step returns {_kind(result)}, which does not begin with {', '.join(self.carried)}."
+            what = (
+                f"a step returns {_kind(result)}, which does not begin with"
+                f" {', '.join(self.carried)}."
+            )
             raise ContractError(
-                sentence(self.where, what, _HANDED_ON, f"return ({', '.join(self.carried)}, ...) with their new values."), code="J217"
+                self.where,
+                what,
+                _HANDED_ON,
+                f"return ({', '.join(self.carried)}, ...) with their new values.",
+                code="J217",
             )
         return result[:count], result[count:]
 
     def _fitted(self, new: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arrays that are handed on, which have to fit."""
-        before = tree_flatten_with_path(dict(zip(self.carried, _eqx.combine(self.arrays, self.rest), strict=True)))
+        before = tree_flatten_with_path(
+            dict(zip(self.carried, _eqx.combine(self.arrays, self.rest), strict=True))
+        )
         after = tree_flatten_with_path(dict(zip(self.carried, new, strict=True)))
         if not are_one(before[1], after[1]):
-            what = f"what a step hands on has another structure: {_few(after[1])} for {_few(before[1])}."
+            what = (
+                f"what a step hands on has another structure: {_few(after[1])} for"
+                f" {_few(before[1])}."
+            )
             raise ContractError(
-                sentence(self.where, what, _HANDED_ON, "return the same tree, with None where there was None."), code="J217"
+                self.where,
+                what,
+                _HANDED_ON,
+                "return the same tree, with None where there was None.",
+                code="J217",
             )
         for (path, old), (_, leaf) in zip(before[0], after[0], strict=True):
             self._check_leaf(_path(path), old, leaf)
         return _eqx.filter(new, _eqx.is_array)
 
     def _check_leaf(self, path: str, old: Any, new: Any) -> None:
-        if _eqx.is_array(old) and _eqx.is_array(new) and (old.shape, old.dtype) == (new.shape, new.dtype):
+        if (
+            _eqx.is_array(old)
+            and _eqx.is_array(new)
+            and (old.shape, old.dtype) == (new.shape, new.dtype)
+        ):
             return
-        if not _eqx.is_array(old) and not _eqx.is_array(new) and (old is new or _are_same(old, new)):
+        if (
+            not _eqx.is_array(old)
+            and not _eqx.is_array(new)
+            and (old is new or _are_same(old, new))
+        ):
             return
-        what, fix = f"{path} comes in as {_kind(old)} and goes out as {_kind(new)}.", "cast or reshape it in the step."
+        what, fix = (
+            f"{path} comes in as {_kind(old)} and goes out as {_kind(new)}.",
+            "cast or reshape it in the step.",
+        )
         if not _eqx.is_array(old):
-            fix = f"pass an array for {path}, such as jnp.asarray({old!r})." if is_a(old, (int, float)) else "leave it as it is."
-        raise ContractError(sentence(self.where, what, _HANDED_ON, fix), code="J217")
+            fix = (
+                f"pass an array for {path}, such as jnp.asarray({old!r})."
+                if is_a(old, (int, float))
+                else "leave it as it is."
+            )
+        raise ContractError(self.where, what, _HANDED_ON, fix, code="J217")
 
     def _check_size(self, path: Any, leaf: Any) -> None:
         if leaf.ndim == 0 or leaf.shape[0] != self.n:
             what, rule = (
                 f"{_path(path)} is {_kind(leaf)}.",
-                f"An argument of `over` has a first axis with an element for each of {self.n} steps.",
+                (
+                    f"An argument of `over` has a first axis with an element for each of {self.n}"
+                    " steps."
+                ),
             )
             raise ContractError(
-                sentence(self.where, what, rule, "stack one for each step (jnp.stack), or take its name out of `over`."), code="J210"
+                self.where,
+                what,
+                rule,
+                "stack one for each step (jnp.stack), or take its name out of `over`.",
+                code="J210",
             )
 
 
-_HANDED_ON = "What is handed on fits into the next step: the same tree, shapes and dtypes, and no value beside arrays that changes."
+_HANDED_ON = (
+    "What is handed on fits into the next step: the same tree, shapes and dtypes, and no value"
+    " beside arrays that changes."
+)
 
 
 def _are_same(old: Any, new: Any) -> bool:
@@ -232,7 +342,9 @@ def _few(treedef: Any) -> str:
 
 
 class _Ticks:
-    """The bar of a program's calls, drawn from callbacks: it opens with the first and closes with the last."""
+    """The bar of a program's calls, drawn from callbacks: it opens with the first and closes with
+    the last.
+    """
 
     def __init__(self, name: str, n: int):
         self._name, self._n = name, n
@@ -244,7 +356,11 @@ class _Ticks:
 
     def trace(self, at: Any) -> None:
         """Call back in each so many steps."""
-        _lax.cond(at % np.int32(self._every) == np.int32(0), lambda: _jax.debug.callback(self._tick), _nothing)
+        _lax.cond(
+            at % np.int32(self._every) == np.int32(0),
+            lambda: _jax.debug.callback(self._tick),
+            _nothing,
+        )
 
     def _tick(self) -> None:
         from .._console import bar

@@ -19,17 +19,30 @@ R = TypeVar("R")
 @overload
 def shared(fn: Callable[P, R], /) -> Program[P, R]: ...
 @overload
-def shared(*, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Callable[[Callable[P, R]], Program[P, R]]: ...
+def shared(
+    *, static: Names | None = None, remat: bool | str = False, check: bool = True
+) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
-def shared(fn: Callable[P, R], /, *, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Program[P, R]: ...
+def shared(
+    fn: Callable[P, R],
+    /,
+    *,
+    static: Names | None = None,
+    remat: bool | str = False,
+    check: bool = True,
+) -> Program[P, R]: ...
 @public
-def shared(fn: Any = None, /, *, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Any:
-    """An intermediate computation that several functions use: traced once, differentiated once, and chained.
+def shared(
+    fn: Any = None, /, *, static: Names | None = None, remat: bool | str = False, check: bool = True
+) -> Any:
+    """An intermediate computation that several functions use: traced once, differentiated once, and
+    chained.
 
-    Inside other programs a call of it is a call to one sub-program. For each set of shapes its body is traced once, whichever functions
-    use it; its derivative is traced once, and chained with what each function does with the result. Calls with the same arguments in one
-    compiled program are merged by XLA, which may compute again what is cheaper to compute than to keep. Called on its own, it is a program
-    as `@optimize` makes them.
+    Inside other programs a call of it is a call to one sub-program. For each set of shapes its body
+    is traced once, whichever functions use it; its derivative is traced once, and chained with what
+    each function does with the result. Calls with the same arguments in one compiled program are
+    merged by XLA, which may compute again what is cheaper to compute than to keep. Called on its
+    own, it is a program as `@optimize` makes them.
 
     Args:
         fn: A function or method.
@@ -38,7 +51,8 @@ def shared(fn: Any = None, /, *, static: Names | None = None, remat: bool | str 
         check: As for `optimize`.
 
     Returns:
-        A `Program`. Options of `optimize` that belong to the outermost program (`donate`, `pad`, `chunk`, ...) are not taken.
+        A `Program`. Options of `optimize` that belong to the outermost program (`donate`, `pad`,
+        `chunk`, ...) are not taken.
 
     Raises:
         OptionError: An option is malformed, or contradicts the signature.

@@ -1,6 +1,7 @@
 """Equal layers with their weights in one array for each: `jitney.stack`.
 
-A list of layers whose weights are single arrays has to be stacked in each call of a program that runs them in a loop. This does it once.
+A list of layers whose weights are single arrays has to be stacked in each call of a program that
+runs them in a loop. This does it once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .._jax.trees import is_a, is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
@@ -46,7 +47,8 @@ class Stacked(eqx.Module, Generic[T]):
     def __getitem__(self, at: int | slice) -> T | list[T]:
         if isinstance(at, slice):
             return [self[i] for i in range(self.count)[at]]
-        place = range(self.count)[at]  # an IndexError behind the last, so that a loop over indices ends
+        # an IndexError behind the last, so that a loop over indices ends
+        place = range(self.count)[at]
 
         def element(x: Any) -> Any:
             return _jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
@@ -56,13 +58,16 @@ class Stacked(eqx.Module, Generic[T]):
 
 @public
 def stack(layers: Sequence[T]) -> Stacked[T]:
-    """Equal layers with each weight of all of them in one array, for functions under `optimize(roll="auto")`.
+    """Equal layers with each weight of all of them in one array, for functions under
+    `optimize(roll="auto")`.
 
-    What was the list `layers` in a model may be `jitney.stack(layers)`: loops over it, indices and `len` are as they were, and where the
-    loop is rolled nothing is stacked in each call. Gradients and updates of it are stacked too.
+    What was the list `layers` in a model may be `jitney.stack(layers)`: loops over it, indices and
+    `len` are as they were, and where the loop is rolled nothing is stacked in each call. Gradients
+    and updates of it are stacked too.
 
     Args:
-        layers: Equinox modules or other trees of arrays, at least one, of equal structure, shapes and dtypes.
+        layers: Equinox modules or other trees of arrays, at least one, of equal structure, shapes
+            and dtypes.
 
     Returns:
         A module that is iterated and indexed like the list.
@@ -71,18 +76,34 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
         OptionError: The layers differ in more than the values of their arrays.
     """
     if not isinstance(layers, (list, tuple)):
-        _fail(f"{type(layers).__name__} is no list of layers.", _RULE, "pass a list or a tuple of them.")
+        _fail(
+            f"{type(layers).__name__} is no list of layers.",
+            _RULE,
+            "pass a list or a tuple of them.",
+        )
     if not layers:
-        _fail("there are no layers.", "The arrays of one layer at least are stacked.", "pass a list of layers.")
+        _fail(
+            "there are no layers.",
+            "The arrays of one layer at least are stacked.",
+            "pass a list of layers.",
+        )
     first = tree_flatten_with_path(layers[0])
     for i, layer in enumerate(layers):
         leaves, treedef = tree_flatten_with_path(layer)
         if not are_one(treedef, first[1]):
-            _fail(f"layer {i} has another structure than layer 0.", _RULE, "stack those of one structure; a list may hold several stacks.")
+            _fail(
+                f"layer {i} has another structure than layer 0.",
+                _RULE,
+                "stack those of one structure; a list may hold several stacks.",
+            )
         for (path, one), (_, other) in zip(first[0], leaves, strict=True):
             if not _alike(one, other):
-                _fail(f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}: {_said(other)} for {_said(one)}.", _RULE,
-                      "stack those that are alike; a list may hold several stacks.")  # fmt: skip
+                _fail(
+                    f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}: {_said(other)}"
+                    f" for {_said(one)}.",
+                    _RULE,
+                    "stack those that are alike; a list may hold several stacks.",
+                )
 
     def stacked(*given: Any) -> Any:
         return _jax.numpy.stack(given) if _is_array(given[0]) else given[0]
@@ -107,7 +128,8 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _kind(x: Any) -> tuple[Any, ...]:
-    return x.shape, x.dtype, bool(getattr(x, "weak_type", False))  # a weak one takes the type of what it meets
+    # a weak one takes the type of what it meets
+    return x.shape, x.dtype, bool(getattr(x, "weak_type", False))
 
 
 def _said(x: Any) -> str:
@@ -118,4 +140,4 @@ def _said(x: Any) -> str:
 
 
 def _fail(what: str, rule: str, fix: str) -> NoReturn:
-    raise OptionError(sentence("stack()", what, rule, fix), code="J209")
+    raise OptionError("stack()", what, rule, fix, code="J209")

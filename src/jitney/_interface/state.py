@@ -1,4 +1,5 @@
-"""Named quantities that are one vector where mathematics wants one: `State`, whose fields are core, and `derived` from these.
+"""Named quantities that are one vector where mathematics wants one: `State`, whose fields are core,
+and `derived` from these.
 
 It stands beside the decorators and uses none of them: a state is an Equinox module like any other.
 """
@@ -17,7 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import OptionError, StateError, sentence
+from .._errors import OptionError, StateError
 from .._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
 from .._owners import shorten
 from .._signature.annotations import fields_of
@@ -34,10 +35,12 @@ class DerivedField(Generic[R]):
     def __init__(self, rule: Callable[[Any], R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
             raise OptionError(
-                sentence("jitney.derived()", f"a {type_of(rule).__name__} is no rule.", "A rule is a function of the state, with a name.",
-                         "write it with `def` in the class, and @jitney.derived above it."),
+                "jitney.derived()",
+                f"a {type_of(rule).__name__} is no rule.",
+                "A rule is a function of the state, with a name.",
+                "write it with `def` in the class, and @jitney.derived above it.",
                 code="J204",
-            )  # fmt: skip
+            )
         self.rule = rule
         self.__doc__ = rule.__doc__
         self.__isabstractmethod__ = getattr(rule, "__isabstractmethod__", False)
@@ -62,11 +65,12 @@ class DerivedField(Generic[R]):
 
 
 def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
-    """A field of a `State` that follows from others: computed when it is read, never stored, passed, or differentiated as an argument.
+    """A field of a `State` that follows from others: computed when it is read, never stored,
+    passed, or differentiated as an argument.
 
-    A rule reads core fields and other derived ones; one that overrides a parent's reads that as `super().name`. It is computed once for
-    each state and trace, however often it is read; anew under other settings of JAX (x64), and where an array of NumPy's was changed in
-    place.
+    A rule reads core fields and other derived ones; one that overrides a parent's reads that as
+    `super().name`. It is computed once for each state and trace, however often it is read; anew
+    under other settings of JAX (x64), and where an array of NumPy's was changed in place.
 
     Raises:
         StateError: When it is read and a field that it needs is missing, or it needs itself.
@@ -78,7 +82,9 @@ def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
 class _Reading:
     """The derived fields that are being computed, and what is known of their states."""
 
-    fields: list[tuple[Any, DerivedField[Any]]] = field(default_factory=list[tuple[Any, DerivedField[Any]]])
+    fields: list[tuple[Any, DerivedField[Any]]] = field(
+        default_factory=list[tuple[Any, DerivedField[Any]]]
+    )
     values: Reading = field(default_factory=Reading)
 
 
@@ -92,12 +98,15 @@ def _reading(state: Any, asked: DerivedField[Any]) -> Generator[_Reading]:
     if reading is None:
         token = _READING.set(reading := _Reading())
     chain = [said for other, said in reading.fields if other is state]
-    if any(said is asked for said in chain):  # a field that overrides another of its name may read that one, by `super()`
+    # a field that overrides another of its name may read that one, by `super()`
+    if any(said is asked for said in chain):
         names = [said.name for said in [*chain[chain.index(asked) :], asked]]
         raise StateError(
-            sentence(_where(state, asked.name), f"it is derived from itself: {' -> '.join(names)}.",
-                     "A derived field follows from core fields in the end.", "make one of them a core field.")
-        )  # fmt: skip
+            _where(state, asked.name),
+            f"it is derived from itself: {' -> '.join(names)}.",
+            "A derived field follows from core fields in the end.",
+            "make one of them a core field.",
+        )
     reading.fields.append((state, asked))
     try:
         yield reading
@@ -119,8 +128,9 @@ class _Of:
 class State(eqx.Module):
     """An Equinox module of named quantities that is also one vector.
 
-    Its annotated fields are core: floating-point arrays of one dtype, or modules and containers of them. Fields under `@derived` follow
-    from them and are no part of the vector, nor of what `jit`, `grad` and `vmap` see.
+    Its annotated fields are core: floating-point arrays of one dtype, or modules and containers of
+    them. Fields under `@derived` follow from them and are no part of the vector, nor of what `jit`,
+    `grad` and `vmap` see.
 
         class Economy(jitney.State):
             log_capital: Float[Array, "sector"]
@@ -129,10 +139,10 @@ class State(eqx.Module):
             @jitney.derived
             def capital(self): return jnp.exp(self.log_capital)
 
-        economy.array                  # [sector + 1]
-        economy.of(vector)             # the same fields, from a vector; shapes as here
-        Economy.of(vector)             # shapes from the annotations: one unknown size follows from the length
-        print(economy)                 # every quantity by name
+        economy.array                  # [sector + 1] economy.of(vector)             # the same
+        fields, from a vector; shapes as here Economy.of(vector)             # shapes from the
+        annotations: one unknown size follows from the length print(economy)                 # every
+        quantity by name
     """
 
     __slots__ = (KEPT,)  # beside the fields
@@ -141,7 +151,8 @@ class State(eqx.Module):
 
     @property
     def array(self) -> Any:
-        """The core fields as one vector, in the order in which they are declared. Missing ones (None) take no place.
+        """The core fields as one vector, in the order in which they are declared. Missing ones
+        (None) take no place.
 
         Raises:
             StateError: They are not floating-point arrays of one dtype.
@@ -154,7 +165,10 @@ class State(eqx.Module):
         names: list[str] = []
         for path, leaf in core_leaves(self):
             name = keystr(path).removeprefix(".")
-            names += [f"{name}[{','.join(map(str, at))}]" if at else name for at in np.ndindex(*leaf.shape)]
+            names += [
+                f"{name}[{','.join(map(str, at))}]" if at else name
+                for at in np.ndindex(*leaf.shape)
+            ]
         return tuple(names)
 
     def __getattribute__(self, name: str) -> Any:
@@ -171,16 +185,23 @@ class State(eqx.Module):
         return dict(self.__dict__)  # without what has been derived
 
     def __str__(self) -> str:
-        if not all(is_a(leaf, (jax.Array, np.ndarray, np.generic, float)) and not is_a(leaf, Tracer) for leaf in tree_flatten(self)[0]):
+        if not all(
+            is_a(leaf, (jax.Array, np.ndarray, np.generic, float)) and not is_a(leaf, Tracer)
+            for leaf in tree_flatten(self)[0]
+        ):
             return repr(self)
-        rows = [(name, _text(object.__getattribute__(self, name))) for name in fields_of(type(self))]
+        rows = [
+            (name, _text(object.__getattribute__(self, name))) for name in fields_of(type(self))
+        ]
         for name in _derived_names(type(self)):
             try:
                 rows.append((name, f"{_text(getattr(self, name))}  (derived)"))
             except StateError as error:
                 rows.append((name, str(error).splitlines()[0]))
         width = max((len(name) for name, _ in rows), default=0)
-        lines = [f"{name:{width}}  {text}".replace("\n", "\n" + " " * (width + 2)) for name, text in rows]
+        lines = [
+            f"{name:{width}}  {text}".replace("\n", "\n" + " " * (width + 2)) for name, text in rows
+        ]
         return "\n".join([type(self).__name__, *lines])
 
 
@@ -188,9 +209,11 @@ def _check_there(state: State, name: str) -> None:
     reading = _READING.get()
     if reading is not None and name in fields_of(type(state)):
         raise StateError(
-            sentence(_where(state, reading.fields[-1][1].name), f"it needs {name!r}, which is missing.",
-                     "A derived field can be read when every field that its rule reads is there.", f"give {name!r} a value.")
-        )  # fmt: skip
+            _where(state, reading.fields[-1][1].name),
+            f"it needs {name!r}, which is missing.",
+            "A derived field can be read when every field that its rule reads is there.",
+            f"give {name!r} a value.",
+        )
 
 
 def _where(state: Any, name: str) -> str:

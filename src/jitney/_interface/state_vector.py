@@ -1,4 +1,6 @@
-"""Fields of a module as one vector, with one split each way, and shapes from annotations where there is no instance."""
+"""Fields of a module as one vector, with one split each way, and shapes from annotations where
+there is no instance.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._contract.sizes import Unknown, evaluate
-from .._errors import StateError, sentence
-from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
+from .._errors import StateError
+from .._jax.trees import (
+    is_a,
+    issubdtype,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+    type_of,
+)
 from .._owners import public
 from .._signature.annotations import fields_of
 from .._signature.hints import ArrayHint, ScalarHint
@@ -31,28 +41,39 @@ def core_leaves(state: Any) -> list[tuple[Any, Any]]:
     """
     cls = type_of(state).__name__
     leaves = tree_flatten_with_path(state)[0]
-    default = next((leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype")), None) or _jnp.result_type(float)
-    leaves = [(path, np.asarray(leaf, default) if is_a(leaf, float) else leaf) for path, leaf in leaves]
+    default = next(
+        (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype")), None
+    ) or _jnp.result_type(float)
+    leaves = [
+        (path, np.asarray(leaf, default) if is_a(leaf, float) else leaf) for path, leaf in leaves
+    ]
     for path, leaf in leaves:
         if not hasattr(leaf, "dtype") or not issubdtype(leaf.dtype, np.inexact):
             what = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else repr(leaf)
             raise StateError(
-                sentence(f"{cls}{keystr(path)}", f"it is {what}.", "The core fields of a state are floating-point arrays.",
-                         "make it an array of floats, or mark the field with eqx.field(static=True)."),
+                f"{cls}{keystr(path)}",
+                f"it is {what}.",
+                "The core fields of a state are floating-point arrays.",
+                "make it an array of floats, or mark the field with eqx.field(static=True).",
                 code="J310",
-            )  # fmt: skip
+            )
     dtypes = {str(leaf.dtype): keystr(path) for path, leaf in leaves}
     if len(dtypes) > 1:
         listed = ", ".join(f"{dtype} ({path.removeprefix('.')})" for dtype, path in dtypes.items())
         raise StateError(
-            sentence(cls, f"its fields have several dtypes: {listed}.", "One vector has one dtype.", "convert the fields to one dtype."),
+            cls,
+            f"its fields have several dtypes: {listed}.",
+            "One vector has one dtype.",
+            "convert the fields to one dtype.",
             code="J310",
         )
     return leaves
 
 
 def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
-    """Start and stop of each piece of the vector: numbers that stand next to each other are one piece."""
+    """Start and stop of each piece of the vector: numbers that stand next to each other are one
+    piece.
+    """
     runs: list[tuple[int, int]] = []
     for i, shape in enumerate(shapes):
         if not shape and runs and runs[-1][1] == i and not shapes[runs[-1][0]]:
@@ -70,18 +91,27 @@ def joined(leaves: Sequence[Any]) -> Any:
     pieces: list[Any] = []
     for start, stop in _runs([leaf.shape for leaf in leaves]):
         one = leaves[start] if stop == start + 1 else None
-        pieces.append(xp.stack(leaves[start:stop]) if one is None else one if one.ndim == 1 else xp.reshape(one, (-1,)))
+        pieces.append(
+            xp.stack(leaves[start:stop])
+            if one is None
+            else one
+            if one.ndim == 1
+            else xp.reshape(one, (-1,))
+        )
     if not pieces:
         return np.zeros(0, dtype)
     return pieces[0] if len(pieces) == 1 and xp is _jnp else xp.concatenate(pieces)
 
 
 def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
-    full = [shape for shape in shapes if math.prod(shape)]  # XLA dies on a piece without elements after others: jax 0.10.2, CPU
+    # XLA dies on a piece without elements after others: jax 0.10.2, CPU
+    full = [shape for shape in shapes if math.prod(shape)]
     xp: Any = np if is_a(vector, np.ndarray) else _jnp
     if len(full) < len(shapes):
         parts = iter(_split(vector, full))
-        return [next(parts) if math.prod(shape) else xp.zeros(shape, vector.dtype) for shape in shapes]
+        return [
+            next(parts) if math.prod(shape) else xp.zeros(shape, vector.dtype) for shape in shapes
+        ]
     runs = _runs(shapes)
     lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
     if is_a(vector, np.ndarray):
@@ -91,7 +121,11 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
     fields: list[Any] = []
     for (start, stop), piece in zip(runs, pieces, strict=True):
         if stop > start + 1:
-            fields += [piece[i, ...] for i in range(len(piece))] if is_a(piece, np.ndarray) else _jnp.unstack(piece)
+            fields += (
+                [piece[i, ...] for i in range(len(piece))]
+                if is_a(piece, np.ndarray)
+                else _jnp.unstack(piece)
+            )
         else:
             fields.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
     return fields
@@ -109,20 +143,30 @@ def like(state: Any, vector: Any) -> Any:
 def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
     """A state from a vector and the annotations of its class."""
     hints = fields_of(cls)
-    dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in _static_names(cls)}
+    dims = {
+        name: _dims(cls, name, hint)
+        for name, hint in hints.items()
+        if name not in _static_names(cls)
+    }
     if sizes is not None and not is_a(sizes, Mapping):
         rule = "Sizes are given by names of axes."
-        raise StateError(sentence(f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.'), code="J310")
+        raise StateError(
+            f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.', code="J310"
+        )
     known = dict(sizes or {})
-    unknown = sorted({name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known))
+    unknown = sorted(
+        {name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known)
+    )
     if len(unknown) == 1:
         known[unknown[0]] = _solved(cls, dims, known, unknown[0], vector)
     elif unknown:
         raise StateError(
-            sentence(f"{cls.__name__}.of()", f"the sizes of {', '.join(map(repr, unknown))} are not known.",
-                     "One unknown size follows from the length of the vector.", f"pass sizes={{{unknown[0]!r}: ...}}, or use an instance."),
+            f"{cls.__name__}.of()",
+            f"the sizes of {', '.join(map(repr, unknown))} are not known.",
+            "One unknown size follows from the length of the vector.",
+            f"pass sizes={{{unknown[0]!r}: ...}}, or use an instance.",
             code="J310",
-        )  # fmt: skip
+        )
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
     parts = _split(_vector(cls, vector, sum(map(math.prod, shapes))), shapes)
     return cls(**dict(zip(dims, parts, strict=True)))
@@ -130,42 +174,54 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
 
 def _vector(cls: Any, vector: Any, length: int) -> Any:
     try:
-        if is_a(vector, np.ndarray):  # its owner may write to it: SciPy hands out the same vector at each step
+        # its owner may write to it: SciPy hands out the same vector at each step
+        if is_a(vector, np.ndarray):
             array: Any = np.array(vector)
         else:
-            array = vector if is_a(vector, jax.Array) else np.asarray(vector, _jnp.result_type(float))
+            array = (
+                vector if is_a(vector, jax.Array) else np.asarray(vector, _jnp.result_type(float))
+            )
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
     if not issubdtype(array.dtype, np.floating):
         raise _no_vector(cls, f"the vector is {array.dtype}")
     if array.shape != (length,):
         raise StateError(
-            sentence(f"{cls.__name__}.of()", f"the vector has shape {tuple(array.shape)}, and the fields take {length} elements.",
-                     "A state is made of one vector that fits.", f"pass a vector of length {length}."),
+            f"{cls.__name__}.of()",
+            f"the vector has shape {tuple(array.shape)}, and the fields take {length} elements.",
+            "A state is made of one vector that fits.",
+            f"pass a vector of length {length}.",
             code="J310",
-        )  # fmt: skip
+        )
     return array
 
 
 def _no_vector(cls: Any, what: str) -> StateError:
     return StateError(
-        sentence(
-            f"{cls.__name__}.of()", f"{what}.", "A state is made of one vector of floating-point numbers.", "pass vector.astype(float)."
-        ),
+        f"{cls.__name__}.of()",
+        f"{what}.",
+        "A state is made of one vector of floating-point numbers.",
+        "pass vector.astype(float).",
         code="J310",
     )
 
 
 def _static_names(cls: Any) -> set[str]:
     static = {item.name for item in dataclasses.fields(cls) if item.metadata.get("static", False)}
-    without = [item.name for item in dataclasses.fields(cls) if item.name in static and not _has_default(item)]
+    without = [
+        item.name
+        for item in dataclasses.fields(cls)
+        if item.name in static and not _has_default(item)
+    ]
     if without:
         raise _needs_instance(cls, without[0], "is static and has no default")
     return static
 
 
 def _has_default(item: Any) -> bool:
-    return item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
+    return (
+        item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
+    )
 
 
 def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
@@ -178,24 +234,32 @@ def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
 
 def _needs_instance(cls: Any, name: str, what: str) -> StateError:
     return StateError(
-        sentence(f"{cls.__name__}.of()", f"{name!r} {what}.", "Without an instance the fields come from their annotations.",
-                 "take the shapes from an instance: state.of(vector)."),
+        f"{cls.__name__}.of()",
+        f"{name!r} {what}.",
+        "Without an instance the fields come from their annotations.",
+        "take the shapes from an instance: state.of(vector).",
         code="J310",
-    )  # fmt: skip
+    )
 
 
 def _shape(cls: Any, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for dim in hint.dims:
-        size: Any = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
+        size: Any = (
+            dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
+        )
         if is_a(size, Unknown) or not is_a(size, int):
             raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
         shape.append(size)
     return tuple(shape)
 
 
-def _solved(cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any) -> int:
-    """The size that makes the fields as long as the vector: lengths grow with sizes, so by bisection."""
+def _solved(
+    cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any
+) -> int:
+    """The size that makes the fields as long as the vector: lengths grow with sizes, so by
+    bisection.
+    """
     wanted = math.prod(getattr(vector, "shape", np.shape(vector)))
 
     def length(size: int) -> int:
@@ -207,8 +271,10 @@ def _solved(cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], n
         low, high = (middle + 1, high) if length(middle) < wanted else (low, middle)
     if length(low) != wanted:
         raise StateError(
-            sentence(f"{cls.__name__}.of()", f"no size of {name!r} makes the fields {wanted} elements long.",
-                     "A state is made of one vector that fits.", f"pass a vector that fits, such as one of {length(low)} elements."),
+            f"{cls.__name__}.of()",
+            f"no size of {name!r} makes the fields {wanted} elements long.",
+            "A state is made of one vector that fits.",
+            f"pass a vector that fits, such as one of {length(low)} elements.",
             code="J310",
-        )  # fmt: skip
+        )
     return low

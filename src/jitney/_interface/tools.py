@@ -1,8 +1,10 @@
-"""The tools that tell about one function, or run it, as methods of it: what one asks of a function is found on it.
+"""The tools that tell about one function, or run it, as methods of it: what one asks of a function
+is found on it.
 
-A tool stands above what the user holds, since it compiles, streams and times it; a method is only a way to it, by the public name. What
-some of them give is defined above too: these types are the only imports upwards, by name in the list of layers in `pyproject.toml`. What
-makes another function of one (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`, `shared`) is no method.
+A tool stands above what the user holds, since it compiles, streams and times it; a method is only a
+way to it, by the public name. What some of them give is defined above too: these types are the only
+imports upwards, by name in the list of layers in `pyproject.toml`. What makes another function of
+one (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`, `shared`) is no method.
 """
 
 from __future__ import annotations
@@ -31,11 +33,16 @@ R = TypeVar("R", covariant=True)
 
 
 class Tools(Generic[R]):
-    """What one asks of a program or a derivative. Each method is the public function of its name, with this as its first argument."""
+    """What one asks of a program or a derivative. Each method is the public function of its name,
+    with this as its first argument.
+    """
 
     @public
-    def axes(self, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
-        """What it does along each named axis of its signature, proven on its program with symbolic sizes; see `jitney.axes`.
+    def axes(
+        self, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any
+    ) -> Axes:
+        """What it does along each named axis of its signature, proven on its program with symbolic
+        sizes; see `jitney.axes`.
 
         Args:
             examples: As of `Program.compile`.
@@ -52,8 +59,8 @@ class Tools(Generic[R]):
 
     @public
     def communication(self, /, *args: Any, **kwargs: Any) -> Communication:
-        """What the devices send each other in a call, in bytes on one device, by kind and line, as XLA compiled it; see
-        `jitney.communication`. It is compiled for that, and not run.
+        """What the devices send each other in a call, in bytes on one device, by kind and line, as
+        XLA compiled it; see `jitney.communication`. It is compiled for that, and not run.
 
         Args:
             args: As for a call; `jax.ShapeDtypeStruct`s will do.
@@ -75,7 +82,8 @@ class Tools(Generic[R]):
         sizes: Mapping[str, int] | None = None,
         **keywords: Any,
     ) -> Frontier:
-        """What its gradient takes in memory, in bytes, against the operations that it does again; see `jitney.frontier`.
+        """What its gradient takes in memory, in bytes, against the operations that it does again;
+        see `jitney.frontier`.
 
         Several programs are compiled, and none is run.
 
@@ -104,13 +112,15 @@ class Tools(Generic[R]):
         rounds: int = 16,
         on_device: bool = True,
     ) -> Measurement:
-        """What a call takes, in seconds, and whether that is less than another way to compute the same; see `jitney.measure`.
+        """What a call takes, in seconds, and whether that is less than another way to compute the
+        same; see `jitney.measure`.
 
         Args:
             *args: What it is called with.
             against: What computes the same, for a verdict.
             kwargs: Arguments by name, for both.
-            tolerance: How far the results may be apart, as a part of the largest element of each array.
+            tolerance: How far the results may be apart, as a part of the largest element of each
+                array.
             seconds: For the warm calls, if that leaves enough rounds.
             rounds: So many at least, however long they take.
             on_device: False leaves NumPy arrays where they are.
@@ -131,8 +141,11 @@ class Tools(Generic[R]):
         )
 
     @public
-    def precision_report(self, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any) -> PrecisionReport:
-        """Run it beside its float64 shadow, and say which products must stay in float32; see `jitney.precision_report`.
+    def precision_report(
+        self, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
+    ) -> PrecisionReport:
+        """Run it beside its float64 shadow, and say which products must stay in float32; see
+        `jitney.precision_report`.
 
         Args:
             args: Its arguments: values, not shapes.
@@ -169,10 +182,17 @@ class Tools(Generic[R]):
     ) -> Sweep: ...
     @public
     def simulate(
-        self, /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
-        device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
-    ) -> Simulation | Sweep:  # fmt: skip
-        """What it would take on devices that are not there: bytes, operations, and a model of the seconds; see `jitney.simulate`.
+        self,
+        /,
+        *examples: Any,
+        mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
+        device: str | Device,
+        sizes: Sizes | None = None,
+        wrt: Wrt = None,
+        **keywords: Any,
+    ) -> Simulation | Sweep:
+        """What it would take on devices that are not there: bytes, operations, and a model of the
+        seconds; see `jitney.simulate`.
 
         Args:
             examples: As of `Program.compile`.
@@ -184,14 +204,25 @@ class Tools(Generic[R]):
 
         Raises:
             OptionError: The device is not known, or the function cannot be divided.
-            MeshError: The mesh is none, an axis does not divide, or the program cannot be compiled for it.
+            MeshError: The mesh is none, an axis does not divide, or the program cannot be compiled
+                for it.
             ContractError: A size is missing.
         """
-        return _tool("simulate")(self, *examples, mesh=mesh, device=device, sizes=sizes, wrt=wrt, **keywords)
+        return _tool("simulate")(
+            self, *examples, mesh=mesh, device=device, sizes=sizes, wrt=wrt, **keywords
+        )
 
     @public
-    def strategy(self, /, *examples: Any, sizes: Mapping[str, int] | None = None, memory: int | str = AUTO, **named: Any) -> Strategy:
-        """How data of certain sizes are worked on within some memory: at once, in chunks, or streamed; see `jitney.strategy`.
+    def strategy(
+        self,
+        /,
+        *examples: Any,
+        sizes: Mapping[str, int] | None = None,
+        memory: int | str = AUTO,
+        **named: Any,
+    ) -> Strategy:
+        """How data of certain sizes are worked on within some memory: at once, in chunks, or
+        streamed; see `jitney.strategy`.
 
         Each way is compiled for abstract values, and none is run.
 
@@ -220,10 +251,12 @@ class Tools(Generic[R]):
         retries: int = 2,
         progress: bool = True,
     ) -> Streamed[R]:
-        """Run it over data of any length, a chunk at a time; see `jitney.stream`, where each argument is described.
+        """Run it over data of any length, a chunk at a time; see `jitney.stream`, where each
+        argument is described.
 
         Args:
-            data: Argument name -> value: arrays, memory maps, files of NumPy, Zarr or HDF5 arrays, or what gives chunks.
+            data: Argument name -> value: arrays, memory maps, files of NumPy, Zarr or HDF5 arrays,
+                or what gives chunks.
             chunk: Axis name -> how many of its elements are read at a time, or `"auto"`.
             checkpoint: A file that keeps what has been accumulated.
             checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`.
@@ -231,11 +264,15 @@ class Tools(Generic[R]):
             progress: Whether a bar shows how far the run is; in a notebook by ipywidgets.
 
         Raises:
-            AxisError: An operation looks along the axis in a way that is not carried from chunk to chunk.
+            AxisError: An operation looks along the axis in a way that is not carried from chunk to
+                chunk.
             ContractError: The data do not fit the contract, or no array has the axis.
-            MeshError: It has `shard`, and there is no mesh, or another axis than the one that is cut does not divide.
-            JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
-            DataError: The data are not what they were, or a slice came with other rows than asked for.
+            MeshError: It has `shard`, and there is no mesh, or another axis than the one that is
+                cut does not divide.
+            JitneyError: The checkpoint is damaged or of another run; a result has the axis and
+                cannot be kept in one.
+            DataError: The data are not what they were, or a slice came with other rows than asked
+                for.
             OSError: A chunk could not be read.
         """
         return _tool("stream")(

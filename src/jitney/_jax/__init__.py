@@ -1,1 +1,3 @@
-"""What JAX leaves untyped, private or changing: trees, programs as data, its cache, texts of compiled programs, memory, the mesh."""
+"""What JAX leaves untyped, private or changing: trees, programs as data, its cache, texts of
+compiled programs, memory, the mesh.
+"""

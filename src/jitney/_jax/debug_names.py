@@ -1,6 +1,8 @@
-"""How JAX names a function of flat arrays and its arguments: as the user does, in messages, in profiles and in the text of programs.
+"""How JAX names a function of flat arrays and its arguments: as the user does, in messages, in
+profiles and in the text of programs.
 
-JAX reads both from `inspect.unwrap` and `inspect.signature`. It stands before `jit` and all else that traces.
+JAX reads both from `inspect.unwrap` and `inspect.signature`. It stands before `jit` and all else
+that traces.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Flat = TypeVar("Flat", bound=Callable[..., Any])
 
 @functools.cache
 def hide_own_frames() -> None:
-    """Have JAX count the files of jitney among those that are not the user's: in what it and XLA say of a line, and what they print.
+    """Have JAX count the files of jitney among those that are not the user's: in what it and XLA
+    say of a line, and what they print.
 
     Once in a process, when the first function is traced: an import has no effects on JAX.
     """
@@ -28,10 +31,14 @@ def hide_own_frames() -> None:
 
 
 class _Path(inspect.Parameter):
-    """A positional argument that is called by a path, such as `params['w']`, which `inspect` takes for no name."""
+    """A positional argument that is called by a path, such as `params['w']`, which `inspect` takes
+    for no name.
+    """
 
     def __init__(self, path: str, *, rest: bool = False):
-        super().__init__("path", inspect.Parameter.VAR_POSITIONAL if rest else inspect.Parameter.POSITIONAL_ONLY)
+        super().__init__(
+            "path", inspect.Parameter.VAR_POSITIONAL if rest else inspect.Parameter.POSITIONAL_ONLY
+        )
         self._path = path
 
     @property
@@ -39,11 +46,13 @@ class _Path(inspect.Parameter):
         return self._path
 
 
-_REST = _Path("true sizes", rest=True)  # of a padded call, which stand behind its arrays; no argument has a blank in its name
+# of a padded call, which stand behind its arrays; no argument has a blank in its name
+_REST = _Path("true sizes", rest=True)
 
 
 def named_as(flat: Flat, fn: Any, paths: Sequence[str]) -> Flat:
-    """A function of flat arrays that JAX calls by the name, file and line of the user's, and its arguments by their paths.
+    """A function of flat arrays that JAX calls by the name, file and line of the user's, and its
+    arguments by their paths.
 
     The user's function is not held: what JAX keeps of a trace must not keep it alive.
     """
@@ -59,14 +68,20 @@ def named_as(flat: Flat, fn: Any, paths: Sequence[str]) -> Flat:
 def named_like(flat: Flat, other: Any) -> Flat:
     """A function of the same flat arrays as another, called as that one is."""
     named: Any = flat
-    if isinstance(flat, types.FunctionType) and named is not other and hasattr(other, "__signature__"):
+    if (
+        isinstance(flat, types.FunctionType)
+        and named is not other
+        and hasattr(other, "__signature__")
+    ):
         named.__wrapped__, named.__signature__ = other.__wrapped__, other.__signature__
     return named
 
 
 def body_of(jitted: Any) -> Any:
     """The function of flat arrays that JAX has jitted, which is no stand-in for the user's."""
-    return inspect.unwrap(jitted, stop=lambda fn: hasattr(getattr(fn, "__wrapped__", None), "stands_in"))
+    return inspect.unwrap(
+        jitted, stop=lambda fn: hasattr(getattr(fn, "__wrapped__", None), "stands_in")
+    )
 
 
 def _code_of(fn: Any) -> Any:
@@ -79,7 +94,9 @@ def _code_of(fn: Any) -> Any:
 def _stand_in(where: types.CodeType) -> Callable[[], None]:
     def nothing() -> None: ...
 
-    nothing.__code__ = nothing.__code__.replace(co_filename=where.co_filename, co_firstlineno=where.co_firstlineno, co_name=where.co_name)
+    nothing.__code__ = nothing.__code__.replace(
+        co_filename=where.co_filename, co_firstlineno=where.co_firstlineno, co_name=where.co_name
+    )
     nothing.__name__ = nothing.__qualname__ = where.co_name
     nothing.__dict__["stands_in"] = True
     return nothing

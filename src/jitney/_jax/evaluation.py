@@ -1,7 +1,8 @@
 """Go through programs of JAX operation by operation, in one way.
 
-`evaluated` is the one place where what the variables of a program stand for is kept. What that is, and what an operation makes of it, its
-callers say: numbers and tracers, values with their makers, what depends on what, or the numbers of values.
+`evaluated` is the one place where what the variables of a program stand for is kept. What that is,
+and what an operation makes of it, its callers say: numbers and tracers, values with their makers,
+what depends on what, or the numbers of values.
 """
 
 from __future__ import annotations
@@ -45,26 +46,38 @@ def evaluated(
         values: What its arguments are.
         results: From an operation, and what its operands are, to what its results are.
         constants: What its constants are; what `constant` makes of them if they are not given.
-        constant: What a number of the program is: from the number, its type, and the operation that reads it. None of a constant, and of a
-            number that is a result.
-        lets_go: Whether a value is let go of when nothing reads it any more, which is worth its time where values take memory.
+        constant: What a number of the program is: from the number, its type, and the operation that
+            reads it. None of a constant, and of a number that is a result.
+        lets_go: Whether a value is let go of when nothing reads it any more, which is worth its
+            time where values take memory.
     """
     program, held = opened(jaxpr)
     if constants is None:
-        constants = [constant(value, atom.aval, None) for value, atom in zip(held, program.constvars, strict=True)]
+        constants = [
+            constant(value, atom.aval, None)
+            for value, atom in zip(held, program.constvars, strict=True)
+        ]
     env: dict[Any, T] = dict(zip(program.constvars, constants, strict=True))
     env.update(zip(program.invars, values, strict=True))
     done = _done(program) if lets_go else None
     for eqn in program.eqns:
-        inputs = [constant(atom.val, atom.aval, eqn) if is_written(atom) else env[atom] for atom in eqn.invars]
+        inputs = [
+            constant(atom.val, atom.aval, eqn) if is_written(atom) else env[atom]
+            for atom in eqn.invars
+        ]
         env.update(zip(eqn.outvars, results(eqn, inputs), strict=True))
         for atom in next(done) if done is not None else ():
             env.pop(atom, None)
-    return [constant(atom.val, atom.aval, None) if is_written(atom) else env[atom] for atom in program.outvars]
+    return [
+        constant(atom.val, atom.aval, None) if is_written(atom) else env[atom]
+        for atom in program.outvars
+    ]
 
 
 def _done(program: Any) -> Iterator[list[Any]]:
-    """For each operation, in order, what nothing behind it reads: of what it reads, and of what it makes."""
+    """For each operation, in order, what nothing behind it reads: of what it reads, and of what it
+    makes.
+    """
     read = set(variables(program.outvars))
     done: list[list[Any]] = []
     for eqn in reversed(program.eqns):
@@ -87,8 +100,12 @@ class SeenAt:
 
     @cached_property
     def line(self) -> str:
-        """The user's line of the innermost call that has one. To look one up takes long, so that it is done when it is asked for."""
-        return functools.reduce(lambda held_at, eqn: source_of(eqn, held_at), self.calls, self.start)
+        """The user's line of the innermost call that has one. To look one up takes long, so that it
+        is done when it is asked for.
+        """
+        return functools.reduce(
+            lambda held_at, eqn: source_of(eqn, held_at), self.calls, self.start
+        )
 
 
 def without_calls(
@@ -106,8 +123,10 @@ def without_calls(
     Args:
         jaxpr: The program, closed or open.
         values: What its arguments are.
-        results: From an operation, what its operands are, and the calls that it stands in, to what its results are.
-        inside: The program that is gone through in place of an operation; None of one that is an operation.
+        results: From an operation, what its operands are, and the calls that it stands in, to what
+            its results are.
+        inside: The program that is gone through in place of an operation; None of one that is an
+            operation.
         constants: What its constants are; what `constant` makes of them if they are not given.
         constant: What a number of the program is; see `evaluated`.
         seen_at: What the program stands in.

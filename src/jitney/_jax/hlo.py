@@ -1,7 +1,8 @@
 """Collectives in the text of a compiled program.
 
-JAX tells how much a program computes, not what its devices send each other; XLA's text does. Nothing else here reads that text. Its
-forms of groups, of source lines and of operations were tried with jaxlib 0.10.0, 0.10.2 and 0.12.0.1.
+JAX tells how much a program computes, not what its devices send each other; XLA's text does.
+Nothing else here reads that text. Its forms of groups, of source lines and of operations were tried
+with jaxlib 0.10.0, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -17,8 +18,18 @@ import numpy as np
 
 from .._owners import is_users
 
-KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
-_OPERATION = re.compile(rf"^\s*(?:ROOT )?%?(?P<name>\S+) = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+_OPERATION = re.compile(
+    r"^\s*(?:ROOT )?%?(?P<name>\S+) = (?P<shape>.*?)"
+    rf" (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$"
+)
 HEAD = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) .*\{$")
 """The first line of a computation."""
 ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
@@ -57,14 +68,25 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
         computation = started["name"] if started else computation
         match = _OPERATION.match(row)
         if match:
-            shapes = [tuple(int(n) for n in dims.split(",") if n) for _, dims in ARRAY.findall(match["shape"])]
-            size = sum(bits(kind) * math.prod(shape) for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True))
+            shapes = [
+                tuple(int(n) for n in dims.split(",") if n)
+                for _, dims in ARRAY.findall(match["shape"])
+            ]
+            size = sum(
+                bits(kind) * math.prod(shape)
+                for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True)
+            )
             along = _along(match["rest"], axes, mesh)
             in_loop, widened = computation in loops, "_promoted" in match["rest"]
             whole = max(shapes, key=math.prod)
-            arrays = tuple((kind, shape) for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True))
+            arrays = tuple(
+                (kind, shape)
+                for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True)
+            )
             where = (lines.of(row), in_loop, match["name"], computation)
-            operations.append(Operation(match["kind"], size // 8, whole, along, *where, arrays, widened))
+            operations.append(
+                Operation(match["kind"], size // 8, whole, along, *where, arrays, widened)
+            )
     return operations
 
 
@@ -74,13 +96,23 @@ def bits(dtype: str) -> int:
     return 8 if dtype == "pred" or match is None else int(match[1])
 
 
-def _along(rest: str, axes: Mapping[Groups, tuple[str, ...]], mesh: Mapping[str, int]) -> tuple[str, ...]:
+def _along(
+    rest: str, axes: Mapping[Groups, tuple[str, ...]], mesh: Mapping[str, int]
+) -> tuple[str, ...]:
     """The axes of the mesh that a collective goes along."""
     pairs = _PAIRS.search(rest)
     if pairs:
-        places = np.array([np.unravel_index(device, tuple(mesh.values())) for pair in _listed(pairs[1]) for device in pair])
+        places = np.array(
+            [
+                np.unravel_index(device, tuple(mesh.values()))
+                for pair in _listed(pairs[1])
+                for device in pair
+            ]
+        )
         moved = places.reshape(-1, 2, len(mesh))
-        return tuple(name for i, name in enumerate(mesh) if np.any(moved[:, 0, i] != moved[:, 1, i]))
+        return tuple(
+            name for i, name in enumerate(mesh) if np.any(moved[:, 0, i] != moved[:, 1, i])
+        )
     groups = _groups(rest)
     return tuple(mesh) if groups is None else axes.get(groups, tuple(mesh))
 
@@ -88,10 +120,16 @@ def _along(rest: str, axes: Mapping[Groups, tuple[str, ...]], mesh: Mapping[str,
 def _groups(rest: str) -> Groups | None:
     named, iota, listed = _MESH.search(rest), _IOTA.search(rest), _LISTED.search(rest)
     if named:
-        sizes = {key.strip(" '"): int(size) for key, size in (part.split("=") for part in named[1].split(","))}
+        sizes = {
+            key.strip(" '"): int(size)
+            for key, size in (part.split("=") for part in named[1].split(","))
+        }
         if ":" in named[2] or re.search(r"\bdevice_ids=", rest):
             return None  # a part of an axis, or an order of its own
-        return _varying(tuple(sizes.values()), [list(sizes).index(name.strip(" '")) for name in named[2].split(",") if name.strip()])
+        return _varying(
+            tuple(sizes.values()),
+            [list(sizes).index(name.strip(" '")) for name in named[2].split(",") if name.strip()],
+        )
     if iota:
         order = np.arange(math.prod(_numbers(iota[2]))).reshape(_numbers(iota[2]))
         rows = order.transpose(_numbers(iota[3])) if iota[3] else order
@@ -116,12 +154,16 @@ def _varying(sizes: tuple[int, ...], axes: list[int]) -> Groups:
 
 
 def _groups_by_axes(mesh: Mapping[str, int]) -> dict[Groups, tuple[str, ...]]:
-    """For each choice of axes the groups that it makes; the smallest choice first, since an axis of one device changes nothing."""
+    """For each choice of axes the groups that it makes; the smallest choice first, since an axis of
+    one device changes nothing.
+    """
     names = list(mesh)
     axes: dict[Groups, tuple[str, ...]] = {}
     for count in range(len(names) + 1):
         for chosen in combinations(range(len(names)), count):
-            axes.setdefault(_varying(tuple(mesh.values()), list(chosen)), tuple(names[i] for i in chosen))
+            axes.setdefault(
+                _varying(tuple(mesh.values()), list(chosen)), tuple(names[i] for i in chosen)
+            )
     return axes
 
 
@@ -132,12 +174,21 @@ class _Lines:
         head = text.split("\n%", 1)[0]
         names = head.partition("FileNames")[2].partition("FunctionNames")[0]
         self._files = dict(re.findall(r'^(\d+) "(.*)"$', names, re.MULTILINE))
-        self._places = {i: (file, line) for i, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", head, re.MULTILINE)}
-        frames = re.findall(r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?\}", head, re.MULTILINE)
+        self._places = {
+            i: (file, line)
+            for i, file, line in re.findall(
+                r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", head, re.MULTILINE
+            )
+        }
+        frames = re.findall(
+            r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?\}", head, re.MULTILINE
+        )
         self._frames = {i: (place, parent) for i, place, parent in frames}
 
     def of(self, row: str) -> str:
-        """`step.py:12`, the innermost line of the user's; without one, what JAX calls the operation."""
+        """`step.py:12`, the innermost line of the user's; without one, what JAX calls the
+        operation.
+        """
         for file, line in self._stack(row):
             if is_users(file):
                 return f"{file.rsplit('/', 1)[-1]}:{line}"

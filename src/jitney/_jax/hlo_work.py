@@ -1,7 +1,9 @@
-"""Work in the text of a compiled program: operations on numbers, and bytes that go through memory, on one device.
+"""Work in the text of a compiled program: operations on numbers, and bytes that go through memory,
+on one device.
 
-XLA's own `cost_analysis()` counts the body of a loop once however often it turns. Here loops are multiplied by their turns, which XLA
-writes beside them where it knows them. Tried with jaxlib 0.10.0, 0.10.2 and 0.12.0.1.
+XLA's own `cost_analysis()` counts the body of a loop once however often it turns. Here loops are
+multiplied by their turns, which XLA writes beside them where it knows them. Tried with jaxlib
+0.10.0, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -17,19 +19,23 @@ from .hlo import ARRAY, HEAD, bits
 _NAME = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = ")
 _OPERANDS = re.compile(r"%([\w.\-]+)")
 _TURNS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
-_INNER = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+_INNER = re.compile(
+    r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)"
+)
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _MOVING = (
-    "parameter constant tuple get-tuple-element bitcast copy convert transpose reshape broadcast slice dynamic-slice dynamic-update-slice "
-    "concatenate pad gather iota reverse bitcast-convert copy-start copy-done after-all opt-barrier partition-id replica-id while "
-    "call conditional fusion custom-call all-reduce all-gather reduce-scatter all-to-all collective-permute collective-broadcast "
-    "select-and-scatter scatter sort rng-bit-generator infeed outfeed domain add-dependency all-gather-start all-gather-done "
-    "all-reduce-start all-reduce-done collective-permute-start collective-permute-done"
+    "parameter constant tuple get-tuple-element bitcast copy convert transpose reshape broadcast"
+    " slice dynamic-slice dynamic-update-slice concatenate pad gather iota reverse bitcast-convert"
+    " copy-start copy-done after-all opt-barrier partition-id replica-id while call conditional"
+    " fusion custom-call all-reduce all-gather reduce-scatter all-to-all collective-permute"
+    " collective-broadcast select-and-scatter scatter sort rng-bit-generator infeed outfeed domain"
+    " add-dependency all-gather-start all-gather-done all-reduce-start all-reduce-done"
+    " collective-permute-start collective-permute-done"
 )
 _MOVES = frozenset(_MOVING.split())
 _VIEWS = (
-    "parameter constant tuple get-tuple-element bitcast while call conditional after-all partition-id replica-id opt-barrier "
-    "domain add-dependency"
+    "parameter constant tuple get-tuple-element bitcast while call conditional after-all"
+    " partition-id replica-id opt-barrier domain add-dependency"
 )
 _NO_TRAFFIC = frozenset(_VIEWS.split())
 
@@ -78,7 +84,9 @@ class Work:
 
     @cached_property
     def turns(self) -> dict[str, int]:
-        """How often each computation runs. Those that reduce two numbers are left out: the operation that uses one counts them."""
+        """How often each computation runs. Those that reduce two numbers are left out: the
+        operation that uses one counts them.
+        """
         runs: dict[str, int] = {}
         waiting = [(self._entry, 1)]
         while waiting:
@@ -98,7 +106,11 @@ class Work:
     @property
     def opaque(self) -> list[str]:
         """Calls of libraries, whose work is not known."""
-        targets = [re.search(r'custom_call_target="([^"]*)"', row.rest) for _, row, _ in self._all() if row.op == "custom-call"]
+        targets = [
+            re.search(r'custom_call_target="([^"]*)"', row.rest)
+            for _, row, _ in self._all()
+            if row.op == "custom-call"
+        ]
         return sorted({target[1] for target in targets if target is not None})
 
     @property
@@ -107,7 +119,9 @@ class Work:
         return sum(row.op == "conditional" for _, row, _ in self._all())
 
     def cuts(self) -> dict[str, int]:
-        """The elements that are cut out of the operations of which nothing else is used, by name."""
+        """The elements that are cut out of the operations of which nothing else is used, by
+        name.
+        """
         cut_out: dict[str, int] = {}
         for rows in self._rows.values():
             users: dict[str, list[Row]] = {}
@@ -124,19 +138,33 @@ class Work:
 
     @cached_property
     def products(self) -> int:
-        """Operations of products of matrices and of convolutions: two for each product that is added up."""
-        return sum(times * self._product(computation, row) for computation, row, times in self._all() if row.op in ("dot", "convolution"))
+        """Operations of products of matrices and of convolutions: two for each product that is
+        added up.
+        """
+        return sum(
+            times * self._product(computation, row)
+            for computation, row, times in self._all()
+            if row.op in ("dot", "convolution")
+        )
 
     @cached_property
     def others(self) -> int:
-        """All other operations on floating-point numbers, one for each element that is computed or reduced."""
+        """All other operations on floating-point numbers, one for each element that is computed or
+        reduced.
+        """
         return sum(times * self._other(computation, row) for computation, row, times in self._all())
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes that operations read and write, each fused group one operation; what devices send each other is not among them."""
+        """Bytes that operations read and write, each fused group one operation; what devices send
+        each other is not among them.
+        """
         fused = {inner for _, row, _ in self._all() if row.op == "fusion" for inner in row.called}
-        return sum(times * self._traffic(computation, row) for computation, row, times in self._all() if computation not in fused)
+        return sum(
+            times * self._traffic(computation, row)
+            for computation, row, times in self._all()
+            if computation not in fused
+        )
 
     def _all(self) -> Iterator[tuple[str, Row, int]]:
         for computation, times in self.turns.items():
@@ -150,19 +178,40 @@ class Work:
         left, right = (self._operand(computation, row, i).arrays[0][1] for i in (0, 1))
         if row.op == "dot":
             axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", row.rest)
-            return 2 * row.elements * math.prod(left[int(i)] for i in (axes[1].split(",") if axes and axes[1] else ()))
+            return (
+                2
+                * row.elements
+                * math.prod(left[int(i)] for i in (axes[1].split(",") if axes and axes[1] else ()))
+            )
         labels = re.search(r"dim_labels=\w+_(\w+)->", row.rest)
-        kernel = [size for label, size in zip(labels[1], right, strict=True) if label != "o"] if labels else right
+        kernel = (
+            [size for label, size in zip(labels[1], right, strict=True) if label != "o"]
+            if labels
+            else right
+        )
         return 2 * row.elements * math.prod(kernel)
 
     def _other(self, computation: str, row: Row) -> int:
         if row.op in ("reduce", "reduce-window", "scatter"):
             kinds = [self._operand(computation, row, i) for i in range(len(row.operands))]
-            return max((operand.elements for operand in (kinds[-1:] if row.op == "scatter" else kinds) if _is_float(operand)), default=0)
-        return row.elements if _is_float(row) and row.op not in (*_MOVES, "dot", "convolution") else 0
+            return max(
+                (
+                    operand.elements
+                    for operand in (kinds[-1:] if row.op == "scatter" else kinds)
+                    if _is_float(operand)
+                ),
+                default=0,
+            )
+        return (
+            row.elements if _is_float(row) and row.op not in (*_MOVES, "dot", "convolution") else 0
+        )
 
     def _traffic(self, computation: str, row: Row) -> int:
-        if row.op in _NO_TRAFFIC or row.op.startswith(("all-", "collective-", "reduce-scatter")) or self._only_widens(row):
+        if (
+            row.op in _NO_TRAFFIC
+            or row.op.startswith(("all-", "collective-", "reduce-scatter"))
+            or self._only_widens(row)
+        ):
             return 0
         operands = [self._operand(computation, row, i) for i in range(len(row.operands))]
         sizes = [self._narrow(computation, operand) for operand in operands]
@@ -175,34 +224,58 @@ class Work:
         if row.op != "fusion":
             return row.bytes + sum(sizes)
         inside = self._rows[row.called[0]]
-        return self._written(inside, row) + sum(self._read(inside, i, size) for i, size in enumerate(sizes))
+        return self._written(inside, row) + sum(
+            self._read(inside, i, size) for i, size in enumerate(sizes)
+        )
 
     def _written(self, inside: dict[str, Row], row: Row) -> int:
         """What a fused group writes: of arrays that are updated in place the part."""
         roots = [member for member in inside.values() if member.root]
-        roots = [inside[name] for result in roots for name in result.operands] if roots and roots[0].op == "tuple" else roots
+        roots = (
+            [inside[name] for result in roots for name in result.operands]
+            if roots and roots[0].op == "tuple"
+            else roots
+        )
         written = 0
         for root in roots:
             made = _behind(inside, root)
-            written += inside[made.operands[1]].bytes if made.op == "dynamic-update-slice" else root.bytes
+            written += (
+                inside[made.operands[1]].bytes if made.op == "dynamic-update-slice" else root.bytes
+            )
         return written if roots else row.bytes
 
     def _read(self, inside: dict[str, Row], i: int, size: int) -> int:
         """What a fused group reads of an argument: of one that is only cut or updated, the part."""
-        names = {row.name for row in inside.values() if row.op == "parameter" and row.rest.startswith(f"{i})")}
+        names = {
+            row.name
+            for row in inside.values()
+            if row.op == "parameter" and row.rest.startswith(f"{i})")
+        }
         uses = [row for row in inside.values() if names & set(row.operands)]
-        if not uses or not all(row.op in ("dynamic-slice", "gather", "dynamic-update-slice") and row.operands[0] in names for row in uses):
+        if not uses or not all(
+            row.op in ("dynamic-slice", "gather", "dynamic-update-slice")
+            and row.operands[0] in names
+            for row in uses
+        ):
             return size
         return sum(0 if row.op == "dynamic-update-slice" else row.bytes for row in uses)
 
     def _only_widens(self, row: Row) -> bool:
-        """Whether it only converts: the compiler for CPUs widens 16-bit numbers in memory, others do while they read them."""
+        """Whether it only converts: the compiler for CPUs widens 16-bit numbers in memory, others
+        do while they read them.
+        """
         return row.op == "convert" or (
-            row.op == "fusion" and {member.op for member in self._rows[row.called[0]].values()} == {"parameter", "convert"}
+            row.op == "fusion"
+            and {member.op for member in self._rows[row.called[0]].values()}
+            == {"parameter", "convert"}
         )
 
     def _narrow(self, computation: str, row: Row) -> int:
-        return min(row.bytes, self._operand(computation, row, 0).bytes) if self._only_widens(row) else row.bytes
+        return (
+            min(row.bytes, self._operand(computation, row, 0).bytes)
+            if self._only_widens(row)
+            else row.bytes
+        )
 
 
 def _turns_of(row: Row) -> int | None:
@@ -231,8 +304,15 @@ def _row(line: str) -> Row | None:
     rest = line[named.end() :]
     cut = _closing(rest) + 1 if rest.startswith("(") else rest.find(" ")
     op, _, arguments = rest[cut:].lstrip().partition("(")
-    arrays = tuple((kind, tuple(int(n) for n in dims.split(",") if n)) for kind, dims in ARRAY.findall(rest[:cut]))
-    operands = () if op in ("constant", "parameter") else tuple(_OPERANDS.findall(arguments[: _closing(f"({arguments}") - 1]))
+    arrays = tuple(
+        (kind, tuple(int(n) for n in dims.split(",") if n))
+        for kind, dims in ARRAY.findall(rest[:cut])
+    )
+    operands = (
+        ()
+        if op in ("constant", "parameter")
+        else tuple(_OPERANDS.findall(arguments[: _closing(f"({arguments}") - 1]))
+    )
     return Row(named[2], op, arrays, operands, arguments, named[1] is not None)
 
 

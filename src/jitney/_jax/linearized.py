@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import DerivativeError, Where, sentence
+from .._errors import DerivativeError, Where
 from .evaluation import applied
 from .trees import keystr, tree_flatten_with_path, type_of
 
@@ -26,27 +26,32 @@ def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
     leaves, treedef = tree_flatten_with_path(at)
     if _jax.tree.structure(given) != treedef:
         raise DerivativeError(
-            sentence(where, f"the direction of {name!r} has another structure: {_jax.tree.structure(given)}, not {treedef}.",
-                     "A direction has the structure, shapes and dtypes of what it is a direction of.", "build it with jax.tree.map."),
+            where,
+            f"the direction of {name!r} has another structure: {_jax.tree.structure(given)}, not"
+            f" {treedef}.",
+            "A direction has the structure, shapes and dtypes of what it is a direction of.",
+            "build it with jax.tree.map.",
             code="J243",
-        )  # fmt: skip
+        )
     for (path, leaf), direction in zip(leaves, _jax.tree.leaves(given), strict=True):
         if direction.shape != leaf.shape or direction.dtype != leaf.dtype:
             raise DerivativeError(
-                sentence(where,
-                         f"the direction of {name}{keystr(path)} is {direction.dtype}{list(direction.shape)}, "
-                         f"for {leaf.dtype}{list(leaf.shape)}.",
-                         "A direction has the structure, shapes and dtypes of what it is a direction of.", "convert or reshape it."),
+                where,
+                f"the direction of {name}{keystr(path)} is"
+                f" {direction.dtype}{list(direction.shape)}, for {leaf.dtype}{list(leaf.shape)}.",
+                "A direction has the structure, shapes and dtypes of what it is a direction of.",
+                "convert or reshape it.",
                 code="J243",
-            )  # fmt: skip
+            )
     return given
 
 
 class Linear(eqx.Module):
     """The derivative of a function at one place, as a linear function of directions.
 
-    Called with the direction of the one argument, or with a dict by name, it gives the direction of the result. What the function had
-    computed is kept, so a call costs one forward pass of the linear part. A pytree: it goes through `jax.jit` and `jax.vmap`.
+    Called with the direction of the one argument, or with a dict by name, it gives the direction of
+    the result. What the function had computed is kept, so a call costs one forward pass of the
+    linear part. A pytree: it goes through `jax.jit` and `jax.vmap`.
     """
 
     _kept: list[Any]
@@ -56,7 +61,12 @@ class Linear(eqx.Module):
     def draw(self, rng: np.random.Generator) -> Any:
         """A direction of random numbers, as a call takes it."""
         _, names, single, treedef, _ = self._form
-        at = treedef.unflatten([_jax.numpy.asarray(rng.normal(size=v.aval.shape), v.aval.dtype) for v in self._program.invars])
+        at = treedef.unflatten(
+            [
+                _jax.numpy.asarray(rng.normal(size=v.aval.shape), v.aval.dtype)
+                for v in self._program.invars
+            ]
+        )
         return at[names[0]] if single else at
 
     def __call__(self, tangents: Any) -> Any:
@@ -64,11 +74,16 @@ class Linear(eqx.Module):
         given = {names[0]: tangents} if single else tangents
         if type_of(given) is not dict or set(given) != set(names):
             raise DerivativeError(
-                sentence(where, "the directions are not given by name.", f"They are a dict with {', '.join(map(repr, names))}.",
-                         "write linear({...}), or take the derivative with respect to one argument."),
+                where,
+                "the directions are not given by name.",
+                f"They are a dict with {', '.join(map(repr, names))}.",
+                "write linear({...}), or take the derivative with respect to one argument.",
                 code="J243",
-            )  # fmt: skip
-        at: Any = _jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars])
+            )
+        at: Any = _jax.tree.unflatten(
+            treedef,
+            [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars],
+        )
         given = _eqx.filter(_jax.tree.map(_jax.numpy.asarray, given), _eqx.is_inexact_array)
         flat = _jax.tree.leaves(fitting(where, "the arguments", given, at))
         return _jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from .._errors import OptionError, Where, sentence
+from .._errors import OptionError, Where
 from .._extent import AUTO, parsed_bytes
 from .._limits import host_memory
 
@@ -53,8 +53,12 @@ class Misfit(Exception):
         self.least = least
 
 
-def compiled_bytes(fn: Callable[..., Any], avals: Sequence[Any], shardings: Sequence[Any] | None = None) -> int:
-    """What a program takes besides its results: temporaries and arguments, as the compiler counts them, on one device."""
+def compiled_bytes(
+    fn: Callable[..., Any], avals: Sequence[Any], shardings: Sequence[Any] | None = None
+) -> int:
+    """What a program takes besides its results: temporaries and arguments, as the compiler counts
+    them, on one device.
+    """
     jitted = _jax.jit(fn) if shardings is None else _jax.jit(fn, in_shardings=tuple(shardings))
     return counted_bytes(jitted.lower(*avals).compile())
 
@@ -66,7 +70,8 @@ def counted_bytes(compiled: Any) -> int:
 
 
 def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
-    """The widest chunk that fits, nearly: a line through two widths says which, and is put right where the compiler disagrees.
+    """The widest chunk that fits, nearly: a line through two widths says which, and is put right
+    where the compiler disagrees.
 
     Args:
         measure: Bytes at a width.
@@ -90,12 +95,16 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
         if width == 1:
             break
         limit = width - 1
-        below, above = ((width, seen[width]), below) if width < below[0] else (below, (width, seen[width]))
+        below, above = (
+            ((width, seen[width]), below) if width < below[0] else (below, (width, seen[width]))
+        )
     raise Misfit(min(seen.values()))
 
 
 def _by_line(a: tuple[int, int], b: tuple[int, int], budget: int, limit: int) -> int:
-    """The width at which the line through two others meets the budget, and no more than the limit."""
+    """The width at which the line through two others meets the budget, and no more than the
+    limit.
+    """
     slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] != a[0] else 0.0
     width = int(min(limit, a[0] + (budget - a[1]) / slope)) if slope > 0 else limit
     return max(1, width if width in (limit, b[0]) or width < _ROUND else width - width % _ROUND)
@@ -118,10 +127,16 @@ MOST = Most()
 
 
 def free_bytes() -> int:
-    """What `memory="auto"` is: of a device all that is free, of the host a half; and no more than `jitney.configure(memory=...)` says."""
+    """What `memory="auto"` is: of a device all that is free, of the host a half; and no more than
+    `jitney.configure(memory=...)` says.
+    """
     stats: Any = _jax.local_devices()[0].memory_stats()
     of_device = bool(stats) and "bytes_limit" in stats
-    free = int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0)) if of_device else host_memory()[1] // 2
+    free = (
+        int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+        if of_device
+        else host_memory()[1] // 2
+    )
     return free if MOST.bytes is None else min(free, MOST.bytes)
 
 
@@ -134,10 +149,12 @@ def budget_of(where: Where | str, memory: Any) -> int:
     size = parsed_bytes(memory)
     if size is None:
         raise OptionError(
-            sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
-                     'write memory="2GiB".'),
+            where,
+            f"memory={memory!r} is not a size.",
+            'It is a number of bytes, a text with a unit, or "auto".',
+            'write memory="2GiB".',
             code="J220",
-        )  # fmt: skip
+        )
     return free_bytes() if size == AUTO else int(size)
 
 

@@ -1,4 +1,6 @@
-"""The devices that a program runs on, laid out along named axes. The mesh is JAX's own; this finds it, makes it and checks it."""
+"""The devices that a program runs on, laid out along named axes. The mesh is JAX's own; this finds
+it, makes it and checks it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from .._errors import MeshError, sentence
+from .._errors import MeshError
 from .._owners import public
 from .trees import is_a, type_of
 
@@ -72,46 +74,70 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     found: Any = _jax.devices() if devices is None else list(devices) if several else None
     if found is None or not all(hasattr(device, "process_index") for device in found):
         raise MeshError(
-            sentence("jitney.mesh()", f"devices={devices!r}.", "They are a list of JAX's devices; an axis says how many lie along it.",
-                     "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2])."),
+            "jitney.mesh()",
+            f"devices={devices!r}.",
+            "They are a list of JAX's devices; an axis says how many lie along it.",
+            "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2]).",
             code="J253",
-        )  # fmt: skip
+        )
     sizes = _sizes(axes, len(found))
     kind = AxisType.Explicit if explicit else AxisType.Auto
     used = found[: math.prod(sizes.values())]
-    return Mesh(_jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=(kind,) * len(sizes), devices=used))
+    return Mesh(
+        _jax.make_mesh(
+            tuple(sizes.values()), tuple(sizes), axis_types=(kind,) * len(sizes), devices=used
+        )
+    )
 
 
 def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
     text = ", ".join(f"{name}={size}" for name, size in axes.items())
     where = f"jitney.mesh({text})"
-    bad = [name for name, size in axes.items() if not is_a(size, int) or is_a(size, bool) or (size < 1 and size != -1)]
+    bad = [
+        name
+        for name, size in axes.items()
+        if not is_a(size, int) or is_a(size, bool) or (size < 1 and size != -1)
+    ]
     if not axes or bad or list(axes.values()).count(-1) > 1:
         raise MeshError(
-            sentence(where, f"{bad[0]}={axes[bad[0]]!r} is no number of devices." if bad else "that is no layout.",
-                     "Each axis has a number of devices; one of them may be -1, for all that are left.", "write jitney.mesh(data=-1)."),
+            where,
+            f"{bad[0]}={axes[bad[0]]!r} is no number of devices." if bad else "that is no layout.",
+            "Each axis has a number of devices; one of them may be -1, for all that are left.",
+            "write jitney.mesh(data=-1).",
             code="J253",
-        )  # fmt: skip
+        )
     known = math.prod(size for size in axes.values() if size != -1)
     if known > count or (-1 in axes.values() and count % known):
         raise MeshError(
-            sentence(where, f"there {'is 1 device' if count == 1 else f'are {count} devices'}, which {known} does not divide."
-                     if known <= count else f"{known} devices are needed, and there {'is 1' if count == 1 else f'are {count}'}.",
-                     "A mesh has one device for each of its places.",
-                     "make an axis smaller; on one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 gives eight virtual devices."),
+            where,
+            (
+                f"there {'is 1 device' if count == 1 else f'are {count} devices'}, which {known}"
+                " does not divide."
+                if known <= count
+                else (
+                    f"{known} devices are needed, and there"
+                    f" {'is 1' if count == 1 else f'are {count}'}."
+                )
+            ),
+            "A mesh has one device for each of its places.",
+            "make an axis smaller; on one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8"
+            " gives eight virtual devices.",
             code="J252",
-        )  # fmt: skip
+        )
     return {name: count // known if size == -1 else size for name, size in axes.items()}
 
 
 def current(given: Any = None, *, nested: bool = False) -> Any:
-    """JAX's mesh that a call runs on: the one of the decoration, else, as if that is "optional", the one of the context; None without one.
+    """JAX's mesh that a call runs on: the one of the decoration, else, as if that is "optional",
+    the one of the context; None without one.
 
-    Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for the outermost program to know. Inside
-    `shard_map` that is the one which counts, since it says along which axes each device works alone.
+    Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for
+    the outermost program to know. Inside `shard_map` that is the one which counts, since it says
+    along which axes each device works alone.
 
     Raises:
-        MeshError: The one of the decoration is none, or `shard_map` or `pmap` is around and has divided other devices.
+        MeshError: The one of the decoration is none, or `shard_map` or `pmap` is around and has
+            divided other devices.
     """
     there = _on_paper.get()
     if there is not None:
@@ -129,11 +155,13 @@ def _divided_already(given: Any, around: Any) -> Any:
     if dict(given.shape) == dict(around.shape):
         return around
     raise MeshError(
-        sentence("mesh=...", f"{described(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
-                 "Inside one each device works alone on its part, and arrays can be laid only along axes of that same mesh.",
-                 "call the function outside of it, or write it there without `shard`."),
+        "mesh=...",
+        f"{described(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
+        "Inside one each device works alone on its part, and arrays can be laid only along axes of"
+        " that same mesh.",
+        "call the function outside of it, or write it there without `shard`.",
         code="J254",
-    )  # fmt: skip
+    )
 
 
 def mesh_of(given: Any) -> Any:
@@ -145,12 +173,20 @@ def mesh_of(given: Any) -> Any:
     found = given.mesh if is_a(given, Mesh) else given
     if not is_a(found, (_sharding.Mesh, _sharding.AbstractMesh)):
         what = f"a {type_of(found).__name__} is no mesh."
-        raise MeshError(sentence("mesh=...", what, "A mesh is devices along named axes.", "write mesh=jitney.mesh(data=-1)."), code="J253")
+        raise MeshError(
+            "mesh=...",
+            what,
+            "A mesh is devices along named axes.",
+            "write mesh=jitney.mesh(data=-1).",
+            code="J253",
+        )
     return found
 
 
 def context() -> Any:
-    """The mesh of the context; JAX tells the abstract one under a trace, which may be one of other values than those of the call."""
+    """The mesh of the context; JAX tells the abstract one under a trace, which may be one of other
+    values than those of the call.
+    """
     return _sharding.get_abstract_mesh() if is_within_trace() else _sharding.get_mesh()
 
 
@@ -168,12 +204,19 @@ _on_paper: ContextVar[Any] = ContextVar("jitney mesh of a simulation", default=N
 
 @contextmanager
 def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
-    """A scope in which programs are traced for a mesh of devices that are not there, whatever mesh they name or stand in."""
-    mesh = _sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+    """A scope in which programs are traced for a mesh of devices that are not there, whatever mesh
+    they name or stand in.
+    """
+    mesh = _sharding.AbstractMesh(
+        tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)
+    )
     outside = _sharding.get_mesh()
     token = _on_paper.set(mesh)
     try:
-        with nullcontext() if outside.empty else _jax.set_mesh(_nowhere()), _sharding.use_abstract_mesh(mesh):
+        with (
+            nullcontext() if outside.empty else _jax.set_mesh(_nowhere()),
+            _sharding.use_abstract_mesh(mesh),
+        ):
             yield mesh
     finally:
         _on_paper.reset(token)
@@ -191,8 +234,9 @@ def _nowhere() -> Any:
 
 
 def automatic(found: Any) -> Any:
-    """The same devices and axes with automatic types: XLA places what lies between arguments and results. An axis along which `shard_map`
-    has divided the work already stays as it is."""
+    """The same devices and axes with automatic types: XLA places what lies between arguments and
+    results. An axis along which `shard_map` has divided the work already stays as it is.
+    """
     if AxisType.Explicit not in found.axis_types:
         return found
     kinds = tuple(AxisType.Auto if kind == AxisType.Explicit else kind for kind in found.axis_types)
@@ -202,9 +246,16 @@ def automatic(found: Any) -> Any:
 
 
 def explicit_around(values: Sequence[Any]) -> Any:
-    """The mesh with explicit axes that a trace stands in, or that one of these arrays lies on; None if there is none."""
-    shardings: list[Any] = [getattr(_jax.typeof(x), "sharding", None) for x in values if is_a(x, jax.Array)]
-    meshes = [_sharding.get_abstract_mesh(), *(x.mesh for x in shardings if is_a(x, _sharding.NamedSharding))]
+    """The mesh with explicit axes that a trace stands in, or that one of these arrays lies on; None
+    if there is none.
+    """
+    shardings: list[Any] = [
+        getattr(_jax.typeof(x), "sharding", None) for x in values if is_a(x, jax.Array)
+    ]
+    meshes = [
+        _sharding.get_abstract_mesh(),
+        *(x.mesh for x in shardings if is_a(x, _sharding.NamedSharding)),
+    ]
     return next((found for found in meshes if AxisType.Explicit in found.axis_types), None)
 
 
@@ -221,9 +272,11 @@ def is_manual(found: Any, axis: str) -> bool:
 
 @contextmanager
 def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
-    """A scope inside a trace in which all axes of an explicit mesh are automatic; it gives what brings an array into it.
+    """A scope inside a trace in which all axes of an explicit mesh are automatic; it gives what
+    brings an array into it.
 
-    It is `jax.sharding.auto_axes`, which wants to know where results shall lie before there are any.
+    It is `jax.sharding.auto_axes`, which wants to know where results shall lie before there are
+    any.
     """
 
     def brought(x: Any) -> Any:
@@ -235,11 +288,15 @@ def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
 
 def laid(x: Any, found: Any, along: Sequence[Any]) -> Any:
     """An array, out of such a scope, with its place on the explicit mesh as a part of its type."""
-    return _sharding.reshard(x, _sharding.NamedSharding(_abstract(found), _sharding.PartitionSpec(*along)))
+    return _sharding.reshard(
+        x, _sharding.NamedSharding(_abstract(found), _sharding.PartitionSpec(*along))
+    )
 
 
 def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -> Any:
-    """An array of another shape, where an axis that the mesh no longer divides lies whole on each device."""
+    """An array of another shape, where an axis that the mesh no longer divides lies whole on each
+    device.
+    """
     found = explicit_around([array])
     if found is None:
         return how(array, shape)
@@ -250,12 +307,18 @@ def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -
 
 
 def dividing(found: Any, shape: Sequence[int], along: Sequence[Any]) -> list[Any]:
-    """Along which axes of a mesh those of an array lie: as they should where that divides them, each axis of the mesh once."""
+    """Along which axes of a mesh those of an array lie: as they should where that divides them,
+    each axis of the mesh once.
+    """
     taken: set[str] = set()
     out: list[Any] = []
     for size, each in zip(shape, along, strict=False):
         names = (each,) if isinstance(each, str) else tuple(each or ())
-        fits = bool(names) and not taken & set(names) and size % math.prod(found.shape[name] for name in names) == 0
+        fits = (
+            bool(names)
+            and not taken & set(names)
+            and size % math.prod(found.shape[name] for name in names) == 0
+        )
         out.append(names if fits else None)
         taken |= set(names) if fits else set()
     return out
@@ -271,6 +334,11 @@ def described(found: Any) -> str:
 
 
 def told_of(mesh: Any) -> tuple[str, str]:
-    """A mesh of JAX's in words that mean the same in another process: its axes, and which device stands where."""
-    devices = [(device.platform, device.device_kind, device.id, device.process_index) for device in mesh.devices.flat]
+    """A mesh of JAX's in words that mean the same in another process: its axes, and which device
+    stands where.
+    """
+    devices = [
+        (device.platform, device.device_kind, device.id, device.process_index)
+        for device in mesh.devices.flat
+    ]
     return repr((mesh.axis_names, mesh.devices.shape, mesh.axis_types)), repr(devices)

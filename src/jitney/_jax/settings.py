@@ -1,6 +1,7 @@
 """The settings of JAX that numbers depend on, as they are for this thread now.
 
-What is kept from one call to the next beside JAX's own caches (steps of a stream, a checkpoint, derived fields) is kept for these.
+What is kept from one call to the next beside JAX's own caches (steps of a stream, a checkpoint,
+derived fields) is kept for these.
 """
 
 from __future__ import annotations
@@ -56,5 +57,7 @@ _OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(_config, nam
 
 
 def settings_of_programs() -> tuple[tuple[str, Any], ...]:
-    """Those by which JAX tells programs apart: another value is another trace, whatever the function does (jax 0.10.2 to 0.12.0.1)."""
+    """Those by which JAX tells programs apart: another value is another trace, whatever the
+    function does (jax 0.10.2 to 0.12.0.1).
+    """
     return tuple((name, getattr(_config, name)) for name in _OF_PROGRAMS_THERE)

@@ -1,4 +1,6 @@
-"""JAX's sparse arrays, imported when they are asked for: with SciPy's, that takes as long as half of `import jax`."""
+"""JAX's sparse arrays, imported when they are asked for: with SciPy's, that takes as long as half
+of `import jax`.
+"""
 
 from __future__ import annotations
 

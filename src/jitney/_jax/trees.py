@@ -1,4 +1,6 @@
-"""JAX's functions of trees and dtypes, with the types that JAX leaves out. The same functions, so a call costs nothing more."""
+"""JAX's functions of trees and dtypes, with the types that JAX leaves out. The same functions, so a
+call costs nothing more.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,28 @@ _dtypes: Any = jax.dtypes
 
 Path = tuple[Any, ...]
 tree_flatten: Callable[[Any], tuple[list[Any], Hashable]] = _tree.tree_flatten
-tree_flatten_with_path: Callable[[Any], tuple[list[tuple[Path, Any]], Hashable]] = _tree.tree_flatten_with_path
+tree_flatten_with_path: Callable[[Any], tuple[list[tuple[Path, Any]], Hashable]] = (
+    _tree.tree_flatten_with_path
+)
 tree_unflatten: Callable[[Any, Iterable[Any]], Any] = _tree.tree_unflatten
 tree_map: Callable[..., Any] = _tree.tree_map
 keystr: Callable[[Path], str] = _tree.keystr
-register_pytree_node: Callable[[type, Callable[[Any], tuple[Any, Hashable]], Callable[[Any, Any], Any]], None] = _tree.register_pytree_node
+register_pytree_node: Callable[
+    [type, Callable[[Any], tuple[Any, Hashable]], Callable[[Any, Any], Any]], None
+] = _tree.register_pytree_node
 is_node: Callable[[type], bool] = _tree.default_registry.is_node
-"""Whether JAX's trees go on inside of a class: it was registered, is a named tuple, or is one of Python's own."""
+"""Whether JAX's trees go on inside of a class: it was registered, is a named tuple, or is one of
+Python's own.
+"""
 _jax: Any = jax
 device_put: Callable[..., Any] = _jax.device_put
 issubdtype: Callable[[Any, Any], bool] = _dtypes.issubdtype
 canonicalize_dtype: Callable[[Any], Any] = _dtypes.canonicalize_dtype
 extended: Any = _dtypes.extended
 is_a: Callable[[Any, Any], bool] = isinstance
-"""`isinstance`, for what holds values of any type: pyright would go on with a container of unknown type."""
+"""`isinstance`, for what holds values of any type: pyright would go on with a container of unknown
+type.
+"""
 type_of: Callable[[Any], Any] = type
 _usual: Any = object.__getattribute__
 
@@ -38,12 +48,15 @@ space_of: Callable[[Any], Mapping[str, Any]] = vars
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:
-    """What lies in a value, or in its class, under a name such as `__qualname__`. A `__getattr__` is not asked: it may know every name, or
-    raise a `KeyError`, as that of a dict whose keys are attributes does."""
+    """What lies in a value, or in its class, under a name such as `__qualname__`. A `__getattr__`
+    is not asked: it may know every name, or raise a `KeyError`, as that of a dict whose keys are
+    attributes does.
+    """
     try:
         return _usual(value, name)
     except AttributeError:
-        return getattr(value, name, default) if is_a(value, types.MethodType) else default  # a method answers for its function
+        # a method answers for its function
+        return getattr(value, name, default) if is_a(value, types.MethodType) else default
 
 
 def is_number(value: Any) -> bool:
@@ -52,14 +65,17 @@ def is_number(value: Any) -> bool:
 
 
 def is_of_numbers(dtype: Any) -> bool:
-    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw bytes, nor numbers beyond 64 bits
-    or in the byte order of other machines."""
+    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw
+    bytes, nor numbers beyond 64 bits or in the byte order of other machines.
+    """
     wide = dtype.kind in "fc" and dtype.itemsize > (16 if dtype.kind == "c" else 8)
     return not wide and dtype.isnative and (issubdtype(dtype, np.number) or dtype == np.bool_)
 
 
 def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """The numbers that random keys are made of; inside of a trace too, where taking them out of an array that is there would be traced."""
+    """The numbers that random keys are made of; inside of a trace too, where taking them out of an
+    array that is there would be traced.
+    """
     with jax.ensure_compile_time_eval():
         return np.asarray(_jax.random.key_data(keys))
 

@@ -1,6 +1,8 @@
-"""One computation that is asked for: its key, where its program lies, whether that is still what would be traced, what a trace of it reads.
+"""One computation that is asked for: its key, where its program lies, whether that is still what
+would be traced, what a trace of it reads.
 
-It is a call (`kept.py`), or something of several programs, such as the steps of a stream (`in_parts.py`).
+It is a call (`kept.py`), or something of several programs, such as the steps of a stream
+(`in_parts.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from .._body.body import Body
-from .._errors import VerificationError, sentence
+from .._errors import VerificationError
 from .._jax.compile_cache.cache import own
 from .._record.libraries import Libraries
 from .._record.looked_up import LookedUp, Read
@@ -75,29 +77,45 @@ class Asked:
     forms: Forms
 
     @classmethod
-    def make(cls, body: Body, given: Sequence[Any], laid: Laid | None = None, of: Sequence[str] = ()) -> Self:
+    def make(
+        cls, body: Body, given: Sequence[Any], laid: Laid | None = None, of: Sequence[str] = ()
+    ) -> Self:
         """Of this body.
 
         Raises:
-            Unsure: Something that a trace may read cannot be told by content, or nothing can be kept.
+            Unsure: Something that a trace may read cannot be told by content, or nothing can be
+                kept.
         """
         if importlib.util.find_spec("flatbuffers") is None:
-            raise Unsure("`jax.export` needs the package flatbuffers to write programs, and it is not installed")
+            raise Unsure(
+                "`jax.export` needs the package flatbuffers to write programs, and it is not"
+                " installed"
+            )
         folder = own() if body.core.options.cache else None
         if folder is None:
-            raise Unsure("there is no folder of jitney's own for compiled programs (see `cache` above)")
+            raise Unsure(
+                "there is no folder of jitney's own for compiled programs (see `cache` above)"
+            )
         arrays, counts = parted(given)
         key = key_of(body, arrays, counts, laid=laid, of=of)
         forms = Forms(body.layout.values([object() for _ in arrays], body.statics))
         return cls(body, given, laid, of, key, place(folder, body.core.name, key.text), forms)
 
     def found(self) -> tuple[Stored | None, str]:
-        """What is there, if it is what would be traced; else why the one that is there is not used."""
+        """What is there, if it is what would be traced; else why the one that is there is not
+        used.
+        """
         stored = load(self.entry, self.key.text)
         if stored is None:
             return None, ""
-        changed = stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
-        return (stored, "") if changed is None else (None, f"; the one that was kept is not used: {changed}")
+        changed = (
+            stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
+        )
+        return (
+            (stored, "")
+            if changed is None
+            else (None, f"; the one that was kept is not used: {changed}")
+        )
 
     def recorded(self, make: Callable[[], T]) -> Recorded[T]:
         """What a trace makes, watched.
@@ -126,12 +144,17 @@ class Asked:
         Raises:
             VerificationError: The programs differ.
         """
-        if fresh.beside != stored.beside or list(map(text_of, fresh.programs)) != list(map(text_of, stored.programs)):
+        if fresh.beside != stored.beside or list(map(text_of, fresh.programs)) != list(
+            map(text_of, stored.programs)
+        ):
             raise VerificationError(
-                sentence(self.body.core.where, "the program that was kept is not the one that is traced now.",
-                         'Under `verify` each program found by cache="program" is traced too, and their texts are equal.',
-                         f"this is a fault of jitney's: please report it; until then delete {self.entry}, and leave `cache` out.")
-            )  # fmt: skip
+                self.body.core.where,
+                "the program that was kept is not the one that is traced now.",
+                'Under `verify` each program found by cache="program" is traced too, and their'
+                " texts are equal.",
+                f"this is a fault of jitney's: please report it; until then delete {self.entry},"
+                " and leave `cache` out.",
+            )
 
     def _again(self, reads: Sequence[Read] = (), traced: Traced | None = None) -> Key:
         """The key as it is now; with what a trace asked for by computed names, the second one."""

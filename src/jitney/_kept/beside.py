@@ -1,7 +1,9 @@
-"""What a trace leaves beside its program, as data: of a padded one, which axes of its results are cut off.
+"""What a trace leaves beside its program, as data: of a padded one, which axes of its results are
+cut off.
 
-All else that a trace of a padded call does outside of its program, it does where the program is not kept: it refuses, it warns, or it finds
-that Python makes numbers of the size, for which each new size is traced.
+All else that a trace of a padded call does outside of its program, it does where the program is not
+kept: it refuses, it warns, or it finds that Python makes numbers of the size, for which each new
+size is traced.
 """
 
 from __future__ import annotations
@@ -21,13 +23,19 @@ Proofs = dict[Hashable, Proof]
 
 def program_key(arrays: Sequence[Any], counts: Counts) -> Hashable:
     """By which the cuts of a padded program are found."""
-    leaves = [(*described(array)[:2], described(array)[2] or was) for array, was in zip(arrays, counts.weak, strict=True)]
+    leaves = [
+        (*described(array)[:2], described(array)[2] or was)
+        for array, was in zip(arrays, counts.weak, strict=True)
+    ]
     return padded_key(leaves)
 
 
 def written(cuts: Sequence[Cut]) -> list[Any]:
     """Cuts as plain data."""
-    return [[[place.axis, place.names, None if place.dim is None else str(place.dim)] for place in cut] for cut in cuts]
+    return [
+        [[place.axis, place.names, None if place.dim is None else str(place.dim)] for place in cut]
+        for cut in cuts
+    ]
 
 
 def read(said: Sequence[Any]) -> list[Cut]:

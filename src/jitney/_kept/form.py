@@ -1,8 +1,10 @@
-"""The form of a result, written down: its structure and what it holds besides arrays, so that another process can put it together.
+"""The form of a result, written down: its structure and what it holds besides arrays, so that
+another process can put it together.
 
-Python's own containers are written as they are, and functions and named tuples by the name that leads to them. An Equinox module is
-written as "like that one of the arguments", whose static fields are the same, or else field by field, by the name of its class. Any other
-node that no argument has is not kept.
+Python's own containers are written as they are, and functions and named tuples by the name that
+leads to them. An Equinox module is written as "like that one of the arguments", whose static fields
+are the same, or else field by field, by the name of its class. Any other node that no argument has
+is not kept.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class Forms:
             leaves.insert(i, leaf)
         said = self._written(tree_unflatten(treedef, leaves))
         again, others = self.read(said)
-        if not are_one(again, treedef) or [(i, type_of(x)) for i, x in others] != [(i, type_of(x)) for i, x in rest]:
+        if not are_one(again, treedef) or [(i, type_of(x)) for i, x in others] != [
+            (i, type_of(x)) for i, x in rest
+        ]:
             raise Unsure("the structure of its result is not read again as it was written")
         return said
 
@@ -103,11 +107,20 @@ class Forms:
         return None
 
     def _module(self, value: Any) -> list[Any]:
-        """A module of a kind that no argument is: what `written` reads again must have the same structure, static fields too."""
+        """A module of a kind that no argument is: what `written` reads again must have the same
+        structure, static fields too.
+        """
         if not is_a(value, eqx.Module):
-            raise Unsure(f"its result holds a {type(value).__qualname__}, which no argument is like")
+            raise Unsure(
+                f"its result holds a {type(value).__qualname__}, which no argument is like"
+            )
         present = [field.name for field in dataclasses.fields(value) if field.name in vars(value)]
-        return ["module", *_named(type(value)), present, *(self._written(vars(value)[name]) for name in present)]
+        return [
+            "module",
+            *_named(type(value)),
+            present,
+            *(self._written(vars(value)[name]) for name in present),
+        ]
 
     def read(self, said: Any) -> tuple[Hashable, Rest]:
         """The structure, and what stands at which place besides arrays.
@@ -137,7 +150,9 @@ class Forms:
         if kind == "named tuple":
             return _found(rest[0], rest[1])(*map(self._read, rest[2:]))
         if kind == "module":
-            return _module_of(_found(rest[0], rest[1]), dict(zip(rest[2], map(self._read, rest[3:]), strict=True)))
+            return _module_of(
+                _found(rest[0], rest[1]), dict(zip(rest[2], map(self._read, rest[3:]), strict=True))
+            )
         children: Sequence[Any] = list(map(self._read, rest[1:]))
         return tree_unflatten(self._nodes[rest[0]][1], children)
 
@@ -161,7 +176,10 @@ def _named(value: Any) -> tuple[str, str]:
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None)
     if not is_a(module, str) or not is_a(name, str) or reached(module, name) is not value:
-        raise Unsure(f"its result holds a {type(value).__qualname__} that no argument has and no name leads to")
+        raise Unsure(
+            f"its result holds a {type(value).__qualname__} that no argument has and no name"
+            " leads to"
+        )
     return module, name
 
 

@@ -1,4 +1,6 @@
-"""A computation of several programs, such as the steps of a stream: found, or made and kept, as one entry."""
+"""A computation of several programs, such as the steps of a stream: found, or made and kept, as one
+entry.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class KeptParts:
     rest: Any
 
 
-def in_parts(body: Body, given: Sequence[Any], of: Sequence[str], make: Callable[[], Parts]) -> tuple[KeptParts | None, str]:
+def in_parts(
+    body: Body, given: Sequence[Any], of: Sequence[str], make: Callable[[], Parts]
+) -> tuple[KeptParts | None, str]:
     """The programs, None where they are not kept; and what became of them.
 
     Args:
@@ -66,7 +70,8 @@ def in_parts(body: Body, given: Sequence[Any], of: Sequence[str], make: Callable
         stored, changed = asked.found()
         why = FOUND
         if stored is None or is_verified(body.core.options):
-            with KEPT(object()):  # JAX forgets what it has traced: all bodies run again, and are seen
+            # JAX forgets what it has traced: all bodies run again, and are seen
+            with KEPT(object()):
                 fresh = _stored(body, asked, make)
             if stored is None:
                 why = f"{MADE}{changed}" if save(asked.entry, fresh) else UNWRITTEN
@@ -83,6 +88,11 @@ def _stored(body: Body, asked: Asked, make: Callable[[], Parts]) -> Stored:
     made = recorded.made
     form = asked.forms.written(made.treedef, made.rest)
     programs = [content_of(program) for program in made.programs]
-    beside: dict[str, Any] = {"asked": recorded.reads, "second": recorded.second, "plan": made.plan, "lengths": list(map(len, programs))}
+    beside: dict[str, Any] = {
+        "asked": recorded.reads,
+        "second": recorded.second,
+        "plan": made.plan,
+        "lengths": list(map(len, programs)),
+    }
     beside["updates"] = body.updates
     return Stored(asked.key.text, form, recorded.libraries, b"".join(programs), **beside)

@@ -1,8 +1,10 @@
-"""A program that another process has traced: found and run, or traced here and kept for the next one.
+"""A program that another process has traced: found and run, or traced here and kept for the next
+one.
 
-It happens inside of JAX's own trace of the call, once for each key of JAX's, so that warm calls are JAX's as ever: what stands in the
-program is either the body, or one call of what was exported from it. Under an outer transform, where an exported program has no derivative
-and no map, an entry of its own is traced as usual (`Function.differs_nested`).
+It happens inside of JAX's own trace of the call, once for each key of JAX's, so that warm calls are
+JAX's as ever: what stands in the program is either the body, or one call of what was exported from
+it. Under an outer transform, where an exported program has no derivative and no map, an entry of
+its own is traced as usual (`Function.differs_nested`).
 """
 
 from __future__ import annotations
@@ -35,11 +37,18 @@ class Kept:
     Args:
         body: The function and its kind of calls.
         trace: What JAX traces without it.
-        cuts: Of each padded program of the body, which axes of its results are padded; what is found adds its own.
+        cuts: Of each padded program of the body, which axes of its results are padded; what is
+            found adds its own.
         proofs: Of each padded program of which new sizes are traced.
     """
 
-    def __init__(self, body: Body, trace: Callable[[Sequence[Any], Any], Any], cuts: beside.Cuts, proofs: beside.Proofs):
+    def __init__(
+        self,
+        body: Body,
+        trace: Callable[[Sequence[Any], Any], Any],
+        cuts: beside.Cuts,
+        proofs: beside.Proofs,
+    ):
         self._body = body
         self._trace = trace
         self._cuts = cuts
@@ -85,12 +94,16 @@ class Kept:
         outcome.treedef, outcome.rest = asked.forms.read(stored.form)
         if counts is not None:
             self._cuts[beside.program_key(arrays, counts)] = beside.read(stored.cuts)
-        return outcome.output(called(stored.exported, tree_flatten(asked.given)[0], stored.checks, stored.weak))
+        return outcome.output(
+            called(stored.exported, tree_flatten(asked.given)[0], stored.checks, stored.weak)
+        )
 
     def _made(self, asked: Asked, key: Hashable, why: str) -> Any:
         """Trace it here; what is sure is kept, and run as another process will run it."""
         trace = self._traced(asked)
-        with KEPT(object()):  # a value that nobody has had makes JAX forget what it has traced: all bodies run again, and are seen
+        # a value that nobody has had makes JAX forget what it has traced: all bodies run again, and
+        # are seen
+        with KEPT(object()):
             try:
                 stored = self._stored(asked, trace)
                 is_kept = save(asked.entry, stored)
@@ -106,7 +119,9 @@ class Kept:
         def trace(given: Sequence[Any]) -> Any:
             return self._on_mesh(given, asked.laid)
 
-        return Trace(core.called_as_written(trace, self._body.paths), core.name, asked.given, asked.laid)
+        return Trace(
+            core.called_as_written(trace, self._body.paths), core.name, asked.given, asked.laid
+        )
 
     def _on_mesh(self, given: Sequence[Any], laid: Laid | None) -> Any:
         return self._trace(given, None if laid is None else laid.mesh)
@@ -118,7 +133,14 @@ class Kept:
         form = asked.forms.written(*trace.form())
         cuts = self._cuts_of(*parted(asked.given))
         trace.check_results(content, exported)
-        beside_it = (exported.checks, exported.weak, cuts, recorded.reads, recorded.second, self._body.updates)
+        beside_it = (
+            exported.checks,
+            exported.weak,
+            cuts,
+            recorded.reads,
+            recorded.second,
+            self._body.updates,
+        )
         return Stored(asked.key.text, form, recorded.libraries, content, *beside_it)
 
     def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:

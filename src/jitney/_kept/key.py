@@ -1,7 +1,8 @@
-"""The name of a program among those that are kept: one digest of its function, its call, and all around them that a trace may depend on.
+"""The name of a program among those that are kept: one digest of its function, its call, and all
+around them that a trace may depend on.
 
-What is in it is equal in a process where the program is found, by content. What is not sure to be told by content is `Unsure`, and the
-program is traced.
+What is in it is equal in a process where the program is found, by content. What is not sure to be
+told by content is `Unsure`, and the program is traced.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Key:
 
     Args:
         text: The key.
-        codes: The user's code that was followed: all that may run in its trace, and of some why it may not.
+        codes: The user's code that was followed: all that may run in its trace, and of some why it
+            may not.
         remembering: The functions among it that remember what they returned.
         is_as_computed: Whether all that these remember is what they would compute now.
         scope: The settings, by one digest.
@@ -89,8 +91,8 @@ def key_of(
     of: Sequence[str] = (),
     traced: Traced | None = None,
 ) -> Key:
-    """The key of a call, or of what else is computed of its function (`of`); with what its trace asked modules for by computed names, the
-    second one.
+    """The key of a call, or of what else is computed of its function (`of`); with what its trace
+    asked modules for by computed names, the second one.
 
     Raises:
         Unsure: Something that may be read cannot be told by content.
@@ -98,7 +100,9 @@ def key_of(
     refused = unsupported(body.core)
     if refused is not None:
         raise Unsure(refused)
-    scope = hashlib.blake2b(repr([_versions(), _settings(), _machine(laid), registered_anywhere()]).encode()).hexdigest()
+    scope = hashlib.blake2b(
+        repr([_versions(), _settings(), _machine(laid), registered_anywhere()]).encode()
+    ).hexdigest()
     walk = Walk(scope, traced)
     walk.say(scope, *of)
     if any(memory is not None for memory in _budgets(body.core)):
@@ -118,13 +122,18 @@ def unsupported(core: Function) -> str | None:
     """Why programs of a function are not kept; None where they are."""
     options = core.options
     if AUTO in _budgets(core):
-        return 'programs with `memory="auto"` are not kept: what is free is another number each time'
+        return (
+            'programs with `memory="auto"` are not kept: what is free is another number each time'
+        )
     given = {
         "mesh": options.mesh is not None and options.shard is None,
-        'precision="auto:..."': tolerance_of(options.precision) is not None, 'compiler="fast"': options.compiler == "fast",
-        "debug_nans": options.debug_nans, "accumulate": options.accumulate, "JITNEY_DISABLE": options.disabled is not None,
+        'precision="auto:..."': tolerance_of(options.precision) is not None,
+        'compiler="fast"': options.compiler == "fast",
+        "debug_nans": options.debug_nans,
+        "accumulate": options.accumulate,
+        "JITNEY_DISABLE": options.disabled is not None,
         'on_trace_error="eager"': options.on_trace_error == "eager",
-    }  # fmt: skip
+    }
     named = [name for name, is_given in given.items() if is_given]
     return f"programs with `{named[0]}` are not kept yet" if named else None
 
@@ -137,15 +146,18 @@ def _budgets(core: Function) -> tuple[Any, Any]:
 
 @cache
 def processor() -> tuple[str, ...]:
-    """What the compiler's count of bytes may depend on, by which a program with `memory` is chosen: what the processors can do, as Linux
-    says it, and how many there are.
+    """What the compiler's count of bytes may depend on, by which a program with `memory` is chosen:
+    what the processors can do, as Linux says it, and how many there are.
 
     Raises:
         Unsure: What compiles tries several ways, and takes the fastest.
     """
     where = _jax.devices()[0].platform
     if where != "cpu":
-        raise Unsure(f"programs with `memory` are kept for CPUs only: on {where} the compiler chooses by measured times")
+        raise Unsure(
+            f"programs with `memory` are kept for CPUs only: on {where} the compiler chooses by"
+            " measured times"
+        )
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     told = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
@@ -153,7 +165,9 @@ def processor() -> tuple[str, ...]:
 
 
 def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
-    """The arguments: their structure, what is static by content, what is an array by shape, dtype and weak type."""
+    """The arguments: their structure, what is static by content, what is an array by shape, dtype
+    and weak type.
+    """
     layout, contract = body.layout, body.core.contract
     abstract: list[Any] = []
     for array in arrays:
@@ -163,25 +177,47 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
         abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
     walk.say(str(layout.treedef), repr(layout.dynamic), repr(layout.names), body.core.name)
     walk.add(body.core.options, "options")
-    walk.add([(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations")
+    walk.add(
+        [(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations"
+    )
     walk.add((contract.result, contract.unresolved), "annotations")
     values = layout.values(abstract, body.statics)
-    matches = all_matches(contract, body.core.binder.named(values))  # of fields of modules too, which may be texts with other names in them
+    # of fields of modules too, which may be texts with other names in them
+    matches = all_matches(contract, body.core.binder.named(values))
     walk.add([(match.path, match.hint) for match in matches], "annotations")
     walk.add(values, "arguments")
 
 
 def _versions() -> list[str]:
     packages: list[Any] = [jax, jaxlib, equinox, np]
-    return [sys.version, str(sys.flags.optimize), __version__, str(_PACKAGE), *(str(package.__version__) for package in packages)]
+    return [
+        sys.version,
+        str(sys.flags.optimize),
+        __version__,
+        str(_PACKAGE),
+        *(str(package.__version__) for package in packages),
+    ]
 
 
 def _settings() -> list[str]:
-    """All settings of JAX, as they are for this thread now, but for those that say where it writes what; and those of NumPy."""
-    names = sorted(name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT))
+    """All settings of JAX, as they are for this thread now, but for those that say where it writes
+    what; and those of NumPy.
+    """
+    names = sorted(
+        name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT)
+    )
     said = [f"{name}={getattr(_jax.config, name, None)!r}" for name in names]
-    variables = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES) and not _is_irrelevant(name))
-    return [*said, *variables, on_error(), repr((np.geterr(), np.get_printoptions(), np.getbufsize()))]
+    variables = sorted(
+        f"{name}={value}"
+        for name, value in os.environ.items()
+        if name.startswith(_VARIABLES) and not _is_irrelevant(name)
+    )
+    return [
+        *said,
+        *variables,
+        on_error(),
+        repr((np.geterr(), np.get_printoptions(), np.getbufsize())),
+    ]
 
 
 def _is_irrelevant(name: str) -> bool:
@@ -191,9 +227,20 @@ def _is_irrelevant(name: str) -> bool:
 def _machine(laid: Laid | None) -> list[str]:
     devices = _jax.devices()
     if laid is not None:
-        return [sys.platform, platform.machine(), *laid.told(), str(devices[0].client.platform_version)]
+        return [
+            sys.platform,
+            platform.machine(),
+            *laid.told(),
+            str(devices[0].client.platform_version),
+        ]
     if len(devices) != 1 or _jax.process_count() != 1:
         raise Unsure("programs without `shard` are kept on one device only")
     if current_mesh(None, nested=False) is not None:
         raise Unsure("programs are not kept under a mesh")
-    return [sys.platform, platform.machine(), devices[0].platform, devices[0].device_kind, str(devices[0].client.platform_version)]
+    return [
+        sys.platform,
+        platform.machine(),
+        devices[0].platform,
+        devices[0].device_kind,
+        str(devices[0].client.platform_version),
+    ]

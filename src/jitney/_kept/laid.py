@@ -1,7 +1,9 @@
-"""On which devices a program lies, and whether its results lie there as those of what was exported from it.
+"""On which devices a program lies, and whether its results lie there as those of what was exported
+from it.
 
-`jax.export` forgets where results lie that nobody placed: XLA finds the best place for them, in the exported program as in the one that is
-traced. Nothing says that both come to the same, so it is compared, once, when a program is kept.
+`jax.export` forgets where results lie that nobody placed: XLA finds the best place for them, in the
+exported program as in the one that is traced. Nothing says that both come to the same, so it is
+compared, once, when a program is kept.
 """
 
 from __future__ import annotations
@@ -48,16 +50,25 @@ class Laid:
         if not around.empty and dict(around.shape) != dict(automatic(self.mesh).shape):
             raise Unsure("programs are not kept under another mesh")
         placed = [None if to is None else (repr(to.spec), to.memory_kind) for to in self.shardings]
-        return [*told_of(self.mesh), str(_jax.device_count()), repr(placed), repr((around.axis_names, around.axis_types))]
+        return [
+            *told_of(self.mesh),
+            str(_jax.device_count()),
+            repr(placed),
+            repr((around.axis_names, around.axis_types)),
+        ]
 
-    def check_results(self, traced: Callable[..., Any], exported: Callable[..., Any], specs: Sequence[Any]) -> None:
+    def check_results(
+        self, traced: Callable[..., Any], exported: Callable[..., Any], specs: Sequence[Any]
+    ) -> None:
         """Compile both, and compare where their results lie.
 
         Raises:
             Unsure: They lie elsewhere.
         """
         first, second = (self._results(flat, specs) for flat in (traced, exported))
-        if len(first) != len(second) or not all(a.is_equivalent_to(b, n) for (a, n), (b, _) in zip(first, second, strict=True)):
+        if len(first) != len(second) or not all(
+            a.is_equivalent_to(b, n) for (a, n), (b, _) in zip(first, second, strict=True)
+        ):
             raise Unsure("its results do not lie on the devices as those of the exported program")
 
     def _results(self, flat: Callable[..., Any], specs: Sequence[Any]) -> list[tuple[Any, int]]:
@@ -66,6 +77,8 @@ class Laid:
         return list(zip(_jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
 
     def jitted(self, flat: Callable[..., Any], count: int) -> Any:
-        """JAX's function, told where its arguments lie; what stands behind those, the true sizes of a padded call, every device gets."""
+        """JAX's function, told where its arguments lie; what stands behind those, the true sizes of
+        a padded call, every device gets.
+        """
         known = [to for to in self.shardings if to is not None]
         return own_jit()(flat, in_shardings=(*known, *[None] * (count - len(known))))

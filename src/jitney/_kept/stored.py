@@ -1,5 +1,7 @@
-"""One kept program as bytes: what was exported, the form of its result, what stands beside it, and what ran of installed packages. No
-pickle: text, and JAX's own format, which is a program and no code of Python."""
+"""One kept program as bytes: what was exported, the form of its result, what stands beside it, and
+what ran of installed packages. No pickle: text, and JAX's own format, which is a program and no
+code of Python.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ class Stored:
         form: The form of its result (`form.py`).
         libraries: What ran of installed packages.
         exported: The program, by `jax.export`.
-        checks: Of each of its run-time checks, the messages; then the number of the one that failed stands behind its results.
+        checks: Of each of its run-time checks, the messages; then the number of the one that failed
+            stands behind its results.
         weak: Which of its results are weakly typed: an exported program has forgotten that.
         cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
         asked: Names of modules that its trace computed: each a module and a name.
         second: The key with what these stand for.
-        updates: What the trace has changed in place in its arguments, in words (`_body/updates.py`).
+        updates: What the trace has changed in place in its arguments, in words
+            (`_body/updates.py`).
         plan: Of a computation of several programs, how they are run.
         lengths: Theirs; empty if it is one.
     """
@@ -94,12 +98,23 @@ class Stored:
             return None
         asked = [(module, name) for module, name in said["asked"]]
         libraries = Libraries(files, [Names(*names) for names in said["names"]])
-        beside = (said["checks"], said["weak"], said["cuts"], asked, said["second"], said["updates"], said["plan"], said["lengths"])
+        beside = (
+            said["checks"],
+            said["weak"],
+            said["cuts"],
+            asked,
+            said["second"],
+            said["updates"],
+            said["plan"],
+            said["lengths"],
+        )
         return cls(said["key"], said["form"], libraries, exported, *beside)
 
 
 def place(folder: Path, name: str, key: str) -> Path:
-    """Where the program of a key lies. Its name begins with that of the function, for those who list the folder."""
+    """Where the program of a key lies. Its name begins with that of the function, for those who
+    list the folder.
+    """
     shown = "".join(letter if letter.isalnum() or letter in "_." else "_" for letter in name)[:80]
     return path_of(folder, f"kept_{shown}-{key}")
 

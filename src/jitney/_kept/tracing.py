@@ -1,4 +1,6 @@
-"""A body traced by itself, and written by `jax.export`, with its run-time checks as data: nothing that is exported calls Python."""
+"""A body traced by itself, and written by `jax.export`, with its run-time checks as data: nothing
+that is exported calls Python.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class Exported:
 
     Args:
         program: JAX's.
-        checks: Of each run-time check, its messages; where there are any, the number of the one that failed stands behind the results.
+        checks: Of each run-time check, its messages; where there are any, the number of the one
+            that failed stands behind the results.
         weak: Which results are weakly typed.
     """
 
@@ -44,8 +47,12 @@ class Exported:
     weak: tuple[int, ...]
 
 
-def called(content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]) -> list[Any]:
-    """The results of a program that was written, as those of the body: typed as weakly, under its checks, and not committed to a device."""
+def called(
+    content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]
+) -> list[Any]:
+    """The results of a program that was written, as those of the body: typed as weakly, under its
+    checks, and not committed to a device.
+    """
     program = program_of(content)
     out = results_of(program, arrays) if program.nr_devices == 1 else list(program.call(*arrays))
     number = out.pop() if checks else None
@@ -55,8 +62,8 @@ def called(content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]
 
 
 class Trace:
-    """The body as a function of flat arrays to flat arrays, under a `jit` of its own, whose trace JAX keeps: to be exported, or to stand
-    where it would have stood without all this.
+    """The body as a function of flat arrays to flat arrays, under a `jit` of its own, whose trace
+    JAX keeps: to be exported, or to stand where it would have stood without all this.
 
     Args:
         trace: What JAX traces.
@@ -65,7 +72,13 @@ class Trace:
         laid: The devices, if it is over several.
     """
 
-    def __init__(self, trace: Callable[[Sequence[Any]], Any], name: str, given: Sequence[Any], laid: Laid | None):
+    def __init__(
+        self,
+        trace: Callable[[Sequence[Any]], Any],
+        name: str,
+        given: Sequence[Any],
+        laid: Laid | None,
+    ):
         self._treedef: Any = None
         self._name = name
         self._laid = laid
@@ -86,7 +99,11 @@ class Trace:
     def form(self) -> tuple[Any, Any]:
         """The structure of the result, and what it holds besides arrays."""
         whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
-        return (whole.outcome.treedef, whole.outcome.rest) if type(whole) is Mixed else (self._treedef, ())
+        return (
+            (whole.outcome.treedef, whole.outcome.rest)
+            if type(whole) is Mixed
+            else (self._treedef, ())
+        )
 
     def exported(self) -> Exported:
         """JAX's exported program, with what it has forgotten of the body's.
@@ -97,7 +114,9 @@ class Trace:
         specs, table = self._specs(), Table()
         jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
         traced = jitted.trace(*specs)
-        weak = tuple(i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False))
+        weak = tuple(
+            i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False)
+        )
         if has_equinox_checks(traced.jaxpr):
             if self._laid is not None:
                 raise Unsure("it has run-time checks, and runs over several devices")
@@ -105,7 +124,11 @@ class Trace:
             traced = _data(lambda: jitted.trace(*specs))
         if traced.jaxpr.effects:
             raise Unsure("it has effects: it calls back into Python, or changes references")
-        return Exported(written(lambda: export().export(jitted)(*specs)), tuple(map(_messages, table.callbacks)), weak)
+        return Exported(
+            written(lambda: export().export(jitted)(*specs)),
+            tuple(map(_messages, table.callbacks)),
+            weak,
+        )
 
     def check_results(self, content: bytes, exported: Exported) -> None:
         """Check that results over several devices lie where those of the body do.
@@ -114,10 +137,17 @@ class Trace:
             Unsure: They do not.
         """
         if self._laid is not None:
-            self._laid.check_results(self._flat, lambda *arrays: called(content, arrays, exported.checks, exported.weak), self._specs())
+            self._laid.check_results(
+                self._flat,
+                lambda *arrays: called(content, arrays, exported.checks, exported.weak),
+                self._specs(),
+            )
 
     def _specs(self) -> list[Any]:
-        return [_jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2]) for array in self._arrays]
+        return [
+            _jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2])
+            for array in self._arrays
+        ]
 
     def _with_number(self, closed: Any, table: Table) -> Any:
         def flat(*arrays: Any) -> list[Any]:

@@ -1,7 +1,9 @@
-"""While a profile is on: calls of Programs, and the padding around them, as named spans in JAX's trace.
+"""While a profile is on: calls of Programs, and the padding around them, as named spans in JAX's
+trace.
 
-Their methods are exchanged for that time, which is the one way in which a call costs nothing more while no profile is on: even an
-annotation that nobody records takes a part of a microsecond, and so does asking whether there is one.
+Their methods are exchanged for that time, which is the one way in which a call costs nothing more
+while no profile is on: even an annotation that nobody records takes a part of a microsecond, and so
+does asking whether there is one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Compiling(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._of_thread = threading.local()
-        self.last: dict[str, Any] = {}  # results of each function's last call, so that what nobody else holds is waited for too
+        # results of each function's last call, so that what nobody else holds is waited for too
+        self.last: dict[str, Any] = {}
 
     def saw(self, phase: Phase, name: str, place: str, seconds: float, *, hit: bool) -> None:
         self._of_thread.seconds = self.here + seconds
@@ -70,7 +73,8 @@ def _call(compiling: Compiling, call: Method) -> Method:
         if _inside_jit():
             return call(self, *args, **kwargs)
         before = compiling.here
-        where = str(self.core.where).replace(",", ";").replace("#", "")  # which stand between facts, and before them
+        # which stand between facts, and before them
+        where = str(self.core.where).replace(",", ";").replace("#", "")
         with jax.profiler.TraceAnnotation(self.core.name, **{CALLED: where}):
             try:
                 out = compiling.last[self.core.name] = call(self, *args, **kwargs)
@@ -94,7 +98,9 @@ def _step(name: str, step: Method) -> Method:
 
 
 def _inside_jit() -> bool:
-    """Whether a call becomes a part of a program. JAX tells which mesh there is where no trace is around only."""
+    """Whether a call becomes a part of a program. JAX tells which mesh there is where no trace is
+    around only.
+    """
     try:
         _jax.sharding.get_mesh()
     except ValueError:

@@ -1,4 +1,6 @@
-"""The arguments of what is measured: put on the device before, and made again for what takes them for itself."""
+"""The arguments of what is measured: put on the device before, and made again for what takes them
+for itself.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import OptionError, repr_of, sentence
+from .._errors import OptionError, repr_of
 from .._jax.trees import Tracer, device_put, is_a, issubdtype, tree_flatten, tree_map
 
 _jax: Any = jax
@@ -42,7 +44,11 @@ class Put:
     @property
     def taken(self) -> bool:
         """Whether a call has donated any of them."""
-        return any(leaf.is_deleted() for leaf in tree_flatten((self.args, self.kwargs))[0] if is_a(leaf, jax.Array))
+        return any(
+            leaf.is_deleted()
+            for leaf in tree_flatten((self.args, self.kwargs))[0]
+            if is_a(leaf, jax.Array)
+        )
 
 
 def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Put:
@@ -54,16 +60,24 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
     leaves = tree_flatten((args, kwargs))[0]
     if any(is_a(leaf, (Tracer, jax.ShapeDtypeStruct)) for leaf in leaves):
         raise OptionError(
-            sentence("jitney.measure()", "an argument has no value.", "Calls are timed on arrays, outside of any `jit` or `grad`.",
-                     "call it with arrays, at the top level of the program."),
+            "jitney.measure()",
+            "an argument has no value.",
+            "Calls are timed on arrays, outside of any `jit` or `grad`.",
+            "call it with arrays, at the top level of the program.",
             code="J208",
-        )  # fmt: skip
+        )
     host = [leaf for leaf in leaves if on_device and _is_host(leaf)]
     start = time.perf_counter()
     if host:
         args, kwargs = tree_map(_put, (args, kwargs))
         _jax.block_until_ready((args, kwargs))
-    return Put(args, kwargs, len(host), sum(leaf.nbytes for leaf in host), time.perf_counter() - start if host else 0.0)
+    return Put(
+        args,
+        kwargs,
+        len(host),
+        sum(leaf.nbytes for leaf in host),
+        time.perf_counter() - start if host else 0.0,
+    )
 
 
 def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
@@ -79,10 +93,20 @@ def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
     for name, f in functions.items():
         if not callable(f):
             rule = "It is a function, which is called."
-            raise OptionError(sentence(where, f"`{name}` is {shown(f)}.", rule, f"hand over a function as `{name}`."), code="J208")
-    if kwargs is not None and not (is_a(kwargs, Mapping) and all(is_a(name, str) for name in kwargs)):
+            raise OptionError(
+                where,
+                f"`{name}` is {shown(f)}.",
+                rule,
+                f"hand over a function as `{name}`.",
+                code="J208",
+            )
+    if kwargs is not None and not (
+        is_a(kwargs, Mapping) and all(is_a(name, str) for name in kwargs)
+    ):
         rule = "It is a dict from names to arguments."
-        raise OptionError(sentence(where, f"kwargs={shown(kwargs)}.", rule, 'write `kwargs={"x": x}`.'), code="J208")
+        raise OptionError(
+            where, f"kwargs={shown(kwargs)}.", rule, 'write `kwargs={"x": x}`.', code="J208"
+        )
 
 
 def shown(value: Any) -> str:

@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import VerificationError, sentence
+from .._errors import VerificationError
 from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten_with_path
 from .._verify.difference import numbers, tree_of
 
 TOLERANCES = {2: 2e-2, 4: 1e-5, 8: 1e-11}
-"""By the bytes of a real number (bfloat16 and float16, float32, float64), as a part of the largest element of the array."""
+"""By the bytes of a real number (bfloat16 and float16, float32, float64), as a part of the largest
+element of the array.
+"""
 _KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
 _WHERE = "jitney.measure()"
 _RULE = "What is faster has to compute the same."
-_FIX = "correct one of them; or give `tolerance=`, as a part of the largest element, if it is meant; math.inf compares nothing."
+_FIX = (
+    "correct one of them; or give `tolerance=`, as a part of the largest element, if it is meant;"
+    " math.inf compares nothing."
+)
 
 
 def apart(ours: Any, theirs: Any, names: tuple[str, str], tolerance: float | None) -> float:
@@ -54,7 +59,11 @@ def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | 
     if worst > allowed:
         at = np.unravel_index(int(np.argmax(off)), off.shape)
         index = f"[{', '.join(str(int(i)) for i in at)}]" if at else ""
-        by = f": {worst:.1e} of the largest element, where {allowed:.1e} is allowed" if inexact else ""
+        by = (
+            f": {worst:.1e} of the largest element, where {allowed:.1e} is allowed"
+            if inexact
+            else ""
+        )
         raise _different(names, f"{path}{index} is {x[at].item()!r}, and {y[at].item()!r}{by}")
     return worst
 
@@ -73,8 +82,16 @@ def _kind(array: Any) -> Any:
 def _allowed(a: Any, b: Any) -> float:
     """That of the type which holds fewer digits."""
     parts = 2 if issubdtype(a.dtype, np.complexfloating) else 1
-    return TOLERANCES.get(min(a.dtype.itemsize, b.dtype.itemsize) // parts, max(TOLERANCES.values()))
+    return TOLERANCES.get(
+        min(a.dtype.itemsize, b.dtype.itemsize) // parts, max(TOLERANCES.values())
+    )
 
 
 def _different(names: tuple[str, str], what: str) -> VerificationError:
-    return VerificationError(sentence(_WHERE, f"{names[0]} and {names[1]} give different results: {what}.", _RULE, _FIX), code="J316")
+    return VerificationError(
+        _WHERE,
+        f"{names[0]} and {names[1]} give different results: {what}.",
+        _RULE,
+        _FIX,
+        code="J316",
+    )

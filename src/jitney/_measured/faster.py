@@ -1,7 +1,8 @@
 """Whether one way is faster than another by so many times: until it is decided, and no longer.
 
-Rounds are added until the interval of the ratios lies on one side. That a way is too slow is said only when as many measurements in a
-row say so as there are tries, each from rounds of its own, so that what a loaded machine does once raises no alarm.
+Rounds are added until the interval of the ratios lies on one side. That a way is too slow is said
+only when as many measurements in a row say so as there are tries, each from rounds of its own, so
+that what a loaded machine does once raises no alarm.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def faster(ways: Sequence[Side], by: float, tries: int, seconds: float) -> Faste
     raise AssertionError("there is one try at least")
 
 
-def _one_try(ways: Sequence[Side], by: float, until: float) -> tuple[Literal["yes", "no", "unknown"], float, float, int]:
+def _one_try(
+    ways: Sequence[Side], by: float, until: float
+) -> tuple[Literal["yes", "no", "unknown"], float, float, int]:
     ratios: list[float] = []
     low, high = 0.0, float("inf")
     for look in LOOKS:

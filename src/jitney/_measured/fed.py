@@ -1,4 +1,6 @@
-"""Whether what a program returns depends on what it is given. If not, XLA may compute it once, while compiling."""
+"""Whether what a program returns depends on what it is given. If not, XLA may compute it once,
+while compiling.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from .arguments import Put
 
 
 def is_constant(f: Any, given: Put) -> bool:
-    """Whether no result of a compiled function depends on an array that it is given, by the program that its call has traced. Of what is
-    not compiled nobody knows, and what is padded is fed with its size."""
+    """Whether no result of a compiled function depends on an array that it is given, by the program
+    that its call has traced. Of what is not compiled nobody knows, and what is padded is fed with
+    its size.
+    """
     trace = attribute(f, "trace", None)
     if trace is None or attribute(f, "lower", None) is None or (is_a(f, Program) and f.options.pad):
         return False
@@ -27,7 +31,9 @@ def is_constant(f: Any, given: Put) -> bool:
 
 
 def _fed(program: Any, given: Sequence[bool]) -> list[bool]:
-    """Which results depend on those arguments that are marked; what does something besides computing may return anything."""
+    """Which results depend on those arguments that are marked; what does something besides
+    computing may return anything.
+    """
     jaxpr, _ = opened(program)
     known: dict[Any, bool] = dict(zip(jaxpr.invars, given, strict=True))
 
@@ -36,6 +42,10 @@ def _fed(program: Any, given: Sequence[bool]) -> list[bool]:
 
     for eqn in jaxpr.eqns:
         operands, inner = [is_fed(atom) for atom in eqn.invars], runs(eqn)
-        made = [bool(eqn.effects) or any(operands)] * len(eqn.outvars) if inner is None else _fed(inner, operands)
+        made = (
+            [bool(eqn.effects) or any(operands)] * len(eqn.outvars)
+            if inner is None
+            else _fed(inner, operands)
+        )
         known.update(zip(eqn.outvars, made, strict=True))
     return [is_fed(atom) for atom in jaxpr.outvars]

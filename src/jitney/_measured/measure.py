@@ -1,6 +1,7 @@
 """`jitney.measure`: what a call takes, and whether one way is faster than another.
 
-In this order: arguments to the device, the first call of each (cold), equal results, warm calls in turn, the verdict.
+In this order: arguments to the device, the first call of each (cold), equal results, warm calls in
+turn, the verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._diagnosis.jax_work import watch
-from .._errors import OptionError, counted, sentence
+from .._errors import OptionError, counted
 from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._owners import public
@@ -38,13 +39,15 @@ class Timing:
 
     Args:
         name: The function.
-        first_seconds: Of the first call, until its result was there: tracing, lowering, compiling and running.
+        first_seconds: Of the first call, until its result was there: tracing, lowering, compiling
+            and running.
         work_seconds: Of it tracing, lowering, and compiling or reading the persistent cache.
         compiles: How many programs it compiled; 0 and no hits where it had been called before.
         cache_hits: How many came from the persistent cache instead.
         seconds: Of a warm call until its result was there, round by round.
         calls: How many calls make one of these.
-        copies: Whether each call got copies of its arguments, made outside of the clock, since it or the other takes them for itself.
+        copies: Whether each call got copies of its arguments, made outside of the clock, since it
+            or the other takes them for itself.
         constant: Whether it is compiled, and no result depends on an array that it is given.
     """
 
@@ -82,7 +85,8 @@ class Measurement(Shown):
         against: What it was measured against, if anything.
         verdict: Whether it is faster; None where there was nothing to measure it against.
         apart: By how much the results differ, as a part of the largest element.
-        transfer_seconds: For bringing arguments from the host to the device, once, before; in no other figure.
+        transfer_seconds: For bringing arguments from the host to the device, once, before; in no
+            other figure.
         transfer_bytes: How many.
         transfer_arrays: In how many arrays.
     """
@@ -108,7 +112,9 @@ class Measurement(Shown):
             **vars(self),
             "of": self.of.to_dict(),
             "against": None if self.against is None else self.against.to_dict(),
-            "verdict": None if self.verdict is None else {**vars(self.verdict), "text": str(self.verdict)},
+            "verdict": (
+                None if self.verdict is None else {**vars(self.verdict), "text": str(self.verdict)}
+            ),
             "ratios": list(self.ratios),
         }
 
@@ -123,13 +129,20 @@ class Measurement(Shown):
             ("", "trace, lower, compile", *(_time(side.work_seconds) for side in sides)),
             ("", "programs", *(_programs(side) for side in sides)),
             ("warm call", "median", *(_time(side.median) for side in sides)),
-            ("", "quartiles", *(f"{_time(a)} to {_time(b)}" for a, b in zip(low, high, strict=True))),
+            (
+                "",
+                "quartiles",
+                *(f"{_time(a)} to {_time(b)}" for a, b in zip(low, high, strict=True)),
+            ),
             ("", "rounds of calls", *(f"{len(side.seconds)} of 2x{side.calls}" for side in sides)),
         ]
         if any(side.copies for side in sides):
             rows.append(("", "arguments", *("copied, untimed" for _ in sides)))
         if self.transfer_arrays:
-            what = f"{counted(self.transfer_arrays, 'array')} of {bytes_text(self.transfer_bytes)}, before"
+            what = (
+                f"{counted(self.transfer_arrays, 'array')} of {bytes_text(self.transfer_bytes)},"
+                " before"
+            )
             rows.append(("to the device", what, _time(self.transfer_seconds)))
         if self.apart is not None:
             rows.append(("results", "apart by, of the largest", f"{self.apart:.1e}"))
@@ -162,12 +175,18 @@ class Measured:
 
     def way(self, *, copies: bool) -> Side:
         """Its warm calls, each with arguments of its own where one of the two donates."""
-        return Side(prepare=lambda: _bound(self.f, self._given.copied())) if copies else Side(_bound(self.f, self._given))
+        return (
+            Side(prepare=lambda: _bound(self.f, self._given.copied()))
+            if copies
+            else Side(_bound(self.f, self._given))
+        )
 
     def timing(self, seconds: tuple[float, ...], way: Side) -> Timing:
         work = self.work
         first = (self.first_seconds, work.seconds, work.compiles, work.cache_hits)
-        return Timing(self.name, *first, seconds, way.calls, way.prepared, is_constant(self.f, self._given))
+        return Timing(
+            self.name, *first, seconds, way.calls, way.prepared, is_constant(self.f, self._given)
+        )
 
 
 @public
@@ -187,29 +206,36 @@ def measure(
     print(jitney.measure(residual, model, t, y, against=jax.jit(plain)))
     ```
 
-    Arguments that are NumPy arrays are put on the device before, which is timed apart. Each function is called once (cold: its compiling
-    is timed apart), and their results are compared. Then both are called warm, in turn, A B B A, and each result is waited for. The
-    verdict is of the ratios round by round: the interval that holds their median with 99 % by the sign test. Faster or slower is said
-    where that lies beyond 1 by more than 2 %, no difference where it stays within 5 % of 1, and unknown else.
+    Arguments that are NumPy arrays are put on the device before, which is timed apart. Each
+    function is called once (cold: its compiling is timed apart), and their results are compared.
+    Then both are called warm, in turn, A B B A, and each result is waited for. The verdict is of
+    the ratios round by round: the interval that holds their median with 99 % by the sign test.
+    Faster or slower is said where that lies beyond 1 by more than 2 %, no difference where it stays
+    within 5 % of 1, and unknown else.
 
-    Functions are called as they are given: what is not compiled is measured uncompiled. Waiting for a result takes microseconds,
-    which both have in their times. Arguments that a function donates are copied for each call of both, outside of the clock.
+    Functions are called as they are given: what is not compiled is measured uncompiled. Waiting for
+    a result takes microseconds, which both have in their times. Arguments that a function donates
+    are copied for each call of both, outside of the clock.
 
     Args:
         f: What is measured.
         *args: What it is called with.
         against: What computes the same, for a verdict.
         kwargs: Arguments by name, for both.
-        tolerance: How far the results may be apart, as a part of the largest element of each array. By default 1e-5 for float32,
-            1e-11 for float64, and 0.02 for 16 bits; what has no rounding is equal. `math.inf` compares nothing.
+        tolerance: How far the results may be apart, as a part of the largest element of each array.
+            By default 1e-5 for float32, 1e-11 for float64, and 0.02 for 16 bits; what has no
+            rounding is equal. `math.inf` compares nothing.
         seconds: For the warm calls, if that leaves enough rounds.
         rounds: So many at least, however long they take: 8 are needed for a verdict.
-        on_device: False leaves NumPy arrays where they are, so that bringing them to the device is part of each call.
+        on_device: False leaves NumPy arrays where they are, so that bringing them to the device is
+            part of each call.
     Raises:
         VerificationError: The results differ.
         OptionError: An option makes no sense, or an argument has no value.
     """
-    check_calls("jitney.measure()", {"f": f} | ({} if against is None else {"against": against}), kwargs)
+    check_calls(
+        "jitney.measure()", {"f": f} | ({} if against is None else {"against": against}), kwargs
+    )
     _check(seconds=seconds, rounds=rounds, tolerance=tolerance, on_device=on_device)
     given = put(args, dict(kwargs or {}), on_device=on_device)
     names = names_of(f, against)
@@ -219,7 +245,9 @@ def measure(
     sides = [ours, *([theirs] if theirs is not None else [])]
     ways = ways_of(sides)
     columns = list(zip(*_rounds(ways, rounds, max(rounds, MOST), seconds), strict=True))
-    timings = [side.timing(times, way) for side, times, way in zip(sides, columns, ways, strict=True)]
+    timings = [
+        side.timing(times, way) for side, times, way in zip(sides, columns, ways, strict=True)
+    ]
     other = timings[1] if theirs is not None else None
     verdict = None if other is None else judged([b / a for a, b in zip(*columns, strict=True)])
     return Measurement(timings[0], other, verdict, off, given.seconds, given.size, given.arrays)
@@ -229,13 +257,16 @@ _rounds = rounds  # `measure` has an option of that name
 
 
 def ways_of(sides: Sequence[Measured]) -> list[Side]:
-    """Their warm calls; where one donates its arguments all get copies, since calls one by one take longer than calls in a row."""
+    """Their warm calls; where one donates its arguments all get copies, since calls one by one take
+    longer than calls in a row.
+    """
     copies = any(side.donates for side in sides)
     return [side.way(copies=copies) for side in sides]
 
 
 def compared(ours: Measured, theirs: Measured, tolerance: float | None) -> float | None:
-    """By how much the first results differ; None where nothing is to be compared. They are not kept.
+    """By how much the first results differ; None where nothing is to be compared. They are not
+    kept.
 
     Raises:
         VerificationError: By more than the tolerance.
@@ -252,22 +283,40 @@ def _bound(f: Callable[..., Any], given: Put) -> Callable[[], Any]:
 
 def names_of(f: Any, against: Any) -> tuple[str, str]:
     """What two functions are called, apart."""
-    first, second = (getattr(each, "__name__", None) or type(each).__name__ for each in (f, against))
+    first, second = (
+        getattr(each, "__name__", None) or type(each).__name__ for each in (f, against)
+    )
     return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
 
 
 def _check(*, seconds: Any, rounds: Any, tolerance: Any, on_device: Any) -> None:
     wrong = None
     if not is_number(seconds) or seconds <= 0:
-        wrong = f"seconds={seconds!r} is no time.", "It is a positive number of seconds.", "write `seconds=2.0`."
+        wrong = (
+            f"seconds={seconds!r} is no time.",
+            "It is a positive number of seconds.",
+            "write `seconds=2.0`.",
+        )
     elif not isinstance(rounds, int) or rounds < 1:
-        wrong = f"rounds={rounds!r} is no number of rounds.", "It is a positive int; 8 are needed for a verdict.", "write `rounds=16`."
+        wrong = (
+            f"rounds={rounds!r} is no number of rounds.",
+            "It is a positive int; 8 are needed for a verdict.",
+            "write `rounds=16`.",
+        )
     elif tolerance is not None and (not is_number(tolerance) or not tolerance >= 0):
-        wrong = f"tolerance={tolerance!r} is none.", "It is a part of the largest element, 0 or more.", "write `tolerance=1e-4`."
+        wrong = (
+            f"tolerance={tolerance!r} is none.",
+            "It is a part of the largest element, 0 or more.",
+            "write `tolerance=1e-4`.",
+        )
     elif not isinstance(on_device, bool):
-        wrong = f"on_device={on_device!r} is neither.", "It is True or False.", "write `on_device=False`, or leave it out."
+        wrong = (
+            f"on_device={on_device!r} is neither.",
+            "It is True or False.",
+            "write `on_device=False`, or leave it out.",
+        )
     if wrong is not None:
-        raise OptionError(sentence("jitney.measure()", *wrong), code="J208")
+        raise OptionError("jitney.measure()", *wrong, code="J208")
 
 
 def _programs(side: Timing) -> str:
@@ -282,7 +331,7 @@ def _time(seconds: float) -> str:
 
 
 _CONSTANT = (
-    "no result depends on an array that it is given, so XLA may compute all of it once, while compiling, and a warm call copies a "
-    "constant. Pass what it is computed from as an argument."
+    "no result depends on an array that it is given, so XLA may compute all of it once, while"
+    " compiling, and a warm call copies a constant. Pass what it is computed from as an argument."
 )
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))

@@ -1,7 +1,8 @@
 """What a trace says in figures: of each program, each scope and each operation.
 
-An operation's time is without that of the operations inside of it, such as the turns of a loop; a program's is the time during which a
-device was at any of its operations. What JAX calls an operation is a path: `jit(f)/jitney.optimize/vmap batch/vmap(mask n)/while/body/sin`.
+An operation's time is without that of the operations inside of it, such as the turns of a loop; a
+program's is the time during which a device was at any of its operations. What JAX calls an
+operation is a path: `jit(f)/jitney.optimize/vmap batch/vmap(mask n)/while/body/sin`.
 """
 
 from __future__ import annotations
@@ -30,17 +31,20 @@ _SECOND = 1e9  # nanoseconds
 
 @dataclass(frozen=True)
 class ProgramTime:
-    """What the calls of one function took, or of all functions of one name: XLA gives the same program to those with the same operations.
+    """What the calls of one function took, or of all functions of one name: XLA gives the same
+    program to those with the same operations.
 
     Args:
         name: The function; its derivatives are `residual.grad` and the like.
         place: Where it is, `residual() at fit.py:12`; "" of what was not called as a Program.
-        calls: How often it was called as a Program, outside of other compiled functions and of JAX's transforms (`jax.grad(f)(x)`), whose
-            runs are counted all the same; None, for unknown, of what was not.
+        calls: How often it was called as a Program, outside of other compiled functions and of
+            JAX's transforms (`jax.grad(f)(x)`), whose runs are counted all the same; None, for
+            unknown, of what was not.
         runs: How often a compiled program of it ran.
-        host_seconds: In these calls, on the host, without the two below where they were in the same thread: flattening the arguments,
-            dispatch, padding, and waiting.
-        compile_seconds: In these calls, tracing, lowering and compiling, or reading the persistent cache.
+        host_seconds: In these calls, on the host, without the two below where they were in the same
+            thread: flattening the arguments, dispatch, padding, and waiting.
+        compile_seconds: In these calls, tracing, lowering and compiling, or reading the persistent
+            cache.
         device_seconds: While a device was at its operations; of several devices their sum.
     """
 
@@ -59,7 +63,8 @@ class OperationTime:
 
     Args:
         program: The function that it is a part of.
-        scope: The stages, named axes and scopes of the user's that it stands in, from the outside: `chunk points / pass 1`.
+        scope: The stages, named axes and scopes of the user's that it stands in, from the outside:
+            `chunk points / pass 1`.
         name: Of the operation, as JAX calls it, or XLA where it is XLA's; "" of a whole scope.
         place: The user's line, `fit.py:12`; "" if it is not known.
         times: How often it ran.
@@ -98,7 +103,9 @@ def figures(trace: Trace) -> Figures:
     for each in operations:
         key = each.program, each.scope
         whole = scopes.get(key, replace(each, name="", place="", times=0, seconds=0.0))
-        scopes[key] = replace(whole, times=whole.times + each.times, seconds=whole.seconds + each.seconds)
+        scopes[key] = replace(
+            whole, times=whole.times + each.times, seconds=whole.seconds + each.seconds
+        )
     return Figures(_programs(trace, ran), _longest(scopes.values()), _longest(operations))
 
 
@@ -126,9 +133,11 @@ class Ran:
 
 
 def operations_of(trace: Trace) -> list[Ran]:
-    """The operations that ran. Where there are devices beside the host, what the host records of theirs is their dispatch.
+    """The operations that ran. Where there are devices beside the host, what the host records of
+    theirs is their dispatch.
 
-    What XLA adds has no path, and what is inside of a loop may have one from there on: both stand in what their loop stands in.
+    What XLA adds has no path, and what is inside of a loop may have one from there on: both stand
+    in what their loop stands in.
     """
     spans = [span for span in trace.spans if span.is_operation]
     if any(span.process.startswith("/device:") for span in spans):
@@ -142,18 +151,32 @@ def operations_of(trace: Trace) -> list[Ran]:
         if operation.path not in paths:
             paths[operation.path] = scopes_of(operation.path)
         scopes, name = paths[operation.path]
-        out.append(Ran(span, operation, names[program], scopes, name or re.sub(r"\.\d+$", "", operation.name)))
+        out.append(
+            Ran(
+                span,
+                operation,
+                names[program],
+                scopes,
+                name or re.sub(r"\.\d+$", "", operation.name),
+            )
+        )
     return [each for thread in by_thread(out) for each in _within_others(thread)]
 
 
 def _within_others(thread: Sequence[Ran]) -> Iterator[Ran]:
-    """With the scopes of what they run inside of, for those whose path does not begin at the function."""
+    """With the scopes of what they run inside of, for those whose path does not begin at the
+    function.
+    """
     open_: list[Ran] = []
     for each in thread:
         while open_ and open_[-1].span.end <= each.span.start:
             open_.pop()
         whole = each
-        if open_ and not each.operation.path.startswith("jit(") and open_[-1].program == each.program:
+        if (
+            open_
+            and not each.operation.path.startswith("jit(")
+            and open_[-1].program == each.program
+        ):
             whole = replace(each, scopes=(*open_[-1].scopes, *each.scopes))
         open_.append(whole)
         yield whole
@@ -180,7 +203,9 @@ def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
     """The scopes in a path, from the outside, and the operation."""
     if ";" in path:  # XLA has made one operation of several: it stands in what all of them do
         each = [scopes_of(part) for part in path.split(";")]
-        shared = takewhile(lambda scopes: len(set(scopes)) == 1, zip(*(scopes for scopes, _ in each), strict=False))
+        shared = takewhile(
+            lambda scopes: len(set(scopes)) == 1, zip(*(scopes for scopes, _ in each), strict=False)
+        )
         return tuple(scopes[0] for scopes in shared), each[0][1]
     *parts, name = parts_of(path)
     scopes: list[str] = []
@@ -190,7 +215,11 @@ def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
         backward = backward or is_backward
         for each in parts_of(bare):
             inner = _JIT.match(each)
-            if inner is not None and n and [_bare(part)[0] for part in parts[n + 1 : n + 2]] == [SCOPE]:
+            if (
+                inner is not None
+                and n
+                and [_bare(part)[0] for part in parts[n + 1 : n + 2]] == [SCOPE]
+            ):
                 scopes.append(inner[1])  # a Program inside of another
             elif inner is None and each != SCOPE and not _OF_JAX.match(each):
                 scopes.append(each)
@@ -198,7 +227,9 @@ def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
 
 
 def _bare(part: str) -> tuple[str, bool]:
-    """A part of a path without the transforms that it stands in, and whether it is of a backward pass."""
+    """A part of a path without the transforms that it stands in, and whether it is of a backward
+    pass.
+    """
     backward = False
     while match := _TRANSFORM.match(part):
         backward = backward or match[1] == "transpose"
@@ -211,7 +242,10 @@ def by_thread(ran: Sequence[Ran]) -> list[list[Ran]]:
     threads: defaultdict[int, list[Ran]] = defaultdict(list)
     for each in ran:
         threads[each.span.thread].append(each)
-    return [sorted(thread, key=lambda each: (each.span.start, -each.span.end)) for thread in threads.values()]
+    return [
+        sorted(thread, key=lambda each: (each.span.start, -each.span.end))
+        for thread in threads.values()
+    ]
 
 
 def _alone(thread: Sequence[Ran]) -> list[float]:
@@ -231,7 +265,9 @@ def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
     devices: defaultdict[str, defaultdict[Any, list[Span]]] = defaultdict(lambda: defaultdict(list))
     runs: defaultdict[str, set[Any]] = defaultdict(set)
     for each in ran:
-        devices[each.program][each.span.process, each.span.facts.get("device_ordinal")].append(each.span)
+        devices[each.program][each.span.process, each.span.facts.get("device_ordinal")].append(
+            each.span
+        )
         runs[each.program].add((each.span.facts.get("program_id"), each.span.facts.get("run_id")))
     rows: dict[str, ProgramTime] = {}
     for name, spans in devices.items():
@@ -239,10 +275,20 @@ def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
         rows[name] = ProgramTime(name, "", runs=len(runs[name]), device_seconds=busy / _SECOND)
     for name, calls in _calls(trace).items():
         places = ", ".join(sorted({call.place for call in calls}))
-        host, compiling = sum(call.host for call in calls) / _SECOND, sum(call.compiling for call in calls)
+        host, compiling = (
+            sum(call.host for call in calls) / _SECOND,
+            sum(call.compiling for call in calls),
+        )
         row = rows.get(name, ProgramTime(name, ""))
-        rows[name] = replace(row, place=places, calls=len(calls), host_seconds=host, compile_seconds=compiling)
-    return tuple(sorted(rows.values(), key=lambda row: -(row.device_seconds + row.host_seconds + row.compile_seconds)))
+        rows[name] = replace(
+            row, place=places, calls=len(calls), host_seconds=host, compile_seconds=compiling
+        )
+    return tuple(
+        sorted(
+            rows.values(),
+            key=lambda row: -(row.device_seconds + row.host_seconds + row.compile_seconds),
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -266,9 +312,15 @@ def _calls(trace: Trace) -> dict[str, list[_Call]]:
             if CALLED not in call.facts:
                 continue
             inside = thread[bisect_left(begun, call.start) : bisect_right(begun, call.end)]
-            marks = [float(span.facts[COMPILED]) for span in inside if COMPILED in span.facts]  # the last is its own, and has the others
+            # the last is its own, and has the others
+            marks = [float(span.facts[COMPILED]) for span in inside if COMPILED in span.facts]
             compiling = marks[-1] if marks else 0.0
-            host = call.end - call.start - _covered([span for span in inside if span.is_operation]) - compiling * _SECOND
+            host = (
+                call.end
+                - call.start
+                - _covered([span for span in inside if span.is_operation])
+                - compiling * _SECOND
+            )
             calls[call.name].append(_Call(str(call.facts[CALLED]), max(0.0, host), compiling))
     return calls
 

@@ -1,9 +1,11 @@
 """Times of several ways in turn, so that what the machine does meanwhile hits all of them alike.
 
-A round calls each way in order and then in reverse (A B B A, and B A A B in the next), so that a drift favours neither. Laps are short
-beside the slices of time that a busy machine gives to each process, and of the two laps of a way in a round the lesser counts: a process
-that is put off in one of them loses that lap, not the round. Under load 10 on two cores the ratio of a function to itself was so within
-2 % in each of 32 rounds' intervals; with laps five times as long and their mean it was between 0.05 and 12.
+A round calls each way in order and then in reverse (A B B A, and B A A B in the next), so that a
+drift favours neither. Laps are short beside the slices of time that a busy machine gives to each
+process, and of the two laps of a way in a round the lesser counts: a process that is put off in one
+of them loses that lap, not the round. Under load 10 on two cores the ratio of a function to itself
+was so within 2 % in each of 32 rounds' intervals; with laps five times as long and their mean it
+was between 0.05 and 12.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import jax
 _jax: Any = jax
 Prepare = Callable[[], Callable[[], Any]]
 """Makes what a call needs, outside of the clock, and gives the call."""
-_LAP, _SHORT = 2e-4, 5e-5  # seconds of a lap, and the least of one: long beside the clock's own call
+# seconds of a lap, and the least of one: long beside the clock's own call
+_LAP, _SHORT = 2e-4, 5e-5
 _MOST_CALLS = 10_000
 _TRIED = 3  # warm calls, of which the fastest says how many make a lap
 
@@ -30,7 +33,8 @@ class Side:
 
     Args:
         call: Makes the call; its result is waited for, leaf by leaf.
-        prepare: Where each call needs something made before, outside of the clock, as what takes its arguments for itself does.
+        prepare: Where each call needs something made before, outside of the clock, as what takes
+            its arguments for itself does.
     """
 
     def __init__(self, call: Callable[[], Any] | None = None, prepare: Prepare | None = None):
@@ -49,7 +53,8 @@ class Side:
             raise AssertionError("a way has a call, or makes one")
         wait = _jax.block_until_ready
         if self.calls > 1:
-            wait(call())  # what the other way has left in the processor's caches is not part of the lap
+            # what the other way has left in the processor's caches is not part of the lap
+            wait(call())
         start = time.perf_counter()
         for _ in range(self.calls):
             wait(call())
@@ -57,7 +62,9 @@ class Side:
 
 
 def set_laps(ways: Sequence[Side]) -> None:
-    """Find how many calls make a lap: as many of each way, unless the lap of a fast one would be too short for the clock."""
+    """Find how many calls make a lap: as many of each way, unless the lap of a fast one would be
+    too short for the clock.
+    """
     if any(way.prepared for way in ways):
         return
     fastest = [max(1e-9, min(way.lap() for _ in range(_TRIED))) for way in ways]
@@ -95,7 +102,9 @@ def rounds(ways: Sequence[Side], least: int, most: int, seconds: float) -> list[
 
 @contextmanager
 def undisturbed() -> Generator[None]:
-    """Without the collector of cycles, as `timeit` does it: it would run in whoever's lap made the last object."""
+    """Without the collector of cycles, as `timeit` does it: it would run in whoever's lap made the
+    last object.
+    """
     was = gc.isenabled()
     gc.collect()
     gc.disable()

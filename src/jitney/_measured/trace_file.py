@@ -1,8 +1,10 @@
-"""Read the file of a trace, `*.xplane.pb`: what ran when, and what JAX called each operation of the programs that ran.
+"""Read the file of a trace, `*.xplane.pb`: what ran when, and what JAX called each operation of the
+programs that ran.
 
-Messages are read by the numbers of their fields, which are part of the format and keep their meaning (xplane.proto and hlo.proto of
-OpenXLA). `jax.profiler.ProfileData` leaves out the programs, which XLA writes into the same file, and ends the process where warnings
-are errors (a DeprecationWarning while its types are made, jaxlib 0.12.0.1). Tried with jax 0.10.2 and 0.12.0.1.
+Messages are read by the numbers of their fields, which are part of the format and keep their
+meaning (xplane.proto and hlo.proto of OpenXLA). `jax.profiler.ProfileData` leaves out the programs,
+which XLA writes into the same file, and ends the process where warnings are errors (a
+DeprecationWarning while its types are made, jaxlib 0.12.0.1). Tried with jax 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ class Operation:
 
     Args:
         name: As XLA calls it.
-        path: As JAX does: the names of functions, scopes and transforms that it stands in, and its own. Of several that XLA has made one
-            the paths of all, with ";" between, or of the last.
+        path: As JAX does: the names of functions, scopes and transforms that it stands in, and its
+            own. Of several that XLA has made one the paths of all, with ";" between, or of the
+            last.
         place: The user's line, `fit.py:12`; "" if it is not known.
     """
 
@@ -77,9 +80,10 @@ class Compiled:
 class Trace:
     """What was recorded.
 
-    A span says of its program the name and a number, which is not to be relied on: a program that the persistent cache holds keeps the one
-    that it was compiled with, and others may have that. So it is any program of that name with all operations that ran, and what is
-    said of an operation is what all of those say.
+    A span says of its program the name and a number, which is not to be relied on: a program that
+    the persistent cache holds keeps the one that it was compiled with, and others may have that. So
+    it is any program of that name with all operations that ran, and what is said of an operation is
+    what all of those say.
     """
 
     def __init__(self, spans: list[Span], programs: list[Compiled]):
@@ -91,7 +95,9 @@ class Trace:
                 ran[_key(span)].add(str(span.facts[_OPERATION]))
         for key, names in ran.items():
             named = [program for program in programs if program.name == key[1]]
-            self._programs[key] = [program for program in named if names <= set(program.operations)] or named
+            self._programs[key] = [
+                program for program in named if names <= set(program.operations)
+            ] or named
         self._operations: dict[tuple[_Key, str], Operation] = {}
 
     def programs(self, span: Span) -> list[Compiled]:
@@ -103,7 +109,10 @@ class Trace:
         key = _key(span), str(span.facts[_OPERATION])
         if key not in self._operations:
             name = key[1]
-            self._operations[key] = _agreed(name, [each.operations[name] for each in self.programs(span) if name in each.operations])
+            self._operations[key] = _agreed(
+                name,
+                [each.operations[name] for each in self.programs(span) if name in each.operations],
+            )
         return self._operations[key]
 
 
@@ -145,12 +154,23 @@ def read(file: Path, facts: Iterable[str]) -> Trace:
     """Of the trace in a file, the operations, and the spans of which any of these facts is told."""
     wanted = frozenset([*facts, _OPERATION])
     planes = [_message(plane) for plane in _message(memoryview(file.read_bytes())).get(_PLANES, ())]
-    programs = [Compiled(_text(module, _MODULE_NAME), dict(_operations(module))) for module in _modules(planes)]
+    programs = [
+        Compiled(_text(module, _MODULE_NAME), dict(_operations(module)))
+        for module in _modules(planes)
+    ]
     lines = ((plane, _message(line)) for plane in planes for line in plane.get(_LINES, ()))
-    return Trace([span for thread, (plane, line) in enumerate(lines, 1) for span in _spans(plane, line, thread, wanted)], programs)
+    return Trace(
+        [
+            span
+            for thread, (plane, line) in enumerate(lines, 1)
+            for span in _spans(plane, line, thread, wanted)
+        ],
+        programs,
+    )
 
 
-# Numbers of fields. Of an XSpace, an XPlane, an XLine, an XEvent, an entry of a map, an XEventMetadata and an XStat:
+# Numbers of fields. Of an XSpace, an XPlane, an XLine, an XEvent, an entry of a map, an
+# XEventMetadata and an XStat:
 _PLANES = 1
 _PLANE_NAME, _LINES, _KINDS, _FACT_NAMES = 2, 3, 4, 5
 _LINE_NAME, _LINE_START, _EVENTS, _LINE_SHOWN = 2, 3, 4, 11
@@ -158,7 +178,8 @@ _KIND, _OFFSET, _DURATION, _FACTS = 1, 2, 3, 4
 _KEY, _VALUE = 1, 2
 _KIND_NAME, _KIND_FACTS = 2, 5
 _FACT_NAME, _DOUBLE, _UNSIGNED, _SIGNED, _STRING, _BYTES, _REFERENCE = 1, 2, 3, 4, 5, 6, 7
-# of an HloProto, an HloModuleProto, an HloComputationProto, an HloInstructionProto, and an OpMetadata:
+# of an HloProto, an HloModuleProto, an HloComputationProto, an HloInstructionProto, and an
+# OpMetadata:
 _MODULE, _MODULE_NAME, _COMPUTATIONS, _FRAMES = 1, 1, 3, 17
 _INSTRUCTIONS, _COMPUTATION_ID, _NAME, _KIND_OF, _METADATA, _CALLED = 2, 5, 1, 2, 7, 38
 _PATH, _FILE, _LINE, _FRAME = 2, 3, 4, 15
@@ -168,10 +189,19 @@ _LOCATION_FILE, _LOCATION_LINE, _FRAME_LOCATION, _PARENT = 1, 3, 1, 2
 
 
 def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -> Iterator[Span]:
-    """Those with any of the wanted facts: of what JAX records of a call, thirty spans or so, that is two."""
-    kinds = {_number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME) for entry in map(_message, plane.get(_KINDS, ()))}
-    names = {_number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME) for entry in map(_message, plane.get(_FACT_NAMES, ()))}
-    marks = [b"\x08" + _written(number) for number, name in names.items() if name in wanted]  # how a fact of that name begins
+    """Those with any of the wanted facts: of what JAX records of a call, thirty spans or so, that
+    is two.
+    """
+    kinds = {
+        _number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME)
+        for entry in map(_message, plane.get(_KINDS, ()))
+    }
+    names = {
+        _number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME)
+        for entry in map(_message, plane.get(_FACT_NAMES, ()))
+    }
+    # how a fact of that name begins
+    marks = [b"\x08" + _written(number) for number, name in names.items() if name in wanted]
     process, row = _text(plane, _PLANE_NAME), _text(line, _LINE_SHOWN) or _text(line, _LINE_NAME)
     began = _number(line, _LINE_START)
     for data in line.get(_EVENTS, ()):
@@ -179,11 +209,16 @@ def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -
         if not any(mark in raw for mark in marks):
             continue
         event = _message(raw)
-        facts = {names.get(_number(fact, _FACT_NAME), ""): _value(fact, names) for fact in map(_message, event.get(_FACTS, ()))}
+        facts = {
+            names.get(_number(fact, _FACT_NAME), ""): _value(fact, names)
+            for fact in map(_message, event.get(_FACTS, ()))
+        }
         if not wanted.isdisjoint(facts):
             start = began + _number(event, _OFFSET) / _PICO
             end = start + _number(event, _DURATION) / _PICO
-            yield Span(process, thread, row, kinds.get(_number(event, _KIND), ""), start, end, facts)
+            yield Span(
+                process, thread, row, kinds.get(_number(event, _KIND), ""), start, end, facts
+            )
 
 
 _PICO = 1000  # picoseconds, in which events count, in a nanosecond
@@ -217,8 +252,14 @@ def _modules(planes: list[Message]) -> Iterator[Message]:
 def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
     frames = _first(module, _FRAMES)
     files = [bytes(name).decode() for name in frames.get(_FILES, ())]
-    locations = [(_number(each, _LOCATION_FILE), _number(each, _LOCATION_LINE)) for each in map(_message, frames.get(_LOCATIONS, ()))]
-    stack = [(_number(each, _FRAME_LOCATION), _number(each, _PARENT)) for each in map(_message, frames.get(_STACK, ()))]
+    locations = [
+        (_number(each, _LOCATION_FILE), _number(each, _LOCATION_LINE))
+        for each in map(_message, frames.get(_LOCATIONS, ()))
+    ]
+    stack = [
+        (_number(each, _FRAME_LOCATION), _number(each, _PARENT))
+        for each in map(_message, frames.get(_STACK, ()))
+    ]
 
     def place(metadata: Message) -> str:
         lines = [(_text(metadata, _FILE), _number(metadata, _LINE))]
@@ -228,7 +269,9 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
             location, at = stack[at - 1]
             file, line = locations[location - 1]
             lines.append((files[file - 1], line))
-        return next((f"{short(file)}:{line}" for file, line in lines if file and is_users(file)), "")
+        return next(
+            (f"{short(file)}:{line}" for file, line in lines if file and is_users(file)), ""
+        )
 
     fused: dict[int, list[Operation]] = {}
     found: list[tuple[Operation, Message]] = []
@@ -236,16 +279,22 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
         inside = fused[_number(computation, _COMPUTATION_ID)] = list[Operation]()
         for instruction in map(_message, computation.get(_INSTRUCTIONS, ())):
             metadata = _first(instruction, _METADATA)
-            operation = Operation(_text(instruction, _NAME), _text(metadata, _PATH), place(metadata))
+            operation = Operation(
+                _text(instruction, _NAME), _text(metadata, _PATH), place(metadata)
+            )
             found.append((operation, instruction))
             if operation.path and _text(instruction, _KIND_OF) not in ("parameter", "constant"):
                 inside.append(operation)
     for operation, instruction in found:
         if not operation.path and _text(instruction, _KIND_OF) == "fusion":
-            inside = [each for number in _numbers(instruction, _CALLED) for each in fused.get(number, ())]
+            inside = [
+                each for number in _numbers(instruction, _CALLED) for each in fused.get(number, ())
+            ]
             places = {each.place for each in inside}
             together = ";".join(dict.fromkeys(each.path for each in inside))
-            operation = Operation(operation.name, together, places.pop() if len(places) == 1 else "")
+            operation = Operation(
+                operation.name, together, places.pop() if len(places) == 1 else ""
+            )
         yield operation.name, operation
 
 

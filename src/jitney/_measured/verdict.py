@@ -1,7 +1,8 @@
 """From the ratios of two times, round by round, to what may be said of them.
 
-The rule is the sign test turned around: the median of all ratios lies between two of those seen, counted from both ends, as often as
-`CONFIDENCE` says, however they are distributed. Nothing is drawn at random, so that the same times give the same verdict.
+The rule is the sign test turned around: the median of all ratios lies between two of those seen,
+counted from both ends, as often as `CONFIDENCE` says, however they are distributed. Nothing is
+drawn at random, so that the same times give the same verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Verdict:
 
     Args:
         outcome: "faster", "slower", "no difference" or "unknown".
-        low: The ratio of the times is at least this, with `CONFIDENCE`; 0 where the rounds are too few to say.
+        low: The ratio of the times is at least this, with `CONFIDENCE`; 0 where the rounds are too
+            few to say.
         high: And at most this.
     """
 
@@ -58,7 +60,9 @@ def judged(ratios: Sequence[float]) -> Verdict:
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Between which of the values the median of all that could be lies; None where they are too few to say."""
+    """Between which of the values the median of all that could be lies; None where they are too few
+    to say.
+    """
     n, tail = len(values), 0.0
     left_out = 0  # at each end
     while (tail := tail + math.comb(n, left_out) / 2**n) <= (1 - confidence) / 2:
@@ -75,6 +79,8 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
     def at(part: float) -> float:
         i, rest = divmod(part * (len(ordered) - 1), 1)
-        return ordered[int(i)] + rest * (ordered[min(int(i) + 1, len(ordered) - 1)] - ordered[int(i)])
+        return ordered[int(i)] + rest * (
+            ordered[min(int(i) + 1, len(ordered) - 1)] - ordered[int(i)]
+        )
 
     return at(0.25), at(0.5), at(0.75)

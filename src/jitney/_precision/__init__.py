@@ -1,4 +1,6 @@
-"""Numbers in a low type where it is cheap and harmless: the autocast, its policies, and the evidence for them."""
+"""Numbers in a low type where it is cheap and harmless: the autocast, its policies, and the
+evidence for them.
+"""
 
 from typing import TYPE_CHECKING
 

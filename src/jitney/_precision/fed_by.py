@@ -23,7 +23,8 @@ class Label:
     """Where a value comes from.
 
     Args:
-        path: Of the argument that it is, or of the module that made it; () if it has several makers that have nothing in common.
+        path: Of the argument that it is, or of the module that made it; () if it has several makers
+            that have nothing in common.
         leaf: Whether it is the argument itself, moved or cast.
         exact: Whether the annotation of that argument names its dtype.
     """
@@ -83,8 +84,12 @@ class Site:
 class Feeds(ABC):
     """One evaluation of a program."""
 
-    def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
-        """The results of a program and where they come from; `seen_at` is the line of the operation that holds it."""
+    def run(
+        self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = ""
+    ) -> tuple[list[Any], list[Label]]:
+        """The results of a program and where they come from; `seen_at` is the line of the operation
+        that holds it.
+        """
         return _Feeding(self, jaxpr, seen_at).go(operands, labels)
 
     def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
@@ -92,7 +97,9 @@ class Feeds(ABC):
         return bound(eqn, operands)
 
     def number(self, value: Any, aval: Any) -> Any:
-        """The value of a number that is written into the program, where a value of some type is read."""
+        """The value of a number that is written into the program, where a value of some type is
+        read.
+        """
         del aval
         return value
 
@@ -101,7 +108,9 @@ class Feeds(ABC):
         """The results of a product."""
 
     @abstractmethod
-    def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:
+    def other(
+        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
+    ) -> tuple[list[Any], list[Label]] | None:
         """The results of an operation that holds programs; None for one that is taken as it is."""
 
 
@@ -113,7 +122,8 @@ class _Feeding:
         self.jaxpr = jaxpr
         self.seen_at = seen_at
         self.near = near_solves(opened(jaxpr)[0])
-        self.feeds: dict[_Value, list[Tokens]] = {}  # a value -> the arguments that it was multiplied by
+        # a value -> the arguments that it was multiplied by
+        self.feeds: dict[_Value, list[Tokens]] = {}
 
     def go(self, operands: Sequence[Any], labels: Sequence[Label]) -> tuple[list[Any], list[Label]]:
         constants = [_Value(data, NOWHERE) for data in opened(self.jaxpr)[1]]
@@ -128,33 +138,51 @@ class _Feeding:
         operands, labels = [value.data for value in inputs], [value.label for value in inputs]
         if is_product(eqn):
             site = self.site(eqn, inputs)
-            owners = [label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path for label in labels[:2]]
-            deepest = [path for path, label in zip(owners, labels, strict=False) if label.leaf] if _parameters(labels) else owners
+            owners = [
+                label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path
+                for label in labels[:2]
+            ]
+            deepest = (
+                [path for path, label in zip(owners, labels, strict=False) if label.leaf]
+                if _parameters(labels)
+                else owners
+            )
             with at_line_of(eqn):
                 (out,) = self.walk.product(eqn, operands, site)
             return [_Value(out, joined([Label(path) for path in deepest]))]
-        inside = self.walk.other(eqn, operands, labels, source_of(eqn, self.seen_at)) if programs(eqn.params) else None
+        inside = (
+            self.walk.other(eqn, operands, labels, source_of(eqn, self.seen_at))
+            if programs(eqn.params)
+            else None
+        )
         if inside is not None:
             return [_Value(data, label) for data, label in zip(*inside, strict=True)]
         name = eqn.primitive.name
         origin = inputs[0].origin if name in MOVES else None
         if origin is not None:
-            labels = labels if name in ("concatenate", "select_n") else labels[:1]  # the others are places
+            # the others are places
+            labels = labels if name in ("concatenate", "select_n") else labels[:1]
         known = set(labels) - {NOWHERE}
-        label = known.pop() if len(known) == 1 and name in LINEAR else joined(labels)  # a scaled weight is that weight
+        # a scaled weight is that weight
+        label = known.pop() if len(known) == 1 and name in LINEAR else joined(labels)
         out = self.walk.plain(eqn, operands)
         return [_Value(data, label, origin if i == 0 else None) for i, data in enumerate(out)]
 
     def site(self, eqn: Any, inputs: Sequence[_Value]) -> Site:
         """What is known of a product."""
-        factors, labels = [value.origin for value in inputs[:2]], [value.label for value in inputs[:2]]
+        factors, labels = (
+            [value.origin for value in inputs[:2]],
+            [value.label for value in inputs[:2]],
+        )
         parameters, shared = _parameters(labels), list[Tokens]()
         if parameters:
             for factor in factors:
                 if not factor.written:
                     self.feeds.setdefault(factor, []).extend(parameters)
             paths = parameters
-        else:  # an array, values of the program, or the product of a backward pass: its factor was multiplied by something before
+        # an array, values of the program, or the product of a backward pass: its factor was
+        # multiplied by something before
+        else:
             known = [factor for factor in factors if not factor.written] if is_backward(eqn) else []
             shared = [path for factor in known for path in self.feeds.get(factor, ())]
             others = [label for label in labels if not label.leaf]
@@ -162,10 +190,19 @@ class _Feeding:
             paths = [*shared, *leaves] if shared else [*leaves, joined(others).path]
         exact = any(label.exact for label in labels)
         stays = (
-            "its exact dtype is annotated" if exact else "a solve or factorisation is next to it" if eqn.outvars[0] in self.near else None
+            "its exact dtype is annotated"
+            if exact
+            else "a solve or factorisation is next to it"
+            if eqn.outvars[0] in self.near
+            else None
         )
         own = bool(parameters or shared)
-        return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn, self.seen_at), stays, own)
+        return Site(
+            tuple(dict.fromkeys(path for path in paths if path)),
+            source_of(eqn, self.seen_at),
+            stays,
+            own,
+        )
 
 
 def _parameters(labels: Sequence[Label]) -> list[Tokens]:
@@ -174,11 +211,16 @@ def _parameters(labels: Sequence[Label]) -> list[Tokens]:
 
 
 def joined(labels: Sequence[Label]) -> Label:
-    """What values of several origins have in common; arrays that are arguments of their own do not count beside modules."""
+    """What values of several origins have in common; arrays that are arguments of their own do not
+    count beside modules.
+    """
     paths = {label.path for label in labels if label.path}
     deep = {path for path in paths if len(path) > _ARRAY} or paths
     if len(deep) <= 1:
         return Label(next(iter(deep), ()))
     first, last = min(deep), max(deep)
-    common = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    common = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b),
+        min(len(first), len(last)),
+    )
     return Label(first[:common])

@@ -1,8 +1,9 @@
 """Dynamic loss scaling for float16, whose gradients vanish below 6e-8 and overflow above 65504.
 
-The loss is multiplied by a factor before its gradient is taken, and the gradient divided by it. A step with a gradient that is not finite
-is skipped and lowers the factor; a row of finite ones raises it (Micikevicius et al., Mixed Precision Training, 2018). bfloat16 has the
-range of float32 and needs none of this.
+The loss is multiplied by a factor before its gradient is taken, and the gradient divided by it. A
+step with a gradient that is not finite is skipped and lowers the factor; a row of finite ones
+raises it (Micikevicius et al., Mixed Precision Training, 2018). bfloat16 has the range of float32
+and needs none of this.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _WHERE = "jitney.LossScale()"
 
 
 class LossScale(eqx.Module):
-    """The factor of a loss whose gradient is computed in float16, and how many steps it has cost. A pytree: part of the training state.
+    """The factor of a loss whose gradient is computed in float16, and how many steps it has cost. A
+    pytree: part of the training state.
 
     ```python
     @jitney.optimize(donate=("model", "opt", "scale"))
@@ -41,8 +43,9 @@ class LossScale(eqx.Module):
         return *scale.select(finite, (new_model, new_opt), (model, opt)), scale.adjust(finite)
     ```
 
-    A factor at its `least` cannot fall. What is not finite then is no matter of the factor: steps are skipped for ever, and the model
-    stays as it is. Inside of `jit` nobody can say so for free; call `scale.check()` where the loss is logged.
+    A factor at its `least` cannot fall. What is not finite then is no matter of the factor: steps
+    are skipped for ever, and the model stays as it is. Inside of `jit` nobody can say so for free;
+    call `scale.check()` where the loss is logged.
 
     Attributes:
         factor: What the loss is multiplied by.
@@ -64,7 +67,13 @@ class LossScale(eqx.Module):
 
     @public
     def __init__(
-        self, initial: float = 2.0**15, *, period: int = 2000, growth: float = 2.0, least: float = 1.0, most: float = 2.0**24
+        self,
+        initial: float = 2.0**15,
+        *,
+        period: int = 2000,
+        growth: float = 2.0,
+        least: float = 1.0,
+        most: float = 2.0**24,
     ) -> None:
         """A factor to begin with.
 
@@ -74,10 +83,12 @@ class LossScale(eqx.Module):
         numbers = all(map(is_number, (initial, growth, least, most))) and is_whole(period)
         if not numbers or not (0 < least <= initial <= most and growth > 1 and period >= 1):
             raise OptionError(
-                sentence(_WHERE, f"{initial=}, {period=}, {growth=}, {least=}, {most=} cannot be.",
-                         "They are numbers: 0 < least <= initial <= most, growth > 1, period >= 1.", "leave out what need not be another."),
+                _WHERE,
+                f"{initial=}, {period=}, {growth=}, {least=}, {most=} cannot be.",
+                "They are numbers: 0 < least <= initial <= most, growth > 1, period >= 1.",
+                "leave out what need not be another.",
                 code="J220",
-            )  # fmt: skip
+            )
         self.factor = _jnp.array(initial, jnp.float32)
         self.streak = _jnp.array(0, jnp.int32)
         self.skipped = _jnp.array(0, jnp.int32)
@@ -98,7 +109,9 @@ class LossScale(eqx.Module):
         return tree_map(scaled, loss)
 
     def unscale(self, grads: T) -> T:
-        """Gradients of the scaled loss over the factor; low ones come back in float32, where small ones have room."""
+        """Gradients of the scaled loss over the factor; low ones come back in float32, where small
+        ones have room.
+        """
 
         def unscaled(leaf: Any) -> Any:
             return _over(_wide(leaf), self.factor) if _is_inexact(leaf) else leaf
@@ -106,7 +119,9 @@ class LossScale(eqx.Module):
         return tree_map(unscaled, grads)
 
     def adjust(self, finite: Bool[Array, ""]) -> LossScale:
-        """The factor for the next step: lower, and one more skipped, if this one was not finite; higher after `period` that were."""
+        """The factor for the next step: lower, and one more skipped, if this one was not finite;
+        higher after `period` that were.
+        """
         streak: Any = self.streak
         if is_a(streak, jax.Array) and not is_a(streak, Tracer) and streak.is_ready():
             self.check()  # outside of `jit`, where the device is not behind
@@ -131,7 +146,8 @@ class LossScale(eqx.Module):
     def check(self, steps: int = 40) -> bool:
         """Whether no step of the last so many was made, at the least factor; a warning says so.
 
-        It reads one number from the device, and waits for the step that computes it: call it where the loss is logged.
+        It reads one number from the device, and waits for the step that computes it: call it where
+        the loss is logged.
 
         Args:
             steps: How many. A single step may overflow at any factor.
@@ -141,17 +157,22 @@ class LossScale(eqx.Module):
         """
         if is_a(self.streak, Tracer):
             raise TraceError(
-                sentence("jitney.LossScale.check()", "the step is traced.", "While it is traced, its counts have no value.",
-                         "call it on what the step returned, or use `scale.stuck` in the step."),
+                "jitney.LossScale.check()",
+                "the step is traced.",
+                "While it is traced, its counts have no value.",
+                "call it on what the step returned, or use `scale.stuck` in the step.",
                 code="J273",
-            )  # fmt: skip
+            )
         if not np.any(np.asarray(self.streak) <= -steps):
             return False
         text = sentence(
             _WHERE,
-            f"the last {steps} steps or more were skipped, all at the least factor, {self.least:g}.",
-            "A smaller factor mends gradients that overflow in float16; at the least one they are not finite for another reason.",
-            'find it with debug_nans=True; train with precision="bf16", which has the range of float32; or give a smaller `least`.',
+            f"the last {steps} steps or more were skipped, all at the least factor,"
+            f" {self.least:g}.",
+            "A smaller factor mends gradients that overflow in float16; at the least one they are"
+            " not finite for another reason.",
+            'find it with debug_nans=True; train with precision="bf16", which has the range of'
+            " float32; or give a smaller `least`.",
         )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
         return True
@@ -164,7 +185,9 @@ class LossScale(eqx.Module):
 
     @staticmethod
     def select(finite: Bool[Array, ""], new: T, old: T) -> T:
-        """The new tree if the step was finite, else the old one; what is no array is the new one's."""
+        """The new tree if the step was finite, else the old one; what is no array is the new
+        one's.
+        """
 
         def chosen(a: Any, b: Any) -> Any:
             return _jnp.where(finite, a, b) if _eqx.is_array(a) else a
@@ -177,12 +200,20 @@ def _numbers(scale: LossScale) -> tuple[Any, Any, Any]:
 
 
 def _is_inexact(leaf: Any) -> bool:
-    return issubdtype(leaf.dtype, np.inexact) if hasattr(leaf, "dtype") else is_a(leaf, (float, complex))
+    return (
+        issubdtype(leaf.dtype, np.inexact)
+        if hasattr(leaf, "dtype")
+        else is_a(leaf, (float, complex))
+    )
 
 
 def _wide(leaf: Any) -> Any:
     array = _jnp.asarray(leaf)
-    return array.astype(_jnp.float32) if array.dtype.itemsize < np.dtype(np.float32).itemsize else array
+    return (
+        array.astype(_jnp.float32)
+        if array.dtype.itemsize < np.dtype(np.float32).itemsize
+        else array
+    )
 
 
 def _over(array: Any, factor: Any) -> Any:

@@ -1,7 +1,9 @@
-"""Evaluate a program with its matrix products and convolutions in a low type, accumulated in float32; all else as it is.
+"""Evaluate a program with its matrix products and convolutions in a low type, accumulated in
+float32; all else as it is.
 
-Loops, branches, calls and rematerialised parts keep their operations and get programs that are cast inside, so that everything that JAX
-knows of them stays. The bodies of functions with a derivative rule of their own are left alone: rebinding them keeps the rule.
+Loops, branches, calls and rematerialised parts keep their operations and get programs that are cast
+inside, so that everything that JAX knows of them stays. The bodies of functions with a derivative
+rule of their own are left alone: rebinding them keeps the rule.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from .policy import LOW, Policy
 from .products import SOLVERS, holds_products, low_product, solves
 
 _jax: Any = jax
-_SMALL = 16  # a call of up to so many operations is inlined: what its products share with others shows then
+# a call of up to so many operations is inlined: what its products share with others shows then
+_SMALL = 16
 
 
 @dataclass
@@ -39,12 +42,25 @@ class Tally:
     @property
     def lines(self) -> list[str]:
         """For the plan."""
-        cast = ", ".join(f"{_products(count)} in {LOW[name]}" for name, count in self.cast.items()) or "no product is cast"
+        cast = (
+            ", ".join(f"{_products(count)} in {LOW[name]}" for name, count in self.cast.items())
+            or "no product is cast"
+        )
         kept = [f"{_products(count)} in float32: {name}" for name, count in self.stays.items()]
         if self.pinned:
-            kept = [f"{_products(sum(self.pinned.values()))} in float32, by {few(list(self.pinned))}", *kept]
+            kept = [
+                f"{_products(sum(self.pinned.values()))} in float32, by {few(list(self.pinned))}",
+                *kept,
+            ]
         alone = [f"{name} ({_products(count)})" for name, count in self.alone.items()]
-        left = [f"left alone, with {'their' if len(alone) > 1 else 'its'} own rule or loop: {', '.join(alone)}"] if alone else []
+        left = (
+            [
+                f"left alone, with {'their' if len(alone) > 1 else 'its'} own rule or loop:"
+                f" {', '.join(alone)}"
+            ]
+            if alone
+            else []
+        )
         return [cast, *kept, *left]
 
 
@@ -62,7 +78,9 @@ def tallies() -> Generator[list[Tally]]:
         _TALLIES.reset(token)
 
 
-def autocast(closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy: Policy) -> tuple[list[Any], list[Site]]:
+def autocast(
+    closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy: Policy
+) -> tuple[list[Any], list[Site]]:
     """The results of a program under a policy, and its products.
 
     Args:
@@ -100,14 +118,19 @@ class _Autocast(Feeds):
             self.tally.pinned[f"`{said_by or 'default'}`"] += 1
         return bound(eqn, operands)
 
-    def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:
+    def other(
+        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
+    ) -> tuple[list[Any], list[Label]] | None:
         count = sum(map(holds_products, programs(eqn.params)))
         if count == 0:
             return None
         name, params = eqn.primitive.name, eqn.params
         if name == "cond":
             branches = [self.cast(branch, labels[1:], source) for branch in params["branches"]]
-            return bound(eqn, operands, branches=tuple(program for program, _ in branches)), branches[0][1]
+            return (
+                bound(eqn, operands, branches=tuple(program for program, _ in branches)),
+                branches[0][1],
+            )
         if name == "while" and not solves(eqn):
             fixed, inside, carry = while_parts(eqn, list(labels))
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
@@ -129,7 +152,9 @@ class _Autocast(Feeds):
         return None
 
     def cast(self, jaxpr: Any, labels: Sequence[Label], source: str) -> tuple[Any, list[Label]]:
-        """The same program with its products cast, and where its results come from; the same again if it comes again."""
+        """The same program with its products cast, and where its results come from; the same again
+        if it comes again.
+        """
         key = (id(jaxpr), tuple(labels))
         if key not in self.converted:
             traced: list[Label] = []
@@ -138,14 +163,22 @@ class _Autocast(Feeds):
                 out, traced[:] = self.run(jaxpr, arrays, labels, source)
                 return out
 
-            new: Any = _jax.make_jaxpr(program)(*(_abstract(var.aval) for var in opened(jaxpr)[0].invars))
-            self.converted[key] = (new if type_of(new) is type_of(jaxpr) else opened(new)[0], traced, jaxpr)
+            new: Any = _jax.make_jaxpr(program)(
+                *(_abstract(var.aval) for var in opened(jaxpr)[0].invars)
+            )
+            self.converted[key] = (
+                new if type_of(new) is type_of(jaxpr) else opened(new)[0],
+                traced,
+                jaxpr,
+            )
         new, origins, _ = self.converted[key]
         return new, list(origins)
 
 
 def _abstract(aval: Any) -> Any:
-    return _jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+    return _jax.ShapeDtypeStruct(
+        aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False)
+    )
 
 
 def _products(count: int) -> str:

@@ -1,4 +1,5 @@
-"""Which products are computed in which type: a default, and exceptions by module path or source line.
+"""Which products are computed in which type: a default, and exceptions by module path or source
+line.
 
 `precision="auto:..."` chooses one by the values of a call: `decide` in `_program/tolerance.py`.
 """
@@ -19,7 +20,9 @@ Tokens = tuple[str, ...]
 
 
 def tokens(path: str) -> Tokens:
-    """The parts of a path as people write it: `model.layers[0].weight` is model, layers, 0, weight."""
+    """The parts of a path as people write it: `model.layers[0].weight` is model, layers, 0,
+    weight.
+    """
     return tuple(re.findall(r"[^.\[\]'\"\s]+", path))
 
 
@@ -39,7 +42,8 @@ class Policy:
 
     Args:
         default: "bf16", "fp16" or "f32".
-        exceptions: (path or line, type) pairs. The longest path that fits wins, a line wins over paths.
+        exceptions: (path or line, type) pairs. The longest path that fits wins, a line wins over
+            paths.
     """
 
     default: str
@@ -48,7 +52,11 @@ class Policy:
     @property
     def types(self) -> list[str]:
         """The low types that occur in it."""
-        return [name for name in dict.fromkeys((self.default, *(type_ for _, type_ in self.exceptions))) if name in LOW]
+        return [
+            name
+            for name in dict.fromkeys((self.default, *(type_ for _, type_ in self.exceptions)))
+            if name in LOW
+        ]
 
     def of(self, paths: Sequence[Tokens], source: str) -> tuple[str, str | None]:
         """The type of a product, and the exception that says so.
@@ -58,22 +66,36 @@ class Policy:
             source: Its line, "net.py:12 (layer)".
         """
         line = source.partition(" ")[0]
-        fitting = [(is_line(name), len(tokens(name)), i, name, type_) for i, (name, type_) in enumerate(self.exceptions)
-                   if (line == name if is_line(name) else any(within(tokens(name), path) for path in paths))]  # fmt: skip
+        fitting = [
+            (is_line(name), len(tokens(name)), i, name, type_)
+            for i, (name, type_) in enumerate(self.exceptions)
+            if (
+                line == name if is_line(name) else any(within(tokens(name), path) for path in paths)
+            )
+        ]
         if not fitting:
             return self.default, None
         *_, name, type_ = max(fitting)
         return type_, name
 
     def unmatched(self, paths: Sequence[str]) -> tuple[str, list[str]] | None:
-        """The first path among the exceptions that is that of no array, with paths that are near to it."""
+        """The first path among the exceptions that is that of no array, with paths that are near to
+        it.
+        """
         known = [tokens(path) for path in paths]
         for name, _ in self.exceptions:
             if is_line(name) or any(within(tokens(name), path) for path in known):
                 continue
-            spans = [path[i:j] for path in known for i in range(len(path)) for j in range(i + 1, len(path) + 1)]
+            spans = [
+                path[i:j]
+                for path in known
+                for i in range(len(path))
+                for j in range(i + 1, len(path) + 1)
+            ]
             parts = list(dict.fromkeys(map(written, spans)))
-            return name, difflib.get_close_matches(name, parts, n=3, cutoff=0.5) or list(dict.fromkeys(paths))[:4]
+            return name, difflib.get_close_matches(name, parts, n=3, cutoff=0.5) or list(
+                dict.fromkeys(paths)
+            )[:4]
         return None
 
 

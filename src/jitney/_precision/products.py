@@ -1,4 +1,6 @@
-"""What a product is, how it is computed in a low type, and which ones stay as they are because a solve is near."""
+"""What a product is, how it is computed in a low type, and which ones stay as they are because a
+solve is near.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,35 @@ from .._jax.trees import is_a
 
 _jax: Any = jax
 SINGLE = np.dtype(jnp.float32)
-SOLVERS = FACTORISATIONS | frozenset((
-    "custom_linear_solve", "linear_solve", "lu_pivots_to_permutation", "symmetric_product", "triangular_solve", "tridiagonal",
-    "tridiagonal_solve",
-))  # fmt: skip
+SOLVERS = FACTORISATIONS | frozenset(
+    (
+        "custom_linear_solve",
+        "linear_solve",
+        "lu_pivots_to_permutation",
+        "symmetric_product",
+        "triangular_solve",
+        "tridiagonal",
+        "tridiagonal_solve",
+    )
+)
 """Solves and factorisations of JAX and lineax, by the names of their operations."""
-MOVES = REARRANGED | frozenset((
-    "convert_element_type", "copy", "copy_p", "dynamic_slice", "dynamic_update_slice", "gather", "optimization_barrier", "pad",
-    "reduce_precision", "select_n", "sharding_constraint", "split", "stop_gradient",
-))  # fmt: skip
+MOVES = REARRANGED | frozenset(
+    (
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "gather",
+        "optimization_barrier",
+        "pad",
+        "reduce_precision",
+        "select_n",
+        "sharding_constraint",
+        "split",
+        "stop_gradient",
+    )
+)
 """Operations whose result holds the numbers of what goes in."""
 LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
 
@@ -36,9 +58,12 @@ LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
 def is_product(eqn: Any) -> bool:
     """Whether an operation is a matrix product or a convolution of single precision.
 
-    Inner products of vectors are reductions, and a product that was asked for in a precision of its own has it.
+    Inner products of vectors are reductions, and a product that was asked for in a precision of its
+    own has it.
     """
-    if eqn.primitive.name not in PRODUCTS or not all(_is_single(atom) for atom in (*eqn.invars[:2], *eqn.outvars)):
+    if eqn.primitive.name not in PRODUCTS or not all(
+        _is_single(atom) for atom in (*eqn.invars[:2], *eqn.outvars)
+    ):
         return False
     if not _is_default(eqn.params.get("precision")):
         return False
@@ -62,7 +87,9 @@ _elsewhere: ContextVar[bool] = ContextVar("jitney traces for other devices", def
 
 @contextmanager
 def elsewhere() -> Generator[None]:
-    """A scope in which programs are traced as for devices that have kernels for all products, to be looked at and not run."""
+    """A scope in which programs are traced as for devices that have kernels for all products, to be
+    looked at and not run.
+    """
     token = _elsewhere.set(True)
     try:
         yield
@@ -78,8 +105,9 @@ def holds_products(jaxpr: Any) -> int:
 def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any] = ()) -> Any:
     """The product with its factors rounded to a low type, accumulated in float32.
 
-    In a derivative the factors of each product are rounded too: left to JAX, the transposed product would take the cotangent in float32
-    and so run in float32. Its result is rounded once, which JAX does with the cotangent of anything low.
+    In a derivative the factors of each product are rounded too: left to JAX, the transposed product
+    would take the cotangent in float32 and so run in float32. Its result is rounded once, which JAX
+    does with the cotangent of anything low.
     """
 
     native = has_kernels(low)
@@ -113,13 +141,18 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
 def has_kernels(low: np.dtype[Any]) -> bool:
     """Whether products of a low type run wherever they stand.
 
-    On CPUs the compiler of jaxlib 0.10.0 to 0.12.0.1 fuses some bfloat16 products such that no kernel is left for them ("Unsupported
-    element type for DotThunk::Execute"), in gradients of attention for one. There the factors are rounded and multiplied in float32: the
-    same numbers, since products of eight digits fit. Delete this when such a program runs without the flag that is looked for here.
+    On CPUs the compiler of jaxlib 0.10.0 to 0.12.0.1 fuses some bfloat16 products such that no
+    kernel is left for them ("Unsupported element type for DotThunk::Execute"), in gradients of
+    attention for one. There the factors are rounded and multiplied in float32: the same numbers,
+    since products of eight digits fit. Delete this when such a program runs without the flag that
+    is looked for here.
     """
     if _elsewhere.get():
         return True
-    fuses = re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", os.environ.get("XLA_FLAGS", "")) is None
+    fuses = (
+        re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", os.environ.get("XLA_FLAGS", ""))
+        is None
+    )
     return not (fuses and low == _jax.numpy.bfloat16 and _jax.default_backend() == "cpu")
 
 
@@ -129,7 +162,9 @@ def _as(x: Any, dtype: np.dtype[Any]) -> Any:
 
 def solves(eqn: Any) -> bool:
     """Whether an operation is a solve or a factorisation, or holds one."""
-    return eqn.primitive.name in SOLVERS or any(inner.primitive.name in SOLVERS for inner in _inside(eqn))
+    return eqn.primitive.name in SOLVERS or any(
+        inner.primitive.name in SOLVERS for inner in _inside(eqn)
+    )
 
 
 def _inside(eqn: Any) -> Sequence[Any]:
@@ -137,10 +172,11 @@ def _inside(eqn: Any) -> Sequence[Any]:
 
 
 def near_solves(program: Any) -> set[Any]:
-    """The results of the products that a solve or factorisation is fed with, or that work on what it gives.
+    """The results of the products that a solve or factorisation is fed with, or that work on what
+    it gives.
 
-    Nothing but moves and linear operations stands between: the Gram matrix of normal equations, a step along a solution. An error in
-    these is amplified by the condition of the system.
+    Nothing but moves and linear operations stands between: the Gram matrix of normal equations, a
+    step along a solution. An error in these is amplified by the condition of the system.
     """
     marked = [solves(eqn) for eqn in program.eqns]
     if not any(marked):
@@ -151,8 +187,12 @@ def near_solves(program: Any) -> set[Any]:
     )
 
 
-def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[Any]:
-    """The results of products that are reached from a solve, going through a program in one direction."""
+def _reached(
+    program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]
+) -> set[Any]:
+    """The results of products that are reached from a solve, going through a program in one
+    direction.
+    """
     near: set[Any] = set()
     results: set[Any] = set()
     for i in order:

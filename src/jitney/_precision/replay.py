@@ -1,6 +1,8 @@
-"""Evaluate a program with its loops and branches made anew, so that what is done to each operation may depend on other values.
+"""Evaluate a program with its loops and branches made anew, so that what is done to each operation
+may depend on other values.
 
-Two walks do: one rounds the factors of chosen products, and one computes in float64. They measure what an autocast costs in accuracy.
+Two walks do: one rounds the factors of chosen products, and one computes in float64. They measure
+what an autocast costs in accuracy.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ DOUBLE = np.dtype(np.float64)
 class _Replay(Feeds):
     """Rebuilds control flow by JAX's public functions, which close over values."""
 
-    def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:
+    def other(
+        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
+    ) -> tuple[list[Any], list[Label]] | None:
         name, params = eqn.primitive.name, eqn.params
         if not self.enters(eqn):
             return None
@@ -38,7 +42,12 @@ class _Replay(Feeds):
         if name == "custom_linear_solve":
             given = list(zip(operands, labels, strict=True))
             inside = solve_operands(eqn, given)
-            return self.run(params["jaxprs"].solve, [value for value, _ in inside], [label for _, label in inside], source)
+            return self.run(
+                params["jaxprs"].solve,
+                [value for value, _ in inside],
+                [label for _, label in inside],
+                source,
+            )
         origins: list[Label] = []
 
         def program(jaxpr: Any, labels: Sequence[Label]) -> Any:
@@ -67,7 +76,9 @@ class _Replay(Feeds):
         """Whether an operation that holds programs is gone into."""
         raise NotImplementedError
 
-    def loop(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], program: Any) -> list[Any]:
+    def loop(
+        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], program: Any
+    ) -> list[Any]:
         outside, inside, carry = while_parts(eqn, list(operands))
         tested, told, carried = while_parts(eqn, list(labels))
         test = program(eqn.params["cond_jaxpr"], [*tested, *carried])
@@ -83,7 +94,8 @@ class _Replay(Feeds):
 
 
 class Probe(_Replay):
-    """Rounds the factors of chosen products to a low type, in their derivatives too, and computes in float32.
+    """Rounds the factors of chosen products to a low type, in their derivatives too, and computes
+    in float32.
 
     A product of rounded factors is that of the low type: products of their digits fit into float32.
 
@@ -99,7 +111,11 @@ class Probe(_Replay):
 
     def enters(self, eqn: Any) -> bool:
         name = eqn.primitive.name
-        if sum(map(holds_products, programs(eqn.params))) == 0 or name.startswith("custom") or (name == "while" and solves(eqn)):
+        if (
+            sum(map(holds_products, programs(eqn.params))) == 0
+            or name.startswith("custom")
+            or (name == "while" and solves(eqn))
+        ):
             return False
         return name in CALLS or name in ("cond", "while", "scan")
 
@@ -119,24 +135,32 @@ class Probe(_Replay):
         def product(x: Any, y: Any, flag: Any, *rest: Any) -> Any:
             return plain(x, y, flag, rest)
 
-        def derivative(primals: Any, tangents: Any) -> Any:  # it closes over no tracer: it is called in another trace
+        # it closes over no tracer: it is called in another trace
+        def derivative(primals: Any, tangents: Any) -> Any:
             (x, y, flag, *rest), (dx, dy, *_) = primals, tangents
-            return ruled(*primals), low(plain(dx, y, flag, rest), flag) + low(plain(x, dy, flag, rest), flag)
+            return ruled(*primals), low(plain(dx, y, flag, rest), flag) + low(
+                plain(x, dy, flag, rest), flag
+            )
 
         ruled: Any = _jax.custom_jvp(product)
         ruled.defjvp(derivative)
         return [ruled(operands[0], operands[1], flag, *operands[2:])]
 
 
-_SET_APART = frozenset(("complex", "convert_element_type", "imag", "log2", "nextafter", "real", "xor", "iota"))
+_SET_APART = frozenset(
+    ("complex", "convert_element_type", "imag", "log2", "nextafter", "real", "xor", "iota")
+)
 _OTHERS = (
-    "cholesky copy_p cumlogsumexp cumprod cumsum eigh lu qr reduce_and reduce_or reduce_prod reduce_sum split svd top_k triangular_solve"
+    "cholesky copy_p cumlogsumexp cumprod cumsum eigh lu qr reduce_and reduce_or reduce_prod"
+    " reduce_sum split svd top_k triangular_solve"
 )
 _ANY_TYPE = ((ARITHMETIC | LOGIC | UNROUNDED) - _SET_APART) | frozenset(_OTHERS.split())
 
 
 class Shadow(_Replay):
-    """Computes every real number in float64; an operation that is not known to take it is computed as it was."""
+    """Computes every real number in float64; an operation that is not known to take it is computed
+    as it was.
+    """
 
     def enters(self, eqn: Any) -> bool:
         return eqn.primitive.name in HOLDERS
@@ -144,7 +168,9 @@ class Shadow(_Replay):
     def number(self, value: Any, aval: Any) -> Any:
         return _jnp.asarray(value, aval.dtype)
 
-    def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
+    def run(
+        self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = ""
+    ) -> tuple[list[Any], list[Label]]:
         out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
         return [_double(x) for x in out], origins
 
@@ -160,7 +186,10 @@ class Shadow(_Replay):
                 changed[parameter] = DOUBLE
         if name in _ANY_TYPE or name in (*PRODUCTS, "convert_element_type", "iota"):
             return bound(eqn, values, **changed)
-        given = [_lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x for x, a in zip(operands, eqn.invars, strict=True)]
+        given = [
+            _lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x
+            for x, a in zip(operands, eqn.invars, strict=True)
+        ]
         return [_double(x) for x in bound(eqn, given)]
 
 

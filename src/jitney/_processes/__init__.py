@@ -1,1 +1,3 @@
-"""Several processes as one run: how they start, their channel, their agreement, their checkpoints."""
+"""Several processes as one run: how they start, their channel, their agreement, their
+checkpoints.
+"""

@@ -1,7 +1,8 @@
 """Before the first call of a new key, all processes of a run compare what they are about to do.
 
-It stands where ShardedCalls has planned and traced a call, and wraps nothing but the errors of later ones. What would else be a hang in a
-collective, or numbers of two programs in one sum, is a message in every process.
+It stands where ShardedCalls has planned and traced a call, and wraps nothing but the errors of
+later ones. What would else be a hang in a collective, or numbers of two programs in one sum, is a
+message in every process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax
 import numpy as np
 
 from .._body.body import Body
-from .._errors import OptionError, ProcessError, Where, few, repr_of, sentence
+from .._errors import OptionError, ProcessError, Where, few, repr_of
 from .._jax.trees import device_put, is_a, issubdtype, type_of
 from .._signature.identity import Identity
 from .._signature.static_values import static_key
@@ -41,7 +42,15 @@ def members(mesh: Any) -> tuple[int, ...]:
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
 
 
-def agreed(run: Fn, body: Body, mesh: Any, jitted: Any, arrays: Sequence[Any], given: Sequence[Any], shardings: Sequence[Any]) -> Fn:
+def agreed(
+    run: Fn,
+    body: Body,
+    mesh: Any,
+    jitted: Any,
+    arrays: Sequence[Any],
+    given: Sequence[Any],
+    shardings: Sequence[Any],
+) -> Fn:
     """A new program's calls, once every process of the mesh is about to make them.
 
     Args:
@@ -54,7 +63,8 @@ def agreed(run: Fn, body: Body, mesh: Any, jitted: Any, arrays: Sequence[Any], g
         shardings: Where they shall lie.
 
     Raises:
-        ProcessError: Another process is about to do something else, or does not come; or an argument is not global.
+        ProcessError: Another process is about to do something else, or does not come; or an
+            argument is not global.
     """
     group = members(mesh)
     if len(group) == 1:
@@ -65,16 +75,40 @@ def agreed(run: Fn, body: Body, mesh: Any, jitted: Any, arrays: Sequence[Any], g
     place = planned.plan.of(Place)
     specs = () if place is None else place.specs[: len(plain)]
     leaves = planned.view.leaves[: len(plain)]
-    neither = [leaf.path for leaf, spec, x in zip(leaves, specs, plain, strict=True) if any(spec) and not is_a(x, jax.Array)]
+    neither = [
+        leaf.path
+        for leaf, spec, x in zip(leaves, specs, plain, strict=True)
+        if any(spec) and not is_a(x, jax.Array)
+    ]
     # What is this process's own counts as the same in each: JAX takes that for granted.
     facts = [
         ("function", "the function", _function(where)),
-        *[("array", leaf.path, _laid_out(x, host=leaf.path in neither)) for leaf, x in zip(leaves, plain, strict=True)],
-        *[("static", name, _static(value)) for name, value in zip(body.layout.static_names(), body.statics, strict=True)],
-        ("plan", "the mesh", f"{dict(mesh.shape)} of devices {few([str(device.id) for device in mesh.devices.flat])}"),
-        *[("plan", f"the place of {leaf.path}", str(spec)) for leaf, spec in zip(leaves, specs, strict=True)],
+        *[
+            ("array", leaf.path, _laid_out(x, host=leaf.path in neither))
+            for leaf, x in zip(leaves, plain, strict=True)
+        ],
+        *[
+            ("static", name, _static(value))
+            for name, value in zip(body.layout.static_names(), body.statics, strict=True)
+        ],
+        (
+            "plan",
+            "the mesh",
+            (
+                f"{dict(mesh.shape)} of devices"
+                f" {few([str(device.id) for device in mesh.devices.flat])}"
+            ),
+        ),
+        *[
+            ("plan", f"the place of {leaf.path}", str(spec))
+            for leaf, spec in zip(leaves, specs, strict=True)
+        ],
         *[("plan", f"stage {stage.name!r}", repr(stage.why)) for stage in planned.plan.stages],
-        *[("value", leaf.path, digest(x)) for leaf, x in zip(leaves, plain, strict=True) if is_local(x) and leaf.path not in neither],
+        *[
+            ("value", leaf.path, digest(x))
+            for leaf, x in zip(leaves, plain, strict=True)
+            if is_local(x) and leaf.path not in neither
+        ],
         ("program", "", _digest(jitted.lower(*map(_lying, arrays, shardings)).as_text().encode())),
     ]
     compare(group, facts, where)
@@ -90,20 +124,29 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
     """
     if RUN.channel is None:
         raise ProcessError(
-            sentence(where, f"it runs over {len(group)} processes, which jitney has not been told to compare.",
-                     "Before its first step all processes compare what they are about to do.",
-                     "call jitney.distributed() at the start; it takes over a run that jax.distributed.initialize has started.")
-        )  # fmt: skip
+            where,
+            f"it runs over {len(group)} processes, which jitney has not been told to compare.",
+            "Before its first step all processes compare what they are about to do.",
+            "call jitney.distributed() at the start; it takes over a run that"
+            " jax.distributed.initialize has started.",
+        )
     verdict = RUN.channel.agree(group, facts)
     if verdict:
         raise ProcessError(f"{where}: {verdict}", code="J261")
 
 
 def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
-    """In a run of several processes JAX takes no NumPy arrays for more than one device, on a mesh of this process's own neither."""
+    """In a run of several processes JAX takes no NumPy arrays for more than one device, on a mesh
+    of this process's own neither.
+    """
 
     def placed(*arrays: Any) -> Any:
-        return run(*[device_put(x, to) if is_a(x, np.ndarray) else x for x, to in zip(arrays, shardings, strict=True)])
+        return run(
+            *[
+                device_put(x, to) if is_a(x, np.ndarray) else x
+                for x, to in zip(arrays, shardings, strict=True)
+            ]
+        )
 
     return placed
 
@@ -116,10 +159,12 @@ def refuse_padding(where: Where, mesh: Any) -> None:
     """
     if mesh is not None and len(members(mesh)) > 1:
         raise OptionError(
-            sentence(where, "`pad` over several processes is not there yet.", "Padding fills on the host, which has only its part there.",
-                     "pass arrays of one size, or decorate a second function without `pad` for that."),
+            where,
+            "`pad` over several processes is not there yet.",
+            "Padding fills on the host, which has only its part there.",
+            "pass arrays of one size, or decorate a second function without `pad` for that.",
             code="J201",
-        )  # fmt: skip
+        )
 
 
 def _explaining(run: Fn, where: Where) -> Fn:
@@ -133,7 +178,10 @@ def _explaining(run: Fn, where: Where) -> Fn:
             if not stopped:
                 raise
             raise ProcessError(
-                sentence(where, f"{stopped}.", "No process can go on without the others.", "start all again from the last checkpoint."),
+                where,
+                f"{stopped}.",
+                "No process can go on without the others.",
+                "start all again from the last checkpoint.",
                 code="J262",
             ) from error
 
@@ -143,15 +191,21 @@ def _explaining(run: Fn, where: Where) -> Fn:
 def _refuse_host(where: Where, paths: Sequence[str]) -> None:
     if paths:
         raise ProcessError(
-            sentence(where, f"{few(paths)} is a NumPy array, and lies along the mesh of several processes.",
-                     "Whether each process has a part of it, or all of it, cannot be told from an array.",
-                     'jitney.from_processes(x, "data") puts the parts of all processes together; jnp.asarray(x) is whole in each.'),
+            where,
+            f"{few(paths)} is a NumPy array, and lies along the mesh of several processes.",
+            "Whether each process has a part of it, or all of it, cannot be told from an array.",
+            'jitney.from_processes(x, "data") puts the parts of all processes together;'
+            " jnp.asarray(x) is whole in each.",
             code="J263",
-        )  # fmt: skip
+        )
 
 
 def _function(where: Where) -> str:
-    return where.name if where.file is None else f"{where.name}() at {Path(where.file).name}:{where.line}"
+    return (
+        where.name
+        if where.file is None
+        else f"{where.name}() at {Path(where.file).name}:{where.line}"
+    )
 
 
 def _laid_out(array: Any, *, host: bool) -> str:
@@ -166,7 +220,13 @@ def _lying(array: Any, to: Any) -> Any:
     """An array of the call, or what stands for it where it is still to be moved."""
     if is_a(array, jax.Array):
         right = not array.committed or array.sharding.is_equivalent_to(to, array.ndim)
-        return array if right else jax.ShapeDtypeStruct(array.shape, array.dtype, weak_type=array.weak_type, sharding=to)
+        return (
+            array
+            if right
+            else jax.ShapeDtypeStruct(
+                array.shape, array.dtype, weak_type=array.weak_type, sharding=to
+            )
+        )
     if is_a(array, np.ndarray) and not to.is_fully_replicated:  # which JAX refuses
         return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to)
     return array
@@ -178,11 +238,15 @@ def is_local(array: Any) -> bool:
 
 
 def moved_to(array: Any, to: Any) -> Any:
-    """An array where it shall lie. One that each process has of its own is taken as the same in each: nothing is sent to compare it."""
+    """An array where it shall lie. One that each process has of its own is taken as the same in
+    each: nothing is sent to compare it.
+    """
     if to.is_fully_addressable or not is_local(array):
         return device_put(array, to)
     if issubdtype(array.dtype, jax.dtypes.prng_key):
-        return _jax.random.wrap_key_data(moved_to(_jax.random.key_data(array), to), impl=_jax.random.key_impl(array))
+        return _jax.random.wrap_key_data(
+            moved_to(_jax.random.key_data(array), to), impl=_jax.random.key_impl(array)
+        )
     host = np.asarray(array)
 
     def part(index: Any) -> Any:
@@ -203,14 +267,18 @@ def _digest(data: bytes) -> str:
 
 
 def _static(value: Any) -> str:
-    """A static value as every process would write it: short for people, with a digest of all of it behind."""
+    """A static value as every process would write it: short for people, with a digest of all of it
+    behind.
+    """
     key = static_key(value)
     whole = _portable(key)
     if is_a(value, (set, frozenset)):
         text = f"{{{few(sorted(map(repr_of, value)))}}}"
     else:
         text = f"a {type(value).__name__}" if _has_set(key) else static_text(value)
-    return _ADDRESS.sub("", text) + ("" if len(whole) < 60 and text == repr_of(value) else f" ({_digest(whole.encode())[:8]})")
+    return _ADDRESS.sub("", text) + (
+        "" if len(whole) < 60 and text == repr_of(value) else f" ({_digest(whole.encode())[:8]})"
+    )
 
 
 def _has_set(key: Any) -> bool:
@@ -219,7 +287,9 @@ def _has_set(key: Any) -> bool:
 
 
 def _portable(key: Any) -> str:
-    """A key in words. What Python does not show is told by its type; the text of the program, which is compared too, tells more."""
+    """A key in words. What Python does not show is told by its type; the text of the program, which
+    is compared too, tells more.
+    """
     if type_of(key) is int:
         return hex(key)  # which has no limit of digits
     if is_a(key, tuple):

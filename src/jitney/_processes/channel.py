@@ -1,8 +1,11 @@
-"""A line between the processes of a run: to compare plans before a step, and to hear at once that one has stopped.
+"""A line between the processes of a run: to compare plans before a step, and to hear at once that
+one has stopped.
 
-JAX has such a line of its own, which nothing public opens; its collectives would do to compare, but they wait for a process that does not
-come without an end, and meet those of a step. So each process holds one connection to process 0. It carries short texts, never arrays,
-and nothing at all while warm steps run. Whoever connects proves that it knows a secret, which came over JAX's own collectives.
+JAX has such a line of its own, which nothing public opens; its collectives would do to compare, but
+they wait for a process that does not come without an end, and meet those of a step. So each process
+holds one connection to process 0. It carries short texts, never arrays, and nothing at all while
+warm steps run. Whoever connects proves that it knows a secret, which came over JAX's own
+collectives.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from .connection import NONCE, Connection, connected, welcomed
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
-_STRANGERS = 64  # connections that have not proved yet that they belong to the run, beside one for each process
+# connections that have not proved yet that they belong to the run, beside one for each process
+_STRANGERS = 64
 _LOOK = 0.2  # seconds between two looks whether all are here
 Facts = Sequence[tuple[str, str, str]]
 """What processes compare: (kind, name, text), in order."""
@@ -55,7 +59,10 @@ class Inbox:
                 left = [i for i in group if i in self.gone]
                 if left:
                     return worded(
-                        f"process {left[0]} has {self.gone[left[0]] or 'ended'}, and does not take part in it.", _TOGETHER, _AGAIN
+                        f"process {left[0]} has {self.gone[left[0]] or 'ended'}, and does not take"
+                        " part in it.",
+                        _TOGETHER,
+                        _AGAIN,
                     )
                 rest = end - time.monotonic()
                 if rest <= 0:
@@ -65,9 +72,18 @@ class Inbox:
 
 
 class Hub:
-    """Process 0's side: it gathers what processes propose, and tells them whether it is the same."""
+    """Process 0's side: it gathers what processes propose, and tells them whether it is the
+    same.
+    """
 
-    def __init__(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str], tell: Callable[[Any], None], timeout: float):
+    def __init__(
+        self,
+        count: int,
+        host: str,
+        compare: Callable[[Mapping[int, Facts]], str],
+        tell: Callable[[Any], None],
+        timeout: float,
+    ):
         self.secret = secrets.token_bytes(NONCE)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listening = socket.create_server((host, 0), family=family, backlog=count + _STRANGERS)
@@ -106,7 +122,9 @@ class Hub:
             tell(message)
 
     def _accept(self, count: int) -> None:
-        """Take connections until all processes are here. Each is greeted by a thread of its own: one that says nothing holds up none."""
+        """Take connections until all processes are here. Each is greeted by a thread of its own:
+        one that says nothing holds up none.
+        """
         strangers: list[socket.socket] = []
         with self._listening:
             self._listening.settimeout(_LOOK)
@@ -192,7 +210,8 @@ class Channel:
         _thread(self._listen, self._line)
 
     def agree(self, group: Sequence[int], facts: Facts) -> str:
-        """Compare facts with the other processes of a group. All compare in one order, as they run collectives in one order.
+        """Compare facts with the other processes of a group. All compare in one order, as they run
+        collectives in one order.
 
         Returns:
             What differs; nothing if all is the same.
@@ -207,10 +226,13 @@ class Channel:
         verdict = self.inbox.verdict(of, members, self.timeout)
         if verdict is None:
             return worded(
-                f"not all of processes {', '.join(map(str, members))} have come to this call within {self.timeout:g} s. One that has made "
-                "calls of this kind before does not compare again, and one that waits elsewhere does not come.", _TOGETHER,
-                "make the same calls in the same order in every process; jitney.distributed(timeout=...) waits longer.",
-            )  # fmt: skip
+                f"not all of processes {', '.join(map(str, members))} have come to this call within"
+                f" {self.timeout:g} s. One that has made calls of this kind before does not compare"
+                " again, and one that waits elsewhere does not come.",
+                _TOGETHER,
+                "make the same calls in the same order in every process;"
+                " jitney.distributed(timeout=...) waits longer.",
+            )
         if verdict:
             self._known.add(verdict)
         return verdict
@@ -244,26 +266,36 @@ class Channel:
             timer = threading.Timer(self.grace, self._alone, (message["gone"],))
             timer.daemon = True
             timer.start()
-        if stopped and not self._quiet and not self._alarmed:  # one that fails may fail because another has stopped
+        # one that fails may fail because another has stopped
+        if stopped and not self._quiet and not self._alarmed:
             self._alarmed = True
             _alarm(self.index, message, self.grace)
 
     def _alone(self, gone: int) -> None:
-        """Say that another process has ended in order, while this one has not: it may wait for it, or have work of its own."""
+        """Say that another process has ended in order, while this one has not: it may wait for it,
+        or have work of its own.
+        """
         if not self._over and not self._alarmed:
             text = sentence(
-                f"jitney, process {self.index}", f"process {gone} has ended in order, this one has not.",
-                "A step over the devices of both does not come back.", "take the same steps in every process.",
-            )  # fmt: skip
+                f"jitney, process {self.index}",
+                f"process {gone} has ended in order, this one has not.",
+                "A step over the devices of both does not come back.",
+                "take the same steps in every process.",
+            )
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:
-    """Say that another process has stopped, and end this one: what waits in a collective can neither go on nor be interrupted."""
+    """Say that another process has stopped, and end this one: what waits in a collective can
+    neither go on nor be interrupted.
+    """
     text = sentence(
-        f"jitney, process {index}", f"process {message['gone']} has {message['why']}", "No process can go on without the others.",
-        f"start all again from the last checkpoint. This process ends in {grace:g} s, if it has not ended by itself.",
-    )  # fmt: skip
+        f"jitney, process {index}",
+        f"process {message['gone']} has {message['why']}",
+        "No process can go on without the others.",
+        f"start all again from the last checkpoint. This process ends in {grace:g} s, if it has not"
+        " ended by itself.",
+    )
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - nobody may be there to catch an exception
     end_in(grace)
 

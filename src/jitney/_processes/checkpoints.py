@@ -1,8 +1,10 @@
-"""Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by orbax, each device its own part.
+"""Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by
+orbax, each device its own part.
 
-Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose code stays the caller's; which leaf does
-not fit; that all processes save the same thing; and whether what is read is what was saved, since a flipped bit of an array passes orbax
-unseen. `_stream/resume.py` is about streams.
+Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose code
+stays the caller's; which leaf does not fit; that all processes save the same thing; and whether
+what is read is what was saved, since a flipped bit of an array passes orbax unseen.
+`_stream/resume.py` is about streams.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import JitneyError, JitneyWarning, OptionError, few, sentence
-from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten, type_of
+from .._jax.trees import (
+    Tracer,
+    device_put,
+    is_a,
+    issubdtype,
+    keystr,
+    tree_flatten_with_path,
+    tree_unflatten,
+    type_of,
+)
 from .._owners import public, users_level
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, moved_to
@@ -33,21 +44,24 @@ _jnp: Any = jnp
 
 
 class Checkpoints:
-    """The checkpoints of one training run, in one folder. A save that is cut short leaves the ones before as they are.
+    """The checkpoints of one training run, in one folder. A save that is cut short leaves the ones
+    before as they are.
 
-        checkpoints = jitney.Checkpoints("runs/a")
-        step, (model, state) = checkpoints.restore((model, state))     # as given, at step 0, if there is none yet
-        while step < 10_000:
+        checkpoints = jitney.Checkpoints("runs/a") step, (model, state) =
+        checkpoints.restore((model, state))     # as given, at step 0, if there is none yet while
+        step < 10_000:
             model, state = update(model, state, ...)
             step += 1
             if step % 100 == 0:
                 checkpoints.save(step, (model, state))
 
-    Arrays are saved, and Python's numbers, booleans, texts and bytes, to the bit. Code (functions, classes, dtypes) and static fields are
-    taken from the tree that `restore` is given. All else, such as a `np.random.Generator`, is an error with its path.
+    Arrays are saved, and Python's numbers, booleans, texts and bytes, to the bit. Code (functions,
+    classes, dtypes) and static fields are taken from the tree that `restore` is given. All else,
+    such as a `np.random.Generator`, is an error with its path.
 
-    Where arrays lie is no part of a checkpoint: it can be restored onto another mesh, by another number of processes. In a run of
-    several processes all of them call `save` and `restore`, and see one file system.
+    Where arrays lie is no part of a checkpoint: it can be restored onto another mesh, by another
+    number of processes. In a run of several processes all of them call `save` and `restore`, and
+    see one file system.
 
     Args:
         folder: Where; made if it is missing.
@@ -61,12 +75,10 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
         if not is_a(folder, (str, os.PathLike)):
             raise OptionError(
-                sentence(
-                    "jitney.Checkpoints()",
-                    f"a {type_of(folder).__name__} is no folder.",
-                    "A folder is a path.",
-                    'write jitney.Checkpoints("run").',
-                ),
+                "jitney.Checkpoints()",
+                f"a {type_of(folder).__name__} is no folder.",
+                "A folder is a path.",
+                'write jitney.Checkpoints("run").',
                 code="J220",
             )
         self.folder = Path(folder).absolute()
@@ -74,20 +86,31 @@ class Checkpoints:
         self._where = f"jitney.Checkpoints({str(folder)!r})"
         if not is_a(keep, int) or is_a(keep, bool) or keep < 1:
             raise OptionError(
-                sentence(self._where, f"keep={keep!r} is no number of checkpoints.", "The newest are kept.", "write keep=2."), code="J220"
+                self._where,
+                f"keep={keep!r} is no number of checkpoints.",
+                "The newest are kept.",
+                "write keep=2.",
+                code="J220",
             )
         if "://" in str(folder):
             raise OptionError(
-                sentence(self._where, "that is no folder of a file system.", "Checkpoints are written to files.",
-                         "mount the storage, and give the folder where it is."),
+                self._where,
+                "that is no folder of a file system.",
+                "Checkpoints are written to files.",
+                "mount the storage, and give the folder where it is.",
                 code="J220",
-            )  # fmt: skip
-        if importlib.util.find_spec("orbax") is None or importlib.util.find_spec("orbax.checkpoint") is None:
+            )
+        if (
+            importlib.util.find_spec("orbax") is None
+            or importlib.util.find_spec("orbax.checkpoint") is None
+        ):
             raise OptionError(
-                sentence(self._where, "orbax is not installed.", "It writes and reads checkpoints of arrays on many devices.",
-                         'install "jitney[checkpoint]", or orbax-checkpoint.'),
+                self._where,
+                "orbax is not installed.",
+                "It writes and reads checkpoints of arrays on many devices.",
+                'install "jitney[checkpoint]", or orbax-checkpoint.',
                 code="J220",
-            )  # fmt: skip
+            )
 
     @property
     @public
@@ -105,8 +128,8 @@ class Checkpoints:
             tree: Modules, states of optimisers, or any tree with arrays.
 
         Raises:
-            JitneyError: The step is not above those that are saved, there is no array, one has no numbers, or a leaf is neither
-                an array, a value of Python nor code.
+            JitneyError: The step is not above those that are saved, there is no array, one has no
+                numbers, or a leaf is neither an array, a value of Python nor code.
             ProcessError: Processes differ in what they save.
         """
         step, steps, (leaves, values) = self._number(step), self.steps, self._parts(tree)
@@ -115,38 +138,59 @@ class Checkpoints:
         self._agree("save", step, leaves, rows, numbers=True)
         if steps and step <= steps[-1]:
             raise JitneyError(
-                sentence(self._where, f"step {step} shall be saved, and step {steps[-1]} is saved already.",
-                         "The newest checkpoint is that of the highest step.", "go on from the newest, or take another folder."),
+                self._where,
+                f"step {step} shall be saved, and step {steps[-1]} is saved already.",
+                "The newest checkpoint is that of the highest step.",
+                "go on from the newest, or take another folder.",
                 code="J283",
-            )  # fmt: skip
+            )
         if not any(leaf.size for _, leaf in leaves):
             raise JitneyError(
-                sentence(self._where, "there is no array.", "Arrays are what is saved.", "pass a tree that has some."), code="J284"
+                self._where,
+                "there is no array.",
+                "Arrays are what is saved.",
+                "pass a tree that has some.",
+                code="J284",
             )
-        arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}  # orbax takes no empty ones
-        names = [[name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""] for name, leaf in leaves]
-        described = {"arrays": names, "checksums": {i: checksum(array) for i, array in arrays.items()},
-                     "values": rows, "values_checksum": checksum_of(rows)}  # fmt: skip
+        # orbax takes no empty ones
+        arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
+        names = [
+            [name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""]
+            for name, leaf in leaves
+        ]
+        described = {
+            "arrays": names,
+            "checksums": {i: checksum(array) for i, array in arrays.items()},
+            "values": rows,
+            "values_checksum": checksum_of(rows),
+        }
         ocp = _orbax()
         with self._manager(clean=True) as manager:
-            manager.save(step, args=ocp.args.Composite(arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave(described)))
+            manager.save(
+                step,
+                args=ocp.args.Composite(
+                    arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave(described)
+                ),
+            )
 
     @public
     def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
         """Read a checkpoint into a tree of the same arrays and values of Python.
 
         Args:
-            like: What was saved, with other numbers; its arrays may be `jax.ShapeDtypeStruct`s. Those that lie on several devices, or that
-                have such a sharding, are restored there, each device reading its part; NumPy arrays as such; others onto one device.
+            like: What was saved, with other numbers; its arrays may be `jax.ShapeDtypeStruct`s.
+                Those that lie on several devices, or that have such a sharding, are restored there,
+                each device reading its part; NumPy arrays as such; others onto one device.
             step: Which; the newest if left out.
 
         Returns:
-            The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is asked for.
+            The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is
+            asked for.
 
         Raises:
-            JitneyError: The step is not there or is damaged, an array or a value of `like` is not in it, or has another shape or dtype;
-                `like` has a leaf that is neither an array, a value of Python nor code; or nothing is saved yet, and `like` has
-                shapes for arrays.
+            JitneyError: The step is not there or is damaged, an array or a value of `like` is not
+                in it, or has another shape or dtype; `like` has a leaf that is neither an array, a
+                value of Python nor code; or nothing is saved yet, and `like` has shapes for arrays.
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
@@ -158,26 +202,41 @@ class Checkpoints:
             shapes = [name for name, leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)]
             if shapes:
                 raise JitneyError(
-                    sentence(self._where, f"nothing is saved yet, and {few(shapes)} is a shape without numbers.",
-                             "A run begins with the tree as it is given.", "pass arrays as long as `steps` is empty."),
+                    self._where,
+                    f"nothing is saved yet, and {few(shapes)} is a shape without numbers.",
+                    "A run begins with the tree as it is given.",
+                    "pass arrays as long as `steps` is empty.",
                     code="J283",
-                )  # fmt: skip
+                )
             return 0, like
         if number not in steps:
             raise JitneyError(
-                sentence(self._where, f"there is no step {number}.", f"Saved: {few([str(each) for each in steps]) or 'none'}.",
-                         "ask for one of those, or leave `step` out for the newest."),
+                self._where,
+                f"there is no step {number}.",
+                f"Saved: {few([str(each) for each in steps]) or 'none'}.",
+                "ask for one of those, or leave `step` out for the newest.",
                 code="J283",
-            )  # fmt: skip
+            )
         place = self.folder / str(number)
         if not (place / "names").is_dir():
             raise self._damaged(place, "it has no names")
         ocp = _orbax()
         with self._reading(place), self._manager() as manager:
-            described = manager.restore(number, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]
-            saved, checksums = [(*map(str, each),) for each in described["arrays"]], dict(described.get("checksums", {}))
-            rows = self._rows(place, described) if "values" in described else self._without_values(number, values)
-        self._check(number, [*saved, *((name, _PYTHON, "", "") for name, _, _ in rows)], [*leaves, *values])
+            described = manager.restore(
+                number, args=ocp.args.Composite(names=ocp.args.JsonRestore())
+            )["names"]
+            saved, checksums = (
+                [(*map(str, each),) for each in described["arrays"]],
+                dict(described.get("checksums", {})),
+            )
+            rows = (
+                self._rows(place, described)
+                if "values" in described
+                else self._without_values(number, values)
+            )
+        self._check(
+            number, [*saved, *((name, _PYTHON, "", "") for name, _, _ in rows)], [*leaves, *values]
+        )
         arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         with self._reading(place), self._manager() as manager:
             wanted = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
@@ -185,9 +244,17 @@ class Checkpoints:
         for i, (name, leaf) in enumerate(leaves):
             if leaf.size and checksums.get(f"{i:05}") not in (None, checksum(arrays[f"{i:05}"])):
                 raise self._damaged(place, f"the numbers of {name} are not those that were saved")
-        found = iter([_like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
+        found = iter(
+            [
+                _like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3])
+                for i, (_, leaf) in enumerate(leaves)
+            ]
+        )
         plain = iter(read(rows))
-        made = [next(found) if is_array(leaf) else next(plain) if is_value(leaf) else leaf for _, leaf in paths]
+        made = [
+            next(found) if is_array(leaf) else next(plain) if is_value(leaf) else leaf
+            for _, leaf in paths
+        ]
         return number, tree_unflatten(treedef, made)
 
     def _parts(self, tree: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
@@ -201,9 +268,15 @@ class Checkpoints:
             if is_array(leaf) or is_value(leaf) or is_code(leaf):
                 continue
             raise JitneyError(
-                sentence(self._where, f"{name} is a {type_of(leaf).__name__}, which is not saved.", _SAVED, _fix(leaf)), code="J284"
+                self._where,
+                f"{name} is a {type_of(leaf).__name__}, which is not saved.",
+                _SAVED,
+                _fix(leaf),
+                code="J284",
             )
-        return [each for each in named if is_array(each[1])], [each for each in named if is_value(each[1])]
+        return [each for each in named if is_array(each[1])], [
+            each for each in named if is_value(each[1])
+        ]
 
     def _rows(self, place: Path, described: Any) -> list[Row]:
         """The values of Python as they were saved.
@@ -220,22 +293,30 @@ class Checkpoints:
         """Those of the tree, for a checkpoint of jitney 0.2, which kept arrays alone."""
         if values:
             names = few([name for name, _ in values])
-            text = sentence(self._where, f"step {step} was saved by an earlier jitney, without {names}.",
-                            "Earlier checkpoints kept arrays alone; numbers and texts of Python are those of the tree that was given.",
-                            "set them to what they were; the next `save` keeps them.")  # fmt: skip
+            text = sentence(
+                self._where,
+                f"step {step} was saved by an earlier jitney, without {names}.",
+                "Earlier checkpoints kept arrays alone; numbers and texts of Python are those of"
+                " the tree that was given.",
+                "set them to what they were; the next `save` keeps them.",
+            )
             warnings.warn(text, JitneyWarning, stacklevel=users_level())
         return written(values)
 
     def _damaged(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
-            sentence(self._where, f"{place} is no checkpoint of jitney's, or it is damaged: {why}.",
-                     "A checkpoint is used whole or not at all.", "give another folder, or another step, such as the one before."),
+            self._where,
+            f"{place} is no checkpoint of jitney's, or it is damaged: {why}.",
+            "A checkpoint is used whole or not at all.",
+            "give another folder, or another step, such as the one before.",
             code="J281",
-        )  # fmt: skip
+        )
 
     @contextmanager
     def _reading(self, place: Path) -> Generator[None]:
-        """What orbax raises where files are not as it wrote them: of any kind, but none of memory or devices."""
+        """What orbax raises where files are not as it wrote them: of any kind, but none of memory
+        or devices.
+        """
         try:
             yield
         except (OSError, ValueError, TypeError, LookupError, AttributeError, EOFError) as error:
@@ -253,7 +334,13 @@ class Checkpoints:
         except TypeError:
             number = -1
         if number < 0:
-            raise JitneyError(sentence(self._where, f"{step!r} is no step.", "Steps are counted from 0.", "pass an int."), code="J283")
+            raise JitneyError(
+                self._where,
+                f"{step!r} is no step.",
+                "Steps are counted from 0.",
+                "pass an int.",
+                code="J283",
+            )
         return number
 
     def _refuse(self, leaves: Sequence[tuple[str, Any]]) -> None:
@@ -264,49 +351,95 @@ class Checkpoints:
         """
         for name, leaf in leaves:
             if is_a(leaf, (jax.ShapeDtypeStruct, Tracer)):
-                what, fix = "has no numbers: it is a shape, or is being traced", "pass arrays, outside of jit."
-            elif not (issubdtype(leaf.dtype, np.number) or issubdtype(leaf.dtype, np.bool_) or _is_key(leaf)):
-                what, fix = f"is an array of dtype {leaf.dtype}", "take it out of the tree, or make it a static field."
+                what, fix = (
+                    "has no numbers: it is a shape, or is being traced",
+                    "pass arrays, outside of jit.",
+                )
+            elif not (
+                issubdtype(leaf.dtype, np.number)
+                or issubdtype(leaf.dtype, np.bool_)
+                or _is_key(leaf)
+            ):
+                what, fix = (
+                    f"is an array of dtype {leaf.dtype}",
+                    "take it out of the tree, or make it a static field.",
+                )
             else:
                 continue
             raise JitneyError(
-                sentence(self._where, f"{name} {what}.", "Numbers, booleans and PRNG keys are what is saved.", fix), code="J284"
+                self._where,
+                f"{name} {what}.",
+                "Numbers, booleans and PRNG keys are what is saved.",
+                fix,
+                code="J284",
             )
 
-    def _agree(self, what: str, step: int | None, leaves: Sequence[tuple[str, Any]], rows: Sequence[Row], *, numbers: bool) -> None:
+    def _agree(
+        self,
+        what: str,
+        step: int | None,
+        leaves: Sequence[tuple[str, Any]],
+        rows: Sequence[Row],
+        *,
+        numbers: bool,
+    ) -> None:
         """All processes of the run do the same."""
         if _jax.process_count() == 1:
             return
-        facts = [("function", "the call", f"{what} of {self.folder}"), ("static", "the step", str(step))]
+        facts = [
+            ("function", "the call", f"{what} of {self.folder}"),
+            ("static", "the step", str(step)),
+        ]
         facts += [("array", name, " ".join(_kind(leaf))) for name, leaf in leaves]
-        facts += [("value", name, digest(leaf)) for name, leaf in leaves if numbers and is_local(leaf)]
-        facts += [("value", name, f"{kind} {text}" if numbers else _PYTHON) for name, kind, text in rows]
+        facts += [
+            ("value", name, digest(leaf)) for name, leaf in leaves if numbers and is_local(leaf)
+        ]
+        facts += [
+            ("value", name, f"{kind} {text}" if numbers else _PYTHON) for name, kind, text in rows
+        ]
         compare(range(_jax.process_count()), facts, self._where)
 
-    def _check(self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]) -> None:
+    def _check(
+        self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]
+    ) -> None:
         """Whether a checkpoint has these arrays and values.
 
         Raises:
             JitneyError: It does not.
         """
-        old, new = {name: (dtype, shape) for name, dtype, shape, _ in saved}, {name: _kind(leaf) for name, leaf in leaves}
-        wrong = [f"{name} is only in {'the checkpoint' if name in old else 'the tree'}" for name in dict.fromkeys([*old, *new])
-                 if (name in old) != (name in new)]  # fmt: skip
-        wrong += [f"{name} is {' '.join(old[name]).strip()} in the checkpoint and {' '.join(new[name]).strip()} in the tree" for name in new
-                  if name in old and tuple(old[name]) != tuple(new[name])]  # fmt: skip
+        old, new = (
+            {name: (dtype, shape) for name, dtype, shape, _ in saved},
+            {name: _kind(leaf) for name, leaf in leaves},
+        )
+        wrong = [
+            f"{name} is only in {'the checkpoint' if name in old else 'the tree'}"
+            for name in dict.fromkeys([*old, *new])
+            if (name in old) != (name in new)
+        ]
+        wrong += [
+            f"{name} is {' '.join(old[name]).strip()} in the checkpoint and"
+            f" {' '.join(new[name]).strip()} in the tree"
+            for name in new
+            if name in old and tuple(old[name]) != tuple(new[name])
+        ]
         if wrong or list(old) != list(new):
             raise JitneyError(
-                sentence(self._where, f"step {step} does not fit: {few(wrong) or 'its leaves come in another order'}.",
-                         "A checkpoint is restored into a tree of the same arrays, with values of Python in the same places.",
-                         "build the model and the optimiser as they were, or take the step from before the change."),
+                self._where,
+                f"step {step} does not fit: {few(wrong) or 'its leaves come in another order'}.",
+                "A checkpoint is restored into a tree of the same arrays, with values of Python in"
+                " the same places.",
+                "build the model and the optimiser as they were, or take the step from before the"
+                " change.",
                 code="J282",
-            )  # fmt: skip
+            )
 
     @contextmanager
     def _manager(self, *, clean: bool = False) -> Generator[Any]:
         ocp = _orbax()
         self.folder.mkdir(parents=True, exist_ok=True)
-        options = ocp.CheckpointManagerOptions(max_to_keep=self.keep, enable_async_checkpointing=False, cleanup_tmp_directories=clean)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=self.keep, enable_async_checkpointing=False, cleanup_tmp_directories=clean
+        )
         with ocp.CheckpointManager(self.folder, options=options) as manager:
             yield manager
 
@@ -325,16 +458,28 @@ def _named(tree: Any) -> list[tuple[str, Any]]:
 
 
 _PYTHON = "a value of Python"
-_SAVED = "Arrays are saved, and Python's bool, int, float, complex, str and bytes; functions, classes and dtypes are the program's."
+_SAVED = (
+    "Arrays are saved, and Python's bool, int, float, complex, str and bytes; functions, classes"
+    " and dtypes are the program's."
+)
 
 
 def _fix(leaf: Any) -> str:
     """How to save what an object has reached, or how to leave it out."""
     if is_a(leaf, np.random.Generator):
-        return "save `generator.bit_generator.state`, and set it to what is restored; or draw with jax.random."
+        return (
+            "save `generator.bit_generator.state`, and set it to what is restored; or draw with"
+            " jax.random."
+        )
     if is_a(leaf, np.random.RandomState):
-        return "save `state.get_state(legacy=False)`, and call `set_state` with what is restored; or draw with jax.random."
-    return "take it out of the tree, make it a static field, or register its class as a pytree (eqx.Module)."
+        return (
+            "save `state.get_state(legacy=False)`, and call `set_state` with what is restored; or"
+            " draw with jax.random."
+        )
+    return (
+        "take it out of the tree, make it a static field, or register its class as a pytree"
+        " (eqx.Module)."
+    )
 
 
 def _kind(leaf: Any) -> tuple[str, str]:
@@ -346,7 +491,9 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _plain(leaf: Any) -> Any:
-    """An array as orbax takes it: PRNG keys as their numbers, and what is this process's own as NumPy."""
+    """An array as orbax takes it: PRNG keys as their numbers, and what is this process's own as
+    NumPy.
+    """
     if _is_key(leaf):
         leaf = _jax.random.key_data(leaf)
     return leaf if is_a(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 else np.asarray(leaf)
@@ -368,13 +515,20 @@ def _argument(leaf: Any) -> Any:
 def _empty(leaf: Any) -> Any:
     """An array without elements, as it would be read."""
     if _is_key(leaf):
-        return np.zeros(_jax.eval_shape(_jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)).shape, np.uint32)
+        return np.zeros(
+            _jax.eval_shape(
+                _jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+            ).shape,
+            np.uint32,
+        )
     empty = np.zeros(leaf.shape, leaf.dtype)
     return empty if _spread(leaf) is None else moved_to(empty, _spread(leaf))
 
 
 def _like(value: Any, leaf: Any, impl: str) -> Any:
-    """An array that was read, as the one that it takes the place of; PRNG keys come as numbers, and are of a generator."""
+    """An array that was read, as the one that it takes the place of; PRNG keys come as numbers, and
+    are of a generator.
+    """
     if is_a(leaf, np.generic):
         return value[()]
     if is_a(leaf, np.ndarray) or (_spread(leaf) is not None and not _is_key(leaf)):

@@ -1,8 +1,8 @@
 """A checksum of an array that does not depend on where its parts lie.
 
-It stands beside the checkpoints: what is saved from one mesh may be restored onto another, by another number of processes. So each word of
-the array counts by its place in the whole, times an odd number, and the sum is taken modulo 2**32, in any order. A single flipped bit
-always changes it.
+It stands beside the checkpoints: what is saved from one mesh may be restored onto another, by
+another number of processes. So each word of the array counts by its place in the whole, times an
+odd number, and the sum is taken modulo 2**32, in any order. A single flipped bit always changes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _WORD = 4  # bytes
 
 
 def checksum(array: Any) -> int | None:
-    """Of an array of the host, or of one that lies on any devices; None for numbers of less than a byte."""
+    """Of an array of the host, or of one that lies on any devices; None for numbers of less than a
+    byte.
+    """
     if array.dtype.name.lstrip("u").startswith(("int2", "int4", "float4")):
         return None
     if is_a(array, jax.Array) and not array.is_fully_addressable:
@@ -36,7 +38,12 @@ def _on_host(array: np.ndarray[Any, Any]) -> int:
     total = 0
     for start in range(0, len(words), _AT_ONCE):
         part = words[start : start + _AT_ONCE].astype(np.uint32)
-        total += int(np.sum(part * _weight(np.arange(start, start + len(part)).astype(np.uint32)), dtype=np.uint32))
+        total += int(
+            np.sum(
+                part * _weight(np.arange(start, start + len(part)).astype(np.uint32)),
+                dtype=np.uint32,
+            )
+        )
     return total % 2**32
 
 
@@ -46,7 +53,9 @@ def _on_devices(array: Any) -> Any:
         array = _jnp.stack([array.real, array.imag], -1)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)
-    bits = _jax.lax.bitcast_convert_type(array, np.dtype(f"u{min(_WORD, array.dtype.itemsize)}")).astype(np.uint32)
+    bits = _jax.lax.bitcast_convert_type(
+        array, np.dtype(f"u{min(_WORD, array.dtype.itemsize)}")
+    ).astype(np.uint32)
     place = _jnp.zeros(bits.shape, np.uint32)
     for axis in range(bits.ndim):
         stride = np.uint32(math.prod(bits.shape[axis + 1 :]) % 2**32)

@@ -1,4 +1,6 @@
-"""What processes have proposed, compared: nothing if it is the same, else a message that names what differs."""
+"""What processes have proposed, compared: nothing if it is the same, else a message that names what
+differs.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,30 @@ from collections.abc import Mapping, Sequence
 
 from .._errors import few
 
-_RULE = "All processes of a run take the same step: one function, one plan, one set of shapes and static values."
+_RULE = (
+    "All processes of a run take the same step: one function, one plan, one set of shapes and"
+    " static values."
+)
 _FIXES = {
-    "function": "call the same functions in the same order in every process; `if index == 0:` around a call leaves the others waiting.",
+    "function": (
+        "call the same functions in the same order in every process; `if index == 0:` around a call"
+        " leaves the others waiting."
+    ),
     "array": "give each process an equal part; see jitney.from_processes.",
     "static": "pass the same value in every process.",
-    "plan": "decorate the function with the same options everywhere, and run the same version of the code.",
-    "value": "make it from the same seed or file in every process, or, where each has a part, put it together with jitney.from_processes.",
-    "program": "do not ask for the process inside the function, and pass arrays that it captures as arguments; "
-    "`.lower(...).as_text()` of each process shows where they part.",
-}  # fmt: skip
+    "plan": (
+        "decorate the function with the same options everywhere, and run the same version of the"
+        " code."
+    ),
+    "value": (
+        "make it from the same seed or file in every process, or, where each has a part, put it"
+        " together with jitney.from_processes."
+    ),
+    "program": (
+        "do not ask for the process inside the function, and pass arrays that it captures as"
+        " arguments; `.lower(...).as_text()` of each process shows where they part."
+    ),
+}
 
 
 def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
@@ -27,7 +43,10 @@ def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
     Returns:
         What differs, the rule and the fix; nothing if it is all the same.
     """
-    facts = {index: {(kind, name): text for kind, name, text in given} for index, given in proposed.items()}
+    facts = {
+        index: {(kind, name): text for kind, name, text in given}
+        for index, given in proposed.items()
+    }
     keys = dict.fromkeys(key for given in facts.values() for key in given)
     differences: dict[str, list[str]] = {}
     for kind, name in keys:
@@ -55,9 +74,18 @@ def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
     if kind == "value":
         return f"{name} has other numbers in {_named(others[0])} than in {_named(first)}"
     if kind == "program":
-        return f"the traced program is another in {_named(others[0])} than in {_named(first)}, though shapes, static values and plan agree"
-    return f"{name} is " + " and ".join(f"{text} in {_named(members)}" for text, members in groups.items())
+        return (
+            f"the traced program is another in {_named(others[0])} than in {_named(first)}, though"
+            " shapes, static values and plan agree"
+        )
+    return f"{name} is " + " and ".join(
+        f"{text} in {_named(members)}" for text, members in groups.items()
+    )
 
 
 def _named(indices: Sequence[int]) -> str:
-    return f"process {indices[0]}" if len(indices) == 1 else f"processes {few([str(i) for i in indices])}"
+    return (
+        f"process {indices[0]}"
+        if len(indices) == 1
+        else f"processes {few([str(i) for i in indices])}"
+    )

@@ -1,4 +1,6 @@
-"""One connection between two processes: opened with a secret, and messages there and back in whole."""
+"""One connection between two processes: opened with a secret, and messages there and back in
+whole.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .._errors import ProcessError, sentence
+from .._errors import ProcessError
 
 NONCE = 32
 CONNECT = 5.0  # seconds to open one connection, before it is tried again
@@ -41,7 +43,9 @@ class Connection:
     def messages(self) -> Iterable[Any]:
         """What comes, until the line is cut."""
         with suppress(OSError):
-            while (head := _exactly(self._socket, _LENGTH.size)) and (body := _exactly(self._socket, *_LENGTH.unpack(head))):
+            while (head := _exactly(self._socket, _LENGTH.size)) and (
+                body := _exactly(self._socket, *_LENGTH.unpack(head))
+            ):
                 yield json.loads(body)
 
 
@@ -56,12 +60,14 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
 
 
 def welcomed(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
-    """The process that has connected and proved that it knows the secret, to which this side proves the same.
+    """The process that has connected and proved that it knows the secret, to which this side proves
+    the same.
 
     Args:
         came: What has connected.
         secret: Which both know.
-        claim: Whether this is the connection of a process: one that reaches this side under two names tries both.
+        claim: Whether this is the connection of a process: one that reaches this side under two
+            names tries both.
     """
     nonce = secrets.token_bytes(NONCE)
     came.sendall(nonce)
@@ -79,8 +85,11 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
     return hmac.digest(secret, b"".join(parts), hashlib.sha256)
 
 
-def connected(index: int, hosts: Sequence[str], port: int, secret: bytes, timeout: float) -> Connection:
-    """A line to process 0, which may be reached by any of these names: all are tried at once, and again until the time is over.
+def connected(
+    index: int, hosts: Sequence[str], port: int, secret: bytes, timeout: float
+) -> Connection:
+    """A line to process 0, which may be reached by any of these names: all are tried at once, and
+    again until the time is over.
 
     Raises:
         ProcessError: It is reached by none.
@@ -89,7 +98,9 @@ def connected(index: int, hosts: Sequence[str], port: int, secret: bytes, timeou
     attempts = [_Attempt(index, host, port, secret) for host in hosts]
     reached: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
     for attempt in attempts:
-        threading.Thread(target=attempt.until, args=(end, reached), daemon=True, name="jitney").start()
+        threading.Thread(
+            target=attempt.until, args=(end, reached), daemon=True, name="jitney"
+        ).start()
     line = None
     for _ in attempts:
         with suppress(queue.Empty):
@@ -102,11 +113,12 @@ def connected(index: int, hosts: Sequence[str], port: int, secret: bytes, timeou
         return line
     failed = ", ".join(f"{attempt.host} ({attempt.why})" for attempt in attempts)
     raise ProcessError(
-        sentence("jitney.distributed()",
-                 f"process {index} does not reach process 0 at port {port} of {failed or 'any host'} within {timeout:g} s.",
-                 "Processes compare plans over a connection to process 0.",
-                 "let TCP connections through between the hosts of a run; timeout= waits longer.")
-    )  # fmt: skip
+        "jitney.distributed()",
+        f"process {index} does not reach process 0 at port {port} of {failed or 'any host'} within"
+        f" {timeout:g} s.",
+        "Processes compare plans over a connection to process 0.",
+        "let TCP connections through between the hosts of a run; timeout= waits longer.",
+    )
 
 
 class _Attempt:
@@ -137,14 +149,19 @@ class _Attempt:
 
     def _line(self, end: float) -> Connection | None:
         number, nonce = _LENGTH.pack(self._index), secrets.token_bytes(NONCE)
-        came = socket.create_connection((self.host, self._port), timeout=max(_PAUSE, min(CONNECT, end - time.monotonic())))
+        came = socket.create_connection(
+            (self.host, self._port), timeout=max(_PAUSE, min(CONNECT, end - time.monotonic()))
+        )
         proven = False
         try:
-            came.settimeout(max(_PAUSE, end - time.monotonic()))  # process 0 may be stopped, or slow
+            # process 0 may be stopped, or slow
+            came.settimeout(max(_PAUSE, end - time.monotonic()))
             came.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             theirs = _exactly(came, NONCE)
             came.sendall(number + nonce + _proof(self._secret, b"member", number, theirs))
-            proven = hmac.compare_digest(_exactly(came, NONCE), _proof(self._secret, b"hub", number, nonce))
+            proven = hmac.compare_digest(
+                _exactly(came, NONCE), _proof(self._secret, b"hub", number, nonce)
+            )
         finally:
             if not proven:
                 came.close()

@@ -1,7 +1,8 @@
 """`jitney.distributed`: one run of several processes, each of which runs the same script.
 
-JAX starts them (`jax.distributed`), and finds them where a launcher has left word. This says in sentences what goes wrong, in a bounded
-time, and opens the line over which processes compare their plans (see _channel).
+JAX starts them (`jax.distributed`), and finds them where a launcher has left word. This says in
+sentences what goes wrong, in a bounded time, and opens the line over which processes compare their
+plans (see _channel).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _sharding: Any = jax.sharding
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, as one of them sees it. Made by `jitney.distributed`; as a context manager it leaves the run at the end.
+    """The processes of a run, as one of them sees it. Made by `jitney.distributed`; as a context
+    manager it leaves the run at the end.
 
     Args:
         index: This process, from 0.
@@ -67,7 +69,10 @@ class Processes:
         mine = self.local_devices
         devices = f"{len(mine)} {mine[0].platform} {'device' if len(mine) == 1 else 'devices'}"
         everywhere = f", {_jax.device_count()} in all" if self.count > 1 else ""
-        return f"process {self.index} of {self.count} on {self.host}, {devices}{everywhere}; {self.found}"
+        return (
+            f"process {self.index} of {self.count} on {self.host}, {devices}{everywhere};"
+            f" {self.found}"
+        )
 
 
 @public
@@ -82,40 +87,55 @@ def distributed(
     heartbeat: int = 100,
     grace: float = 10,
 ) -> Processes:
-    """Join the run of several processes that this one belongs to, before anything else of JAX. Alone, it does nothing and says so.
+    """Join the run of several processes that this one belongs to, before anything else of JAX.
+    Alone, it does nothing and says so.
 
-        processes = jitney.distributed()
-        print(processes)                          # process 2 of 4 on node17, 2 cpu devices, 8 in all; started by SLURM
-        with jitney.mesh(data=-1):                # the devices of all processes
+        processes = jitney.distributed() print(processes)                          # process 2 of 4
+        on node17, 2 cpu devices, 8 in all; started by SLURM with jitney.mesh(data=-1):
+          # the devices of all processes
             loss = step(model, jitney.from_processes(x, "data"))
 
-    The first of these that says it counts: the arguments; the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID;
-    what `jax.distributed` finds of SLURM, Open MPI, Kubernetes or a TPU pod. A run that `jax.distributed.initialize` has started already
-    is taken over. On CPUs, processes talk by Gloo, which is JAX's default.
+    The first of these that says it counts: the arguments; the variables JAX_COORDINATOR_ADDRESS,
+    JAX_NUM_PROCESSES and JAX_PROCESS_ID; what `jax.distributed` finds of SLURM, Open MPI,
+    Kubernetes or a TPU pod. A run that `jax.distributed.initialize` has started already is taken
+    over. On CPUs, processes talk by Gloo, which is JAX's default.
 
     Args:
-        coordinator_address: Host and port of process 0, which all reach: `"10.0.0.1:1234"`. Where the host is an IP address of its machine
-            (or "localhost"), process 0 listens at that address alone, and so does JAX's coordinator; else both listen at all of them.
+        coordinator_address: Host and port of process 0, which all reach: `"10.0.0.1:1234"`. Where
+            the host is an IP address of its machine (or "localhost"), process 0 listens at that
+            address alone, and so does JAX's coordinator; else both listen at all of them.
         num_processes: How many there are.
         process_id: Which of them this is, from 0.
-        local_device_ids: The devices of this host that belong to this process, on GPUs; all if left out, or as the launcher says.
-        cluster_detection_method: As of `jax.distributed.initialize`; `"mpi4py"` for other kinds of MPI.
+        local_device_ids: The devices of this host that belong to this process, on GPUs; all if left
+            out, or as the launcher says.
+        cluster_detection_method: As of `jax.distributed.initialize`; `"mpi4py"` for other kinds of
+            MPI.
         timeout: Seconds to wait for the others, at the start and whenever plans are compared.
         heartbeat: Seconds without a sign of life after which JAX ends all processes.
-        grace: Seconds that this process has to end by itself once another has stopped; then it is ended.
+        grace: Seconds that this process has to end by itself once another has stopped; then it is
+            ended.
 
     Returns:
         Which process this is, of how many. Print it.
 
     Raises:
-        ProcessError: JAX has started without it, it was called before, an argument makes no sense, process 0 is not reached, or the
-            processes have different versions of Python, JAX or jitney.
+        ProcessError: JAX has started without it, it was called before, an argument makes no sense,
+            process 0 is not reached, or the processes have different versions of Python, JAX or
+            jitney.
     """
     if RUN.processes is not None:
-        raise refusal("it was called before.", "A process joins a run once.", "call it once, at the start, and keep what it returns.")
+        raise refusal(
+            "it was called before.",
+            "A process joins a run once.",
+            "call it once, at the start, and keep what it returns.",
+        )
     for name, value in (("timeout", timeout), ("heartbeat", heartbeat), ("grace", grace)):
         if not is_number(value) or not value > 0:
-            raise refusal(f"{name}={value!r} is no time.", "It is a number of seconds, above 0.", f"write {name}=60.")
+            raise refusal(
+                f"{name}={value!r} is no time.",
+                "It is a number of seconds, above 0.",
+                f"write {name}=60.",
+            )
     given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if _jax.distributed.is_initialized():
@@ -143,31 +163,41 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
         ProcessError: Versions differ, or process 0 is not reached.
     """
     me: dict[str, Any] = {
-        "versions": {"Python": platform.python_version(), "jax": _jax.__version__, "jitney": __version__},
+        "versions": {
+            "Python": platform.python_version(),
+            "jax": _jax.__version__,
+            "jitney": __version__,
+        },
         "host": processes.host,
-    }  # fmt: skip
+    }
     hub = None
     if processes.index == 0:
         known, own = listens_at(address)
         hub = channel.serve(processes.count, own, verdict_on)
-        hosts = [own] if own else [*filter(None, (known, processes.host, *_addresses(processes.host)))]
+        hosts = (
+            [own] if own else [*filter(None, (known, processes.host, *_addresses(processes.host)))]
+        )
         me |= {"port": hub.port, "secret": hub.secret.hex(), "hosts": list(dict.fromkeys(hosts))}
     everyone = [json.loads(text) for text in _gathered(json.dumps(me))]
     for index, other in enumerate(everyone):
         for name, version in other["versions"].items():
             if version != everyone[0]["versions"][name]:
                 raise refusal(
-                    f"process {index} has {name} {version}, process 0 has {everyone[0]['versions'][name]}.",
-                    "All processes run one program, which each of them compiles.", "install the same versions everywhere.",
-                )  # fmt: skip
+                    f"process {index} has {name} {version}, process 0 has"
+                    f" {everyone[0]['versions'][name]}.",
+                    "All processes run one program, which each of them compiles.",
+                    "install the same versions everywhere.",
+                )
     first = everyone[0]
     if hub is None:
         channel.join(first["hosts"], first["port"], bytes.fromhex(first["secret"]))
     elif not hub.all_here.wait(channel.timeout):
         raise refusal(
-            f"not all processes have connected to process 0 at port {hub.port} within {channel.timeout:g} s.",
-            "Processes compare plans over a connection to process 0.", "let TCP connections through between the hosts of a run.",
-        )  # fmt: skip
+            f"not all processes have connected to process 0 at port {hub.port} within"
+            f" {channel.timeout:g} s.",
+            "Processes compare plans over a connection to process 0.",
+            "let TCP connections through between the hosts of a run.",
+        )
 
 
 def _gathered(text: str) -> list[str]:
@@ -179,7 +209,9 @@ def _gathered(text: str) -> list[str]:
     mine = np.frombuffer(text.encode().ljust(_HELLO)[:_HELLO], np.uint8)[None]
     spread = _sharding.NamedSharding(mesh, _sharding.PartitionSpec("process"))
     whole = _sharding.NamedSharding(mesh, _sharding.PartitionSpec())
-    told = _jax.jit(_same, out_shardings=whole)(_jax.make_array_from_process_local_data(spread, mine))
+    told = _jax.jit(_same, out_shardings=whole)(
+        _jax.make_array_from_process_local_data(spread, mine)
+    )
     return [bytes(row).decode().rstrip() for row in np.asarray(told)]
 
 
@@ -199,7 +231,9 @@ def _addresses(host: str) -> list[str]:
 
 
 def _tell_of_errors(grace: float) -> None:
-    """Let the other processes hear of an exception that ends this one; who shows it does so as before."""
+    """Let the other processes hear of an exception that ends this one; who shows it does so as
+    before.
+    """
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:

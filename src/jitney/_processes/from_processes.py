@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import MeshError, ProcessError, sentence
+from .._errors import MeshError, ProcessError
 from .._jax.mesh import automatic, current, described
 from .._jax.trees import device_put, is_a, is_whole, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
@@ -23,14 +23,18 @@ _WHERE = "jitney.from_processes()"
 
 
 @public
-def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, mesh: Any = None) -> Any:
-    """Put together arrays of which each process has a part. In a run of one process the part is the whole.
+def from_processes(
+    tree: Any, /, along: str | Sequence[str], *, axis: int = 0, mesh: Any = None
+) -> Any:
+    """Put together arrays of which each process has a part. In a run of one process the part is the
+    whole.
 
         x, y = jitney.from_processes((x, y), "data")    # 32 rows in each of 4 processes: 128 rows
         loss = step(model, x, y)                        # shard={"batch": "data"}
 
-    Each process goes on holding its part; nothing is sent. The first time that such shapes come, all processes compare them. Processes that
-    hold the same part, since no device along `along` tells them apart, pass the same numbers.
+    Each process goes on holding its part; nothing is sent. The first time that such shapes come,
+    all processes compare them. Processes that hold the same part, since no device along `along`
+    tells them apart, pass the same numbers.
 
     Args:
         tree: Arrays of this process; anything else in it stays.
@@ -42,28 +46,45 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
         The tree with global arrays, `axis` along the mesh in the order of its devices.
 
     Raises:
-        MeshError: There is no mesh, it has no such axis, `axis` is below 0, or this process's part does not divide over its devices.
-        ProcessError: An array is global already, or processes differ in the shape or the dtype of their parts.
+        MeshError: There is no mesh, it has no such axis, `axis` is below 0, or this process's part
+            does not divide over its devices.
+        ProcessError: An array is global already, or processes differ in the shape or the dtype of
+            their parts.
     """
     onto: Any = current(mesh)
     names: Any = (along,) if is_a(along, str) else along
-    if not is_a(names, (tuple, list)) or not all(is_a(name, str) for name in names) or not is_whole(axis):
+    if (
+        not is_a(names, (tuple, list))
+        or not all(is_a(name, str) for name in names)
+        or not is_whole(axis)
+    ):
         raise MeshError(
-            sentence(_WHERE, f"{along=}, {axis=}.", "Parts lie along an axis of the mesh, given by its name; `axis` is a number.",
-                     'write jitney.from_processes(x, "data").'),
+            _WHERE,
+            f"{along=}, {axis=}.",
+            "Parts lie along an axis of the mesh, given by its name; `axis` is a number.",
+            'write jitney.from_processes(x, "data").',
             code="J253",
-        )  # fmt: skip
+        )
     names = tuple(names)
     if onto is None or not names or any(name not in onto.shape for name in names):
         raise MeshError(
-            sentence(_WHERE, f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
-                     "Parts lie along an axis of a mesh of devices." if onto is None else f"The axes of the mesh are {described(onto)}.",
-                     "call it inside `with jitney.mesh(data=-1):`, or correct the name."),
+            _WHERE,
+            f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
+            (
+                "Parts lie along an axis of a mesh of devices."
+                if onto is None
+                else f"The axes of the mesh are {described(onto)}."
+            ),
+            "call it inside `with jitney.mesh(data=-1):`, or correct the name.",
             code="J251",
-        )  # fmt: skip
+        )
     if axis < 0:
         raise MeshError(
-            sentence(_WHERE, f"axis={axis}.", "The axes of arrays are counted from 0 here.", "count it from the front."), code="J253"
+            _WHERE,
+            f"axis={axis}.",
+            "The axes of arrays are counted from 0 here.",
+            "count it from the front.",
+            code="J253",
         )
     cut: Any = names if len(names) > 1 else names[0]
     to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
@@ -74,43 +95,63 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
     group = members(onto)
     if len(group) > 1:
         _agree(group, parts, to, axis)
-        placed = {name: _jax.make_array_from_process_local_data(to, np.asarray(part)) for name, part in parts.items()}
+        placed = {
+            name: _jax.make_array_from_process_local_data(to, np.asarray(part))
+            for name, part in parts.items()
+        }
     else:
         placed = {name: device_put(part, to) for name, part in parts.items()}
-    return tree_unflatten(treedef, [placed.get(f"the argument{keystr(path)}", leaf) for path, leaf in paths])
+    return tree_unflatten(
+        treedef, [placed.get(f"the argument{keystr(path)}", leaf) for path, leaf in paths]
+    )
 
 
 def _owned(part: Any) -> Any:
-    """An array that nobody writes to: JAX takes NumPy's memory as it is on CPUs, and its owner may fill it with the next batch."""
+    """An array that nobody writes to: JAX takes NumPy's memory as it is on CPUs, and its owner may
+    fill it with the next batch.
+    """
     return np.array(part) if is_a(part, np.ndarray) else part
 
 
 def _check(name: str, part: Any, axis: int, to: Any) -> None:
     if not is_local(part):
         raise ProcessError(
-            sentence(_WHERE, f"{name} is global already.", "It puts together what each process has of its own.", "pass it as it is."),
+            _WHERE,
+            f"{name} is global already.",
+            "It puts together what each process has of its own.",
+            "pass it as it is.",
             code="J263",
         )
     shape: Any = tuple(part.shape)
     if len(shape) <= axis:
         raise MeshError(
-            sentence(_WHERE, f"{name} has {len(shape)} axes.", f"Axis {axis} is cut into parts.", "pass arrays that have it."), code="J253"
+            _WHERE,
+            f"{name} has {len(shape)} axes.",
+            f"Axis {axis} is cut into parts.",
+            "pass arrays that have it.",
+            code="J253",
         )
     devices = len(_slices(to, axis))
     if shape[axis] % devices:
         raise MeshError(
-            sentence(_WHERE, f"axis {axis} of {name} has size {shape[axis]} here, which the {devices} devices of this process along "
-                     f"{to.spec[axis]!r} do not divide.", "Each device holds an equal part.",
-                     f"pass a multiple of {devices}.")
-        )  # fmt: skip
+            _WHERE,
+            f"axis {axis} of {name} has size {shape[axis]} here, which the {devices} devices of"
+            f" this process along {to.spec[axis]!r} do not divide.",
+            "Each device holds an equal part.",
+            f"pass a multiple of {devices}.",
+        )
 
 
 def _slices(to: Any, axis: int) -> list[int]:
     """Which places along the cut axis this process's devices hold."""
     names = to.spec[axis]
-    parts = math.prod(to.mesh.shape[name] for name in ((names,) if isinstance(names, str) else names))
+    parts = math.prod(
+        to.mesh.shape[name] for name in ((names,) if isinstance(names, str) else names)
+    )
     shape: Any = (1,) * axis + (parts,)
-    return sorted({index[axis].start or 0 for index in to.addressable_devices_indices_map(shape).values()})
+    return sorted(
+        {index[axis].start or 0 for index in to.addressable_devices_indices_map(shape).values()}
+    )
 
 
 def _agree(group: Sequence[int], parts: dict[str, Any], to: Any, axis: int) -> None:
@@ -122,7 +163,10 @@ def _agree(group: Sequence[int], parts: dict[str, Any], to: Any, axis: int) -> N
     here = few_of(_slices(to, axis))
     facts = [
         ("function", "the function", _WHERE),
-        *[("array", name, f"{dtype}[{','.join(map(str, shape))}]") for name, dtype, shape in shapes],
+        *[
+            ("array", name, f"{dtype}[{','.join(map(str, shape))}]")
+            for name, dtype, shape in shapes
+        ],
         ("plan", "the place of the parts", f"{to.spec} of {dict(to.mesh.shape)}"),
         *[("value", f"part {here} of {name}", digest(part)) for name, part in parts.items()],
     ]

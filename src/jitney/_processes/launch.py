@@ -1,4 +1,5 @@
-"""How a process finds the run that it belongs to, and joins it: what was given, or what JAX finds of a launcher.
+"""How a process finds the run that it belongs to, and joins it: what was given, or what JAX finds
+of a launcher.
 
 JAX aborts a process whose run does not come together; this ends in a sentence before.
 """
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 import jax
 
-from .._errors import ProcessError, sentence
+from .._errors import ProcessError
 from .._jax.trees import is_a
 
 _V6: Final = 6
@@ -49,31 +50,47 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
     Raises:
         ProcessError: It makes no sense.
     """
-    by = "by arguments" if any(value is not None for value in (address, count, index)) else "by JAX_COORDINATOR_ADDRESS and its kin"
+    by = (
+        "by arguments"
+        if any(value is not None for value in (address, count, index))
+        else "by JAX_COORDINATOR_ADDRESS and its kin"
+    )
     address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = count if count is not None else _number("JAX_NUM_PROCESSES")
     index = index if index is not None else _number("JAX_PROCESS_ID")
     for name, value in (("num_processes", count), ("process_id", index)):
         if value is not None and (not is_a(value, int) or is_a(value, bool)):
-            raise refusal(f"{name}={value!r} is no number.", "Processes are counted from 0.", "pass an int.")
+            raise refusal(
+                f"{name}={value!r} is no number.", "Processes are counted from 0.", "pass an int."
+            )
     if count is not None and count < 1:
         raise refusal(
-            f"num_processes={count}, but there is at least this one.", "Processes are counted from 0.", "pass how many there are."
+            f"num_processes={count}, but there is at least this one.",
+            "Processes are counted from 0.",
+            "pass how many there are.",
         )
     if index is not None and (index < 0 or (count is not None and index >= count)):
         of = "" if count is None else f" of {count}"
-        raise refusal(f"there is no process {index}{of}.", "Each process has its own number, from 0 to one less than there are.",
-                     "pass process_id=0 in the first, 1 in the second, and so on.")  # fmt: skip
+        raise refusal(
+            f"there is no process {index}{of}.",
+            "Each process has its own number, from 0 to one less than there are.",
+            "pass process_id=0 in the first, 1 in the second, and so on.",
+        )
     if address is not None and not (is_a(address, str) and address.rpartition(":")[2].isdigit()):
-        raise refusal(f"coordinator_address={address!r} has no port.", "All processes connect to one port of process 0.",
-                     'write host and port: "10.0.0.1:1234".')  # fmt: skip
+        raise refusal(
+            f"coordinator_address={address!r} has no port.",
+            "All processes connect to one port of process 0.",
+            'write host and port: "10.0.0.1:1234".',
+        )
     return Given(address, count, index, by)
 
 
 def listens_at(address: str | None) -> tuple[str, str]:
-    """The host of an address, and where process 0 listens: there, if that is an address of this machine; else "", for everywhere.
+    """The host of an address, and where process 0 listens: there, if that is an address of this
+    machine; else "", for everywhere.
 
-    What a name means differs between machines (many map their own to 127.0.1.1), so only "localhost" is taken for an address.
+    What a name means differs between machines (many map their own to 127.0.1.1), so only
+    "localhost" is taken for an address.
     """
     host = address.rpartition(":")[0].strip("[]") if address else ""
     own = "127.0.0.1" if host == "localhost" else host
@@ -83,7 +100,8 @@ def listens_at(address: str | None) -> tuple[str, str]:
             return "", ""
         with socket.socket(socket.AF_INET6 if parsed.version == _V6 else socket.AF_INET) as probe:
             probe.bind((own, 0))
-    except (ValueError, OSError):  # a name, or an address that is translated on the way to this machine
+    # a name, or an address that is translated on the way to this machine
+    except (ValueError, OSError):
         return host, ""
     return host, own
 
@@ -93,11 +111,21 @@ def _number(name: str) -> int | None:
     if text is None:
         return None
     if not text.strip().isdigit():
-        raise refusal(f"the variable {name} is {text!r}, which is no number.", "Processes are counted from 0.", "set it to a number.")
+        raise refusal(
+            f"the variable {name} is {text!r}, which is no number.",
+            "Processes are counted from 0.",
+            "set it to a number.",
+        )
     return int(text)
 
 
-def started(given: Given, devices: int | Sequence[int] | None, method: str | None, timeout: float, heartbeat: int) -> str | None:
+def started(
+    given: Given,
+    devices: int | Sequence[int] | None,
+    method: str | None,
+    timeout: float,
+    heartbeat: int,
+) -> str | None:
     """Start JAX's run; how it was found, None if nothing says that there is one.
 
     Raises:
@@ -110,33 +138,51 @@ def started(given: Given, devices: int | Sequence[int] | None, method: str | Non
     alarm.start()
     try:
         _jax.distributed.initialize(
-            given.address, given.count, given.index, local_device_ids=devices, cluster_detection_method=method,
-            initialization_timeout=int(timeout + _SLACK), heartbeat_timeout_seconds=heartbeat,
+            given.address,
+            given.count,
+            given.index,
+            local_device_ids=devices,
+            cluster_detection_method=method,
+            initialization_timeout=int(timeout + _SLACK),
+            heartbeat_timeout_seconds=heartbeat,
             coordinator_bind_address=_bound_to(given.address),
-        )  # fmt: skip
+        )
     except RuntimeError as error:
         if "must be called before" not in str(error):
             raise
-        raise refusal("JAX has started its devices already.", "A process joins its run before it computes anything or asks for devices.",
-                     "call it first, before any array is made, in modules that are imported too.") from error  # fmt: skip
+        raise refusal(
+            "JAX has started its devices already.",
+            "A process joins its run before it computes anything or asks for devices.",
+            "call it first, before any array is made, in modules that are imported too.",
+        ) from error
     except ValueError as error:
         if "defined" not in str(error):
             raise
         if given.nothing:
             return None
-        have = {"coordinator_address": given.address, "num_processes": given.count, "process_id": given.index}
+        have = {
+            "coordinator_address": given.address,
+            "num_processes": given.count,
+            "process_id": given.index,
+        }
         missing = [name for name, value in have.items() if value is None]
-        raise refusal(f"{' and '.join(missing)} is not known.", "A run is given by all three, or found by its launcher.",
-                     "pass it, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.") from error  # fmt: skip
+        raise refusal(
+            f"{' and '.join(missing)} is not known.",
+            "A run is given by all three, or found by its launcher.",
+            "pass it, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.",
+        ) from error
     finally:
         alarm.cancel()
     if None not in (given.address, given.count, given.index):
         return f"given {given.found}"
-    return f"started by {next((name for name, names in _LAUNCHERS.items() if all(map(os.environ.get, names))), 'what JAX found')}"
+    launchers = (name for name, names in _LAUNCHERS.items() if all(map(os.environ.get, names)))
+    return f"started by {next(launchers, 'what JAX found')}"
 
 
 def _bound_to(address: str | None) -> str | None:
-    """Where JAX's coordinator listens; None leaves it to JAX, whose coordinator listens at all addresses of process 0."""
+    """Where JAX's coordinator listens; None leaves it to JAX, whose coordinator listens at all
+    addresses of process 0.
+    """
     host = listens_at(address)[1]
     if address is None or not host or "JAX_COORDINATOR_BIND_ADDRESS" in os.environ:
         return None
@@ -153,20 +199,32 @@ def _await_coordinator(address: str, index: int, timeout: float) -> None:
     end = time.monotonic() + timeout
     while True:
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=max(0.1, min(5.0, end - time.monotonic()))):
+            with socket.create_connection(
+                (host.strip("[]"), int(port)), timeout=max(0.1, min(5.0, end - time.monotonic()))
+            ):
                 return
         except OSError as error:
             if time.monotonic() >= end:
-                raise refusal(f"process {index} has not reached process 0 at {address} within {timeout:g} s ({error.strerror or error}).",
-                             "All processes connect to process 0, which listens there.",
-                             "start process 0, or correct the address or the firewall; timeout= waits longer.") from error  # fmt: skip
+                raise refusal(
+                    f"process {index} has not reached process 0 at {address} within {timeout:g} s"
+                    f" ({error.strerror or error}).",
+                    "All processes connect to process 0, which listens there.",
+                    "start process 0, or correct the address or the firewall; timeout= waits"
+                    " longer.",
+                ) from error
             time.sleep(0.1)
 
 
 def _too_late(timeout: float) -> None:
-    """JAX aborts a process whose others do not come, with a stack of C++; this ends it before, with a sentence."""
-    text = refusal(f"not all processes of the run came within {timeout:g} s.", "A run begins when all are there.",
-                  "look whether each was started, with one address and one number of processes; timeout= waits longer.")  # fmt: skip
+    """JAX aborts a process whose others do not come, with a stack of C++; this ends it before, with
+    a sentence.
+    """
+    text = refusal(
+        f"not all processes of the run came within {timeout:g} s.",
+        "A run begins when all are there.",
+        "look whether each was started, with one address and one number of processes; timeout="
+        " waits longer.",
+    )
     print(f"jitney.ProcessError: {text}", file=sys.stderr, flush=True)  # noqa: T201
     os._exit(1)
 
@@ -181,4 +239,4 @@ def alone(given: Given) -> str:
 
 
 def refusal(what: str, rule: str, fix: str) -> ProcessError:
-    return ProcessError(sentence("jitney.distributed()", what, rule, fix))
+    return ProcessError("jitney.distributed()", what, rule, fix)

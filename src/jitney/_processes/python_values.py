@@ -1,7 +1,9 @@
-"""Numbers, texts and flags of Python in a checkpoint: as text that keeps every bit, with a checksum.
+"""Numbers, texts and flags of Python in a checkpoint: as text that keeps every bit, with a
+checksum.
 
-It stands beside the checkpoints, whose arrays orbax writes. A counter or a learning rate is as much a part of a run as an array is;
-code is not, and comes from the program that restores. All else is refused by `Checkpoints`, since it would come back as it began.
+It stands beside the checkpoints, whose arrays orbax writes. A counter or a learning rate is as much
+a part of a run as an array is; code is not, and comes from the program that restores. All else is
+refused by `Checkpoints`, since it would come back as it began.
 """
 
 from __future__ import annotations
@@ -55,16 +57,21 @@ def is_value(leaf: Any) -> bool:
 def is_code(leaf: Any) -> bool:
     """Whether a leaf is what a program does, not what it has reached: functions, classes, dtypes.
 
-    An object of the user's that can be called and has attributes may be anything, such as a reader that counts.
+    An object of the user's that can be called and has attributes may be anything, such as a reader
+    that counts.
     """
     if is_a(leaf, (type, np.dtype, types.ModuleType)):
         return True
-    return callable(leaf) and not (owner_of_class(type_of(leaf)) == "user" and bool(getattr(leaf, "__dict__", None)))
+    return callable(leaf) and not (
+        owner_of_class(type_of(leaf)) == "user" and bool(getattr(leaf, "__dict__", None))
+    )
 
 
 def written(values: Sequence[tuple[str, Any]]) -> list[Row]:
     """Paths and values as rows of text."""
-    return [(path, type_of(value).__name__, _WRITE[type_of(value)](value)) for path, value in values]
+    return [
+        (path, type_of(value).__name__, _WRITE[type_of(value)](value)) for path, value in values
+    ]
 
 
 def read(rows: Sequence[Row]) -> list[Any]:

@@ -1,6 +1,7 @@
 """The run that this process belongs to, if it is one of several.
 
-It stands apart from what starts one (`distributed.py`): each first call over devices asks this, and few runs have several processes.
+It stands apart from what starts one (`distributed.py`): each first call over devices asks this, and
+few runs have several processes.
 """
 
 from __future__ import annotations

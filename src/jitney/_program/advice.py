@@ -1,8 +1,10 @@
-"""Advice that was proven: which buckets let the sizes that a function was called with share programs, which numbers can be arrays.
+"""Advice that was proven: which buckets let the sizes that a function was called with share
+programs, which numbers can be arrays.
 
-A cause says what differs between two calls; whether an option helps is another question. `pad` itself answers it: the same function with
-that option is planned and traced for the calls that were seen, as its own calls would be, and the programs are counted. Nothing is
-compiled. It costs traces, so it is done where somebody looks at `stats.causes`, and once for the same calls.
+A cause says what differs between two calls; whether an option helps is another question. `pad`
+itself answers it: the same function with that option is planned and traced for the calls that were
+seen, as its own calls would be, and the programs are counted. Nothing is compiled. It costs traces,
+so it is done where somebody looks at `stats.causes`, and once for the same calls.
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ _LATEST = 64  # calls that are looked at
 _WASTE = 1.0  # what buckets of the sizes seen may pad at most, which is what powers of two do
 _AXES = 4  # so many that differ are tried in all combinations
 _NAMES = ("n", "m", "k", "l")
-_KINDS = (("Bool", jax.numpy.bool_), ("Int", jax.numpy.integer), ("Float", jax.numpy.floating), ("Complex", jax.numpy.complexfloating))
+_KINDS = (
+    ("Bool", jax.numpy.bool_),
+    ("Int", jax.numpy.integer),
+    ("Float", jax.numpy.floating),
+    ("Complex", jax.numpy.complexfloating),
+)
 
 Pads = dict[str, Bucket]
 
@@ -70,7 +77,9 @@ class _Seen:
     def key_without(self, argument: str) -> Hashable:
         """The same for all values of one static argument."""
         held = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
-        return tuple(map(described, self.arrays)), tuple((name, value) for name, value in held if name != argument)
+        return tuple(map(described, self.arrays)), tuple(
+            (name, value) for name, value in held if name != argument
+        )
 
     def size(self, axis: str) -> int | None:
         return self.true.get(axis, self.sizes.get(axis))
@@ -99,15 +108,25 @@ class Advice:
         core: Function = self._core
         options = core.options
         # A trace alone does not know what is chosen by values, by the compiler or by devices.
-        if tolerance_of(options.precision) is not None or options.memory is not None or options.shard is not None or options.disabled:
+        if (
+            tolerance_of(options.precision) is not None
+            or options.memory is not None
+            or options.shard is not None
+            or options.disabled
+        ):
             return Advised(causes)
         try:
             with self._lock:
-                proven = self._proven({_about(cause) for each in causes for cause in each if not cause.remedy})
+                proven = self._proven(
+                    {_about(cause) for each in causes for cause in each if not cause.remedy}
+                )
         except ReferenceError:  # the function is gone, or an object that it was called with
             return Advised(causes)
         remedies = {about: each.remedy for each in reversed(proven) for about in each.ends}
-        told = tuple(tuple(replace(c, remedy=c.remedy or remedies.get(_about(c), "")) for c in each) for each in causes)
+        told = tuple(
+            tuple(replace(c, remedy=c.remedy or remedies.get(_about(c), "")) for c in each)
+            for each in causes
+        )
         return Advised(told, {each.remedy: each.saves for each in proven if each.saves})
 
     def _proven(self, asked: set[tuple[str, str | None]]) -> Sequence[_Proven]:
@@ -120,7 +139,11 @@ class Advice:
     def _seen(self) -> list[_Seen]:
         """The calls that were traced by themselves, each once."""
         entries = {hash(entry.key): entry for entry in [*self._core.entries.values()]}
-        made = [each for each in self._core.log.made[-_LATEST:] if each.arrays is not None and each.key in entries]
+        made = [
+            each
+            for each in self._core.log.made[-_LATEST:]
+            if each.arrays is not None and each.key in entries
+        ]
         seen = [_Seen(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made]
         return [*{each.key: each for each in seen}.values()]
 
@@ -142,14 +165,21 @@ class Advice:
 
 
 def _about(cause: Cause) -> tuple[str, str | None]:
-    return ("axis", cause.axis) if cause.kind == "shape" and cause.axis is not None else (cause.kind, cause.argument)
+    return (
+        ("axis", cause.axis)
+        if cause.kind == "shape" and cause.axis is not None
+        else (cause.kind, cause.argument)
+    )
 
 
 # Buckets.
 
 
-def _padded(core: Function, seen: Sequence[_Seen], axes: Sequence[str], hints: Mapping[str, Hint]) -> _Proven | None:
-    """The buckets for some of these axes that save programs, the most general first, and of these what saves most.
+def _padded(
+    core: Function, seen: Sequence[_Seen], axes: Sequence[str], hints: Mapping[str, Hint]
+) -> _Proven | None:
+    """The buckets for some of these axes that save programs, the most general first, and of these
+    what saves most.
 
     Args:
         core: The function.
@@ -170,17 +200,25 @@ def _padded(core: Function, seen: Sequence[_Seen], axes: Sequence[str], hints: M
         added = _proof(_twins(core, seen, pads, hints), seen)
         if added is not None:
             saves = f"{counted(then, 'program')} instead of {now}, {added:.0%} of padding"
-            about = {*(("axis", axis) for axis in pads), *(("shape", argument) for argument in hints)}
+            about = {
+                *(("axis", axis) for axis in pads),
+                *(("shape", argument) for argument in hints),
+            }
             return _Proven(_written(core.options, pads, hints), frozenset(about), saves)
     return None
 
 
 def _ladders(options: Options, seen: Sequence[_Seen], axes: Sequence[str]) -> Iterator[Pads]:
-    """Powers of two, if nothing is written for these axes yet; then buckets of the sizes that were seen."""
+    """Powers of two, if nothing is written for these axes yet; then buckets of the sizes that were
+    seen.
+    """
     written = {name for name, _ in options.pad}
     if not written & set(axes):
         yield dict.fromkeys(axes, _POW2)
-    sizes = {axis: [size for each in seen if (size := each.size(axis)) is not None and size > 1] for axis in axes}
+    sizes = {
+        axis: [size for each in seen if (size := each.size(axis)) is not None and size > 1]
+        for axis in axes
+    }
     if all(sizes.values()):
         yield {axis: Bucket.fit(sizes[axis], _WASTE) for axis in axes}
 
@@ -188,45 +226,67 @@ def _ladders(options: Options, seen: Sequence[_Seen], axes: Sequence[str]) -> It
 _POW2 = Bucket(ladder="pow2")
 
 
-def _twins(core: Function, seen: Sequence[_Seen], pads: Pads, hints: Mapping[str, Hint]) -> dict[int, PaddedCalls]:
+def _twins(
+    core: Function, seen: Sequence[_Seen], pads: Pads, hints: Mapping[str, Hint]
+) -> dict[int, PaddedCalls]:
     """What would run the calls of each entry with these buckets."""
     twin = _twin(core, {"pad": tuple({**dict(core.options.pad), **pads}.items())}, hints)
     entries = {id(each.entry): each.entry for each in seen}
-    return {key: PaddedCalls(Entry(twin, entry.layout, entry.weak_statics, entry.key)) for key, entry in entries.items()}
+    return {
+        key: PaddedCalls(Entry(twin, entry.layout, entry.weak_statics, entry.key))
+        for key, entry in entries.items()
+    }
 
 
 def _twin(core: Function, options: Mapping[str, Any], hints: Mapping[str, Hint]) -> Function:
     """The same function with other options and annotations, whose traces nobody counts."""
-    asked = replace(core.options, cache=True, max_compiles=None, verify=False, debug_nans=False, **options)
+    asked = replace(
+        core.options, cache=True, max_compiles=None, verify=False, debug_nans=False, **options
+    )
     twin = core.of(core.fn(), asked)
-    parameters = tuple(replace(each, hint=hints.get(each.name, each.hint)) for each in core.contract.parameters)
+    parameters = tuple(
+        replace(each, hint=hints.get(each.name, each.hint)) for each in core.contract.parameters
+    )
     twin.contract = replace(core.contract, parameters=parameters)
     twin.counters = _Unheard(core.name)
     return twin
 
 
 def _program(calls: PaddedCalls | None, seen: _Seen) -> tuple[Hashable, Padded | None]:
-    """What tells the program of a call from others, and how the call is padded; None if it is not."""
+    """What tells the program of a call from others, and how the call is padded; None if it is
+    not.
+    """
     padded = None
     if calls is not None:
         with calls.entry.numbers():
             padded = calls.bucket(seen.arrays)
-    return (seen.key if padded is None else (id(seen.entry), padded.counts.names, padded.counts.weak, padded.key)), padded
+    return (
+        seen.key
+        if padded is None
+        else (id(seen.entry), padded.counts.names, padded.counts.weak, padded.key)
+    ), padded
 
 
 def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_Seen]) -> float | None:
-    """How much longer the axes are on average, if all of these calls run as buckets have it; None if one of them is refused."""
+    """How much longer the axes are on average, if all of these calls run as buckets have it; None
+    if one of them is refused.
+    """
     added: list[float] = []
     traced: set[Hashable] = set()
     try:
         for each in seen:
             calls = twins[id(each.entry)]
-            key, padded = _program(calls, each)  # of a size that differs from what its program was traced for, this is the proof
+            # of a size that differs from what its program was traced for, this is the proof
+            key, padded = _program(calls, each)
             if padded is not None and key not in traced:
                 traced.add(key)
-                calls.entry.lowered((*padded.abstract(each.arrays), padded.counts.abstract()), "trace")
+                calls.entry.lowered(
+                    (*padded.abstract(each.arrays), padded.counts.abstract()), "trace"
+                )
                 calls.entry.land()
-            added += [] if padded is None else [axis.high / axis.size - 1 for axis in padded.fill.axes]
+            added += (
+                [] if padded is None else [axis.high / axis.size - 1 for axis in padded.fill.axes]
+            )
     except Exception:  # noqa: BLE001 - the user's code, run once more: whatever it raises, nothing is proven
         return None
     return sum(added) / len(added) if added else None
@@ -236,7 +296,9 @@ def _written(options: Options, pads: Pads, hints: Mapping[str, Hint]) -> str:
     """The line to paste."""
     buckets = {**dict(options.pad), **pads}
     words = ", ".join(f'"{axis}": {_spelled(bucket)}' for axis, bucket in buckets.items())
-    annotated = ", ".join(f"{name}: {hint.text.replace(chr(39), chr(34))}" for name, hint in hints.items())
+    annotated = ", ".join(
+        f"{name}: {hint.text.replace(chr(39), chr(34))}" for name, hint in hints.items()
+    )
     return f"annotate {annotated}, and pad={{{words}}}" if hints else f"pad={{{words}}}"
 
 
@@ -245,7 +307,8 @@ def _spelled(bucket: Bucket) -> str:
 
 
 def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list[str]]:
-    """Annotations for arguments whose sizes differ and have no names, and the names; sizes that are always equal share one.
+    """Annotations for arguments whose sizes differ and have no names, and the names; sizes that are
+    always equal share one.
 
     It is for calls that differ in nothing but such sizes: nothing is made of others.
     """
@@ -255,8 +318,14 @@ def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list
     shapes = [[described(array)[0] for array in each.arrays] for each in seen]
     if any(len({len(shape) for shape in column}) > 1 for column in zip(*shapes, strict=True)):
         return {}, []
-    names: dict[tuple[int | None, ...], str] = {tuple(each.size(axis) for each in seen): axis for axis in first.sizes}
-    free = (name for name in (*_NAMES, *(f"n{i}" for i in range(len(shapes[0])))) if name not in core.contract.axes)
+    names: dict[tuple[int | None, ...], str] = {
+        tuple(each.size(axis) for each in seen): axis for axis in first.sizes
+    }
+    free = (
+        name
+        for name in (*_NAMES, *(f"n{i}" for i in range(len(shapes[0]))))
+        if name not in core.contract.axes
+    )
     parameters = {parameter.name: parameter.hint for parameter in core.contract.parameters}
     paths = [first.entry.layout.names[i] for i in first.entry.layout.dynamic]
     hints: dict[str, Hint] = {}
@@ -288,7 +357,9 @@ def _kind(dtype: Any) -> str:
 
 
 def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven | None:
-    """An array in place of a static number, if the body takes one, and its results are of the same types."""
+    """An array in place of a static number, if the body takes one, and its results are of the same
+    types.
+    """
     taken = [each for each in seen if _is_number(each.statics.get(argument))]
     if not taken:
         return None
@@ -299,7 +370,10 @@ def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven |
     twin = _twin(core, {"static": static}, {argument: array_of_kind(kind, "")})
     with last.entry.numbers():
         stand_in = jax.ShapeDtypeStruct((), canonicalize_dtype(float if kind == "Float" else int))
-        held = [stand_in if name == argument else Opaque.holding(value) for name, value in statics.items()]
+        held = [
+            stand_in if name == argument else Opaque.holding(value)
+            for name, value in statics.items()
+        ]
         values = layout.values(last.arrays, held)
         there = Layout(twin.binder, twin.contract, values, core.options.donate)
         leaves = tree_flatten(values)[0]
@@ -313,7 +387,11 @@ def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven |
     listed = f"take {argument!r} out of `static`, and " if static != core.options.static else ""
     then = len({each.key_without(argument) for each in taken})
     saves = f"{counted(then, 'program')} instead of {len(taken)}"
-    return _Proven(f'{listed}annotate {argument}: {kind}[Array, ""], and pass an array', frozenset({("static value", argument)}), saves)
+    return _Proven(
+        f'{listed}annotate {argument}: {kind}[Array, ""], and pass an array',
+        frozenset({("static value", argument)}),
+        saves,
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -322,4 +400,6 @@ def _is_number(value: Any) -> bool:
 
 def _results(entry: Entry, arrays: Sequence[Any]) -> list[Any]:
     out = unmixed(_jax.eval_shape(entry.called, *arrays))
-    return [described(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)]
+    return [
+        described(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)
+    ]

@@ -1,4 +1,5 @@
-"""What a program is made for, as data to compare with what others were made for: see `_diagnosis/retraces.py`.
+"""What a program is made for, as data to compare with what others were made for: see
+`_diagnosis/retraces.py`.
 
 It is noted while something is traced or compiled, and never in a warm call.
 """
@@ -31,12 +32,16 @@ _flatten_with_path: Any = tree_flatten_with_path
 
 
 def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
-    """Of the arrays that a program takes, and those that the call was given, where they are known."""
+    """Of the arrays that a program takes, and those that the call was given, where they are
+    known.
+    """
     layout, core = body.layout, body.core
     for stand_in in body.weak_statics.identities:
         stand_in.remember_code(cells)
     leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
-    values = layout.values([leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics])
+    values = layout.values(
+        [leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics]
+    )
     known = len(arrays) == len(leaves)
     children: Any = layout.treedef
     names = [parameter.name for parameter in core.binder.parameters]
@@ -49,7 +54,9 @@ def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
         tree=tuple(zip(names, children.children(), strict=True)),
         absent=frozenset(_absent(body, values)),
         fields=tuple(_static_fields(dict(zip(names, values, strict=True)))),
-        given={leaf.path: _given(array) for leaf, array in zip(leaves, arrays, strict=True)} if known else {},
+        given={leaf.path: _given(array) for leaf, array in zip(leaves, arrays, strict=True)}
+        if known
+        else {},
         axes=_axes(body, View(tuple(leaves)), values),
         padded=bool(core.options.pad),
         placed=core.options.shard is not None and not body.request.nested,
@@ -69,7 +76,13 @@ def made_for(record: TraceRecord, arrays: Sequence[Any]) -> MadeFor:
     known = bool(record.given) and not record.outer
     stages = () if record.plan is None else record.plan.stages
     decided = tuple((stage.name, not isinstance(stage, Skip), stage.why) for stage in stages)
-    return MadeFor(hash(record.keys), tuple(map(_abstract, arrays)) if known else None, sizes, dict(record.sizes), decided)
+    return MadeFor(
+        hash(record.keys),
+        tuple(map(_abstract, arrays)) if known else None,
+        sizes,
+        dict(record.sizes),
+        decided,
+    )
 
 
 def _abstract(array: Any) -> Any:
@@ -78,14 +91,22 @@ def _abstract(array: Any) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
 
 
-_TRACERS = {"JVPTracer": "differentiated", "LinearizeTracer": "differentiated", "BatchTracer": "mapped"}
+_TRACERS = {
+    "JVPTracer": "differentiated",
+    "LinearizeTracer": "differentiated",
+    "BatchTracer": "mapped",
+}
 
 
 def _outer(arrays: Sequence[Any]) -> str:
-    """What an outer transform does with a call, by the names of its tracers in jax 0.10.2 to 0.12.0.1."""
+    """What an outer transform does with a call, by the names of its tracers in jax 0.10.2 to
+    0.12.0.1.
+    """
     if not traced(arrays):
         return ""
-    said = sorted({_TRACERS.get(type(array).__name__, "traced") for array in arrays if is_a(array, Tracer)})
+    said = sorted(
+        {_TRACERS.get(type(array).__name__, "traced") for array in arrays if is_a(array, Tracer)}
+    )
     return f"{' and '.join(said)} by an outer transform"
 
 
@@ -93,7 +114,12 @@ def _given(array: Any) -> Given:
     if is_a(array, Tracer):
         return Given(str(array.dtype))
     place = array.sharding if is_a(array, jax.Array) and array.committed else None
-    return Given(str(array.dtype) if is_a(array, (jax.Array, np.ndarray, np.generic)) else type(array).__name__, place)
+    return Given(
+        str(array.dtype)
+        if is_a(array, (jax.Array, np.ndarray, np.generic))
+        else type(array).__name__,
+        place,
+    )
 
 
 def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[str | None, ...]]:
@@ -101,7 +127,9 @@ def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[st
     fields = axes_in_modules(values)
     view = with_modules(view, [fields[i] for i in body.layout.dynamic])
     found: dict[str, tuple[str | None, ...]] = {}
-    for leaf, axes in zip(view.leaves, named_axes(view, levels_of(view, body.request)), strict=True):
+    for leaf, axes in zip(
+        view.leaves, named_axes(view, levels_of(view, body.request)), strict=True
+    ):
         names: list[str | None] = [None] * len(leaf.shape)
         for axis in axes:
             names[axis.axis] = axis.size
@@ -124,7 +152,9 @@ def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
                 continue
             inner = getattr(value, field.name)
             here = f"{path}.{field.name}"
-            found += [(here, inner)] if field.metadata.get("static") else _static_fields(inner, here)
+            found += (
+                [(here, inner)] if field.metadata.get("static") else _static_fields(inner, here)
+            )
         return found
 
     def is_child(part: Any) -> bool:

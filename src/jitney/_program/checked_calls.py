@@ -1,9 +1,11 @@
-"""Calls of a program that holds run-time checks of Equinox: the checks are data, which the call waits for.
+"""Calls of a program that holds run-time checks of Equinox: the checks are data, which the call
+waits for.
 
-A callback that raises cannot be exported, and Equinox translates what it raises in a function of its own around each call, which takes as
-long as a small program. So the program returns the number of the check that failed first (`_checks/flagged.py`), and its error is raised
-here; with `checks="later"` the call does not wait, and the number goes to those that are looked at later (`_checks/outstanding.py`).
-What cannot be followed keeps its callbacks, and Equinox runs it.
+A callback that raises cannot be exported, and Equinox translates what it raises in a function of
+its own around each call, which takes as long as a small program. So the program returns the number
+of the check that failed first (`_checks/flagged.py`), and its error is raised here; with
+`checks="later"` the call does not wait, and the number goes to those that are looked at later
+(`_checks/outstanding.py`). What cannot be followed keeps its callbacks, and Equinox runs it.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class CheckedCalls:
             OUTSTANDING.look()
         try:
             out, flag = self._flagged(*arrays)
-            # Waited for first: what makes a NumPy array of one that is not there yet takes some microseconds more.
+            # Waited for first: what makes a NumPy array of one that is not there yet takes some
+            # microseconds more.
             failed = int(np.asarray(flag.block_until_ready())) if self.waits else 0
         except Kept:
             self._translating = translating(self.body, self.jitted)
@@ -98,19 +101,25 @@ class CheckedCalls:
 
 
 def with_number(body: Body, jitted: Any, table: Table) -> Run:
-    """The function as it is compiled: its results, and the number of the check that failed. Its trace raises Kept where it cannot be."""
+    """The function as it is compiled: its results, and the number of the check that failed. Its
+    trace raises Kept where it cannot be.
+    """
 
     def returning(*arrays: Any) -> Any:
         traced = jitted.trace(*arrays)
         out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
-        return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)  # an array within `disable_jit` too
+        # an array within `disable_jit` too
+        return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)
 
-    returning.__name__ = returning.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
+    # by which JAX's reports are told from those of other programs
+    returning.__name__ = returning.__qualname__ = body.core.name
     return returning
 
 
 def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
-    """What runs the calls of a body whose programs hold such checks: the same each time, so that what was compiled ahead is found."""
+    """What runs the calls of a body whose programs hold such checks: the same each time, so that
+    what was compiled ahead is found.
+    """
     calls = body.checked_calls
     if calls is None or calls.jitted is not jitted:
         calls = body.checked_calls = CheckedCalls(body, jitted)
@@ -119,18 +128,24 @@ def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
 
 
 def translating(body: Body, jitted: Any) -> Run:
-    """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
-    the result to see them."""
+    """Let Equinox run a program that holds its run-time checks, so that their errors read as its
+    users know them; it waits for the result to see them.
+    """
     given = frozenset(body.request.donated)
     options = dict(FAST) if body.core.options.compiler == "fast" else None
     run: Run = jitted.__wrapped__ if options else jitted
 
     def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
         first, second = iter(kept), iter(lost)
-        return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
+        return run(
+            *(next(second) if i in given else next(first) for i in range(len(kept) + len(lost)))
+        )
 
-    merged.__name__ = merged.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
-    through = filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
+    # by which JAX's reports are told from those of other programs
+    merged.__name__ = merged.__qualname__ = body.core.name
+    through = filter_jit(
+        merged, donate="all-except-first" if given else "none", compiler_options=options
+    )
 
     def checked(*arrays: Any) -> Any:
         kept = tuple(array for i, array in enumerate(arrays) if i not in given)

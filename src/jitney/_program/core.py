@@ -1,4 +1,6 @@
-"""What programs of equal functions with equal options share: layouts, entries, and all that `Function` is."""
+"""What programs of equal functions with equal options share: layouts, entries, and all that
+`Function` is.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,18 @@ from .advice import Advice
 from .entry import Entry
 
 Direct = tuple[tuple[Entry, Taker], ...]
-"""What may run calls of one pattern, and what makes its arrays of the arguments: None of another's call."""
+"""What may run calls of one pattern, and what makes its arrays of the arguments: None of another's
+call.
+"""
 
 Called = tuple[tuple[Any, ...], Mapping[str, Any]]
 _NOBODY: tuple[Any, Taker] = (None, no_call)
-_TRIES = 32  # calls of one pattern until it is given up that a later one may be taken apart by a function of its own
-_WRITTEN = 3  # more such calls is one for which such a function was written: calls that are like none before need it in vain
+# calls of one pattern until it is given up that a later one may be taken apart by a function of its
+# own
+_TRIES = 32
+# more such calls is one for which such a function was written: calls that are like none before need
+# it in vain
+_WRITTEN = 3
 _KEPT = 4  # such functions of one pattern, the latest first
 
 
@@ -55,14 +63,18 @@ def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ..
 class Core(Function):
     """The compiled side of a function."""
 
-    def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
+    def __init__(
+        self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
+    ):
         super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
         self.direct: dict[tuple[Any, ...], Direct] = {}  # none where a call has to be taken apart
-        self.usual: tuple[Any, Taker] = _NOBODY  # that of the latest call which has one, asked first
+        # that of the latest call which has one, asked first
+        self.usual: tuple[Any, Taker] = _NOBODY
         self.lock = threading.RLock()
-        self.tried: dict[tuple[Any, ...], int] = {}  # how many calls of a pattern had to be taken apart
+        # how many calls of a pattern had to be taken apart
+        self.tried: dict[tuple[Any, ...], int] = {}
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self._variety = Variety(self.where)
         names = [parameter.name for parameter in self.binder.parameters]
@@ -83,7 +95,8 @@ class Core(Function):
     def of(self, fn: Callable[..., Any], options: Options) -> Core:
         """The core of another function of the same arguments, whose result may be anything."""
         same = super().of(fn, options)
-        same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}  # a layout knows its entry
+        # a layout knows its entry
+        same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
         return same
 
@@ -98,7 +111,9 @@ class Core(Function):
             given: dict[str, Any] = self.binder.named(values)
             if self._static_rest:
                 given |= values[-1]
-            raise unkeyed(self.where, ((name, given[name]) for name in self.options.static if name in given)) from None
+            raise unkeyed(
+                self.where, ((name, given[name]) for name in self.options.static if name in given)
+            ) from None
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
         """What runs a call, which `usual` does not, and its arrays."""
@@ -127,7 +142,9 @@ class Core(Function):
         return entry, arrays
 
     def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
-        """The entry of a call, which the layout knows if there was one like it and its objects hold the same still."""
+        """The entry of a call, which the layout knows if there was one like it and its objects hold
+        the same still.
+        """
         key = layout.key(leaves)
         try:
             entry = layout.entries.get(key)
@@ -141,20 +158,26 @@ class Core(Function):
     def layout(self, key: tuple[Hashable, ...], values: tuple[Any, ...]) -> Layout:
         """The layout of a call, made if this is the first of its kind.
 
-        It is found by the key alone, as warm calls look for it, only if no call of another kind can have an equal key.
+        It is found by the key alone, as warm calls look for it, only if no call of another kind can
+        have an equal key.
         """
         told = exactly(key)
         with self.lock:
-            if self.contract.unresolved:  # names that the annotations use may have been defined since the decoration
+            # names that the annotations use may have been defined since the decoration
+            if self.contract.unresolved:
                 self.resolve()
             place = (key, told) if told else key
             layout = self.layouts.get(place)
             if layout is None:
                 if len(self.layouts) >= MAX_ENTRIES:
                     self._drop_layouts()
-                if self.flattener is None and any(isinstance(value, eqx.Module) for value in values):
+                if self.flattener is None and any(
+                    isinstance(value, eqx.Module) for value in values
+                ):
                     self.flattener = Flattener()
-                layout = self.layouts[place] = Layout(self.binder, self.contract, values, self.options.donate, constants_in(key))
+                layout = self.layouts[place] = Layout(
+                    self.binder, self.contract, values, self.options.donate, constants_in(key)
+                )
             return layout
 
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
@@ -180,8 +203,16 @@ class Core(Function):
                     self._variety.count(layout, leaves, self.counters.total)
             return entry
 
-    def remember(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> None:
-        """Find the entry of a call by the types of its arguments from now on, if these tell it, or what a function of its own asks of them.
+    def remember(
+        self,
+        layout: Layout,
+        entry: Entry,
+        called: Called,
+        values: tuple[Any, ...],
+        arrays: Sequence[Any],
+    ) -> None:
+        """Find the entry of a call by the types of its arguments from now on, if these tell it, or
+        what a function of its own asks of them.
 
         Args:
             layout: Of the call.
@@ -205,36 +236,63 @@ class Core(Function):
                 self.direct[key] = (direct + self.direct.get(key, ()))[:_KEPT]
                 self.tried[key] += _WRITTEN
 
-    def _direct(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> Direct | None:
+    def _direct(
+        self,
+        layout: Layout,
+        entry: Entry,
+        called: Called,
+        values: tuple[Any, ...],
+        arrays: Sequence[Any],
+    ) -> Direct | None:
         """What is to run calls like this one; None if a later call may tell more."""
         args, kwargs = called
-        if any(is_a(value, Opaque) and kind in _OPEN for kind, value in zip(self._kinds, values, strict=True)):
+        if any(
+            is_a(value, Opaque) and kind in _OPEN
+            for kind, value in zip(self._kinds, values, strict=True)
+        ):
             return ()  # `*args` or `**kwargs` that are static as a whole
         placed = self.binder.placed(values, len(args), tuple(kwargs))
         order = tuple(place for _, place in placed if place is not None)
         if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
-            return ((layout.only, arrays_taker((*map(type, args), *map(type, kwargs.values())), tuple(kwargs), order)),)
+            return (
+                (
+                    layout.only,
+                    arrays_taker(
+                        (*map(type, args), *map(type, kwargs.values())), tuple(kwargs), order
+                    ),
+                ),
+            )
         if layout.nested or not layout.called_again:
             layout.called_again = True
             return None
         if entry.reads is not None:  # what objects hold is compared at each call
             return None
         leaves, treedef = tree_flatten(values)
-        if not layout.has(treedef, leaves, arrays) or layout.entries.get(layout.key(leaves)) is not entry:
+        if (
+            not layout.has(treedef, leaves, arrays)
+            or layout.entries.get(layout.key(leaves)) is not entry
+        ):
             return None  # another thread has changed them since they were taken apart
         twins = self.binder.placed(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
-        arguments = [Argument(twin, place, value) for (twin, place), (value, _) in zip(twins, placed, strict=True)]
+        arguments = [
+            Argument(twin, place, value)
+            for (twin, place), (value, _) in zip(twins, placed, strict=True)
+        ]
         take = taker(args, kwargs, arguments, frozenset(layout.dynamic), arrays)
         return take and ((entry, take),)
 
     def drop(self, entry: Entry) -> None:
-        """Drop an entry whose object is gone, and those of the same key. It runs where garbage is collected, so it waits for no lock."""
+        """Drop an entry whose object is gone, and those of the same key. It runs where garbage is
+        collected, so it waits for no lock.
+        """
         for layout in [*self.layouts.values()]:
             layout.entries.pop(entry.place[-1], None)
         self.entries.pop(entry.place, None)
 
     def forget(self) -> None:
-        """Drop every layout and entry, and with them JAX's functions; and whatever else remembers what calls were given."""
+        """Drop every layout and entry, and with them JAX's functions; and whatever else remembers
+        what calls were given.
+        """
         with self.lock:
             self._drop_layouts()
             self.entries.clear()
@@ -250,7 +308,9 @@ class Core(Function):
         self.usual = _NOBODY
 
     def resolve(self) -> None:
-        """Read annotations that name what was not there at decoration; a warning tells those that still do."""
+        """Read annotations that name what was not there at decoration; a warning tells those that
+        still do.
+        """
         namespace = self.namespace
         if not self.read_again():
             return
@@ -260,13 +320,19 @@ class Core(Function):
 
 
 class Registry:
-    """Cores by function and options, so that decorating equal functions twice compiles once. It keeps no function alive."""
+    """Cores by function and options, so that decorating equal functions twice compiles once. It
+    keeps no function alive.
+    """
 
     def __init__(self) -> None:
-        self._cores: weakref.WeakKeyDictionary[Any, dict[Options, Core]] = weakref.WeakKeyDictionary()
+        self._cores: weakref.WeakKeyDictionary[Any, dict[Options, Core]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._lock = threading.Lock()
 
-    def core(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None) -> Core:
+    def core(
+        self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
+    ) -> Core:
         if not can_be_weak(fn):
             return Core(fn, options, namespace)
         with self._lock:
@@ -290,7 +356,9 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _is_array(value: Any) -> bool:
-    return type(value) is np.ndarray or (isinstance(value, jax.Array) and not isinstance(value, Tracer))
+    return type(value) is np.ndarray or (
+        isinstance(value, jax.Array) and not isinstance(value, Tracer)
+    )
 
 
 def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
@@ -303,41 +371,80 @@ def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
     options = [name for name in ("pad", "chunk", "vmap") if getattr(core.options, name)]
     without = f" Here `{'` and `'.join(options)}` may do less than was asked." if options else ""
     return sentence(
-        core.where, f"{few(parts)} cannot be resolved.", UNRESOLVED_RULE + without, " ".join([*dict.fromkeys(near), UNRESOLVED_FIX])
+        core.where,
+        f"{few(parts)} cannot be resolved.",
+        UNRESOLVED_RULE + without,
+        " ".join([*dict.fromkeys(near), UNRESOLVED_FIX]),
     )
 
 
 def _check_names(core: Core) -> None:
-    """Whether the options name parameters that exist and an axis that does not, which can be known at decoration."""
+    """Whether the options name parameters that exist and an axis that does not, which can be known
+    at decoration.
+    """
     parameters = {parameter.name for parameter in core.binder.parameters}
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in core.binder.parameters)
+    open_ended = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in core.binder.parameters
+    )
     mapped = tuple(name for axis in core.options.vmap for name, _ in axis.dims or ())
-    for option, names in (("static", core.options.static), ("donate", core.options.donate), ("vmap", mapped)):
+    for option, names in (
+        ("static", core.options.static),
+        ("donate", core.options.donate),
+        ("vmap", mapped),
+    ):
         for name in names:
             if name not in parameters and not open_ended:
-                fail(core.where, f"`{option}` names {name!r}, which is not a parameter.",
-                     f"The parameters are {', '.join(sorted(parameters)) or 'none'}.", name_fix(name, parameters), code="J202")  # fmt: skip
+                fail(
+                    core.where,
+                    f"`{option}` names {name!r}, which is not a parameter.",
+                    f"The parameters are {', '.join(sorted(parameters)) or 'none'}.",
+                    name_fix(name, parameters),
+                    code="J202",
+                )
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
-    for option, name in (*(("pad", name) for name, _ in core.options.pad), *(("chunk", name) for name, _ in core.options.chunk)):
+    for option, name in (
+        *(("pad", name) for name, _ in core.options.pad),
+        *(("chunk", name) for name, _ in core.options.chunk),
+    ):
         if name not in known and not core.contract.unresolved:
-            fail(core.where, f"`{option}` names {name!r}, which is no axis.",
-                 f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.",
-                 name_fix(name, known) if known else f'annotate the arrays that have it: x: Float[Array, "{name}"].',
-                 code="J202")  # fmt: skip
+            fail(
+                core.where,
+                f"`{option}` names {name!r}, which is no axis.",
+                "The axes of the signature and of `vmap` are"
+                f" {', '.join(sorted(known)) or 'none'}.",
+                (
+                    name_fix(name, known)
+                    if known
+                    else f'annotate the arrays that have it: x: Float[Array, "{name}"].'
+                ),
+                code="J202",
+            )
     for axis in core.options.vmap:
         if axis.name in core.contract.axes:
-            fail(core.where, f"vmap={axis.name!r} names an axis that the signature has already.",
-                 "An annotation says what the body sees; `vmap` adds an axis that it does not name.",
-                 f"drop {axis.name!r} from the annotations of a function of one element, or choose another name.", code="J203")  # fmt: skip
+            fail(
+                core.where,
+                f"vmap={axis.name!r} names an axis that the signature has already.",
+                "An annotation says what the body sees; `vmap` adds an axis that it does not name.",
+                f"drop {axis.name!r} from the annotations of a function of one element, or choose"
+                " another name.",
+                code="J203",
+            )
     if core.options.vmap and core.options.vmap[0].dims is None and len(core.options.vmap) == 1:
         _check_rank_rule(core)
 
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, StaticHint)) for p in core.contract.parameters):
+    if core.contract.unresolved or any(
+        not isinstance(p.hint, (AnyHint, StaticHint)) for p in core.contract.parameters
+    ):
         return
     axis = core.options.vmap[0].name
-    fail(core.where, f"vmap={axis!r} has no annotation to go by.",
-         "An array is mapped if it has one axis more than its annotation.",
-         f'annotate the arrays (x: Float[Array, "n"]), or say it outright: vmap={{"{axis}": {{"x": 0}}}}.', code="J203")  # fmt: skip
+    fail(
+        core.where,
+        f"vmap={axis!r} has no annotation to go by.",
+        "An array is mapped if it has one axis more than its annotation.",
+        f'annotate the arrays (x: Float[Array, "n"]), or say it outright: vmap={{"{axis}": {{"x":'
+        " 0}}.",
+        code="J203",
+    )

@@ -1,9 +1,10 @@
 """From a call key to a compiled program: what happens when a call is seen for the first time.
 
-An `Entry` is one tree structure with one set of static values. It holds one `jax.jit`-ed function of flat arrays, and leaves shapes,
-dtypes, weak types, shardings, x64, matmul precision, mesh and default device to that function's own key, which JAX looks up faster
-than Python could. The plan is made, and the contract checked, while JAX traces, on abstract values: a call whose key has been
-seen costs nothing extra.
+An `Entry` is one tree structure with one set of static values. It holds one `jax.jit`-ed function
+of flat arrays, and leaves shapes, dtypes, weak types, shardings, x64, matmul precision, mesh and
+default device to that function's own key, which JAX looks up faster than Python could. The plan is
+made, and the contract checked, while JAX traces, on abstract values: a call whose key has been seen
+costs nothing extra.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import lowered, runner
 
 SCOPE = "jitney.optimize"
-"""What all operations of a Program are under in profiles, which tells them from those of plain `jax.jit`."""
+"""What all operations of a Program are under in profiles, which tells them from those of plain
+`jax.jit`.
+"""
 
 
 _MOST_OTHERS = 64  # programs kept of one object, by what it held
@@ -65,7 +68,9 @@ class Retry(Exception):
 
 
 class Undecided(Exception):
-    """A call key is new, and what it needs is to be chosen by the values of its arguments, which a trace does not have."""
+    """A call key is new, and what it needs is to be chosen by the values of its arguments, which a
+    trace does not have.
+    """
 
     def __init__(self, key: Hashable):
         super().__init__(key)
@@ -78,10 +83,14 @@ class Flight:
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         self.landed = threading.Event()
-        self.depth = 0  # above 0 while the body runs: a body that calls its own program must not land the outer trace
+        # above 0 while the body runs: a body that calls its own program must not land the outer
+        # trace
+        self.depth = 0
 
 
-def _told(names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any) -> tuple[str, str, str]:
+def _told(
+    names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any
+) -> tuple[str, str, str]:
     """The path of something that has changed in a static value, what it was and is."""
     path = names.get(id(value)) or (value if is_a(value, type) else type_of(value)).__name__
     if not attribute or static_text(before) == static_text(now):
@@ -90,7 +99,9 @@ def _told(names: Mapping[int, str], value: Any, attribute: str, before: Any, now
 
 
 def ran_eagerly(error: BaseException) -> bool:
-    """Whether an error comes from a call without Jit. The state of its entry does not tell: another thread may have changed it since."""
+    """Whether an error comes from a call without Jit. The state of its entry does not tell: another
+    thread may have changed it since.
+    """
     return any(frame.f_code is Entry.eagerly.__code__ for frame, _ in walk_tb(error.__traceback__))
 
 
@@ -104,8 +115,10 @@ class Entry(Body):
     def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         super().__init__(core, layout, statics, key)
         self.flights: dict[Hashable, Flight] = {}
-        self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
-        self.proofs: dict[Hashable, Proof] = {}  # of each padded program, where each new size is traced
+        # of each padded program, which axes of its results are padded
+        self.cuts: dict[Hashable, list[Cut]] = {}
+        # of each padded program, where each new size is traced
+        self.proofs: dict[Hashable, Proof] = {}
         self._lock = threading.Lock()
         is_kept = core.options.cache == "program" and not self.request.nested
         self.kept = _kept.Kept(self, self._trace, self.cuts, self.proofs) if is_kept else None
@@ -113,12 +126,18 @@ class Entry(Body):
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
         self.padded: PaddedCalls | None = None  # what runs its calls, if its function pads
-        self.sharded = ShardedCalls(self) if core.options.shard is not None and not self.request.nested else None
+        self.sharded = (
+            ShardedCalls(self)
+            if core.options.shard is not None and not self.request.nested
+            else None
+        )
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
-        self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
+        # whether `run` was chosen for programs without such checks: a new trace may bring one
+        self._settled = False
         self._within: Entry | None = None
         self._derived: Entry | None = None
-        self.other: Entry | None = None  # of the same key, from when its plain objects held something else
+        # of the same key, from when its plain objects held something else
+        self.other: Entry | None = None
         self.place: Any = None  # where its core keeps it
         VERIFY.turns(self)
 
@@ -128,12 +147,17 @@ class Entry(Body):
         return reads is None or reads.hold()
 
     def follows(self, other: Entry | None) -> None:
-        """Stand before the entries of the same key, whose objects held something else; the oldest go."""
+        """Stand before the entries of the same key, whose objects held something else; the oldest
+        go.
+        """
         if other is None:
             return
         self.other, self.generation = other, other.generation + 1
         if other.reads is not None:
-            names = {id(value): name for name, value in zip(self.layout.static_names(), self.statics, strict=True)}
+            names = {
+                id(value): name
+                for name, value in zip(self.layout.static_names(), self.statics, strict=True)
+            }
             self.changed = tuple(_told(names, *each) for each in other.reads.changed())
         last: Entry = self
         room = _MOST_BYTES
@@ -157,8 +181,14 @@ class Entry(Body):
         core: Any = self.core
         core.drop(self)
 
-    def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None, shapes: Sequence[Any] | None = None) -> Any:
-        entry_of = weakref.ref(self)  # which holds JAX's function: it goes when it is dropped, not when garbage is collected
+    def _jit(
+        self,
+        mesh: Any = None,
+        shardings: Sequence[Any] | None = None,
+        shapes: Sequence[Any] | None = None,
+    ) -> Any:
+        # which holds JAX's function: it goes when it is dropped, not when garbage is collected
+        entry_of = weakref.ref(self)
 
         def body(*arrays: Any) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
@@ -169,14 +199,19 @@ class Entry(Body):
             with unwatched(), jax.named_scope(SCOPE):
                 if entry.kept is None:
                     return entry._trace(arrays, mesh)
-                return entry.kept(arrays, None if mesh is None else _kept.Laid(mesh, shardings or ()))
+                return entry.kept(
+                    arrays, None if mesh is None else _kept.Laid(mesh, shardings or ())
+                )
 
-        body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
+        # what profilers and JAX's own messages show
+        body.__name__ = body.__qualname__ = self.core.name
         self.core.called_as_written(body, self.paths)
         return Jit.of(self.request).compiled(body, shardings)
 
     def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """JAX's function of arrays placed on a mesh, and where they lie; nowhere in particular if the function does not shard."""
+        """JAX's function of arrays placed on a mesh, and where they lie; nowhere in particular if
+        the function does not shard.
+        """
         if self.sharded is None:
             return self._jit(), ()
         shapes = shapes_of(arrays)
@@ -189,14 +224,20 @@ class Entry(Body):
 
     def runner(self, arrays: Sequence[Any]) -> Callable[..., Any]:
         """How calls of these shapes run."""
-        return runner(self, arrays, self.jitted) if self.sharded is None else self.sharded.runner(arrays)
+        return (
+            runner(self, arrays, self.jitted)
+            if self.sharded is None
+            else self.sharded.runner(arrays)
+        )
 
     def jit_for(self, arrays: Sequence[Any]) -> Any:
         """JAX's function of these arrays."""
         return self.jitted if self.sharded is None else self.sharded.jit(arrays)[0]
 
     def _first(self, *arrays: Any) -> Any:
-        """The first call decides how the later ones run; the one after another trace decides anew."""
+        """The first call decides how the later ones run; the one after another trace decides
+        anew.
+        """
         if jit_is_off():
             return self._un_jitted(arrays)
         options = self.core.options
@@ -208,7 +249,11 @@ class Entry(Body):
             warn_unlooked(self)
             is_in_chunks = is_cut(self, arrays)
             if padded is None:
-                return self.derived(arrays) if is_in_chunks else runner(self, arrays, self.jitted)(*arrays)
+                return (
+                    self.derived(arrays)
+                    if is_in_chunks
+                    else runner(self, arrays, self.jitted)(*arrays)
+                )
             self._become("running", padded)
             return self.run(*arrays)
         run: Callable[..., Any]
@@ -238,18 +283,26 @@ class Entry(Body):
         self._become("eager", self.eagerly)
 
     def overlooked(self, error: Exception) -> bool:
-        """Whether a run-time check of Equinox failed in the first call of a new program, before anyone looked whether it holds one.
+        """Whether a run-time check of Equinox failed in the first call of a new program, before
+        anyone looked whether it holds one.
 
         The call can be made again then, and Equinox runs it. Not if its buffers were given up.
         """
-        if self.checked or self._settled or self.layout.donated or "_EquinoxRuntimeError: " not in str(error):
+        if (
+            self.checked
+            or self._settled
+            or self.layout.donated
+            or "_EquinoxRuntimeError: " not in str(error)
+        ):
             return False
         self.checked = True
         return True
 
     @property
     def within(self) -> Entry:
-        """The same calls where a trace is around, though their arrays are of none: nested, as those of arrays that are."""
+        """The same calls where a trace is around, though their arrays are of none: nested, as those
+        of arrays that are.
+        """
         if self._within is None:
             layout = copy.copy(self.layout)
             layout.nested = True
@@ -259,7 +312,9 @@ class Entry(Body):
         return self._within
 
     def derived(self, arrays: Sequence[Any]) -> Any:
-        """A call that an outer transform traces, cut into chunks; all at once, with a warning, if its derivative cannot be."""
+        """A call that an outer transform traces, cut into chunks; all at once, with a warning, if
+        its derivative cannot be.
+        """
         if self._derived is None:
             self._derived = Entry(self.core, self.layout, self.weak_statics, self.key)
             self._derived.request = replace(self._derived.request, derived=True)
@@ -277,35 +332,64 @@ class Entry(Body):
         """The context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
-    def lowered(self, arrays: Sequence[Any], step: Literal["lower", "trace", "run"] = "lower") -> Any:
-        """JAX's lowered (or traced) program for these arrays or abstract values; of "run", as calls run it, with their checks as data."""
+    def lowered(
+        self, arrays: Sequence[Any], step: Literal["lower", "trace", "run"] = "lower"
+    ) -> Any:
+        """JAX's lowered (or traced) program for these arrays or abstract values; of "run", as calls
+        run it, with their checks as data.
+        """
         ensure_cache()
         while True:
             plain, counts = parted(arrays)
             at_hand = KnownSizes(counts and counts.sizes)
             try:
-                with suppress(Retry), knowing(at_hand), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
-                    given = arrays if self.sharded is None else self.sharded.arrived(arrays, abstract=True)
+                with (
+                    suppress(Retry),
+                    knowing(at_hand),
+                    self.numbers(),
+                    self.scope(),
+                    jax.disable_jit(False),  # noqa: FBT003
+                ):
+                    given = (
+                        arrays
+                        if self.sharded is None
+                        else self.sharded.arrived(arrays, abstract=True)
+                    )
                     jitted = self.jit_for(arrays)
-                    return lowered(self, given, jitted) if step == "run" else getattr(jitted, step)(*given)
+                    return (
+                        lowered(self, given, jitted)
+                        if step == "run"
+                        else getattr(jitted, step)(*given)
+                    )
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise
                 numbers = needs.proof.numbers_at(counts.sizes)
-                arrays = (*plain, Counts(counts.values, counts.names, counts.weak, numbers, counts.sizes).abstract())
+                arrays = (
+                    *plain,
+                    Counts(
+                        counts.values, counts.names, counts.weak, numbers, counts.sizes
+                    ).abstract(),
+                )
 
     def ahead(self, arrays: Sequence[Any]) -> Any:
-        """Compile for these arrays or abstract values; a later call of that key finds the program, which is JAX's."""
+        """Compile for these arrays or abstract values; a later call of that key finds the program,
+        which is JAX's.
+        """
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                return self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays, "run").compile()
+                return self.lowered(
+                    PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays, "run"
+                ).compile()
             except Refused as refused:
                 refusal = refused
             warn_refused(self.core, refusal)
             return self.lowered(arrays, "run").compile()
 
     def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
-        """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
+        """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls
+        again.
+        """
         arrays, counts = parted(given)
         if counts is None and self.is_plain():
             return self.plainly(*arrays)
@@ -345,7 +429,9 @@ class Entry(Body):
             flight.depth -= 1
 
     def _book(self, seconds: float, spent: float) -> None:
-        """Count what jitney did in a trace; of a trace around it, that is no part of the body either."""
+        """Count what jitney did in a trace; of a trace around it, that is no part of the body
+        either.
+        """
         self.core.counters.own_seconds += seconds
         OWN_TIME.add(spent + seconds - OWN_TIME.seconds)
 
@@ -354,10 +440,16 @@ class Entry(Body):
             raise Undecided(key)
 
     def land(self) -> bool:
-        """The call that traced is over: let those through that waited for it. Whether this thread had traced."""
+        """The call that traced is over: let those through that waited for it. Whether this thread
+        had traced.
+        """
         me = threading.get_ident()
         with self._lock:
-            mine = [key for key, flight in self.flights.items() if flight.thread == me and not flight.depth]
+            mine = [
+                key
+                for key, flight in self.flights.items()
+                if flight.thread == me and not flight.depth
+            ]
             landed = [self.flights.pop(key) for key in mine]
         for flight in landed:
             flight.landed.set()
@@ -372,7 +464,10 @@ class Entry(Body):
         elif self.core.options.debug_nans:
             unknown = "Which operation made it is known of traced bodies only."
             refuse_nonfinite(
-                self.core.where, out, unknown, "look for it with `jax.debug_nans(True)`, which stops un-jitted code at the line"
+                self.core.where,
+                out,
+                unknown,
+                "look for it with `jax.debug_nans(True)`, which stops un-jitted code at the line",
             )
         return out
 
@@ -385,7 +480,13 @@ class Entry(Body):
 
     def _remember_cuts(self, planned: Planned, outcome: Outcome) -> None:
         """Which axes of the results are padded, and how each new size is traced if it is."""
-        key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in planned.view.leaves if not is_count(leaf)])
+        key = padded_key(
+            [
+                (leaf.shape, leaf.dtype, leaf.weak_type)
+                for leaf in planned.view.leaves
+                if not is_count(leaf)
+            ]
+        )
         self.cuts[key] = outcome.cuts
         if outcome.proof is not None and outcome.proof.program.each is not None:
             self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
@@ -396,9 +497,11 @@ class Entry(Body):
         core = self.core
         call, arrays = LISTENER.call(core.counters)
         record = replace(
-            record_of(self, planned.view, arrays), plan=planned.plan, sizes=tuple((known().sizes or {}).items()),
+            record_of(self, planned.view, arrays),
+            plan=planned.plan,
+            sizes=tuple((known().sizes or {}).items()),
             numbers=0 if counts is None else len(counts.numbers),
-        )  # fmt: skip
+        )
         core.history.traced(record, call)
         core.log.add(made_for(record, arrays))
         keep_limit(core)

@@ -1,4 +1,6 @@
-"""Arguments for a program that is not being called: examples where they are given, the annotations and sizes elsewhere."""
+"""Arguments for a program that is not being called: examples where they are given, the annotations
+and sizes elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,15 @@ _VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 
 
 def abstract_values(
-    core: Core, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int] | None, *, warn: bool = True
+    core: Core,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    sizes: Mapping[str, int] | None,
+    *,
+    warn: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A complete call: what was given, and an abstract value for each parameter that was left out. A guess at `vmap` is a warning.
+    """A complete call: what was given, and an abstract value for each parameter that was left out.
+    A guess at `vmap` is a warning.
 
     Raises:
         ContractError: A size is missing, unknown or malformed, or a parameter needs an example.
@@ -45,7 +53,11 @@ def abstract_values(
                 given.arguments[parameter.name] = made
     if warn:
         _say_what_was_mapped(core, examples, given.arguments, sizes)
-    ordered = {p.name: given.arguments[p.name] for p in core.contract.parameters if p.name in given.arguments}
+    ordered = {
+        p.name: given.arguments[p.name]
+        for p in core.contract.parameters
+        if p.name in given.arguments
+    }
     given.arguments.clear()
     given.arguments.update(ordered)
     return given.args, given.kwargs
@@ -54,19 +66,30 @@ def abstract_values(
 def _check_sizes(core: Core, sizes: Any) -> None:
     if not is_a(sizes, Mapping):
         raise ContractError(
-            sentence(core.where, f"sizes={sizes!r}.", "Sizes are given by the names of axes.", 'write sizes={"n": 100}.'), code="J216"
+            core.where,
+            f"sizes={sizes!r}.",
+            "Sizes are given by the names of axes.",
+            'write sizes={"n": 100}.',
+            code="J216",
         )
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
     for name, size in sizes.items():
         if name not in known:
             raise ContractError(
-                sentence(core.where, f"sizes names {name!r}, which is no axis.",
-                         f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", name_fix(str(name), known)),
+                core.where,
+                f"sizes names {name!r}, which is no axis.",
+                "The axes of the signature and of `vmap` are"
+                f" {', '.join(sorted(known)) or 'none'}.",
+                name_fix(str(name), known),
                 code="J216",
-            )  # fmt: skip
+            )
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise ContractError(
-                sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one."), code="J216"
+                core.where,
+                f"axis {name!r} has size {size!r}.",
+                "A size is an int, 0 or more.",
+                "pass one.",
+                code="J216",
             )
 
 
@@ -74,8 +97,11 @@ def sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str,
     """The sizes of named axes in the examples, where the ranks fit."""
     return {
         dim.name: size
-        for match in all_matches(Contract(contract.where, _present(contract, given), contract.result), given)
-        if isinstance(match.hint, ArrayHint) and match.hint.rank == len(getattr(match.value, "shape", ()))
+        for match in all_matches(
+            Contract(contract.where, _present(contract, given), contract.result), given
+        )
+        if isinstance(match.hint, ArrayHint)
+        and match.hint.rank == len(getattr(match.value, "shape", ()))
         for dim, size in zip(match.hint.dims, getattr(match.value, "shape", ()), strict=True)
         if dim.kind == "named" and dim.name is not None and not dim.broadcast
     }
@@ -85,7 +111,9 @@ def _present(contract: Contract, given: Mapping[str, Any]) -> tuple[Parameter, .
     return tuple(parameter for parameter in contract.parameters if parameter.name in given)
 
 
-def _made(core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Any:
+def _made(
+    core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
+) -> Any:
     """An abstract value from an annotation; None leaves the parameter to its default."""
     hint = parameter.hint
     if isinstance(hint, ScalarHint) and not parameter.has_default:
@@ -94,27 +122,36 @@ def _made(core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Map
         shape = [_size(dim, sizes, given) for dim in hint.dims]
         missing = [str(size.reason) for size in shape if isinstance(size, Unknown)]
         if not missing:
-            return jax.ShapeDtypeStruct(_with_mapped(core, parameter, shape, sizes), hint.default_dtype())
+            return jax.ShapeDtypeStruct(
+                _with_mapped(core, parameter, shape, sizes), hint.default_dtype()
+            )
         if not parameter.has_default:
             raise _no_size(core, parameter, hint, missing)
     if parameter.has_default:
         return None
     raise ContractError(
-        sentence(core.where, f"nothing tells what {parameter.name!r} is.",
-                 "Sizes describe arguments annotated with a dtype and named axes; everything else needs an example.",
-                 f"pass an example for {parameter.name!r}: an array, a module, a jax.ShapeDtypeStruct or a static value."),
+        core.where,
+        f"nothing tells what {parameter.name!r} is.",
+        "Sizes describe arguments annotated with a dtype and named axes; everything else needs an"
+        " example.",
+        f"pass an example for {parameter.name!r}: an array, a module, a jax.ShapeDtypeStruct or a"
+        " static value.",
         code="J216",
-    )  # fmt: skip
+    )
 
 
-def _no_size(core: Core, parameter: Parameter, hint: ArrayHint, missing: list[str]) -> ContractError:
+def _no_size(
+    core: Core, parameter: Parameter, hint: ArrayHint, missing: list[str]
+) -> ContractError:
     names = [dim.name for dim in hint.dims if dim.name is not None]
     return ContractError(
-        sentence(core.where, f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
-                 "Ahead of time every axis needs a size.",
-                 f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for {parameter.name!r}."),
+        core.where,
+        f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
+        "Ahead of time every axis needs a size.",
+        f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for"
+        f" {parameter.name!r}.",
         code="J216",
-    )  # fmt: skip
+    )
 
 
 def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int | Unknown:
@@ -128,28 +165,48 @@ def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int |
     return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))
 
 
-def _say_what_was_mapped(core: Core, examples: Mapping[str, Any], values: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Warn where a size of a mapped axis could be meant for fewer arrays than got it: a call that shares one is another program."""
+def _say_what_was_mapped(
+    core: Core, examples: Mapping[str, Any], values: Mapping[str, Any], sizes: Mapping[str, int]
+) -> None:
+    """Warn where a size of a mapped axis could be meant for fewer arrays than got it: a call that
+    shares one is another program.
+    """
     for axis in core.options.vmap:
         if axis.dims is not None or axis.name not in sizes:
             continue
-        ranks = {parameter.name: parameter.hint.rank for parameter in core.contract.parameters if isinstance(parameter.hint, ArrayHint)}
-        mapped = [name for name, rank in ranks.items() if rank is not None and len(getattr(values.get(name), "shape", ())) == rank + 1]
+        ranks = {
+            parameter.name: parameter.hint.rank
+            for parameter in core.contract.parameters
+            if isinstance(parameter.hint, ArrayHint)
+        }
+        mapped = [
+            name
+            for name, rank in ranks.items()
+            if rank is not None and len(getattr(values.get(name), "shape", ())) == rank + 1
+        ]
         guessed = [name for name in mapped if name not in examples]
         if len(mapped) < 2 or not guessed:
             continue
         shared = values[guessed[0]]
         example = f"{guessed[0]}=jax.ShapeDtypeStruct({shared.shape[1:]}, {str(shared.dtype)!r})"
         warnings.warn(
-            sentence(core.where, f"axis {axis.name!r} was put into {few([repr(name) for name in guessed])}, left out of the examples.",
-                     "Of what is left out every array is taken as mapped, and a call that shares one is another program.",
-                     f"pass an example for what is shared ({example}), or say which are mapped: "
-                     f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.'),
-            JitneyWarning, stacklevel=users_level(),
-        )  # fmt: skip
+            sentence(
+                core.where,
+                f"axis {axis.name!r} was put into {few([repr(name) for name in guessed])}, left out"
+                " of the examples.",
+                "Of what is left out every array is taken as mapped, and a call that shares one is"
+                " another program.",
+                f"pass an example for what is shared ({example}), or say which are mapped: "
+                f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.',
+            ),
+            JitneyWarning,
+            stacklevel=users_level(),
+        )
 
 
-def _with_mapped(core: Core, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _with_mapped(
+    core: Core, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]
+) -> tuple[int, ...]:
     """Add the axes of `vmap` that have a size, innermost first, where this parameter has them."""
     for axis in reversed(core.options.vmap):
         if axis.name not in sizes:

@@ -1,13 +1,16 @@
 """Fill an array to the size of its bucket, and cut a result to its true size, where it lies.
 
-A device needs a program for each shape, of 20 to 30 ms, which the cache keeps; the host needs none, but an array of another device crosses
-to it and back. So the arrays of one size go through the host until their crossings have cost as much as a program, and by a program from
-then on. On a CPU a device array is host memory: it is read in place, and results are views of what the program returned. But JAX takes
-longer to make a view into an array of its own than a program takes to copy a small one, so small results that are cut often get one too;
-and a view keeps all of what the program returned, so what is less than half of it is copied.
+A device needs a program for each shape, of 20 to 30 ms, which the cache keeps; the host needs none,
+but an array of another device crosses to it and back. So the arrays of one size go through the host
+until their crossings have cost as much as a program, and by a program from then on. On a CPU a
+device array is host memory: it is read in place, and results are views of what the program
+returned. But JAX takes longer to make a view into an array of its own than a program takes to copy
+a small one, so small results that are cut often get one too; and a view keeps all of what the
+program returned, so what is less than half of it is copied.
 
-What a padded program returned is kept for a while beside what was cut from it. The next padded program on the axis takes that as it is:
-what stands behind the true size is anything there, which padded programs never look at.
+What a padded program returned is kept for a while beside what was cut from it. The next padded
+program on the axis takes that as it is: what stands behind the true size is anything there, which
+padded programs never look at.
 """
 
 from __future__ import annotations
@@ -32,9 +35,12 @@ _lax: Any = jax.lax
 PROGRAM = 25e-3
 """Seconds that compiling a filling or a cutting takes."""
 _CROSSING, _BYTES_A_SECOND = 50e-6, 1e10  # of a transfer between the host and a device
-_VIEW, _SMALL = 60e-6, 2**16  # what a view takes longer than a copy by a program, of up to so many bytes
+# what a view takes longer than a copy by a program, of up to so many bytes
+_VIEW, _SMALL = 60e-6, 2**16
 _HELD = 2  # how many times its own bytes a view may keep in memory
-_KEPT, _LARGEST = 16, 2**24  # how many returned arrays are kept beside what was cut from them, and of how many bytes: 256 MiB in all
+# how many returned arrays are kept beside what was cut from them, and of how many bytes: 256 MiB in
+# all
+_KEPT, _LARGEST = 16, 2**24
 
 
 def is_near(array: Any) -> bool:
@@ -47,7 +53,8 @@ class _Beside:
 
     def __init__(self, part: Any, whole: Any):
         self.whole: Any = whole
-        me = weakref.ref(self)  # a circle would keep what is no longer among the kept ones until it is collected
+        # a circle would keep what is no longer among the kept ones until it is collected
+        me = weakref.ref(self)
 
         def gone(part: Any) -> None:
             del part
@@ -59,7 +66,8 @@ class _Beside:
 
 
 class Filling:
-    """How the arrays of padded calls are filled and cut. One for all programs, since what one returns another takes.
+    """How the arrays of padded calls are filled and cut. One for all programs, since what one
+    returns another takes.
 
     Args:
         near: Whether a device array is host memory.
@@ -74,17 +82,22 @@ class Filling:
     def __init__(self, near: Callable[[Any], bool] = is_near, program: float = PROGRAM):
         self.near, self.program = near, program
         self.crossings = self.programs = self.kept = 0
-        self._spent: dict[Hashable, float] = {}  # seconds lost by going through the host, of each size
+        # seconds lost by going through the host, of each size
+        self._spent: dict[Hashable, float] = {}
         self._beside: deque[_Beside] = deque(maxlen=_KEPT)
 
-    def filled(self, array: Any, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False) -> Any:
-        """An array with its last element along each axis repeated up to a shape. Zeros would give NaNs to whoever divides by them.
+    def filled(
+        self, array: Any, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
+    ) -> Any:
+        """An array with its last element along each axis repeated up to a shape. Zeros would give
+        NaNs to whoever divides by them.
 
         Args:
             array: A tracer too.
             shape: As long as the array along each axis, or longer.
             stays: Whether it shall lie where the array was put on purpose, as JAX's results do.
-            takes: Whether anything may stand behind the true size, so that a padded original serves.
+            takes: Whether anything may stand behind the true size, so that a padded original
+                serves.
         """
         if is_a(array, Tracer):
             return _filled_in(array, shape)
@@ -96,7 +109,11 @@ class Filling:
                 self.kept += 1
                 return whole
         alone = len(array.devices()) == 1
-        if self.near(array) or not _has_its_type(array) or self._is_host_cheaper(array, shape, self._crossing(array), alone=alone):
+        if (
+            self.near(array)
+            or not _has_its_type(array)
+            or self._is_host_cheaper(array, shape, self._crossing(array), alone=alone)
+        ):
             self.crossings += 0 if self.near(array) else 2
             out = repeated(np.asarray(array), shape)
             return device_put(out, array.sharding) if stays and alone and array.committed else out
@@ -112,32 +129,53 @@ class Filling:
         """
         if is_a(result, Tracer):
             return _cut_in(result, shape) if explicit_around([result]) else _leading(result, shape)
-        if not is_a(result, jax.Array):  # an argument from the host, which JAX returns as it is under an outer transform
+        # an argument from the host, which JAX returns as it is under an outer transform
+        if not is_a(result, jax.Array):
             return _leading_on_host(np.asarray(result), shape)
         alone = len(result.devices()) == 1
         part = self._part(result, shape, alone=alone)
-        if keeps and alone and result.size * result.dtype.itemsize <= _LARGEST and not result.weak_type:  # JAX traces weak ones anew
+        # JAX traces weak ones anew
+        if (
+            keeps
+            and alone
+            and result.size * result.dtype.itemsize <= _LARGEST
+            and not result.weak_type
+        ):
             self._beside.append(_Beside(part, result))
         return part
 
     def _part(self, result: Any, shape: tuple[int, ...], *, alone: bool) -> Any:
         if alone and result.weak_type:  # no array from the host is
             return _cut_in(result, shape)
-        seconds = self._crossing(result) if not self.near(result) else _VIEW if result.nbytes <= _SMALL else 0.0
+        seconds = (
+            self._crossing(result)
+            if not self.near(result)
+            else _VIEW
+            if result.nbytes <= _SMALL
+            else 0.0
+        )
         if _has_its_type(result) and not self._is_host_cheaper(result, shape, seconds, alone=alone):
             return _cut_in(result, shape)
         self.crossings += 0 if self.near(result) else 2
         part = _leading_on_host(np.asarray(result), shape)
         if not alone:
             return device_put(part, divided(result.sharding, shape))
-        return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)  # `jnp.asarray` compiles
+        # `jnp.asarray` compiles
+        return (
+            device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
+        )
 
     def _whole(self, part: Any, shape: tuple[int, ...]) -> Any:
         """What was kept beside an array, if it has this shape and can be used."""
         for beside in tuple(self._beside):
             if beside.part() is part:
                 whole = beside.whole
-                usable = whole is not None and whole.shape == shape and not part.is_deleted() and not whole.is_deleted()
+                usable = (
+                    whole is not None
+                    and whole.shape == shape
+                    and not part.is_deleted()
+                    and not whole.is_deleted()
+                )
                 return whole if usable and _has_its_type(whole) and not _stops_at_nan() else None
         return None
 
@@ -145,8 +183,12 @@ class Filling:
         """Seconds to the host and back."""
         return 2 * (_CROSSING + array.nbytes / _BYTES_A_SECOND)
 
-    def _is_host_cheaper(self, array: Any, shape: tuple[int, ...], seconds: float, *, alone: bool) -> bool:
-        """Whether to go through the host, which loses some seconds; that is noted. Arrays over several devices always do."""
+    def _is_host_cheaper(
+        self, array: Any, shape: tuple[int, ...], seconds: float, *, alone: bool
+    ) -> bool:
+        """Whether to go through the host, which loses some seconds; that is noted. Arrays over
+        several devices always do.
+        """
         if not seconds or not alone:
             return True
         key = (array.shape, shape, array.dtype)
@@ -169,7 +211,9 @@ def _has_its_type(array: Any) -> bool:
 
 
 def _stops_at_nan() -> bool:
-    """Whether JAX raises where any number that a program returns is not finite, one behind the true size too."""
+    """Whether JAX raises where any number that a program returns is not finite, one behind the true
+    size too.
+    """
     config: Any = jax.config
     return config.jax_debug_nans or config.jax_debug_infs
 
@@ -187,20 +231,26 @@ def repeated(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """The leading part of a NumPy array: a view, or a copy if a view would keep more than twice its own bytes in memory."""
+    """The leading part of a NumPy array: a view, or a copy if a view would keep more than twice its
+    own bytes in memory.
+    """
     part = host[tuple(slice(0, size) for size in shape)]
     return part if _HELD * part.nbytes >= host.nbytes else part.copy()
 
 
 @partial(_jax.jit, static_argnums=1)
 def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
-    """`filled`, for arrays that an outer transform traces; nothing that is filled in depends on them."""
+    """`filled`, for arrays that an outer transform traces; nothing that is filled in depends on
+    them.
+    """
     return reshaped(array, shape, _repeated)
 
 
 @partial(_jax.jit, static_argnums=1)
 def _filled_there(array: Any, shape: tuple[int, ...]) -> Any:
-    """`filled`, on a device; as strongly typed as what comes from the host, so that both have one program."""
+    """`filled`, on a device; as strongly typed as what comes from the host, so that both have one
+    program.
+    """
     return _lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
 
 
@@ -208,7 +258,11 @@ def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
             last = _lax.stop_gradient(_lax.slice_in_dim(array, size - 1, size, axis=axis))
-            behind = _lax.broadcast_in_dim(last, [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]], range(last.ndim))
+            behind = _lax.broadcast_in_dim(
+                last,
+                [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]],
+                range(last.ndim),
+            )
             array = _lax.concatenate([array, behind], axis)
     return array
 

@@ -1,8 +1,10 @@
-"""Arrays of a trace that a body leaves in objects of plain classes: a result that JAX cannot look into, or an attribute that it sets.
+"""Arrays of a trace that a body leaves in objects of plain classes: a result that JAX cannot look
+into, or an attribute that it sets.
 
-JAX says nothing when they are left, and whoever reads one later gets an error that names neither the object nor what to write. A result
-is looked at when it is returned. An attribute may well be a scratch that only the body itself reads, each time after it has set it, so that
-one is named where it was read before, in the trace that fails.
+JAX says nothing when they are left, and whoever reads one later gets an error that names neither
+the object nor what to write. A result is looked at when it is returned. An attribute may well be a
+scratch that only the body itself reads, each time after it has set it, so that one is named where
+it was read before, in the trace that fails.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from .._errors import StaticError, TraceError, Where, sentence
+from .._errors import StaticError, TraceError, Where
 from .._jax.trees import is_a, tree_flatten, type_of
 from .._signature.attributes import attributes_of
 from .._signature.plain_objects import article, is_plain
@@ -32,28 +34,39 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
         held = next((name for name, part in attributes_of(leaf).items() if _is_left(part)), None)
         if held is not None:
             raise StaticError(
-                sentence(where, f"the result is or holds {article(leaf)}, whose {held!r} is an array of the trace.",
-                         "Arrays leave a compiled function in tuples, lists, dicts and Equinox modules. Other objects are handed on as "
-                         "they are, with arrays that have no numbers.",
-                         f"return the arrays, or make {type_of(leaf).__name__} an eqx.Module."),
+                where,
+                f"the result is or holds {article(leaf)}, whose {held!r} is an array of the trace.",
+                "Arrays leave a compiled function in tuples, lists, dicts and Equinox modules."
+                " Other objects are handed on as they are, with arrays that have no numbers.",
+                f"return the arrays, or make {type_of(leaf).__name__} an eqx.Module.",
                 code="J311",
-            )  # fmt: skip
+            )
 
 
 def left_error(error: Exception, where: Where, reads: Reads | None) -> TraceError | None:
-    """What to tell a user whose body reads an attribute that a trace before has set; None for other errors."""
+    """What to tell a user whose body reads an attribute that a trace before has set; None for other
+    errors.
+    """
     if reads is None or not is_a(error, jax.errors.UnexpectedTracerError):
         return None
-    left = next((f"{type_of(value).__name__}.{name}" for value, name, part in reads.read() if _is_left(part)), None)
+    left = next(
+        (
+            f"{type_of(value).__name__}.{name}"
+            for value, name, part in reads.read()
+            if _is_left(part)
+        ),
+        None,
+    )
     if left is None:
         return None
     return TraceError(
-        sentence(where, f"it reads {left!r}, where a trace before this one has left an array of its own.",
-                 "A body runs once for each program, to be traced: what it writes into an object is an array without numbers, and later "
-                 "calls write nothing.",
-                 "return the new value, and set the attribute behind the call; or return a new eqx.Module."),
+        where,
+        f"it reads {left!r}, where a trace before this one has left an array of its own.",
+        "A body runs once for each program, to be traced: what it writes into an object is an array"
+        " without numbers, and later calls write nothing.",
+        "return the new value, and set the attribute behind the call; or return a new eqx.Module.",
         code="J272",
-    )  # fmt: skip
+    )
 
 
 def _is_left(part: Any) -> bool:

@@ -19,7 +19,8 @@ class PastLimit(CompileError):
 
 
 def keep_limit(core: Function) -> None:
-    """Count a program that is about to be compiled, one that the persistent cache may hold among them.
+    """Count a program that is about to be compiled, one that the persistent cache may hold among
+    them.
 
     Raises:
         PastLimit: There are as many as may be, and the option says "raise" or "eager".
@@ -37,14 +38,22 @@ def keep_limit(core: Function) -> None:
 def _told(core: Function, count: int) -> str:
     causes = core.counters.causes
     first = len(causes) - min(len(causes), _SHOWN)
-    history = "\n".join(f"  {n}: {cause}" for n, cause in enumerate(causes[first:], core.counters.traces - len(causes) + first + 1))
+    history = "\n".join(
+        f"  {n}: {cause}"
+        for n, cause in enumerate(causes[first:], core.counters.traces - len(causes) + first + 1)
+    )
     compiled = core.counters.compile_events
     were = f"{counted(compiled, 'program')} {'was' if compiled == 1 else 'were'}"
     what = f"it is traced anew, and {were} compiled, of max_compiles={count}:\n{history}\n "
     advised = core.counters.advise(core.counters.events)
-    remedies = dict.fromkeys(cause.remedy for event in advised.causes for cause in event if cause.remedy)
+    remedies = dict.fromkeys(
+        cause.remedy for event in advised.causes for cause in event if cause.remedy
+    )
     fix = "; ".join([*remedies][-_REMEDIES:]) or "keep shapes and static values the same"
     return sentence(
-        core.where, what.rstrip(), "Each new shape, dtype, static value and structure of the arguments is a program of its own.",
+        core.where,
+        what.rstrip(),
+        "Each new shape, dtype, static value and structure of the arguments is a program of its"
+        " own.",
         f"{fix}; or raise the limit.",
-    )  # fmt: skip
+    )

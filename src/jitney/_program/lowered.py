@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jax.tree_util import tree_flatten  # pyright: ignore[reportUnknownVariableType]
 
-from .._errors import StaticError, sentence
+from .._errors import StaticError
 from .._view.result import unmixed
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class _Around:
     """One of JAX's stages, of the user's function: its other attributes are JAX's."""
 
-    def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
+    def __init__(
+        self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ):
         self._core = core
         self._entry = entry
         self._stage = stage
@@ -45,7 +47,9 @@ class Traced(_Around):
 
 
 class Lowered(_Around):
-    """What `jax.stages.Lowered` is, with the arguments of the user's function. Its other attributes are JAX's."""
+    """What `jax.stages.Lowered` is, with the arguments of the user's function. Its other attributes
+    are JAX's.
+    """
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile; the options are XLA's."""
@@ -54,7 +58,9 @@ class Lowered(_Around):
 
 
 class Compiled(_Around):
-    """What `jax.stages.Compiled` is, called with the arguments of the user's function. Its other attributes are JAX's."""
+    """What `jax.stages.Compiled` is, called with the arguments of the user's function. Its other
+    attributes are JAX's.
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = self._core
@@ -63,10 +69,12 @@ class Compiled(_Around):
         layout = core.layout((treedef, *map(type, leaves)), values)
         if core.entry(layout, leaves) is not self._entry:
             raise StaticError(
-                sentence(core.where, "a compiled program was called with another structure or other static values.",
-                         "It was compiled for one tree structure and one set of static values.",
-                         "pass the static values that `lower` was given, or call the decorated function itself."),
+                core.where,
+                "a compiled program was called with another structure or other static values.",
+                "It was compiled for one tree structure and one set of static values.",
+                "pass the static values that `lower` was given, or call the decorated function"
+                " itself.",
                 code="J312",
-            )  # fmt: skip
+            )
         with self._entry.numbers():
             return unmixed(self._stage(*layout.pick(leaves)))

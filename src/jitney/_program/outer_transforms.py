@@ -1,10 +1,14 @@
-"""Which options act on a call that an outer transform of JAX traces, and what is said, once, where one does not.
+"""Which options act on a call that an outer transform of JAX traces, and what is said, once, where
+one does not.
 
-`debug_nans` and `verify` look at numbers, of which a traced call has none; the outer program may look at its own.
+`debug_nans` and `verify` look at numbers, of which a traced call has none; the outer program may
+look at its own.
 
-Around `pad`, filling and cutting are operations as any other, and the derivative of a padded program is proven (`_axes/padded.py`): under
-`jax.grad`, `vjp`, `jvp`, `linearize` and `vmap` it acts. Inside a function that is traced as a whole its sizes are constants of that
-program already. So does `chunk`, whose derivative is proven too (`_axes/derivative.py`); `memory` measures a whole program, and does not.
+Around `pad`, filling and cutting are operations as any other, and the derivative of a padded
+program is proven (`_axes/padded.py`): under `jax.grad`, `vjp`, `jvp`, `linearize` and `vmap` it
+acts. Inside a function that is traced as a whole its sizes are constants of that program already.
+So does `chunk`, whose derivative is proven too (`_axes/derivative.py`); `memory` measures a whole
+program, and does not.
 """
 
 from __future__ import annotations
@@ -36,32 +40,63 @@ _STAGED = "inside an outer `jit`, `scan` or the like"
 
 
 def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
-    """Whether a traced call of a function with `pad` is padded: one derivative of it is, and any map over it."""
+    """Whether a traced call of a function with `pad` is padded: one derivative of it is, and any
+    map over it.
+    """
     if _is_part_of_ours():
         return False
     options = body.core.options
     if body.is_laid:
-        where, fix = "over several devices under an outer transform", "call it outside of one, or take its gradient with `.grad`."
+        where, fix = (
+            "over several devices under an outer transform",
+            "call it outside of one, or take its gradient with `.grad`.",
+        )
     elif is_staged():
-        where, fix = _STAGED, f"pad the outer function: @jitney.optimize({written(Options(pad=options.pad))[0]}) in place of its `jit`."
+        where, fix = (
+            _STAGED,
+            (
+                f"pad the outer function: @jitney.optimize({written(Options(pad=options.pad))[0]})"
+                " in place of its `jit`."
+            ),
+        )
     elif times_differentiated(arrays) > 1:
-        where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are padded."
+        where, fix = (
+            "under two derivatives",
+            "take them with `.hessian` or `.hvp`, which are padded.",
+        )
     else:
         return True
     if _decides(body, arrays, Fill):
-        _say(body, f"it is not padded {where}", "It runs at exact size there, and each size is traced and compiled anew.", fix)
+        _say(
+            body,
+            f"it is not padded {where}",
+            "It runs at exact size there, and each size is traced and compiled anew.",
+            fix,
+        )
     return False
 
 
 def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
-    """Whether a traced call of a function with `chunk` or `memory` is cut: one derivative of it is, and any map over it, by `chunk`."""
+    """Whether a traced call of a function with `chunk` or `memory` is cut: one derivative of it is,
+    and any map over it, by `chunk`.
+    """
     options = body.core.options
-    if _is_part_of_ours() or options.accumulate or not (options.chunk or options.memory is not None):
+    if (
+        _is_part_of_ours()
+        or options.accumulate
+        or not (options.chunk or options.memory is not None)
+    ):
         return False
     option = "chunk" if options.chunk else "memory"
     where, twice = "under an outer transform", times_differentiated(arrays) > 1
     if is_staged():
-        where, fix = _STAGED, f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of its `jit`."
+        where, fix = (
+            _STAGED,
+            (
+                f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of"
+                " its `jit`."
+            ),
+        )
     elif options.chunk and options.memory is None and not body.is_laid and not twice:
         return True
     elif twice:
@@ -71,39 +106,69 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
     else:
         fix = "map over it with @jitney.optimize(vmap=...), which is cut inside."
     if _decides(body, arrays, Chunk):
-        rule = "There it acts in one program that is the outermost; here all of it is there at once."
+        rule = (
+            "There it acts in one program that is the outermost; here all of it is there at once."
+        )
         _say(body, f"it is not cut into chunks {where}", rule, fix)
     return False
 
 
 def warn_uncut(body: Body, refusal: Refused) -> None:
     """Say that a derivative of a function with `chunk` cannot be cut, and why."""
-    what = f"it is not cut into chunks under an outer transform: {refusal.place or 'it'} {refusal.what}"
-    rule = "Under a derivative of JAX's a function is cut if its derivative is proven to be; here all of it is there at once."
-    _say(body, what, rule, "take its derivative with `.grad` or its kin, which are cut where they can be.")
+    what = (
+        f"it is not cut into chunks under an outer transform: {refusal.place or 'it'}"
+        f" {refusal.what}"
+    )
+    rule = (
+        "Under a derivative of JAX's a function is cut if its derivative is proven to be; here all"
+        " of it is there at once."
+    )
+    _say(
+        body,
+        what,
+        rule,
+        "take its derivative with `.grad` or its kin, which are cut where they can be.",
+    )
 
 
 def warn_unlooked(body: Body) -> None:
-    """Say that nobody looks at the results of a traced call, where an option asks for it and no outer program of ours does it."""
+    """Say that nobody looks at the results of a traced call, where an option asks for it and no
+    outer program of ours does it.
+    """
     options, outer = body.core.options, _LOOKING.get()
     if plain_run() is not None:
         return
     if options.debug_nans and "debug_nans" not in outer:
         rule = "There its results are no numbers yet, so that a NaN is passed on."
-        fix = "put debug_nans=True on the outermost function, and take a derivative with `.grad` or its kin, which are looked at."
+        fix = (
+            "put debug_nans=True on the outermost function, and take a derivative with `.grad` or"
+            " its kin, which are looked at."
+        )
         _say(body, "`debug_nans` looks at nothing under an outer transform", rule, fix)
     if options.verify and "verify" not in outer and changes_of(options, body.core.fn()):
-        rule = "There its results are no numbers yet, which could be compared with those of plain `jax.jit`."
-        fix = "put verify=True on the outermost function, and take a derivative with `.grad` or its kin, which are compared."
+        rule = (
+            "There its results are no numbers yet, which could be compared with those of plain"
+            " `jax.jit`."
+        )
+        fix = (
+            "put verify=True on the outermost function, and take a derivative with `.grad` or its"
+            " kin, which are compared."
+        )
         _say(body, "`verify` compares nothing under an outer transform", rule, fix)
 
 
 @contextmanager
 def looking(body: Body) -> Generator[None]:
-    """The scope in which a body is traced: what it calls is a part of a program that is looked at, if the body's own results are."""
+    """The scope in which a body is traced: what it calls is a part of a program that is looked at,
+    if the body's own results are.
+    """
     options = body.core.options
     looks = {"debug_nans": options.debug_nans, "verify": is_verified(options)}
-    asked = frozenset[str]() if body.request.nested else frozenset(name for name, is_asked in looks.items() if is_asked)
+    asked = (
+        frozenset[str]()
+        if body.request.nested
+        else frozenset(name for name, is_asked in looks.items() if is_asked)
+    )
     token = _LOOKING.set(_LOOKING.get() | asked)
     try:
         yield
@@ -112,7 +177,9 @@ def looking(body: Body) -> Generator[None]:
 
 
 def _is_part_of_ours() -> bool:
-    """Whether a size is a symbol of an outer program of ours, or a function runs as it was written."""
+    """Whether a size is a symbol of an outer program of ours, or a function runs as it was
+    written.
+    """
     return at_any_size() or plain_run() is not None
 
 

@@ -1,7 +1,7 @@
 """Around a program with padded axes: find the bucket of a call, fill its arrays, cut the results.
 
-Where arrays are filled and cut, on the host or on their device, is decided in `filling.py`. On the host a call waits for its results if one
-of them has a padded axis.
+Where arrays are filled and cut, on the host or on their device, is decided in `filling.py`. On the
+host a call waits for its results if one of them has a padded axis.
 """
 
 from __future__ import annotations
@@ -56,10 +56,18 @@ class Padded:
     cut: list[Any] = field(default_factory=list[Any])  # what `_cut` has worked out
 
     def arrays(self, arrays: Sequence[Any], *, whole: bool) -> list[Any]:
-        """What the program gets; of a call that no outer transform traces (`whole`), what another padded program returned."""
+        """What the program gets; of a call that no outer transform traces (`whole`), what another
+        padded program returned.
+        """
         return [
-            FILLING.filled(array, shape, stays=self.stays, takes=whole and takes) if fills else array
-            for array, shape, fills, takes in zip(arrays, self.shapes, self.fills, self.takes, strict=True)
+            (
+                FILLING.filled(array, shape, stays=self.stays, takes=whole and takes)
+                if fills
+                else array
+            )
+            for array, shape, fills, takes in zip(
+                arrays, self.shapes, self.fills, self.takes, strict=True
+            )
         ]
 
     def abstract(self, arrays: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
@@ -90,7 +98,9 @@ class PaddedCalls:
     def __call__(self, *arrays: Any) -> Any:
         if self.entry.sharded is not None and is_within_trace():
             return self.entry.within.run(*arrays)
-        nested = traced(arrays) or (self.entry.request.nested and self.entry.core.options.shard is not None)
+        nested = traced(arrays) or (
+            self.entry.request.nested and self.entry.core.options.shard is not None
+        )
         if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         with self.entry.numbers():  # its dtypes are part of the keys
@@ -108,7 +118,8 @@ class PaddedCalls:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays, whole=whole), padded.counts)
         program = (*self.entry.where(), padded.counts.key, padded.key)
-        stopped: Refused | NeedsNumbers | None = None  # handled behind `except`: what is raised next has no part in it
+        # handled behind `except`: what is raised next has no part in it
+        stopped: Refused | NeedsNumbers | None = None
         out: Any = None
         try:
             with knowing(padded.known):
@@ -141,7 +152,9 @@ class PaddedCalls:
         return self._as_called(arrays) is not None
 
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """What the program of such calls takes: if there was one that was padded, arrays of its bucket and their true sizes."""
+        """What the program of such calls takes: if there was one that was padded, arrays of its
+        bucket and their true sizes.
+        """
         padded = self._as_called(arrays)
         return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
 
@@ -167,10 +180,18 @@ class PaddedCalls:
         except Refused as refusal:
             warn_refused(entry.core, refusal)
             return None
-        if any(issubdtype(leaf.dtype, extended) and leaf.shape != s for leaf, s in zip(view.leaves, shapes, strict=True)):
-            warn_refused(entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill"))
+        if any(
+            issubdtype(leaf.dtype, extended) and leaf.shape != s
+            for leaf, s in zip(view.leaves, shapes, strict=True)
+        ):
+            warn_refused(
+                entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill")
+            )
             return None
-        weak = tuple(leaf.weak_type and leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
+        weak = tuple(
+            leaf.weak_type and leaf.shape != shape
+            for leaf, shape in zip(view.leaves, shapes, strict=True)
+        )
         leaves = zip(view.leaves, shapes, strict=True)
         key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in leaves])
         sizes, proof = {axis.name: axis.size for axis in fill.axes}, entry.proofs.get(key)
@@ -178,20 +199,40 @@ class PaddedCalls:
             numbers = [] if proof is None else proof.numbers_at(sizes)
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
-        counts = Counts([np.asarray(size, np.int32) for size in sizes.values()], tuple(sizes), weak, numbers, sizes)
+        counts = Counts(
+            [np.asarray(size, np.int32) for size in sizes.values()],
+            tuple(sizes),
+            weak,
+            numbers,
+            sizes,
+        )
         fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
-        return Padded(fill, shapes, counts, key, KnownSizes(sizes), fills, self._takes(fill, len(shapes)), entry.sharded is None)
+        return Padded(
+            fill,
+            shapes,
+            counts,
+            key,
+            KnownSizes(sizes),
+            fills,
+            self._takes(fill, len(shapes)),
+            entry.sharded is None,
+        )
 
     def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
         """Behind the true size of which arrays anything may stand.
 
-        It may where every padded axis is one of the program that Mask evaluates. Along a mapped axis the body runs on what stands there,
-        where a loop may never end and a check may raise; chunks and choices by values look at it in ways of their own. What is donated
-        is gone.
+        It may where every padded axis is one of the program that Mask evaluates. Along a mapped
+        axis the body runs on what stands there, where a loop may never end and a check may raise;
+        chunks and choices by values look at it in ways of their own. What is donated is gone.
         """
         entry, options = self.entry, self.entry.core.options
         maps = any(name in fill.sizes for name, _ in fill.levels)
-        looks = maps or options.chunk or tolerance_of(options.precision) is not None or entry.sharded is not None
+        looks = (
+            maps
+            or options.chunk
+            or tolerance_of(options.precision) is not None
+            or entry.sharded is not None
+        )
         return tuple(not looks and i not in entry.request.donated for i in range(count))
 
     def _shapes(self, fill: Fill, view: View) -> tuple[tuple[int, ...], ...]:
@@ -201,14 +242,30 @@ class PaddedCalls:
             Refused: A size cannot be worked out for another size of the axis.
         """
         shapes = tuple(map(tuple, fill.shapes(view)))
-        unfilled = self.entry.layout.view(self.entry.core.contract, [leaf.abstract() for leaf in view.leaves], self.entry.statics)
+        unfilled = self.entry.layout.view(
+            self.entry.core.contract, [leaf.abstract() for leaf in view.leaves], self.entry.statics
+        )
         leaves = zip(view.leaves, unfilled.leaves, shapes, strict=True)
-        there = View(tuple(replace(leaf, shape=shape, hint=raw.hint or leaf.hint) for leaf, raw, shape in leaves))  # those of fields stay
+        # those of fields stay
+        there = View(
+            tuple(
+                replace(leaf, shape=shape, hint=raw.hint or leaf.hint)
+                for leaf, raw, shape in leaves
+            )
+        )
         for here, padded in zip(view.leaves, self.entry.written_out(there).leaves, strict=True):
             if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
-                raise Refused("", f"has {here.path!r}, whose shape would fall from {here.shape} to {padded.shape}")
+                raise Refused(
+                    "",
+                    f"has {here.path!r}, whose shape would fall from {here.shape} to"
+                    f" {padded.shape}",
+                )
             if here.hint != padded.hint:
-                raise Refused("", f"has {here.path!r}, whose size {here.hint and here.hint.text} is read off an array that would be padded")
+                raise Refused(
+                    "",
+                    f"has {here.path!r}, whose size {here.hint and here.hint.text} is read off an"
+                    " array that would be padded",
+                )
         return shapes
 
     def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -235,7 +292,10 @@ class PaddedCalls:
     def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any], *, whole: bool) -> Any:
         """From now on, calls of this bucket run at exact size."""
         self.refused[fill.axes] = refusal
-        self.known = {key: None if place is not None and place.fill.axes == fill.axes else place for key, place in list(self.known.items())}
+        self.known = {
+            key: None if place is not None and place.fill.axes == fill.axes else place
+            for key, place in list(self.known.items())
+        }
         view = self.entry.planned(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
         warn_refused(self.entry.core, beside(view, named_axes(view, fill.levels), sizes, refusal))
@@ -248,9 +308,15 @@ class PaddedCalls:
         leaves, treedef = tree_flatten(out)
         if not padded.cut or padded.cut[0] is not cuts:  # a new trace has new ones
             sizes = {axis.name: axis.size for axis in padded.fill.axes}
-            padded.cut[:] = cuts, [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)]
+            padded.cut[:] = (
+                cuts,
+                [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)],
+            )
         pairs = zip(leaves, padded.cut[1], strict=True)
-        return tree_unflatten(treedef, [x if shape is None else FILLING.cut(x, shape, keeps=keeps) for x, shape in pairs])
+        return tree_unflatten(
+            treedef,
+            [x if shape is None else FILLING.cut(x, shape, keeps=keeps) for x, shape in pairs],
+        )
 
 
 def _true_shape(result: Any, cut: Cut, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
@@ -270,7 +336,10 @@ def explain(core: Function, refusal: Refused) -> str:
     """Why an axis is not padded."""
     axes = " and ".join(repr(name) for name, _ in core.options.pad)
     return sentence(
-        core.where, f"{axes} cannot be padded here: {refusal.place or 'it'} {refusal.what}.",
-        "An axis is padded only if each operation along it is proven to give what it gives at exact size.",
-        "change that line, or drop the axis from `pad`; each size runs exact until then, and compiles its own program.",
-    )  # fmt: skip
+        core.where,
+        f"{axes} cannot be padded here: {refusal.place or 'it'} {refusal.what}.",
+        "An axis is padded only if each operation along it is proven to give what it gives at exact"
+        " size.",
+        "change that line, or drop the axis from `pad`; each size runs exact until then, and"
+        " compiles its own program.",
+    )

@@ -1,4 +1,6 @@
-"""Calls of a program over several devices: one compiled program for each mesh and set of shapes, told where its arguments lie."""
+"""Calls of a program over several devices: one compiled program for each mesh and set of shapes,
+told where its arguments lie.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ class OtherShapes(Exception):
 class ShardedCalls:
     """Runs the calls of an entry whose function shards.
 
-    While all calls have had the same shapes in the same mesh, a call goes straight to that program, and JAX, which compares shapes
-    faster than Python could, has it traced if they are others after all. From then on programs are looked up by shapes.
+    While all calls have had the same shapes in the same mesh, a call goes straight to that program,
+    and JAX, which compares shapes faster than Python could, has it traced if they are others after
+    all. From then on programs are looked up by shapes.
     """
 
     def __init__(self, entry: Entry):
@@ -77,12 +80,15 @@ class ShardedCalls:
             run = self.runner(arrays, given)
             first = not self._runs
             self._runs[key] = run
-            self._context, self._only, self._shapes = (key[1], run, key[2:]) if first else (None, self._keyed, ())
+            self._context, self._only, self._shapes = (
+                (key[1], run, key[2:]) if first else (None, self._keyed, ())
+            )
         return run(*arrays)
 
     def arrived(self, arrays: Sequence[Any], *, abstract: bool = False) -> tuple[Any, ...]:
-        """The arrays of a first call, with those that are given up where results will lie: they come back as results in the next call,
-        and JAX traces again for arrays that are of a mesh where others were not. `abstract` ones hold no numbers.
+        """The arrays of a first call, with those that are given up where results will lie: they
+        come back as results in the next call, and JAX traces again for arrays that are of a mesh
+        where others were not. `abstract` ones hold no numbers.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -99,7 +105,8 @@ class ShardedCalls:
         return current(self.entry.core.options.mesh), context()
 
     def jit(self, arrays: Sequence[Any]) -> Any:
-        """JAX's function for these arrays or abstract values, and where they lie; nowhere in particular without a mesh.
+        """JAX's function for these arrays or abstract values, and where they lie; nowhere in
+        particular without a mesh.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -119,7 +126,9 @@ class ShardedCalls:
         return jitted
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The context in which the program is traced: that of its own mesh, where the caller stands in another."""
+        """The context in which the program is traced: that of its own mesh, where the caller stands
+        in another.
+        """
         mesh, around = self.where()
         if mesh is None or around.empty or around == automatic(mesh):
             return nullcontext()
@@ -138,7 +147,15 @@ class ShardedCalls:
         explicit = mesh is not automatic(mesh)
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():
-            run = agreed(runner(self.entry, inside, jitted), self.entry, mesh, jitted, inside, given or arrays, shardings)
+            run = agreed(
+                runner(self.entry, inside, jitted),
+                self.entry,
+                mesh,
+                jitted,
+                inside,
+                given or arrays,
+                shardings,
+            )
             run = _moving(run, jitted, shardings)
         if explicit:
             run = _explicit(run, mesh, shardings)
@@ -157,7 +174,9 @@ def _placed(array: Any, to: Any) -> Any:
 def _abstract(array: Any, to: Any) -> Any:
     if not is_a(array, (jax.Array, jax.ShapeDtypeStruct)):
         return array
-    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to, weak_type=bool(array.weak_type))
+    return jax.ShapeDtypeStruct(
+        array.shape, array.dtype, sharding=to, weak_type=bool(array.weak_type)
+    )
 
 
 def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
@@ -167,9 +186,14 @@ def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
         try:
             return run(*arrays)
         except ValueError as error:
-            if not any(refusal in str(error) for refusal in _REFUSALS) or _is_of_body(error, jitted):
+            if not any(refusal in str(error) for refusal in _REFUSALS) or _is_of_body(
+                error, jitted
+            ):
                 raise
-            moved = [moved_to(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
+            moved = [
+                moved_to(x, to) if to is not None and _lies_elsewhere(x, to) else x
+                for x, to in zip(arrays, shardings, strict=True)
+            ]
             if all(new is old for new, old in zip(moved, arrays, strict=True)):
                 raise
         return run(*moved)
@@ -177,8 +201,12 @@ def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
     return moving
 
 
-# What jax 0.10.2 to 0.12.0.1 say of an array that does not lie where the program takes it, before anything runs: there is no type for it.
-_REFUSALS = ("does not match the sharding on the respective arg", "Received incompatible devices for jitted computation")
+# What jax 0.10.2 to 0.12.0.1 say of an array that does not lie where the program takes it, before
+# anything runs: there is no type for it.
+_REFUSALS = (
+    "does not match the sharding on the respective arg",
+    "Received incompatible devices for jitted computation",
+)
 
 
 def _is_of_body(error: Exception, jitted: Any) -> bool:
@@ -188,11 +216,17 @@ def _is_of_body(error: Exception, jitted: Any) -> bool:
 
 
 def _lies_elsewhere(array: Any, to: Any) -> bool:
-    return is_a(array, jax.Array) and array.committed and not array.sharding.is_equivalent_to(to, array.ndim)
+    return (
+        is_a(array, jax.Array)
+        and array.committed
+        and not array.sharding.is_equivalent_to(to, array.ndim)
+    )
 
 
 def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
-    """A program for automatic axes between arrays of explicit ones: the same buffers under other labels."""
+    """A program for automatic axes between arrays of explicit ones: the same buffers under other
+    labels.
+    """
 
     def relabelled(x: Any) -> Any:
         if not is_a(x, jax.Array) or not is_a(x.sharding, _sharding.NamedSharding):
@@ -206,7 +240,9 @@ def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
 
 
 def _automatic(arrays: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    return [device_put(x, to) if _is_explicit(x) else x for x, to in zip(arrays, shardings, strict=True)]
+    return [
+        device_put(x, to) if _is_explicit(x) else x for x, to in zip(arrays, shardings, strict=True)
+    ]
 
 
 def _is_explicit(array: Any) -> bool:
@@ -226,11 +262,22 @@ def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) 
     """What placing these arrays costs, in words; abstract ones cost nothing."""
     if place is None:
         return []
-    host = [(array.nbytes, path) for array, path in zip(arrays, paths, strict=True) if is_a(array, np.ndarray)]
+    host = [
+        (array.nbytes, path)
+        for array, path in zip(arrays, paths, strict=True)
+        if is_a(array, np.ndarray)
+    ]
     moved = [
         (array.nbytes, path)
         for array, path, to in zip(arrays, paths, place.shardings, strict=False)
         if is_a(array, jax.Array) and not array.sharding.is_equivalent_to(to, array.ndim)
     ]
-    ways = (("from the host straight to the devices that hold it", host), ("from other devices", moved))
-    return [f"{text(sum(size for size, _ in of))} {how}: {few([path for _, path in of])}" for how, of in ways if of]
+    ways = (
+        ("from the host straight to the devices that hold it", host),
+        ("from other devices", moved),
+    )
+    return [
+        f"{text(sum(size for size, _ in of))} {how}: {few([path for _, path in of])}"
+        for how, of in ways
+        if of
+    ]

@@ -1,7 +1,8 @@
-"""What a low type costs in accuracy, on given data: the function beside its float64 shadow, and which products to keep in float32.
+"""What a low type costs in accuracy, on given data: the function beside its float64 shadow, and
+which products to keep in float32.
 
-One compiled program rounds the factors of any set of products, chosen at run time, so that as many sets can be tried as it takes. The
-choice is then held against the autocast itself.
+One compiled program rounds the factors of any set of products, chosen at run time, so that as many
+sets can be tried as it takes. The choice is then held against the autocast itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import jax
 import numpy as np
 
 from .. import _precision
-from .._errors import OptionError, PrecisionError, sentence
+from .._errors import OptionError, PrecisionError
 from .._jax.trees import Tracer, is_a, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._precision import FULL, LOW, Policy
 from .._shown import Shown
@@ -41,14 +42,15 @@ WHOLE = {f"{low}-all": low for low in LOW}
 class Deviation:
     """How far an array is from its float64 shadow, in the 2-norm, relative to it.
 
-    An array a thousand times smaller than the largest of its kind is measured against that thousandth.
+    An array a thousand times smaller than the largest of its kind is measured against that
+    thousandth.
 
     Args:
         kind: "output" or "gradient".
         name: The path of the result, or of the argument that the gradient is of.
         single: In float32.
-        low: With every product in the low type, by the autocast itself, as a program under that policy computes; under "bf16-all" and
-            "fp16-all" with everything in it.
+        low: With every product in the low type, by the autocast itself, as a program under that
+            policy computes; under "bf16-all" and "fp16-all" with everything in it.
         pinned: Likewise, with those pinned that the report names.
     """
 
@@ -66,7 +68,8 @@ class Product:
     Args:
         name: What a policy calls it: the path of the array, or the line.
         source: The line.
-        alone: The worst deviation if it alone is in the low type: of a probe that rounds the factors of one product at a time.
+        alone: The worst deviation if it alone is in the low type: of a probe that rounds the
+            factors of one product at a time.
         pinned: Whether it has to stay in float32.
     """
 
@@ -84,7 +87,8 @@ class PrecisionReport(Shown):
         function: Which function.
         low: "bf16", "fp16", "bf16-all" or "fp16-all".
         tolerance: The worst deviation that is allowed.
-        products: Those that are cast or pinned, the costliest first; none where everything is in the low type.
+        products: Those that are cast or pinned, the costliest first; none where everything is in
+            the low type.
         deviations: Of each output and gradient.
     """
 
@@ -99,7 +103,10 @@ class PrecisionReport(Shown):
         """What to pass as `precision=`."""
         if self.low in WHOLE:
             return self.low
-        return {DEFAULT: self.low, **{product.name: FULL for product in self.products if product.pinned}}
+        return {
+            DEFAULT: self.low,
+            **{product.name: FULL for product in self.products if product.pinned},
+        }
 
     @property
     def worst(self) -> float:
@@ -128,21 +135,31 @@ class PrecisionReport(Shown):
         from .._console import figures
 
         verdict = "holds" if self.holds else "does not hold"
-        title = f"precision of {self.function}: {self.low} {verdict} to {self.tolerance:g}, with precision={self.policy!r}"
+        title = (
+            f"precision of {self.function}: {self.low} {verdict} to {self.tolerance:g}, with"
+            f" precision={self.policy!r}"
+        )
         single = max((deviation.single for deviation in self.deviations), default=0.0)
         title += f"; float32 itself is off by {single:.1e}" if single > self.tolerance else ""
         if self.low in WHOLE:
             whole = [[d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}"] for d in self.deviations]
             return figures(title, [["", "", "float32", self.low], *whole])
         rows: list[list[str]] = [["", "", "float32", self.low, "pinned"]]
-        rows += [[d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}", f"{d.pinned:.1e}"] for d in self.deviations]
+        rows += [
+            [d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}", f"{d.pinned:.1e}"]
+            for d in self.deviations
+        ]
         rows += [[], ["product", "line", "", f"{self.low} alone", ""]]
-        rows += [[p.name, p.source, "", f"{p.alone:.1e}", FULL if p.pinned else self.low] for p in self.products]
+        rows += [
+            [p.name, p.source, "", f"{p.alone:.1e}", FULL if p.pinned else self.low]
+            for p in self.products
+        ]
         return figures(title, rows)
 
 
 def decided(entry: Entry, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
-    """What is asked of an entry; where it finds that a policy is to be chosen by values, after that has been done with these.
+    """What is asked of an entry; where it finds that a policy is to be chosen by values, after that
+    has been done with these.
 
     Raises:
         OptionError: The arrays have no values.
@@ -170,13 +187,18 @@ def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
     if not report.holds:
         worst = max(report.deviations, key=lambda deviation: deviation.pinned)
         raise PrecisionError(
-            sentence(entry.core.where,
-                     f"no choice of products holds {tolerance:g}: {worst.kind} {worst.name!r} is off by {worst.pinned:.1e}.",
-                     f"In float32 it is off by {worst.single:.1e} from its float64 shadow; what is in float32 anyway cannot be pinned.",
-                     'ask for less (precision="auto:1e-2"), or compute in float64 (precision="f64").')
-        )  # fmt: skip
+            entry.core.where,
+            f"no choice of products holds {tolerance:g}: {worst.kind} {worst.name!r} is off by"
+            f" {worst.pinned:.1e}.",
+            f"In float32 it is off by {worst.single:.1e} from its float64 shadow; what is in"
+            " float32 anyway cannot be pinned.",
+            'ask for less (precision="auto:1e-2"), or compute in float64 (precision="f64").',
+        )
     pinned = tuple((product.name, FULL) for product in report.products if product.pinned)
-    why = f"chosen on the first call's arguments to hold {tolerance:g}: off by {report.worst:.1e} at most"
+    why = (
+        f"chosen on the first call's arguments to hold {tolerance:g}: off by {report.worst:.1e} at"
+        " most"
+    )
     entry.chosen[key] = Policy(report.low, pinned), why
 
 
@@ -189,23 +211,49 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
     where = entry.core.where
     if any(is_a(array, (Tracer, jax.ShapeDtypeStruct)) for array in arrays):
         raise OptionError(
-            sentence(where, "the error of a low type is asked for where arrays have no values.",
-                     "It is measured on data: not ahead of time by sizes, and not inside another transformation.",
-                     "call it with arrays first, or write the policy that `jitney.precision_report` gave."),
+            where,
+            "the error of a low type is asked for where arrays have no values.",
+            "It is measured on data: not ahead of time by sizes, and not inside another"
+            " transformation.",
+            "call it with arrays first, or write the policy that `jitney.precision_report` gave.",
             code="J201",
-        )  # fmt: skip
+        )
     given = zip(entry.paths, arrays, strict=False)
-    no_numbers = [path for path, array in given if is_a(array, (np.ndarray, np.generic)) and not is_of_numbers(array.dtype)]
+    no_numbers = [
+        path
+        for path, array in given
+        if is_a(array, (np.ndarray, np.generic)) and not is_of_numbers(array.dtype)
+    ]
     if no_numbers:
         raise OptionError(
-            sentence(where, f"{no_numbers[0]!r} holds no numbers that JAX has.", "The error of a low type is measured on numbers.",
-                     "pass an array of numbers."),
+            where,
+            f"{no_numbers[0]!r} holds no numbers that JAX has.",
+            "The error of a low type is measured on numbers.",
+            "pass an array of numbers.",
             code="J201",
-        )  # fmt: skip
+        )
     core = entry.core
-    alone = {"shard": None, "mesh": None, "accumulate": False, "on_trace_error": "raise", "debug_nans": False}
-    options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, **alone)
-    plain = Entry(REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.weak_statics, None)
+    alone = {
+        "shard": None,
+        "mesh": None,
+        "accumulate": False,
+        "on_trace_error": "raise",
+        "debug_nans": False,
+    }
+    options = replace(
+        core.options,
+        precision=None,
+        donate=(),
+        pad=(),
+        chunk=(),
+        memory=None,
+        remat=None,
+        roll=None,
+        **alone,
+    )
+    plain = Entry(
+        REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.weak_statics, None
+    )
     return _Measured(plain, arrays, low).report(tolerance)
 
 
@@ -220,7 +268,9 @@ class _Measured:
         planned = entry.planned(self.arrays, jit=False)
         self.plan = planned.plan
         self.view = self.plan.seen_inside(Vmap, planned.view)
-        self.varied = [i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)]
+        self.varied = [
+            i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)
+        ]
         self.outcome = Outcome()
         self.real: list[int] = []  # which results are real or complex numbers, of how many
         self.count = 0
@@ -237,7 +287,9 @@ class _Measured:
     # The programs.
 
     def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
-        """The real and complex outputs, and the gradient if that is one real number, of the function with its body under a cast."""
+        """The real and complex outputs, and the gradient if that is one real number, of the
+        function with its body under a cast.
+        """
         vmap = self.plan.of(Vmap)
 
         def outputs(arrays: Sequence[Any]) -> list[Any]:
@@ -270,14 +322,20 @@ class _Measured:
         return run
 
     def chosen(self, flags: Any, *arrays: Any) -> list[Any]:
-        return self.both(lambda body: self.probed(body, {key: flags[i] for i, key in enumerate(self.keys)}))(*arrays)
+        return self.both(
+            lambda body: self.probed(body, {key: flags[i] for i, key in enumerate(self.keys)})
+        )(*arrays)
 
     # What they give.
 
     def named(self) -> list[tuple[str, str]]:
         """The kind and the name of each result."""
         whole = self.outcome.whole([_Numbered(i) for i in range(self.count)])
-        paths = {leaf.number: keystr(path) for path, leaf in tree_flatten_with_path(whole)[0] if is_a(leaf, _Numbered)}
+        paths = {
+            leaf.number: keystr(path)
+            for path, leaf in tree_flatten_with_path(whole)[0]
+            if is_a(leaf, _Numbered)
+        }
         outputs = [("output", f"result{paths[i]}") for i in self.real]
         gradients = [("gradient", self.entry.paths[i]) for i in self.varied]
         return [*outputs, *gradients][: len(self.shadow)]
@@ -286,33 +344,47 @@ class _Measured:
         """Of each result from the shadow."""
         sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
         deviations: list[float] = []
-        for (kind, _), result, exact, size in zip(self.names, _host(results), self.shadow, sizes, strict=True):
-            largest = max(other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind)
+        for (kind, _), result, exact, size in zip(
+            self.names, _host(results), self.shadow, sizes, strict=True
+        ):
+            largest = max(
+                other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind
+            )
             off, scale = float(np.linalg.norm(result - exact)), max(size, _FLOOR * largest)
             deviations.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
         return deviations
 
     def rounded(self, keys: set[str]) -> list[float]:
         """The deviations with these products in the low type."""
-        return self.deviations(self.run(np.array([key in keys for key in self.keys], bool), *self.arrays))
+        return self.deviations(
+            self.run(np.array([key in keys for key in self.keys], bool), *self.arrays)
+        )
 
     def cast(self, pinned: Sequence[str]) -> list[float]:
         """The deviations of the autocast itself."""
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
-        return self.deviations(_jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays))
+        return self.deviations(
+            _jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
+        )
 
     def everything(self) -> list[float]:
         """The deviations where everything is computed in the low type, as the program does it."""
         options = replace(self.entry.core.options, precision=self.asked)
         stage = Precision.plan(self.view, Request(self.entry.core.where, options))
-        return self.deviations(_jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays))
+        return self.deviations(
+            _jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
+        )
 
     def report(self, tolerance: float) -> PrecisionReport:
         if self.asked in WHOLE:
             columns = zip(self.names, self.rounded(set()), self.everything(), strict=True)
-            rows = [Deviation(kind, name, single, low, low) for (kind, name), single, low in columns]
-            return PrecisionReport(str(self.entry.core.where), self.asked, tolerance, (), tuple(rows))
+            rows = [
+                Deviation(kind, name, single, low, low) for (kind, name), single, low in columns
+            ]
+            return PrecisionReport(
+                str(self.entry.core.where), self.asked, tolerance, (), tuple(rows)
+            )
         single, low = self.rounded(set()), self.cast([])
         alone = {key: max(self.rounded({key}), default=0.0) for key in self.keys}
         order = sorted(self.keys, key=lambda key: -alone[key])
@@ -320,18 +392,28 @@ class _Measured:
         if max(single, default=0.0) <= tolerance:
             pinned = self.pins(order, tolerance, low)
         final = self.cast(pinned) if pinned else low
-        for key in order:  # the autocast itself may differ: float16 has numbers below its normal ones
+        # the autocast itself may differ: float16 has numbers below its normal ones
+        for key in order:
             if max(final, default=0.0) <= tolerance or max(single, default=0.0) > tolerance:
                 break
             if key not in pinned:
                 pinned.append(key)
                 final = self.cast(pinned)
-        products = tuple(Product(key, self.products[key].source, alone[key], key in pinned) for key in order)
-        rows = [Deviation(kind, name, *three) for (kind, name), *three in zip(self.names, single, low, final, strict=True)]
-        return PrecisionReport(str(self.entry.core.where), self.low, tolerance, products, tuple(rows))
+        products = tuple(
+            Product(key, self.products[key].source, alone[key], key in pinned) for key in order
+        )
+        rows = [
+            Deviation(kind, name, *three)
+            for (kind, name), *three in zip(self.names, single, low, final, strict=True)
+        ]
+        return PrecisionReport(
+            str(self.entry.core.where), self.low, tolerance, products, tuple(rows)
+        )
 
     def pins(self, order: Sequence[str], tolerance: float, low: Sequence[float]) -> list[str]:
-        """The products that must not be cast: the costliest are pinned until the tolerance holds, then released where they need not be."""
+        """The products that must not be cast: the costliest are pinned until the tolerance holds,
+        then released where they need not be.
+        """
         pinned: list[str] = []
         deviations = low
         for key in order:
@@ -363,4 +445,8 @@ def _host(results: Sequence[Any]) -> list[Any]:
 
 def _doubles(array: Any) -> Any:
     """Complex numbers as their parts."""
-    return array.astype(np.complex128).view(np.float64) if issubdtype(array.dtype, np.complexfloating) else array.astype(np.float64)
+    return (
+        array.astype(np.complex128).view(np.float64)
+        if issubdtype(array.dtype, np.complexfloating)
+        else array.astype(np.float64)
+    )

@@ -1,4 +1,5 @@
-"""How a compiled function is called, where more than calling it is asked for. Each wraps a call in what one option needs.
+"""How a compiled function is called, where more than calling it is asked for. Each wraps a call in
+what one option needs.
 
 A program without such an option runs its `jax.jit`-ed function directly.
 """
@@ -72,7 +73,9 @@ def _in_x64(body: Body, jitted: Any, run: Run) -> Run:
 
 
 def _without_cache(run: Run) -> Run:
-    """Compile without the persistent cache: the first call of each set of shapes runs in that scope."""
+    """Compile without the persistent cache: the first call of each set of shapes runs in that
+    scope.
+    """
     seen: set[Any] = set()
 
     def uncached(*arrays: Any) -> Any:
@@ -89,7 +92,9 @@ def _without_cache(run: Run) -> Run:
 
 
 def _fast(jitted: Any, run: Run) -> Run:
-    """Compiler options belong to the outermost `jit`; a call without any traced argument shows only by JAX's error that it is not."""
+    """Compiler options belong to the outermost `jit`; a call without any traced argument shows only
+    by JAX's error that it is not.
+    """
     plain: Run = jitted.__wrapped__
 
     def fast(*arrays: Any) -> Any:
@@ -104,17 +109,24 @@ def _fast(jitted: Any, run: Run) -> Run:
 
 
 def _finite(body: Body, jitted: Any, run: Run) -> Run:
-    """Look at every result, and if one is not finite, run again operation by operation to find the first that made it so."""
+    """Look at every result, and if one is not finite, run again operation by operation to find the
+    first that made it so.
+    """
 
     def finite(*arrays: Any) -> Any:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
-        if any(isinstance(leaf, Tracer) for leaf in leaves):  # what it is called with are numbers, inside of an outer trace
+        # what it is called with are numbers, inside of an outer trace
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             warn_unlooked(body)
         elif nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             if finding is not None:  # else the infinities came in with the arguments
-                vmap = body.planned(arrays, jit=False).plan.of(Vmap) if body.core.options.vmap else None
+                vmap = (
+                    body.planned(arrays, jit=False).plan.of(Vmap)
+                    if body.core.options.vmap
+                    else None
+                )
                 lanes = "" if vmap is None else lanes_text(finding.kind, vmap.axes, leaves)
                 raise NonFiniteError(message(finding, body.core.where, body.paths, lanes))
         return out

@@ -1,6 +1,8 @@
-"""What code may read or call and still be a function of what it names: the short list of the standard library, and what else is barred.
+"""What code may read or call and still be a function of what it names: the short list of the
+standard library, and what else is barred.
 
-Clocks, random numbers, the environment, files, frames and addresses differ from process to process, and nothing about them is kept.
+Clocks, random numbers, the environment, files, frames and addresses differ from process to process,
+and nothing about them is kept.
 """
 
 from __future__ import annotations
@@ -13,15 +15,64 @@ from .._jax.trees import attribute, is_a
 from .unsure import Unsure
 from .whose import is_installed, is_known
 
-_PURE = frozenset((
-    "builtins", "math", "cmath", "functools", "_functools", "itertools", "operator", "_operator", "collections", "_collections",
-    "_collections_abc", "typing", "_typing", "types", "_types", "dataclasses", "enum", "abc", "_abc", "numbers", "fractions", "copy",
-    "contextlib", "string", "bisect", "_bisect", "heapq", "_heapq", "__future__", "re",
-))  # fmt: skip
-_BARRED_BUILTINS = frozenset((
-    "open", "input", "eval", "exec", "compile", "globals", "locals", "vars", "dir", "id", "hash", "getattr", "hasattr", "setattr",
-    "delattr", "__import__", "breakpoint", "print", "help", "memoryview",
-))  # fmt: skip
+_PURE = frozenset(
+    (
+        "builtins",
+        "math",
+        "cmath",
+        "functools",
+        "_functools",
+        "itertools",
+        "operator",
+        "_operator",
+        "collections",
+        "_collections",
+        "_collections_abc",
+        "typing",
+        "_typing",
+        "types",
+        "_types",
+        "dataclasses",
+        "enum",
+        "abc",
+        "_abc",
+        "numbers",
+        "fractions",
+        "copy",
+        "contextlib",
+        "string",
+        "bisect",
+        "_bisect",
+        "heapq",
+        "_heapq",
+        "__future__",
+        "re",
+    )
+)
+_BARRED_BUILTINS = frozenset(
+    (
+        "open",
+        "input",
+        "eval",
+        "exec",
+        "compile",
+        "globals",
+        "locals",
+        "vars",
+        "dir",
+        "id",
+        "hash",
+        "getattr",
+        "hasattr",
+        "setattr",
+        "delattr",
+        "__import__",
+        "breakpoint",
+        "print",
+        "help",
+        "memoryview",
+    )
+)
 _SETS = ("set", "frozenset")
 _BARRED_OF = {
     "operator": ("attrgetter", "methodcaller"),
@@ -29,22 +80,67 @@ _BARRED_OF = {
     "dataclasses": ("fields", "asdict", "astuple"),
     "numpy": ("datetime64",),  # of "now" and "today"
 }
-BARRED_ATTRIBUTES = frozenset((
-    "__code__", "__dict__", "__globals__", "__closure__", "__subclasses__", "__builtins__", "__annotations__", "__doc__", "__defaults__",
-    "__kwdefaults__", "__wrapped__", "__firstlineno__", "__line__", "f_back", "f_globals", "f_locals", "gi_frame", "cr_frame", "tb_frame",
-    "__getattribute__", "attrgetter", "methodcaller", "__signature__", "__dataclass_fields__", "__dataclass_params__", "__orig_bases__",
-    "__parameters__", "__type_params__", "__abstractmethods__", "__static_attributes__", "__hash__", "memory_stats", "live_arrays",
-    "live_buffers", "is_ready", "ctypes", "unsafe_buffer_pointer", "__array_interface__", "__array_namespace__", "cache_info",
-    "cache_clear",
-))  # fmt: skip
+BARRED_ATTRIBUTES = frozenset(
+    (
+        "__code__",
+        "__dict__",
+        "__globals__",
+        "__closure__",
+        "__subclasses__",
+        "__builtins__",
+        "__annotations__",
+        "__doc__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__wrapped__",
+        "__firstlineno__",
+        "__line__",
+        "f_back",
+        "f_globals",
+        "f_locals",
+        "gi_frame",
+        "cr_frame",
+        "tb_frame",
+        "__getattribute__",
+        "attrgetter",
+        "methodcaller",
+        "__signature__",
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "__orig_bases__",
+        "__parameters__",
+        "__type_params__",
+        "__abstractmethods__",
+        "__static_attributes__",
+        "__hash__",
+        "memory_stats",
+        "live_arrays",
+        "live_buffers",
+        "is_ready",
+        "ctypes",
+        "unsafe_buffer_pointer",
+        "__array_interface__",
+        "__array_namespace__",
+        "cache_info",
+        "cache_clear",
+    )
+)
 """Ways around names, and past what is said of a function when it is read."""
 FORMATS = frozenset(("format", "format_map", "vformat", "get_field", "Formatter"))
 """By which a text is filled with attributes that the text names."""
-_READS_FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex", "DataSource"))
+_READS_FILES = frozenset(
+    ("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex", "DataSource")
+)
 _CALLS = frozenset(
     getattr(module, name)
     for module, names in (
-        (time, "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns localtime gmtime strftime"),
+        (
+            time,
+            (
+                "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time"
+                " process_time_ns localtime gmtime strftime"
+            ),
+        ),
         (os, "urandom getpid getcwd listdir scandir open"),
     )
     for name in names.split()
@@ -63,7 +159,10 @@ def check_module(name: str, *, stdlib: bool) -> None:
     """
     root = name.partition(".")[0]
     if not stdlib and is_installed(name) and not is_known(name):
-        raise Unsure(f"it uses the package `{root}`, and nobody has looked whether that has a state of its own")
+        raise Unsure(
+            f"it uses the package `{root}`, and nobody has looked whether that has a state of"
+            " its own"
+        )
     if stdlib and root not in _PURE:
         raise Unsure(f"it reads `{name}`, which may say something else in another process")
     if name.startswith("numpy.random"):
@@ -95,4 +194,6 @@ def is_barred_call(called: Any) -> bool:
         return False
     owner = attribute(called, "__self__", None)
     module = attribute(called, "__module__", None) or type(owner).__module__
-    return is_a(module, str) and module.startswith(("_random", "random", "numpy.random", "secrets", "_io", "socket", "_socket", "mmap"))
+    return is_a(module, str) and module.startswith(
+        ("_random", "random", "numpy.random", "secrets", "_io", "socket", "_socket", "mmap")
+    )

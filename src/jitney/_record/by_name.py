@@ -1,8 +1,10 @@
-"""`getattr` and `hasattr` in the user's code: of which object they ask for which attribute, by the instructions in front of the call.
+"""`getattr` and `hasattr` in the user's code: of which object they ask for which attribute, by the
+instructions in front of the call.
 
-A name that is written there is an attribute like any other. One that is computed is known when the call is made, and is looked up then, as
-long as object and name are simple: locals, cells, globals, constants, and what lies in the attributes of such. Where they are not, or
-where `getattr` is not called but handed on, nobody sees what is read.
+A name that is written there is an attribute like any other. One that is computed is known when the
+call is made, and is looked up then, as long as object and name are simple: locals, cells, globals,
+constants, and what lies in the attributes of such. Where they are not, or where `getattr` is not
+called but handed on, nobody sees what is read.
 """
 
 from __future__ import annotations
@@ -19,16 +21,33 @@ from .unsure import Unsure
 
 ASKING = {"getattr": getattr, "hasattr": hasattr}
 Load = tuple[Any, ...]
-"""How to get a value again: `("local", name)`, `("global", name)`, `("constant", value)`, or `("attribute", load, name)`."""
+"""How to get a value again: `("local", name)`, `("global", name)`, `("constant", value)`, or
+`("attribute", load, name)`.
+"""
 _NOT_SIMPLE: Load = ("not simple",)
 _LOADS = {
-    "LOAD_FAST": "local", "LOAD_FAST_CHECK": "local", "LOAD_FAST_BORROW": "local", "LOAD_DEREF": "local", "LOAD_GLOBAL": "global",
-    "LOAD_CONST": "constant", "LOAD_SMALL_INT": "constant",
-}  # fmt: skip
+    "LOAD_FAST": "local",
+    "LOAD_FAST_CHECK": "local",
+    "LOAD_FAST_BORROW": "local",
+    "LOAD_DEREF": "local",
+    "LOAD_GLOBAL": "global",
+    "LOAD_CONST": "constant",
+    "LOAD_SMALL_INT": "constant",
+}
 _PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")  # of Python 3.13, and of 3.14
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _KNOWN = (*_LOADS, *_ATTRIBUTES, *_PAIRS, "PUSH_NULL", "PRECALL", "KW_NAMES")
-_IN_PLACE = ("BINARY_", "COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_", "FORMAT_", "CONVERT_VALUE", "BUILD_", "CALL")
+_IN_PLACE = (
+    "BINARY_",
+    "COMPARE_OP",
+    "CONTAINS_OP",
+    "IS_OP",
+    "UNARY_",
+    "FORMAT_",
+    "CONVERT_VALUE",
+    "BUILD_",
+    "CALL",
+)
 """Instructions that put one result in place of what they take from the stack."""
 
 
@@ -64,7 +83,9 @@ class Site:
 
 
 def site(steps: list[dis.Instruction], at: int) -> Site | None:
-    """The call for which the instruction at a place loads `getattr`; None where nobody sees what is asked for."""
+    """The call for which the instruction at a place loads `getattr`; None where nobody sees what is
+    asked for.
+    """
     load = steps[at]
     if load.opname != "LOAD_GLOBAL" or load.arg is None or not load.arg & 1:  # not for a call
         return None
@@ -81,7 +102,8 @@ def _asked(offset: int, stack: list[Load]) -> Site | None:
     if len(stack) not in (2, 3):
         return None
     call = Site(offset, stack[0], stack[1])
-    is_simple = all(load != _NOT_SIMPLE for load in stack)  # what else stands there may change what a name stands for
+    # what else stands there may change what a name stands for
+    is_simple = all(load != _NOT_SIMPLE for load in stack)
     return call if call.written is not None or is_simple else None
 
 
@@ -89,7 +111,8 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
     """Do to the stack what an instruction does; whether it is known what that is."""
     name, kind = step.opname, _LOADS.get(step.opname)
     if kind is not None:
-        beside = [_NOT_SIMPLE] * (kind == "global" and (step.arg or 0) & 1)  # of a function that will be called
+        # of a function that will be called
+        beside = [_NOT_SIMPLE] * (kind == "global" and (step.arg or 0) & 1)
         stack += [*beside, (kind, step.argval)]
     elif name in _PAIRS:
         stack += [("local", local) for local in step.argval]
@@ -98,9 +121,15 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
     elif name in _ATTRIBUTES and stack:
         target = stack.pop()
         is_method = dis.stack_effect(step.opcode, step.arg) == 1
-        stack += [_NOT_SIMPLE] * 2 if is_method else [_NOT_SIMPLE if target == _NOT_SIMPLE else ("attribute", target, step.argval)]
+        stack += (
+            [_NOT_SIMPLE] * 2
+            if is_method
+            else [_NOT_SIMPLE if target == _NOT_SIMPLE else ("attribute", target, step.argval)]
+        )
     elif name.startswith(_IN_PLACE):
-        taken = (step.arg or 0) + 2 if name == "CALL" else 1 - dis.stack_effect(step.opcode, step.arg)
+        taken = (
+            (step.arg or 0) + 2 if name == "CALL" else 1 - dis.stack_effect(step.opcode, step.arg)
+        )
         if taken > len(stack):
             return False
         del stack[len(stack) - taken :]
@@ -119,9 +148,13 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
         return name
     if kind == "attribute":
         return _attribute(value_of(load[1], frame), name)
-    spaces: tuple[Any, ...] = (frame.f_locals,) if kind == "local" else (frame.f_globals, frame.f_builtins)
+    spaces: tuple[Any, ...] = (
+        (frame.f_locals,) if kind == "local" else (frame.f_globals, frame.f_builtins)
+    )
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        raise Unsure(f"`{frame.f_code.co_name}` looks attributes up by name while a class is defined")
+        raise Unsure(
+            f"`{frame.f_code.co_name}` looks attributes up by name while a class is defined"
+        )
     for space in spaces:
         if name in space:
             return space[name]
@@ -133,11 +166,16 @@ def _attribute(value: Any, name: str) -> Any:
     if is_a(value, types.ModuleType) and name in space_of(value):
         return space_of(value)[name]
     kind = type_of(value)
-    of_class: Any = next((space_of(base)[name] for base in kind.__mro__ if name in space_of(base)), None)
+    of_class: Any = next(
+        (space_of(base)[name] for base in kind.__mro__ if name in space_of(base)), None
+    )
     if kind.__getattribute__ is object.__getattribute__ and not is_a(value, type):
         if type_of(of_class) is types.MemberDescriptorType:
             return of_class.__get__(value)
         own: Mapping[str, Any] = space_of(value) if hasattr(value, "__dict__") else {}
         if not hasattr(type_of(of_class), "__set__") and name in own:
             return own[name]
-    raise Unsure(f"it looks attributes up by name, and `{name}` of a {kind.__qualname__} is not seen without calling something")
+    raise Unsure(
+        f"it looks attributes up by name, and `{name}` of a {kind.__qualname__} is not seen without"
+        " calling something"
+    )

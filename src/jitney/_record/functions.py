@@ -1,4 +1,6 @@
-"""The globals that a function of the user's names, each followed through modules as far as its attributes are written behind it."""
+"""The globals that a function of the user's names, each followed through modules as far as its
+attributes are written behind it.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ class Global:
 
 
 def is_users(fn: types.FunctionType) -> bool:
-    """Whether a function is the user's: its file, or the module that text without a file runs in."""
+    """Whether a function is the user's: its file, or the module that text without a file runs
+    in.
+    """
     whose = owner(fn.__code__.co_filename)
-    return whose == "user" or (whose == "generated" and not is_installed(str(fn.__globals__.get("__name__", ""))))
+    return whose == "user" or (
+        whose == "generated" and not is_installed(str(fn.__globals__.get("__name__", "")))
+    )
 
 
 def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
@@ -53,7 +59,9 @@ def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
         raise Unsure(f"`{fn.__name__}` makes a set, whose order may be another in each process")
     barred = BARRED_ATTRIBUTES & reads.attributes
     if barred:
-        raise Unsure(f"`{fn.__name__}` asks for `{min(barred)}`, and what that reads is not followed")
+        raise Unsure(
+            f"`{fn.__name__}` asks for `{min(barred)}`, and what that reads is not followed"
+        )
     for name, level in reads.imports:
         yield from _imported(fn, name, level)
     for chain in reads.chains:
@@ -94,11 +102,23 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         name = f"{name}.{part}"
     yield Global(name, value, tuple(through), module)
     behind = rest[len(through) :][:1]
-    if behind and is_a(value, type) and issubclass(value, Mapping) and behind[0] in ("keys", "items"):
-        raise Unsure(f"`{fn.__name__}` uses `{name}.{behind[0]}`, of which sets are made, whose order may be another in each process")
+    if (
+        behind
+        and is_a(value, type)
+        and issubclass(value, Mapping)
+        and behind[0] in ("keys", "items")
+    ):
+        raise Unsure(
+            f"`{fn.__name__}` uses `{name}.{behind[0]}`, of which sets are made, whose order may be"
+            " another in each process"
+        )
     if behind and is_a(value, type):  # what somebody may have set in a class that is known by name
         spaces = [space_of(kind) for kind in value.__mro__]
-        yield from (Global(f"{name}.{behind[0]}", space[behind[0]], (), None) for space in spaces if behind[0] in space)
+        yield from (
+            Global(f"{name}.{behind[0]}", space[behind[0]], (), None)
+            for space in spaces
+            if behind[0] in space
+        )
 
 
 def attribute_of(module: types.ModuleType, name: str) -> Any:

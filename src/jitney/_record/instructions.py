@@ -1,6 +1,7 @@
 """What a code object is, and which names it reads, by its instructions.
 
-Two processes compile the same text to the same instructions; comments, formatting, positions and docstrings are not among them.
+Two processes compile the same text to the same instructions; comments, formatting, positions and
+docstrings are not among them.
 """
 
 from __future__ import annotations
@@ -38,14 +39,20 @@ _FIRST = frozenset((number, 0) for number in _OF_CONSTANTS)
 _SHIFTS = {
     **dict.fromkeys(_GLOBAL | _CHAIN | _IMPORT | _CHANGE, 0),
     **dict.fromkeys(_numbers("LOAD_GLOBAL"), 1),  # the last bit says that it is for a call
-    **dict.fromkeys(_numbers("LOAD_ATTR") if sys.version_info >= (3, 12) else (), 1),  # and that it is a method
+    # and that it is a method
+    **dict.fromkeys(_numbers("LOAD_ATTR") if sys.version_info >= (3, 12) else (), 1),
 }
 """By how many bits the number of an instruction is more than that of the name."""
 _CACHE = b"\0"
 _IS_KNOWN = sys.version_info < (3, 15)
-"""Whether it was tried with this Python, on some 30,000 functions of each: 3.11 to 3.14. A later one asks `dis`."""
+"""Whether it was tried with this Python, on some 30,000 functions of each: 3.11 to 3.14. A later
+one asks `dis`.
+"""
 _HAS_DOCSTRING = 0x4000000  # of 3.13
-_TOLD, _MAKES = (re.compile(b"[" + re.escape(bytes(sorted(numbers))) + b"]") for numbers in (_GLOBAL | _IMPORT | _CHANGE, _SETS))
+_TOLD, _MAKES = (
+    re.compile(b"[" + re.escape(bytes(sorted(numbers))) + b"]")
+    for numbers in (_GLOBAL | _IMPORT | _CHANGE, _SETS)
+)
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -54,7 +61,8 @@ class Reads:
     """What the instructions of a code object, and of those inside it, name.
 
     Args:
-        chains: Global names, each with the attributes that are asked for right behind it: `("np", "linalg", "norm")`.
+        chains: Global names, each with the attributes that are asked for right behind it: `("np",
+            "linalg", "norm")`.
         attributes: All attributes that are asked for, of whatever.
         words: What is written in its texts, of which patterns and formats make attributes.
         imports: Modules that it imports.
@@ -81,10 +89,13 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 class Codes:
-    """Code objects, each with what is known of it, by identity: those of two files are equal where their texts are."""
+    """Code objects, each with what is known of it, by identity: those of two files are equal where
+    their texts are.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[CodeType, Any]] = {}  # by identity; held, so that it stays their own
+        # by identity; held, so that it stays their own
+        self._known: dict[int, tuple[CodeType, Any]] = {}
 
     def add(self, codes: Iterable[CodeType], what: Any) -> None:
         """Know this of them."""
@@ -124,14 +135,24 @@ def reads_of(code: CodeType) -> Reads:
                 imports[(steps.about(at), _level(steps, at))] = None
             elif step in _CHANGE:
                 changes[steps.about(at)] = None
-        has_sets = has_sets or any(steps.numbers[at + 1 : at + 2] not in _CONTAINS for at in _sets(steps, part))
+        has_sets = has_sets or any(
+            steps.numbers[at + 1 : at + 2] not in _CONTAINS for at in _sets(steps, part)
+        )
         for name, call in _sites(part):
             blind.update([name] if call is None else [])
             attributes.update([] if call is None or call.written is None else [call.written])
             chains.update([] if call is None or call.chain is None else [(call.chain, None)])
         attributes.update(part.co_names)  # global names too, which does no harm
         words.update(_words(part.co_consts[_documented(part) :]))
-    return Reads(tuple(chains), frozenset(attributes), frozenset(words), tuple(imports), tuple(changes), has_sets, frozenset(blind))
+    return Reads(
+        tuple(chains),
+        frozenset(attributes),
+        frozenset(words),
+        tuple(imports),
+        tuple(changes),
+        has_sets,
+        frozenset(blind),
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -145,7 +166,11 @@ def _sites(code: CodeType) -> list[tuple[str, Site | None]]:
     if ASKING.keys().isdisjoint(code.co_names):
         return []
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    return [(step.argval, site(steps, at)) for at, step in enumerate(steps) if step.opcode in _GLOBAL and step.argval in ASKING]
+    return [
+        (step.argval, site(steps, at))
+        for at, step in enumerate(steps)
+        if step.opcode in _GLOBAL and step.argval in ASKING
+    ]
 
 
 @dataclass(frozen=True)
@@ -173,7 +198,9 @@ class _Steps:
 
 
 def _steps(code: CodeType) -> _Steps:
-    """The instructions. `dis` says more of them, and takes ten times as long, for which the first call of a process would wait."""
+    """The instructions. `dis` says more of them, and takes ten times as long, for which the first
+    call of a process would wait.
+    """
     if not _IS_KNOWN:
         said = [step for step in dis.get_instructions(code) if step.opcode != dis.EXTENDED_ARG]
         return _Steps(bytes(step.opcode for step in said), [step.arg or 0 for step in said], code)
@@ -201,7 +228,11 @@ def _sets(steps: _Steps, code: CodeType) -> Iterator[int]:
     """Where a set is made, or one is loaded that is written there."""
     yield from (told.start() for told in _MAKES.finditer(steps.numbers))
     if frozenset in map(type, code.co_consts):
-        yield from (at for at, step in enumerate(steps.numbers) if step in _CONSTANT and is_a(steps.about(at), frozenset))
+        yield from (
+            at
+            for at, step in enumerate(steps.numbers)
+            if step in _CONSTANT and is_a(steps.about(at), frozenset)
+        )
 
 
 def _words(constants: Iterable[Any]) -> Iterator[str]:
@@ -230,9 +261,18 @@ def digest_of(code: CodeType) -> str:
     digest = hashlib.blake2b(digest_size=20)
     documented = _documented(code)
     parts: tuple[Any, ...] = (
-        code.co_code, code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_argcount,
-        code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_HAS_DOCSTRING, code.co_exceptiontable,
-    )  # fmt: skip
+        code.co_code,
+        code.co_name,
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags & ~_HAS_DOCSTRING,
+        code.co_exceptiontable,
+    )
     digest.update(repr(parts).encode())
     for at, constant in enumerate(code.co_consts):
         digest.update(f"{_constant(None if documented and at == 0 else constant)};".encode())
@@ -247,7 +287,9 @@ def _documented(code: CodeType) -> bool:
 
 
 def _asks_for_first(instructions: bytes) -> bool:
-    """Whether an instruction asks for the first constant. Two bytes each, since Python 3.6; a larger number has more of them in front."""
+    """Whether an instruction asks for the first constant. Two bytes each, since Python 3.6; a
+    larger number has more of them in front.
+    """
     numbers = instructions[::2]
     if _FIRST.isdisjoint(zip(numbers, instructions[1::2], strict=True)):
         return False

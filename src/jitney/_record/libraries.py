@@ -1,7 +1,8 @@
-"""Whether installed packages are what they were: the files whose code ran, and the names that this code uses.
+"""Whether installed packages are what they were: the files whose code ran, and the names that this
+code uses.
 
-A package is installed anew by writing its files, and patched by setting a name of a module or a class. Both are looked at, of what ran
-alone: some thousand names, in a few milliseconds.
+A package is installed anew by writing its files, and patched by setting a name of a module or a
+class. Both are looked at, of what ran alone: some thousand names, in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -101,17 +102,26 @@ def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) ->
         for name in code.co_names:
             if name in space:
                 used.setdefault(at, set()).add(name)
-                inner = getattr(space[name], "__name__", "") if is_a(space[name], types.ModuleType) else ""
+                inner = (
+                    getattr(space[name], "__name__", "")
+                    if is_a(space[name], types.ModuleType)
+                    else ""
+                )
                 if inner and inner not in seen:
                     seen.add(inner)
                     waiting.append(inner)
 
 
 def _ours() -> list[str]:
-    """All files of jitney's that this process has imported: what has planned a call, proves it and writes it. Whoever has the same
-    files imports the same ones for it."""
-    modules: list[Any] = [module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY]
-    return sorted(module.__file__ for module in modules if is_a(getattr(module, "__file__", None), str))
+    """All files of jitney's that this process has imported: what has planned a call, proves it and
+    writes it. Whoever has the same files imports the same ones for it.
+    """
+    modules: list[Any] = [
+        module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY
+    ]
+    return sorted(
+        module.__file__ for module in modules if is_a(getattr(module, "__file__", None), str)
+    )
 
 
 _JITNEY = __name__.partition(".")[0]
@@ -136,7 +146,9 @@ def _stat(name: str) -> tuple[int, int]:
 
 
 class _Seen:
-    """The names of modules, and of the classes in them, as they are now. It is over before anything else runs."""
+    """The names of modules, and of the classes in them, as they are now. It is over before anything
+    else runs.
+    """
 
     def __init__(self) -> None:
         self._look = Look()
@@ -146,11 +158,19 @@ class _Seen:
         """What is noted of these names."""
         space, is_core = self._space(module, within), _is_core(module)
         values = {name: space.get(name) for name in sorted(names)}
-        later = {name: value for name, value in values.items() if is_a(value, types.ModuleType) or _is_lazy(module)}
-        functions = [name for name, value in values.items() if name not in later and _are_functions([value])]
+        later = {
+            name: value
+            for name, value in values.items()
+            if is_a(value, types.ModuleType) or _is_lazy(module)
+        }
+        functions = [
+            name for name, value in values.items() if name not in later and _are_functions([value])
+        ]
         others = [name for name in values if name not in later and name not in functions]
         described = self._look.described(later.values(), is_core=is_core)
-        noted = Names(module, within, is_core, functions, others, dict(zip(later, described, strict=True)), "")
+        noted = Names(
+            module, within, is_core, functions, others, dict(zip(later, described, strict=True)), ""
+        )
         return replace(noted, digest=self._digest(noted, space))
 
     def are(self, names: Names) -> bool:
@@ -158,7 +178,10 @@ class _Seen:
         space = self._space(names.module, names.within)
         here = [name for name in names.later if space.get(name) is not None]
         later = self._look.described(map(space.get, here), is_core=names.is_core)
-        return later == [names.later[name] for name in here] and self._digest(names, space) == names.digest
+        return (
+            later == [names.later[name] for name in here]
+            and self._digest(names, space) == names.digest
+        )
 
     def _digest(self, names: Names, space: Mapping[str, Any]) -> str:
         """Of what they stand for, but for those that may be imported later."""
@@ -170,12 +193,16 @@ class _Seen:
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _space(self, module: str, within: str) -> Mapping[str, Any]:
-        """What lies in a module, or in a class that a dotted name leads to, nothing being called on the way."""
+        """What lies in a module, or in a class that a dotted name leads to, nothing being called on
+        the way.
+        """
         space = self._spaces.get((module, within))
         if space is None:
             outer, _, last = within.rpartition(".")
             value = self._space(module, outer).get(last) if last else sys.modules[module]
-            space = self._spaces[module, within] = space_of(value) if is_a(value, (type, types.ModuleType)) else {}
+            space = self._spaces[module, within] = (
+                space_of(value) if is_a(value, (type, types.ModuleType)) else {}
+            )
         return space
 
 
@@ -189,12 +216,18 @@ def _places(functions: Sequence[Any]) -> str:
     """Where each is written, and as what. The file is said once if it is the same of all."""
     codes = [*map(_CODE, functions)]
     files = [*map(_FILE, codes)]
-    return repr((files[:1] if len({*files}) == 1 else files, [*map(_LINE, codes)], [*map(_CALLED, codes)]))
+    return repr(
+        (files[:1] if len({*files}) == 1 else files, [*map(_LINE, codes)], [*map(_CALLED, codes)])
+    )
 
 
 def _are_functions(values: Sequence[Any]) -> bool:
-    """Whether all are functions that wrap no other: of most names, and of those the place in a file says all. Without a loop in Python."""
-    return {*map(type, values)} <= {types.FunctionType} and {*map(type, map(getattr, values, _WRAPPED, _NOTHING))} <= {type(None)}
+    """Whether all are functions that wrap no other: of most names, and of those the place in a file
+    says all. Without a loop in Python.
+    """
+    return {*map(type, values)} <= {types.FunctionType} and {
+        *map(type, map(getattr, values, _WRAPPED, _NOTHING))
+    } <= {type(None)}
 
 
 _WRAPPED, _NOTHING = repeat("__wrapped__"), repeat(None)

@@ -1,8 +1,9 @@
 """Attributes that the user's code asks for by names that it computes, while a program is traced.
 
-Of an object all that is in it is read anyhow, and so is a class of the user's, so nothing is missing from the key. Of a module, and of what
-somebody has put into an installed class, only those names are read that code writes: one that is computed is noted, what it stands for is
-put into a second key, and the program is run where both keys are the same.
+Of an object all that is in it is read anyhow, and so is a class of the user's, so nothing is
+missing from the key. Of a module, and of what somebody has put into an installed class, only those
+names are read that code writes: one that is computed is noted, what it stands for is put into a
+second key, and the program is run where both keys are the same.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class LookedUp:
         self._texts: dict[int, str] = {}
 
     def note(self, frame: types.FrameType, told: Any) -> None:
-        """Code in this frame calls `getattr` or `hasattr`; of newer Pythons, which tell it, with this first argument.
+        """Code in this frame calls `getattr` or `hasattr`; of newer Pythons, which tell it, with
+        this first argument.
 
         Raises:
             Unsure: It is not seen what is read.
@@ -75,14 +77,23 @@ class LookedUp:
                 raise Unsure(f"it reads the module `{target.__name__}`, which nobody can import")
             self._note((target.__name__, name), leads_on=True)
         elif is_a(target, types.FunctionType) and importable(target) is not None:
-            raise Unsure(f"`{code.co_name}` looks attributes of `{target.__qualname__}` up by name, which is known by name alone")
+            raise Unsure(
+                f"`{code.co_name}` looks attributes of `{target.__qualname__}` up by name, which is"
+                " known by name alone"
+            )
         else:
             self._note_attribute(target, name)
 
     def _note_attribute(self, target: Any, name: str) -> None:
-        kinds: list[Any] = [kind for kind in (target if is_a(target, type) else type_of(target)).__mro__ if importable(kind) is not None]
+        kinds: list[Any] = [
+            kind
+            for kind in (target if is_a(target, type) else type_of(target)).__mro__
+            if importable(kind) is not None
+        ]
         if any(kind.__flags__ & HEAP for kind in kinds):  # others take no attributes
-            self._note(("", name), leads_on=any(is_set_by_user(space_of(kind).get(name)) for kind in kinds))
+            self._note(
+                ("", name), leads_on=any(is_set_by_user(space_of(kind).get(name)) for kind in kinds)
+            )
 
     def _note(self, read: Read, *, leads_on: bool) -> None:
         if read in self.reads:

@@ -1,8 +1,10 @@
-"""What is opened while a program is traced: files, folders, sockets, other processes. What comes of it is in no key.
+"""What is opened while a program is traced: files, folders, sockets, other processes. What comes of
+it is in no key.
 
-Python reports it by audit events, whoever asks and under whatever name: `open`, `np.load`, `eqx.tree_deserialise_leaves`. Libraries in C
-that open files past Python report nothing; none of those whose code may run does so. An audit hook can never be removed, so there is one,
-from the first trace that is watched on. While none is, it looks at one dict.
+Python reports it by audit events, whoever asks and under whatever name: `open`, `np.load`,
+`eqx.tree_deserialise_leaves`. Libraries in C that open files past Python report nothing; none of
+those whose code may run does so. An audit hook can never be removed, so there is one, from the
+first trace that is watched on. While none is, it looks at one dict.
 """
 
 from __future__ import annotations
@@ -18,11 +20,37 @@ from typing import Any
 from .unsure import Unsure
 
 Tell = Callable[[str, tuple[Any, ...], types.FrameType], None]
-_OUTSIDE = frozenset((
-    "open", "os", "subprocess", "socket", "sqlite3", "mmap", "urllib", "http", "ftplib", "imaplib", "nntplib", "poplib", "smtplib",
-    "telnetlib", "glob", "shutil", "tempfile", "pathlib", "fcntl", "webbrowser", "winreg", "msvcrt", "syslog", "resource",
-))  # fmt: skip
-"""First parts of the names of events; those of others say what Python does inside of the process."""
+_OUTSIDE = frozenset(
+    (
+        "open",
+        "os",
+        "subprocess",
+        "socket",
+        "sqlite3",
+        "mmap",
+        "urllib",
+        "http",
+        "ftplib",
+        "imaplib",
+        "nntplib",
+        "poplib",
+        "smtplib",
+        "telnetlib",
+        "glob",
+        "shutil",
+        "tempfile",
+        "pathlib",
+        "fcntl",
+        "webbrowser",
+        "winreg",
+        "msvcrt",
+        "syslog",
+        "resource",
+    )
+)
+"""First parts of the names of events; those of others say what Python does inside of the
+process.
+"""
 _TRIAL = "jitney.is_heard"
 _told: dict[int, Tell] = {}  # by thread
 _heard: set[str] = set()
@@ -41,7 +69,8 @@ def _hook(event: str, about: tuple[Any, ...]) -> None:
 
 @contextmanager
 def told_of_opening(tell: Tell) -> Generator[None]:
-    """Tell of each thing that this thread opens: the event, what it is about, and the frame that does it.
+    """Tell of each thing that this thread opens: the event, what it is about, and the frame that
+    does it.
 
     Raises:
         Unsure: Another hook refuses this one.
@@ -66,7 +95,10 @@ def _install() -> None:
         sys.addaudithook(_hook)
         sys.audit(_TRIAL)
         if _TRIAL not in _heard:
-            raise Unsure("an audit hook of this process refuses another one, so nobody sees which files are read")
+            raise Unsure(
+                "an audit hook of this process refuses another one, so nobody sees which files are"
+                " read"
+            )
 
 
 def described(event: str, about: tuple[Any, ...]) -> str:

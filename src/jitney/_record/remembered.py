@@ -1,9 +1,11 @@
-"""Functions of the user's that remember their results (`functools.cache`, `lru_cache`), as a trace reads them.
+"""Functions of the user's that remember their results (`functools.cache`, `lru_cache`), as a trace
+reads them.
 
-A trace in which nothing is remembered computes what it needs, and that code is seen. What was remembered before may be of other globals
-than now, or changed since: it is state, and in the key by content. Unless it is known to be what would be computed, as a trace that was
-watched has computed it when the function read what it reads now. Then it is as if nothing were remembered: a process that has traced one
-program looks the next one up under the key of a process that has traced none.
+A trace in which nothing is remembered computes what it needs, and that code is seen. What was
+remembered before may be of other globals than now, or changed since: it is state, and in the key by
+content. Unless it is known to be what would be computed, as a trace that was watched has computed
+it when the function read what it reads now. Then it is as if nothing were remembered: a process
+that has traced one program looks the next one up under the key of a process that has traced none.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ REMEMBERING: Any = functools._lru_cache_wrapper  # pyright: ignore[reportPrivate
 Known = tuple[str, str, str]
 """By their digests: a function with what it reads, what it was called with, what it gave."""
 _KNOWN: WeakKeyDictionary[Any, set[Known]] = WeakKeyDictionary()
-_BEHIND = 6  # what Python tells behind the results: the table, the function, a mark, two types, the attributes
+# what Python tells behind the results: the table, the function, a mark, two types, the attributes
+_BEHIND = 6
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ class Memory:
 
     @classmethod
     def of(cls, remembering: Any) -> Memory:
-        """Of one of them. Nothing public tells what is remembered, but for what the garbage collector is told: the type, then of each
-        bounded entry its key, its result and its type, then the table and what `_BEHIND` lists. Tried on Python 3.11.7 and 3.13.0.
+        """Of one of them. Nothing public tells what is remembered, but for what the garbage
+        collector is told: the type, then of each bounded entry its key, its result and its type,
+        then the table and what `_BEHIND` lists. Tried on Python 3.11.7 and 3.13.0.
 
         Raises:
             Unsure: It is told otherwise.
@@ -51,15 +55,25 @@ class Memory:
         no_two: list[Any] = [None, None]
         table, fn = told[-_BEHIND : -_BEHIND + 2] if len(told) > _BEHIND else no_two
         links = told[1:-_BEHIND]
-        is_known = type_of(table) is dict and len(table) == size and told[-1] is attributes and fn is attributes.get("__wrapped__")
+        is_known = (
+            type_of(table) is dict
+            and len(table) == size
+            and told[-1] is attributes
+            and fn is attributes.get("__wrapped__")
+        )
         if not is_known or len(links) not in (0, 3 * size):
-            raise Unsure(f"`{name_of(remembering)}` remembers what it returned, and nobody sees what")
+            raise Unsure(
+                f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
+            )
         if not links:
             return cls(fn, list(table.items()))
         results = {id(key): result for key, result in zip(links[::3], links[1::3], strict=True)}
         if results.keys() != set(map(id, table)):
-            raise Unsure(f"`{name_of(remembering)}` remembers what it returned, and nobody sees what")
-        return cls(fn, [(key, results[id(key)]) for key in table])  # in the order of the table, which a call that finds one leaves
+            raise Unsure(
+                f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
+            )
+        # in the order of the table, which a call that finds one leaves
+        return cls(fn, [(key, results[id(key)]) for key in table])
 
 
 def name_of(remembering: Any) -> str:
@@ -84,7 +98,11 @@ class Traced:
         self._remembering = remembering
         self._digest = digest
         self._before = {id(one): list(Memory.of(one).entries) for one in remembering}
-        self.codes = [one.__wrapped__.__code__ for one in remembering if type_of(one.__wrapped__) is types.FunctionType]
+        self.codes = [
+            one.__wrapped__.__code__
+            for one in remembering
+            if type_of(one.__wrapped__) is types.FunctionType
+        ]
         """Those whose results are to be noted."""
         self._returned: dict[int, tuple[Any, str | None]] = {}
 
@@ -99,11 +117,17 @@ class Traced:
 
     def before(self, remembering: Any, entries: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         """Without those that the trace has computed."""
-        return [(key, result) for key, result in entries if not self._is_new(remembering, key, result)]
+        return [
+            (key, result) for key, result in entries if not self._is_new(remembering, key, result)
+        ]
 
     def _is_new(self, remembering: Any, key: Any, result: Any) -> bool:
         before = self._before.get(id(remembering))
-        return before is not None and not any(key is k for k, _ in before) and id(result) in self._returned
+        return (
+            before is not None
+            and not any(key is k for k, _ in before)
+            and id(result) in self._returned
+        )
 
     def check(self) -> None:
         """Check that what was computed is still what it was then.
@@ -120,16 +144,26 @@ class Traced:
                 raise Unsure(f"what `{name_of(one)}` remembers is changed")
 
     def remember(self) -> None:
-        """From now on it is known that this is what these functions give, as long as they read what they do now."""
+        """From now on it is known that this is what these functions give, as long as they read what
+        they do now.
+        """
         for one, key, result in self._new():
-            _KNOWN.setdefault(one, set()).add((self._digest(one.__wrapped__), self._digest(key), self._digest(result)))
+            _KNOWN.setdefault(one, set()).add(
+                (self._digest(one.__wrapped__), self._digest(key), self._digest(result))
+            )
 
     def _new(self) -> Iterator[tuple[Any, Any, Any]]:
         for one in self._remembering:
-            yield from ((one, key, result) for key, result in Memory.of(one).entries if self._is_new(one, key, result))
+            yield from (
+                (one, key, result)
+                for key, result in Memory.of(one).entries
+                if self._is_new(one, key, result)
+            )
 
 
-def is_as_computed(remembering: Any, entries: Sequence[tuple[Any, Any]], digest: Callable[[Any], str]) -> bool:
+def is_as_computed(
+    remembering: Any, entries: Sequence[tuple[Any, Any]], digest: Callable[[Any], str]
+) -> bool:
     """Whether all of this that is remembered is what would be computed now."""
     known = _KNOWN.get(remembering)
     if not entries or known is None:
@@ -143,10 +177,21 @@ def is_as_computed(remembering: Any, entries: Sequence[tuple[Any, Any]], digest:
 
 def attributes_of(remembering: Any) -> list[tuple[str, Any]]:
     """What somebody has set on it."""
-    return [(name, part) for name, part in sorted(space_of(remembering).items()) if name not in _OF_PYTHON]
+    return [
+        (name, part)
+        for name, part in sorted(space_of(remembering).items())
+        if name not in _OF_PYTHON
+    ]
 
 
-_OF_PYTHON = ("cache_parameters", "__wrapped__", "__doc__", "__annotations__", "__type_params__", "__annotate__")
+_OF_PYTHON = (
+    "cache_parameters",
+    "__wrapped__",
+    "__doc__",
+    "__annotations__",
+    "__type_params__",
+    "__annotate__",
+)
 
 
 def is_remembering(value: Any) -> bool:

@@ -1,6 +1,8 @@
-"""What runs while a program is traced: the user's code, which must be what was followed, and that of installed packages.
+"""What runs while a program is traced: the user's code, which must be what was followed, and that
+of installed packages.
 
-Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool has them, nothing is kept.
+Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool
+has them, nothing is kept.
 """
 
 from __future__ import annotations
@@ -39,8 +41,11 @@ _EVALUATE = (dataclasses.__file__, typing.__file__)
 _CHECKER = "<@beartype(__beartype_checker_"
 _MONITORING = jax.monitoring.record_event.__code__.co_filename
 _OPENS_FOR_ITSELF = ("_jax", "_kept", "_limits.py", "_stages", "_sparsity", "_verify")
-"""Parts of jitney that read its own folder of programs, and what the machine is; others read what the user names."""
-_ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
+"""Parts of jitney that read its own folder of programs, and what the machine is; others read what
+the user names.
+"""
+# by which JAX writes and logs, and jitney finds its folder
+_ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))
 
 
 class Ran:
@@ -88,7 +93,9 @@ class Ran:
             return False
         problem = self._problem(code, whose, module)
         if problem is not None and _is_aside(frame):
-            return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
+            # what a module does when it is imported, which is nobody's doing; its functions may run
+            # again
+            return False
         if problem is not None:
             self._fail(problem)
         elif whose not in ("user", "stdlib"):
@@ -100,13 +107,21 @@ class Ran:
         if whose == "user" and code in self.followed:
             return self.followed[code]
         if whose == "user":
-            return f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no name that was followed leads to"
+            return (
+                f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no"
+                " name that was followed leads to"
+            )
         if whose not in ("user", "stdlib") and not is_known(module):
-            return f"it runs code of `{module}`, and nobody has looked whether that package has a state of its own"
+            return (
+                f"it runs code of `{module}`, and nobody has looked whether that package has a"
+                " state of its own"
+            )
         return None
 
     def is_heard(self, code: types.CodeType) -> bool:
-        """Whether what this code calls matters: JAX and its like ask clocks and files for themselves."""
+        """Whether what this code calls matters: JAX and its like ask clocks and files for
+        themselves.
+        """
         return owner(code.co_filename) not in CORE
 
     def called(self, called: Any, frame: types.FrameType, first: Any = UNTOLD) -> None:
@@ -114,15 +129,23 @@ class Ran:
         if called is getattr or called is hasattr:
             self._asked(frame, first)
         elif is_view(called) and frame.f_code in self.followed and not is_used_up(frame):
-            what = f"hands on the {called.__name__} of a dict, of which `&`, `|`, `-` and `^` make a set"
+            what = (
+                f"hands on the {called.__name__} of a dict, of which `&`, `|`, `-` and `^` make"
+                " a set"
+            )
             self._fail(f"`{_asker(frame)}` {what}, whose order may be another in each process")
         elif is_barred_call(called) and not _is_nobodys(frame):
-            self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
+            self._fail(
+                f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says"
+                " something else in another process"
+            )
 
     def opened(self, event: str, about: tuple[Any, ...], frame: types.FrameType) -> None:
         """Something outside of the process is opened; what is found there is in no key."""
         if not (_opens_for_itself(frame) or _is_aside(frame)):
-            self._fail(f"`{_user(frame)}` {described(event, about)}, and what that says is not followed")
+            self._fail(
+                f"`{_user(frame)}` {described(event, about)}, and what that says is not followed"
+            )
 
     def _asked(self, frame: types.FrameType, first: Any) -> None:
         if frame.f_code not in self.followed or self.problem is not None:
@@ -137,19 +160,27 @@ class Ran:
 
 
 def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
-    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for named tuples, Equinox to flatten, the
-    text in which `dataclasses` defines a method, which is followed when it runs, and the annotation of a field, which `typing` reads."""
+    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for
+    named tuples, Equinox to flatten, the text in which `dataclasses` defines a method, which is
+    followed when it runs, and the annotation of a field, which `typing` reads.
+    """
     code, caller = frame.f_code, frame.f_back
     if module.startswith("namedtuple_"):
         return True
     if code.co_name == "<module>" and caller is not None and caller.f_code.co_filename in _EVALUATE:
         return True
     of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
-    return of_equinox and not module and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
+    return (
+        of_equinox
+        and not module
+        and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
+    )
 
 
 def _is_of_contract(frame: types.FrameType | None) -> bool:
-    """Whether beartype checks for jitney's contract, which raises or does nothing, that a value is of a type; both are read."""
+    """Whether beartype checks for jitney's contract, which raises or does nothing, that a value is
+    of a type; both are read.
+    """
     while frame is not None:
         name = frame.f_code.co_filename
         if owner(name) not in ("stdlib", "generated") and "beartype" not in Path(name).parts:
@@ -161,7 +192,11 @@ def _is_of_contract(frame: types.FrameType | None) -> bool:
 def _environment_codes() -> list[types.CodeType]:
     kind: Any = type(os.environ)
     found = [getattr(getattr(kind, name, None), "__code__", None) for name in ENVIRONMENT]
-    return [code for code in (*found, os.getenv.__code__) if code is not None and code.co_filename == _OS]
+    return [
+        code
+        for code in (*found, os.getenv.__code__)
+        if code is not None and code.co_filename == _OS
+    ]
 
 
 def _is_of_core(frame: types.FrameType | None) -> bool:
@@ -177,8 +212,9 @@ def _is_of_core(frame: types.FrameType | None) -> bool:
 
 
 def _opens_for_itself(frame: types.FrameType | None) -> bool:
-    """Whether who opens a file, past the standard library, is JAX, jitney where it reads what is its own, or a library that shows lines of
-    the source in a message; or Python that imports."""
+    """Whether who opens a file, past the standard library, is JAX, jitney where it reads what is
+    its own, or a library that shows lines of the source in a message; or Python that imports.
+    """
     shows_source = False
     while frame is not None:
         name = frame.f_code.co_filename
@@ -223,7 +259,9 @@ def _is_nobodys(frame: types.FrameType | None) -> bool:
 
 
 def _listens(frame: types.FrameType | None) -> bool:
-    """Whether JAX tells a listener (`jax.monitoring`) what it does. What that sets of what is read, a trace has changed."""
+    """Whether JAX tells a listener (`jax.monitoring`) what it does. What that sets of what is read,
+    a trace has changed.
+    """
     while frame is not None:
         if frame.f_code.co_filename == _MONITORING:
             return True
@@ -239,7 +277,8 @@ def _asker(frame: types.FrameType | None) -> str:
 
 @contextmanager
 def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[Ran]:
-    """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is nobody's doing, and another thing each time.
+    """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is
+    nobody's doing, and another thing each time.
 
     Raises:
         Unsure: Another tool is at it.
@@ -248,20 +287,36 @@ def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[R
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        with told_of_opening(ran.opened), _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran):
+        with (
+            told_of_opening(ran.opened),
+            _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran),
+        ):
             before = _drawn()
             yield ran
             if _drawn() != before:
-                ran.problem = ran.problem or "it draws random numbers of NumPy's or Python's, which are others in each process"
+                ran.problem = ran.problem or (
+                    "it draws random numbers of NumPy's or Python's, which are others in each"
+                    " process"
+                )
     finally:
         if was_collecting:
             gc.enable()
 
 
 def _drawn() -> tuple[str, object]:
-    """Where the random numbers stand that all share. Whoever draws moves them on, by whatever name."""
+    """Where the random numbers stand that all share. Whoever draws moves them on, by whatever
+    name.
+    """
     state: Any = np.random.get_state(legacy=False)
-    return repr([(name, part.tobytes() if is_a(part, np.ndarray) else part) for name, part in state["state"].items()]), random.getstate()
+    return (
+        repr(
+            [
+                (name, part.tobytes() if is_a(part, np.ndarray) else part)
+                for name, part in state["state"].items()
+            ]
+        ),
+        random.getstate(),
+    )
 
 
 @contextmanager
@@ -281,7 +336,9 @@ def _profiled(ran: Ran) -> Generator[None]:
 
 
 class Follower:
-    """The profile function that tells what runs. A trace with symbolic sizes has one of its own meanwhile, which tells this one."""
+    """The profile function that tells what runs. A trace with symbolic sizes has one of its own
+    meanwhile, which tells this one.
+    """
 
     def __init__(self, ran: Ran):
         self._ran = ran
@@ -304,7 +361,9 @@ class Follower:
 
 @contextmanager
 def _monitored(ran: Ran) -> Generator[None]:
-    """By `sys.monitoring`: functions that start, and what those call that are not of JAX and its like."""
+    """By `sys.monitoring`: functions that start, and what those call that are not of JAX and its
+    like.
+    """
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
     tool = next((i for i in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:
@@ -317,7 +376,9 @@ def _monitored(ran: Ran) -> Generator[None]:
             return None
         if ran.is_heard(code) and code not in heard:
             heard.add((code,), None)
-            monitoring.set_local_events(tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0))
+            monitoring.set_local_events(
+                tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0)
+            )
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
     def call(_: types.CodeType, __: int, value: Any, first: Any) -> None:

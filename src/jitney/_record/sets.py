@@ -1,8 +1,10 @@
-"""Sets that code makes without naming `set`: of the keys of dicts by `&`, `|`, `-`, `^`, and of other sets.
+"""Sets that code makes without naming `set`: of the keys of dicts by `&`, `|`, `-`, `^`, and of
+other sets.
 
-A set of texts has another order in each process. What `{...}`, `set` and `frozenset` make is refused by the instructions and the names
-(`functions.py`). The view of a dict's keys or items is seen when it is made, so it has to be used up on the spot: in a loop, by `in`, or as
-the argument of a builtin function that makes no set of it.
+A set of texts has another order in each process. What `{...}`, `set` and `frozenset` make is
+refused by the instructions and the names (`functions.py`). The view of a dict's keys or items is
+seen when it is made, so it has to be used up on the spot: in a loop, by `in`, or as the argument of
+a builtin function that makes no set of it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,27 @@ from typing import Any
 
 from .._jax.trees import is_a
 
-OF_SETS = frozenset((
-    "union", "intersection", "difference", "symmetric_difference", "__class__", "__or__", "__and__", "__sub__", "__xor__", "__ror__",
-    "__rand__", "__rsub__", "__rxor__", "__ior__", "__iand__", "__isub__", "__ixor__",
-))  # fmt: skip
+OF_SETS = frozenset(
+    (
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "__class__",
+        "__or__",
+        "__and__",
+        "__sub__",
+        "__xor__",
+        "__ror__",
+        "__rand__",
+        "__rsub__",
+        "__rxor__",
+        "__ior__",
+        "__iand__",
+        "__isub__",
+        "__ixor__",
+    )
+)
 """Attributes by which a set that is there makes another one; so does what `type` gives of it."""
 _VIEWS = frozenset(("keys", "items"))
 _METHODS = (types.BuiltinFunctionType, types.MethodDescriptorType)
@@ -26,9 +45,19 @@ _CALLS = ("PRECALL", "KW_NAMES", "CALL", "CALL_KW")
 _USES_UP = ("GET_ITER", "CONTAINS_OP", "LIST_EXTEND", "UNPACK_SEQUENCE", "UNPACK_EX", "POP_TOP")
 _INTO_ORDER = frozenset(("list", "tuple", "enumerate", "dict", "iter", "sum", "zip"))
 _WITHOUT_ORDER = frozenset(("sorted", "len", "min", "max", "any", "all"))
-_LOADS = ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_NAME")
+_LOADS = (
+    "LOAD_FAST",
+    "LOAD_FAST_CHECK",
+    "LOAD_FAST_BORROW",
+    "LOAD_DEREF",
+    "LOAD_GLOBAL",
+    "LOAD_NAME",
+)
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-MAKES_SETS = tuple(getattr(kind, "_from_iterable").__code__ for kind in (collections.abc.KeysView, collections.abc.ItemsView))  # noqa: B009
+MAKES_SETS = tuple(
+    getattr(kind, "_from_iterable").__code__  # noqa: B009
+    for kind in (collections.abc.KeysView, collections.abc.ItemsView)
+)
 """The code by which the views of other mappings become sets."""
 
 
@@ -38,22 +67,33 @@ def is_view(called: Any) -> bool:
 
 
 def is_used_up(frame: types.FrameType) -> bool:
-    """Whether the result of the call that a frame is at goes into a loop or the like, and nowhere else."""
+    """Whether the result of the call that a frame is at goes into a loop or the like, and nowhere
+    else.
+    """
     builtins = _uses(frame.f_code).get(frame.f_lasti)
     return builtins is not None and not any(name in frame.f_globals for name in builtins)
 
 
 @lru_cache(maxsize=4096)
 def _uses(code: types.CodeType) -> dict[int, tuple[str, ...]]:
-    """The calls of `keys` and `items` that are used up on the spot, by the place of their instructions, and by which builtin function."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "NOP")]
+    """The calls of `keys` and `items` that are used up on the spot, by the place of their
+    instructions, and by which builtin function.
+    """
+    steps = [
+        step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "NOP")
+    ]
     found: dict[int, tuple[str, ...]] = {}
     for at, step in enumerate(steps):
         if step.opname not in _ATTRIBUTES or step.argval not in _VIEWS:
             continue
         end = at + 1
         places: list[int] = []
-        while end < len(steps) and steps[end].opname in ("PRECALL", "CALL") and steps[end].arg == 0 and len(places) < 2:
+        while (
+            end < len(steps)
+            and steps[end].opname in ("PRECALL", "CALL")
+            and steps[end].arg == 0
+            and len(places) < 2
+        ):
             places.append(steps[end].offset)
             end += 1
         behind = steps[end].opname if end < len(steps) else ""
@@ -66,7 +106,9 @@ def _uses(code: types.CodeType) -> dict[int, tuple[str, ...]]:
 
 
 def _function(steps: list[dis.Instruction], at: int) -> str:
-    """The global function of which the object with this attribute is the first argument; "" where it is none."""
+    """The global function of which the object with this attribute is the first argument; "" where
+    it is none.
+    """
     at -= 1
     while at >= 0 and steps[at].opname in _ATTRIBUTES:
         at -= 1

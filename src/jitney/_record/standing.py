@@ -1,4 +1,6 @@
-"""What a name of an installed module stands for, in words that tell it from what somebody has put in its place."""
+"""What a name of an installed module stands for, in words that tell it from what somebody has put
+in its place.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,19 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Look:
-    """One look at many values. What many names lead to is told once; it is over before anything else runs."""
+    """One look at many values. What many names lead to is told once; it is over before anything
+    else runs.
+    """
 
     def __init__(self) -> None:
-        self._told: dict[tuple[bool, int], tuple[Any, str]] = {}  # with the value, so that its id stays its own
+        # with the value, so that its id stays its own
+        self._told: dict[tuple[bool, int], tuple[Any, str]] = {}
         self._kinds: dict[type, _Kind] = {}
 
     def described(self, values: Iterable[Any], *, is_core: bool) -> list[str]:
-        """What tells each from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
+        """What tells each from another one that somebody put in its place. Numbers and texts of JAX
+        and its like may be state.
+        """
         all_told, said = self._told, list[str]()
         for value in values:
             told = all_told.get((is_core, id(value)))
@@ -50,7 +57,11 @@ class Look:
             return value.__name__
         if not is_core and is_a(value, _PLAIN):
             return repr(value)
-        return f"{self._kind(type_of(value)).name} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""
+        return (
+            f"{self._kind(type_of(value)).name} {getattr(value, '__name__', '')}"
+            if not is_core or callable(value)
+            else ""
+        )
 
     def _kind(self, kind: type) -> _Kind:
         if kind not in self._kinds:
@@ -98,4 +109,5 @@ def _class(value: type, *, is_core: bool) -> str:
         names = [name for name in names if not is_a(space[name], type)]
     if not is_core:
         names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
-    return "\0".join((value.__module__, value.__qualname__, *names))  # no name that is written holds that
+    # no name that is written holds that
+    return "\0".join((value.__module__, value.__qualname__, *names))

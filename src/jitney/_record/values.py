@@ -1,9 +1,11 @@
-"""One digest of all that a function may read: its code, what it closes over, the globals that it names, and what lies in those.
+"""One digest of all that a function may read: its code, what it closes over, the globals that it
+names, and what lies in those.
 
-Two processes in which the digest is the same would trace the same program. What the user wrote is followed: functions by their
-instructions, their defaults, cells and globals; classes by all that is in them and in their bases; modules by those of their names that any
-code here asks for. Installed packages are known by name; whether they are what they were is asked elsewhere (`libraries.py`). Anything else
-is `Unsure`.
+Two processes in which the digest is the same would trace the same program. What the user wrote is
+followed: functions by their instructions, their defaults, cells and globals; classes by all that is
+in them and in their bases; modules by those of their names that any code here asks for. Installed
+packages are known by name; whether they are what they were is asked elsewhere (`libraries.py`).
+Anything else is `Unsure`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,17 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, told
 from .._jax.mesh import Mesh, told_of
-from .._jax.trees import attribute, extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of, words_of_keys
+from .._jax.trees import (
+    attribute,
+    extended,
+    is_a,
+    is_node,
+    issubdtype,
+    space_of,
+    tree_flatten,
+    type_of,
+    words_of_keys,
+)
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
 from .classes import (
@@ -46,7 +58,15 @@ from .classes import (
 )
 from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, Reads, codes_in, digest_of, reads_of
-from .remembered import Memory, Traced, attributes_of, is_as_computed, is_remembering, name_of, options_of
+from .remembered import (
+    Memory,
+    Traced,
+    attributes_of,
+    is_as_computed,
+    is_remembering,
+    name_of,
+    options_of,
+)
 from .sets import OF_SETS
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
@@ -57,14 +77,26 @@ _primitives: Any = jax.extend.core.primitives
 _NOW = frozenset(("now", "today"))
 _TIMES = re.compile(r"\s*[<>=|]?(M8?$|M8\[|M8|datetime64)")
 _ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
-_TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
+_TEXT = (
+    typing.TypeVar,
+    types.GenericAlias,
+    types.UnionType,
+    type(typing.Union[int, str]),  # noqa: UP007
+    type(typing.List[int]),  # noqa: UP006
+    type(typing.Any),
+)
 _SEEN_THROUGH: Any = (equinox.Module, tuple)
 _OF_JITTED = ("__wrapped__", "_jit_info", "_fun")  # of JAX, in 0.10.0 to 0.12.0.1
 _OF_TEXT = ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__")
 _BUILTIN = (
-    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
-    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
-)  # fmt: skip
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MethodWrapperType,
+)
 
 
 class _OfOne(NamedTuple):
@@ -81,7 +113,8 @@ class Walk:
     """Goes through values, and puts what they are into one digest.
 
     Args:
-        scope: The settings under which functions compute what they remember; None leaves out what they do.
+        scope: The settings under which functions compute what they remember; None leaves out what
+            they do.
         traced: What a trace has computed that functions remember: it is left out.
     """
 
@@ -89,20 +122,25 @@ class Walk:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         self._held: list[Any] = []  # so that each id stays its own
-        self._open: set[int] = set()  # classes whose instances show what they hold, by id: those held keep them
+        # classes whose instances show what they hold, by id: those held keep them
+        self._open: set[int] = set()
         self._trail: list[str] = []
         self._depth = 0
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
-        self._installed: list[Any] = array_classes()  # classes, of which code may ask for what somebody has set in them
+        # classes, of which code may ask for what somebody has set in them
+        self._installed: list[Any] = array_classes()
         self._passed: set[str] = set()
-        self._views: list[np.ndarray[Any, Any]] = []  # of which code may ask for the array that they are a view of
+        # of which code may ask for the array that they are a view of
+        self._views: list[np.ndarray[Any, Any]] = []
         self._asked: set[str] = set()
         self._texts: set[str] = set()  # and those of code, by word
         self._has_sets = False
-        self._remakers: list[tuple[str, types.CodeType]] = []  # code that makes sets, if it is given one
+        # code that makes sets, if it is given one
+        self._remakers: list[tuple[str, types.CodeType]] = []
         self._words: set[str] = set()
-        self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
+        # functions and classes: a chain of calls may be long
+        self._later: list[tuple[Any, list[str]]] = []
         self._scope = scope
         self._traced = traced
         self.remembering: list[Any] = []
@@ -110,16 +148,27 @@ class Walk:
         self.is_as_computed = True
         """Whether all that those remember is what they would compute now."""
         self.codes = Codes()
-        """The user's code, and why what it reads cannot be followed; nothing is read in that way while it does not run."""
+        """The user's code, and why what it reads cannot be followed; nothing is read in that way
+        while it does not run.
+        """
 
     def digest(self) -> str:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
         self._read_names()
-        if not _NOW.isdisjoint(text.strip().lower() for text in self._texts) and any(map(_TIMES.match, self._texts)):
-            raise Unsure("it has times of NumPy's and the text 'now' or 'today', of which each process makes another time")
+        if not _NOW.isdisjoint(text.strip().lower() for text in self._texts) and any(
+            map(_TIMES.match, self._texts)
+        ):
+            raise Unsure(
+                "it has times of NumPy's and the text 'now' or 'today', of which each process makes"
+                " another time"
+            )
         for name, code in self._remakers if self._has_sets else ():
-            self.codes.add(codes_in(code), f"`{name}` may make a set of another one, whose order may be another in each process")
+            self.codes.add(
+                codes_in(code),
+                f"`{name}` may make a set of another one, whose order may be another in each"
+                " process",
+            )
         for at, view in enumerate(self._views):
             if _OF_VIEWS & self._asked:
                 self.say("view", str(at))
@@ -127,7 +176,9 @@ class Walk:
         if self._scope is not None:
             self._read_memories(alone(self._scope))
         lengths = array("Q", map(len, self._said)).tobytes()  # so that no two say what others say
-        return hashlib.blake2b(lengths + "".join(self._said).encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+        return hashlib.blake2b(
+            lengths + "".join(self._said).encode("utf-8", "surrogatepass"), digest_size=32
+        ).hexdigest()
 
     def _drain(self) -> None:
         at = 0
@@ -160,7 +211,8 @@ class Walk:
 
     def _add(self, value: Any, kind: Any) -> None:
         if kind is int:
-            self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
+            # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
+            self.say("int", f"{value:x}")
         elif kind in _ATOMS:
             self.say(kind.__name__, repr(value))
             self._texts.add(value if kind is str else "")
@@ -186,7 +238,10 @@ class Walk:
         if id(kind) not in self._open:
             answers = answers_itself(kind)
             if answers is not None:
-                raise self.fail(f"is of a class with a `{answers}` of its own, so that nobody sees what it holds")
+                raise self.fail(
+                    f"is of a class with a `{answers}` of its own, so that nobody sees what it"
+                    " holds"
+                )
             self._open.add(id(kind))
         if is_a(value, Tracer):
             raise self.fail("is traced by an outer transform")
@@ -200,7 +255,17 @@ class Walk:
         elif is_a(value, np.dtype):
             self._dtype(value)
         elif is_a(value, jax.ShapeDtypeStruct):
-            self.say("abstract", repr((value.shape, str(value.dtype), bool(getattr(value, "weak_type", False)), repr(value.sharding))))
+            self.say(
+                "abstract",
+                repr(
+                    (
+                        value.shape,
+                        str(value.dtype),
+                        bool(getattr(value, "weak_type", False)),
+                        repr(value.sharding),
+                    )
+                ),
+            )
         elif kind in (list, tuple, dict, set, frozenset, types.MappingProxyType, slice, range):
             self._container(value, kind)
         elif not self._callable(value, kind):
@@ -217,7 +282,13 @@ class Walk:
         if kind in (slice, range):
             self._many([(name, getattr(value, name)) for name in ("start", "stop", "step")])
         elif kind in (dict, types.MappingProxyType):
-            self._many([pair for key, part in value.items() for pair in (("", key), (key if is_a(key, str) else "", part))])
+            self._many(
+                [
+                    pair
+                    for key, part in value.items()
+                    for pair in (("", key), (key if is_a(key, str) else "", part))
+                ]
+            )
         elif kind in (set, frozenset):
             if any(is_a(part, (str, bytes)) for part in value):
                 raise self.fail("is a set of texts, whose order is another in each process")
@@ -255,7 +326,11 @@ class Walk:
         weak = bool(getattr(value, "weak_type", False))
         if is_a(value, np.ndarray) and value.base is not None:
             self._views.append(value)
-        laid = repr((host.strides, host.flags.writeable)) if kind is np.ndarray else repr(getattr(value, "sharding", None))
+        laid = (
+            repr((host.strides, host.flags.writeable))
+            if kind is np.ndarray
+            else repr(getattr(value, "sharding", None))
+        )
         self._texts.update(map(str, host.ravel().tolist()) if host.dtype.kind in "US" else ())
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
@@ -278,7 +353,14 @@ class Walk:
             self._many([("", value.__func__), ("", value.__self__)])
         elif kind in (functools.partial, functools.partialmethod):
             self.say(kind.__name__)
-            self._many([("", value.func), ("", value.args), ("", value.keywords), ("", dict(space_of(value)))])
+            self._many(
+                [
+                    ("", value.func),
+                    ("", value.args),
+                    ("", value.keywords),
+                    ("", dict(space_of(value))),
+                ]
+            )
         elif kind in (staticmethod, classmethod):
             self.say(kind.__name__)
             self.add(value.__func__)
@@ -310,7 +392,13 @@ class Walk:
             self.remembering.append(value)
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
-            self._many([(name, getattr(value, name)) for name in _OF_TEXT if getattr(value, name, None) is not None])
+            self._many(
+                [
+                    (name, getattr(value, name))
+                    for name in _OF_TEXT
+                    if getattr(value, name, None) is not None
+                ]
+            )
         else:
             return False
         return True
@@ -339,7 +427,9 @@ class Walk:
 
     def _builtin(self, value: Any) -> None:
         owner = attribute(value, "__self__", None)
-        if is_a(value, types.BuiltinFunctionType) and (owner is None or is_a(owner, types.ModuleType)):
+        if is_a(value, types.BuiltinFunctionType) and (
+            owner is None or is_a(owner, types.ModuleType)
+        ):
             module = str(attribute(value, "__module__", None) or attribute(owner, "__name__", ""))
             self._named((module, value.__name__))
             return
@@ -354,7 +444,11 @@ class Walk:
         if " at 0x" in options:
             raise self.fail("is under `jax.jit` with options that are told by address")
         self.say("jit", options)
-        of_users = {name: part for name, part in space_of(value).items() if name not in _OF_JITTED and name not in LEFT_OUT}
+        of_users = {
+            name: part
+            for name, part in space_of(value).items()
+            if name not in _OF_JITTED and name not in LEFT_OUT
+        }
         self._many([("", fn), ("", of_users)])
 
     def ask(self, module: str, name: str) -> None:
@@ -378,13 +472,21 @@ class Walk:
         self.modules[name] = module
 
     def _read_names(self) -> None:
-        """What code may ask for of modules that are values, and of installed classes what somebody has put into them."""
+        """What code may ask for of modules that are values, and of installed classes what somebody
+        has put into them.
+        """
         read: set[tuple[int, str]] = set()
         while True:
-            places = [(name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)]
+            places = [
+                (name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)
+            ]
             bases = dict.fromkeys(base for kind in self._installed for base in kind.__mro__)
             places += [(base.__qualname__, base, self._set_in(base)) for base in bases]
-            new = {(id(place), asked): (of, place) for of, place, names in places for asked in sorted(names)}
+            new = {
+                (id(place), asked): (of, place)
+                for of, place, names in places
+                for asked in sorted(names)
+            }
             if new.keys() <= read:
                 return
             for (at, asked), (of, place) in new.items():
@@ -416,15 +518,23 @@ class Walk:
         return entries if self._traced is None else self._traced.before(remembering, entries)
 
     def _set_in(self, kind: Any) -> set[str]:
-        return {name for name in self._asked & space_of(kind).keys() if is_set_by_user(space_of(kind)[name])}
+        return {
+            name
+            for name in self._asked & space_of(kind).keys()
+            if is_set_by_user(space_of(kind)[name])
+        }
 
     def _asked_of(self, name: str) -> set[str]:
-        """The names of a module that code may ask for: by an attribute, and by a pattern of `match` if the module is the user's."""
+        """The names of a module that code may ask for: by an attribute, and by a pattern of `match`
+        if the module is the user's.
+        """
         there = vars(self.modules[name]).keys()
         if is_installed(name):
             return self._asked & there
         if self._asked & FORMATS:
-            raise Unsure(f"it formats, and holds the module `{name}`: a format can read any name of that")
+            raise Unsure(
+                f"it formats, and holds the module `{name}`: a format can read any name of that"
+            )
         return (self._asked | self._words) & there
 
     def _class(self, value: Any) -> None:
@@ -437,7 +547,8 @@ class Walk:
         module: Any = attribute(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
         if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
-            held = getattr(value, "array_type", None)  # of the rest of an annotation its name says all
+            # of the rest of an annotation its name says all
+            held = getattr(value, "array_type", None)
             self._many([] if held is None or is_installed(held.__module__) else [("", held)])
             return
         if is_node(value) and not issubclass(value, _SEEN_THROUGH):
@@ -460,12 +571,25 @@ class Walk:
         if code.co_filename.startswith("<@beartype"):
             raise self.fail("is checked by beartype, whose code has another text in each process")
         if hasattr(value, "registry") and hasattr(value, "dispatch"):
-            raise self.fail("is chosen by type (`functools.singledispatch`), and may be added to anywhere")
-        self.say("function", digest_of(code), value.__name__, value.__qualname__, str(value.__module__))
-        cells = [(name, _content(cell)) for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True)]
+            raise self.fail(
+                "is chosen by type (`functools.singledispatch`), and may be added to anywhere"
+            )
+        self.say(
+            "function", digest_of(code), value.__name__, value.__qualname__, str(value.__module__)
+        )
+        cells = [
+            (name, _content(cell))
+            for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True)
+        ]
         self._many(cells)
         self._many([("", value.__defaults__), ("", value.__kwdefaults__)])
-        self._many([(name, part) for name, part in sorted(value.__dict__.items()) if users or name == "__wrapped__"])
+        self._many(
+            [
+                (name, part)
+                for name, part in sorted(value.__dict__.items())
+                if users or name == "__wrapped__"
+            ]
+        )
         if users:
             self.say(*annotations_text(value))
             names = reads_of(code)
@@ -482,7 +606,9 @@ class Walk:
         except Unsure as unsure:
             self.say("barred")
             why = str(unsure).removeprefix("it ")
-            self.codes.add(codes_in(fn.__code__), f"`{fn.__name__}` {why}" if why != str(unsure) else why)
+            self.codes.add(
+                codes_in(fn.__code__), f"`{fn.__name__}` {why}" if why != str(unsure) else why
+            )
             return
         self.codes.add(codes_in(fn.__code__), None)
         for read in reads:
@@ -506,14 +632,23 @@ class Walk:
             return
         if kind.__module__ == "jitney._interface.program":
             if value.options.memory is not None:
-                raise self.fail("is a program with `memory`, which is chosen by what the compiler counts")
+                raise self.fail(
+                    "is a program with `memory`, which is chosen by what the compiler counts"
+                )
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
-        if is_a(value, _Primitive) and not any(value is each for each in space_of(_primitives).values()):
-            raise self.fail("is a primitive that JAX does not name, whose rules lie in tables that are not looked at")
+        if is_a(value, _Primitive) and not any(
+            value is each for each in space_of(_primitives).values()
+        ):
+            raise self.fail(
+                "is a primitive that JAX does not name, whose rules lie in tables that are not"
+                " looked at"
+            )
         if holds_hidden_state(kind):
-            raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
+            raise self.fail(
+                f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known"
+            )
         self.add(kind)
         self._many(instance_items(value))
 
@@ -534,7 +669,8 @@ def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
     """All that a function names.
 
     Raises:
-        Unsure: It names something in a way that cannot be followed, or something that is not a function of its arguments.
+        Unsure: It names something in a way that cannot be followed, or something that is not a
+            function of its arguments.
     """
     for read in globals_of(fn, names):
         for module in read.through:
@@ -545,13 +681,16 @@ def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
 
 
 def _is_harmless(code: types.CodeType, names: Reads, read: Global) -> bool:
-    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, a `__hash__`, and `getattr` where it is
-    seen what that asks for (`by_name.py`)."""
+    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes,
+    a `__hash__`, and `getattr` where it is seen what that asks for (`by_name.py`).
+    """
     if read.module != "builtins":
         return False
     if read.name in ASKING:
         return read.value is ASKING[read.name] and read.name not in names.blind
-    return code.co_qualname.startswith("__create_fn__.") or (read.name == "hash" and code.co_name == "__hash__")
+    return code.co_qualname.startswith("__create_fn__.") or (
+        read.name == "hash" and code.co_name == "__hash__"
+    )
 
 
 def _content(cell: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Whose a function, a class or a module is: the user's, which is followed, or of something installed, which is known by name and file."""
+"""Whose a function, a class or a module is: the user's, which is followed, or of something
+installed, which is known by name and file.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,29 @@ from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
 """They are in the key by version, and ask clocks and the environment for their own purposes."""
-_KNOWN = frozenset((
-    *CORE, "absl", "beartype", "chex", "diffrax", "einops", "etils", "jaxtyping", "lineax", "ml_dtypes", "opt_einsum", "optax",
-    "optimistix", "platformdirs", "typing_extensions", "wadler_lindig",
-))  # fmt: skip
-"""Packages whose functions are functions of their arguments: no handlers or states of their own that somebody sets elsewhere."""
+_KNOWN = frozenset(
+    (
+        *CORE,
+        "absl",
+        "beartype",
+        "chex",
+        "diffrax",
+        "einops",
+        "etils",
+        "jaxtyping",
+        "lineax",
+        "ml_dtypes",
+        "opt_einsum",
+        "optax",
+        "optimistix",
+        "platformdirs",
+        "typing_extensions",
+        "wadler_lindig",
+    )
+)
+"""Packages whose functions are functions of their arguments: no handlers or states of their own
+that somebody sets elsewhere.
+"""
 
 
 _NAMED = (type, FunctionType, ModuleType)
@@ -42,21 +62,28 @@ def whose(name: str) -> str:
         return "stdlib"
     if not is_a(file, str):
         paths = list(getattr(module, "__path__", ()))  # a package without a file of its own
-        return owner(paths[0]) if paths else "stdlib" if name in sys.builtin_module_names else "user"
+        return (
+            owner(paths[0]) if paths else "stdlib" if name in sys.builtin_module_names else "user"
+        )
     return owner(file)
 
 
 def is_known(module: str) -> bool:
-    """Whether an installed module is of a package whose functions read nothing that is set elsewhere."""
+    """Whether an installed module is of a package whose functions read nothing that is set
+    elsewhere.
+    """
     return module.partition(".")[0] in _KNOWN
 
 
 def importable(value: Any) -> tuple[str, str] | None:
-    """Module and name by which an installed module offers exactly this object; None where none does.
+    """Module and name by which an installed module offers exactly this object; None where none
+    does.
 
     An instance of a user's class is not asked: what answers is code of the user's.
     """
-    if not is_a(value, _NAMED) and not is_installed(str(static_attribute(type_of(value), "__module__"))):
+    if not is_a(value, _NAMED) and not is_installed(
+        str(static_attribute(type_of(value), "__module__"))
+    ):
         return None
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None) or attribute(value, "__name__", None)

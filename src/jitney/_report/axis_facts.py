@@ -1,4 +1,6 @@
-"""What a function does along each of its named axes, for `jitney.axes` and for the lines of a plan."""
+"""What a function does along each of its named axes, for `jitney.axes` and for the lines of a
+plan.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,13 @@ class AxisFacts:
 
     Args:
         name: The axis.
-        kind: "pointwise" if each element is treated alone; "mapped" if `vmap` added the axis; else the kinds of its uses, such as
-            "reduced" or "scanned and sorted"; "unknown" if the body cannot be traced without knowing the size.
+        kind: "pointwise" if each element is treated alone; "mapped" if `vmap` added the axis; else
+            the kinds of its uses, such as "reduced" or "scanned and sorted"; "unknown" if the body
+            cannot be traced without knowing the size.
         uses: Each operation that looks along the axis, with its line.
         refused: Why the axis cannot be padded; None if it can.
-        levels: How many reductions along it wait for one another, as the sum of a softmax waits for its maximum; None if the axis
-            cannot be cut into chunks.
+        levels: How many reductions along it wait for one another, as the sum of a softmax waits for
+            its maximum; None if the axis cannot be cut into chunks.
     """
 
     name: str
@@ -44,8 +47,15 @@ class AxisFacts:
         seen: dict[tuple[str, str], list[_axes.Use]] = {}
         for use in self.uses:
             seen.setdefault((use.kind, use.how), []).append(use)
-        parts = [f"{how} ({_listing([use.place or '`' + spelled(use.op) + '`' for use in uses])})" for (_, how), uses in seen.items()]
-        kind = f"{self.kind} in {self.levels} levels" if self.levels is not None and self.levels > 1 else self.kind
+        parts = [
+            f"{how} ({_listing([use.place or '`' + spelled(use.op) + '`' for use in uses])})"
+            for (_, how), uses in seen.items()
+        ]
+        kind = (
+            f"{self.kind} in {self.levels} levels"
+            if self.levels is not None and self.levels > 1
+            else self.kind
+        )
         listed = f"{kind}: {'; '.join(parts)}" if parts else kind
         return f"{listed}; not padded: {self.refused}" if self.refused else listed
 
@@ -62,7 +72,9 @@ def _listing(places: Sequence[str]) -> str:
 
 
 class Axes(dict[str, AxisFacts]):
-    """Axis name -> facts; printed, a line for each axis, which a terminal that is not as wide gets folded."""
+    """Axis name -> facts; printed, a line for each axis, which a terminal that is not as wide gets
+    folded.
+    """
 
     def __str__(self) -> str:
         from .._console import folded  # rich takes its time, and most never print
@@ -70,16 +82,28 @@ class Axes(dict[str, AxisFacts]):
         return "\n".join(folded(str(facts)) for facts in self.values())
 
 
-_LARGEST = 4096  # sizes from 2 to this one are looked at, where the form of an expression alone proves nothing
+# sizes from 2 to this one are looked at, where the form of an expression alone proves nothing
+_LARGEST = 4096
 
 
-def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None) -> dict[str, AxisFacts]:
+def facts_of(
+    entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None
+) -> dict[str, AxisFacts]:
     """The facts of each named axis of a call, each while the others have the sizes that they have.
 
-    With `buckets`, of these axes alone, and for the sizes that share a bucket with the size of the call.
+    With `buckets`, of these axes alone, and for the sizes that share a bucket with the size of the
+    call.
     """
     view = entry.planned(arrays, jit=False).view
-    plan = Plan.make(view, replace(entry.request, exact="at exact size", whole="facts are of the body", single="facts are of the body"))
+    plan = Plan.make(
+        view,
+        replace(
+            entry.request,
+            exact="at exact size",
+            whole="facts are of the body",
+            single="facts are of the body",
+        ),
+    )
     vmap = plan.of(Vmap)
     inside = plan.seen_inside(Vmap, view)
     sizes = sizes_of(inside, named_axes(inside))
@@ -87,7 +111,10 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
     for name, size in sizes.items():
         if size > 1:
             bucket = buckets.get(name) if buckets is not None else None
-            bounds = (bucket.range(size) if bucket is not None else None) or (2, max(size, _LARGEST))
+            bounds = (bucket.range(size) if bucket is not None else None) or (
+                2,
+                max(size, _LARGEST),
+            )
             if buckets is None or bucket is not None:
                 axes[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
     return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
@@ -100,10 +127,18 @@ def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFa
     except Refused as refusal:
         at = f"{refusal.place} " if refusal.place else ""
         return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))
-    uses = tuple(replace(use, how=in_names(use.how, [name])) for use in _axes.uses_of(program.jaxpr, mask.ranges))
+    uses = tuple(
+        replace(use, how=in_names(use.how, [name]))
+        for use in _axes.uses_of(program.jaxpr, mask.ranges)
+    )
     kinds = list(dict.fromkeys(use.kind for use in uses))
-    refused = next((f"{use.place} {in_names(use.refused, [name])}".strip() for use in uses if use.refused), None)
-    return AxisFacts(name, " and ".join(kinds) or "pointwise", uses, refused, _levels(program.jaxpr, mask))
+    refused = next(
+        (f"{use.place} {in_names(use.refused, [name])}".strip() for use in uses if use.refused),
+        None,
+    )
+    return AxisFacts(
+        name, " and ".join(kinds) or "pointwise", uses, refused, _levels(program.jaxpr, mask)
+    )
 
 
 def _levels(jaxpr: Any, mask: Mask) -> int | None:

@@ -21,7 +21,8 @@ class Collective:
         count: How many there are.
         bytes: Of their results, on one device; of one turn where they stand in a loop.
         along: The axes of the mesh between whose devices they run.
-        axes: The named axes that lie there; `"fsdp"` for a parameter that is gathered before it is used.
+        axes: The named axes that lie there; `"fsdp"` for a parameter that is gathered before it is
+            used.
         line: The line of the function, or what JAX calls the operation.
         in_loop: Whether they run once for each turn of a loop.
         whole: The argument that, by its shape, it brings together on every device, if it does.
@@ -57,16 +58,27 @@ class Communication(Shown):
         from .._console import table
 
         rows = [
-            [(collective.kind, "yellow" if collective.whole else ""), (str(collective.count), ""), (_sentence(collective), "")]
+            [
+                (collective.kind, "yellow" if collective.whole else ""),
+                (str(collective.count), ""),
+                (_sentence(collective), ""),
+            ]
             for collective in self.collectives
         ]
         none = [[("none", "green"), ("", ""), ("the devices send each other nothing", "")]]
-        return table(f"communication of {self.function}", [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)])
+        return table(
+            f"communication of {self.function}",
+            [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)],
+        )
 
 
 def _sentence(collective: Collective) -> str:
     loop = " in each turn of a loop" if collective.in_loop else ""
-    flag = f". It brings all of {collective.whole!r}, or an array of its shape, to every device" if collective.whole else ""
+    flag = (
+        f". It brings all of {collective.whole!r}, or an array of its shape, to every device"
+        if collective.whole
+        else ""
+    )
     named = f" for {', '.join(map(repr, collective.axes))}" if collective.axes else ""
     along = " and ".join(map(repr, collective.along)) or "no axis"
     return f"{bytes_text(collective.bytes)} along {along}{named}, {collective.line}{loop}{flag}"

@@ -1,7 +1,9 @@
-"""A plan as a picture: each stage that is taken is a frame around those inside of it, and the body is in the middle.
+"""A plan as a picture: each stage that is taken is a frame around those inside of it, and the body
+is in the middle.
 
-What a frame says is the line of the plan. What it shows besides is computed from the stage itself: cells of a bucket, chunks and passes,
-parts on devices; and the shapes that what is inside sees, where a stage changes them.
+What a frame says is the line of the plan. What it shows besides is computed from the stage itself:
+cells of a bucket, chunks and passes, parts on devices; and the shapes that what is inside sees,
+where a stage changes them.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class _Pen:
         self.y += high
 
 
-def draw(function: str, plan: Plan, view: View, cut: Cut | None, told: Mapping[str, str]) -> Picture:
+def draw(
+    function: str, plan: Plan, view: View, cut: Cut | None, told: Mapping[str, str]
+) -> Picture:
     """The picture of one call.
 
     Args:
@@ -117,13 +121,17 @@ def _body(pen: _Pen, function: str, derivative: str) -> None:
     pen.y += 5
     pen.inset -= _INSET
     at = pen.inset + _INSET
-    pen.parts.insert(0, box(at, top, WIDE - 2 * at, pen.y - top, "var(--c)", "var(--c)", ' fill-opacity=".18"'))
+    pen.parts.insert(
+        0, box(at, top, WIDE - 2 * at, pen.y - top, "var(--c)", "var(--c)", ' fill-opacity=".18"')
+    )
 
 
 def _after(stage: Stage) -> str:
     """The second step of a stage, on the results."""
     if isinstance(stage, Fill):
-        return "results are cut back to " + ", ".join(f"{axis.name}={axis.size}" for axis in stage.axes)
+        return "results are cut back to " + ", ".join(
+            f"{axis.name}={axis.size}" for axis in stage.axes
+        )
     if isinstance(stage, Jit) and stage.donate:
         return "results may take over the buffers that are donated"
     return ""

@@ -1,4 +1,6 @@
-"""What `jitney.frontier` says: memory against what is computed again, as a table and as a picture."""
+"""What `jitney.frontier` says: memory against what is computed again, as a table and as a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Frontier(Shown):
         forward: Operations of the function itself.
         memory: Bytes that were to be kept to; None if none were given.
         ways: All that was compiled, from the most memory to the least.
-        chosen: The one that recomputes the least of those that fit; None if none does, or nothing was to be kept to.
+        chosen: The one that recomputes the least of those that fit; None if none does, or nothing
+            was to be kept to.
         unsupported: Why nothing is offloaded to the memory of the host; None if it can be.
     """
 
@@ -59,22 +62,43 @@ class Frontier(Shown):
         from .._console import table
 
         most = self.ways[0].bytes
-        rows: list[list[tuple[str, str]]] = [[("", ""), ("memory", "bold"), ("", ""), ("recomputed", "bold"), ("saved", "bold")]]
+        rows: list[list[tuple[str, str]]] = [
+            [("", ""), ("memory", "bold"), ("", ""), ("recomputed", "bold"), ("saved", "bold")]
+        ]
         for way in self.ways:
             style = "green" if way == self.chosen else "" if way.best else "dim"
             bar = "█" * max(1, round(_BAR * way.bytes / most))
-            again = f"{flops_text(way.recomputed)}, {way.recomputed / max(1, self.forward):.0%} of forward"
+            again = (
+                f"{flops_text(way.recomputed)}, {way.recomputed / max(1, self.forward):.0%} of"
+                " forward"
+            )
             mark = "->" if way == self.chosen else "" if way.best else "·"
-            rows.append([(mark, style), (text(way.bytes), style), (bar, style), (again, style), (way.saved, style)])
+            rows.append(
+                [
+                    (mark, style),
+                    (text(way.bytes), style),
+                    (bar, style),
+                    (again, style),
+                    (way.saved, style),
+                ]
+            )
         if self.unsupported:
             rows.append(
-                [("", ""), ("not there", "dim"), ("", ""), ("", ""), (f"products, in the memory of the host: {self.unsupported}", "dim")]
+                [
+                    ("", ""),
+                    ("not there", "dim"),
+                    ("", ""),
+                    ("", ""),
+                    (f"products, in the memory of the host: {self.unsupported}", "dim"),
+                ]
             )
         kept = f" in {text(self.memory)}" if self.memory is not None else ""
         return table(f"what the gradient of {self.function} saves{kept}", rows)
 
     def svg(self) -> str:
-        """A picture, as text: memory to the right, what is recomputed upwards, the frontier as steps, and the limit."""
+        """A picture, as text: memory to the right, what is recomputed upwards, the frontier as
+        steps, and the limit.
+        """
         most = max(way.bytes for way in self.ways) * 1.05
         high = max(1, max(way.recomputed for way in self.ways)) * 1.1
 
@@ -87,15 +111,20 @@ class Frontier(Shown):
         best = [way for way in self.ways if way.best]
         line = " ".join(f"{x(way.bytes):.1f},{y(way.recomputed):.1f}" for way in best)
         marks = [
-            f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}" r="{6 if way == self.chosen else 4}" '
-            f'fill="var({"--c" if way == self.chosen else "--a" if way.best else "--line"})"><title>'
-            f"{escape(way.saved)}: {text(way.bytes)}, {flops_text(way.recomputed)} recomputed</title></circle>"
+            f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}"'
+            f' r="{6 if way == self.chosen else 4}"'
+            f' fill="var({"--c" if way == self.chosen else "--a" if way.best else "--line"})">'
+            f"<title>{escape(way.saved)}: {text(way.bytes)},"
+            f" {flops_text(way.recomputed)} recomputed</title></circle>"
             for way in sorted(self.ways, key=lambda way: way.best)
         ]
         limit = ""
         if self.memory is not None and self.memory < most:
             at = x(self.memory)
-            limit = f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="var(--b)" stroke-dasharray="4"/>'
+            limit = (
+                f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="var(--b)"'
+                ' stroke-dasharray="4"/>'
+            )
         ticks = [
             words(x(part * most), y(0) + 16, text(part * most), "soft", "middle")
             + words(_LEFT - 6, y(part * high) + 4, flops_text(part * high), "soft", "end")
@@ -107,7 +136,13 @@ class Frontier(Shown):
             words(_LEFT + 8, 20, "recomputed"),
             f'{limit}<polyline points="{line}" fill="none" stroke="var(--a)"/>',
         ]
-        return picture("jitney-frontier", f"what the gradient of {self.function} saves", _WIDTH, _HEIGHT, [*parts, *marks, *ticks])
+        return picture(
+            "jitney-frontier",
+            f"what the gradient of {self.function} saves",
+            _WIDTH,
+            _HEIGHT,
+            [*parts, *marks, *ticks],
+        )
 
     def _repr_html_(self) -> str:
         from .._console import html_of

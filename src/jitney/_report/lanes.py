@@ -1,4 +1,6 @@
-"""What `jax.vmap` makes of branches and loops, for a plan: of a branch both sides, of a loop the slowest of its elements."""
+"""What `jax.vmap` makes of branches and loops, for a plan: of a branch both sides, of a loop the
+slowest of its elements.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def joined_lanes(plan: Plan, entry: Entry, view: View) -> list[Joined]:
     """Find the branches and loops that differ between the elements of the mapped axes.
 
     The body is traced for one element, and mapped: `vmap` turns a `cond` whose predicate is mapped
-    into a select, and gives such a `while_loop` a condition for each element (jax 0.10.2 and 0.12.0.1).
+    into a select, and gives such a `while_loop` a condition for each element (jax 0.10.2 and
+    0.12.0.1).
     """
     with entry.numbers():
         one = body_of(entry.body_inside(plan, Vmap), _abstract(plan.seen_inside(Vmap, view)))
@@ -59,7 +62,12 @@ def _branches(jaxpr: Any) -> Iterator[str]:
 
 
 def _joining(jaxpr: Any) -> Iterator[str]:
-    """The loops whose condition has an element for each of the mapped axis: they go on while any holds."""
+    """The loops whose condition has an element for each of the mapped axis: they go on while any
+    holds.
+    """
     for eqn in equations(jaxpr):
-        if eqn.primitive.name == "while" and opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape:
+        if (
+            eqn.primitive.name == "while"
+            and opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape
+        ):
             yield source_of(eqn)

@@ -66,7 +66,8 @@ _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERR
 class Report(Shown):
     """What `f.plan(...)` gives: every decision about one call, with its reason.
 
-    Printed, those taken, those asked for and not taken, and one line of the rest; `lines` and `to_dict()` have all.
+    Printed, those taken, those asked for and not taken, and one line of the rest; `lines` and
+    `to_dict()` have all.
     """
 
     function: str
@@ -79,8 +80,10 @@ class Report(Shown):
     cut: Cut | None = field(default=None, repr=False, compare=False)
 
     def draw(self) -> Picture:
-        """A picture of the call as SVG text, in light and dark: each stage that is taken around those inside of it, the cells of each
-        bucket, the chunks of each pass, which device holds which part. In a notebook it is shown; else write it into a file."""
+        """A picture of the call as SVG text, in light and dark: each stage that is taken around
+        those inside of it, the cells of each bucket, the chunks of each pass, which device holds
+        which part. In a notebook it is shown; else write it into a file.
+        """
         from .drawing import draw
 
         told = {line.name: line.why for line in reversed(self.lines) if line.taken}
@@ -90,7 +93,9 @@ class Report(Shown):
         """The same as plain data."""
         return {
             "function": self.function,
-            "decisions": [{"name": line.name, "taken": line.taken, "why": line.why} for line in self.lines],
+            "decisions": [
+                {"name": line.name, "taken": line.taken, "why": line.why} for line in self.lines
+            ],
             "arguments": list(self.arguments),
             "static": list(self.static),
             "axes": {name: {"size": size, "set_by": who} for name, size, who in self.axes},
@@ -104,11 +109,20 @@ class Report(Shown):
             if not line.asked:
                 continue
             style = "green" if line.taken else "dim"
-            rows.append([(line.name, style), (line.why if line.taken else f"skipped: {line.why}", style)])
+            rows.append(
+                [(line.name, style), (line.why if line.taken else f"skipped: {line.why}", style)]
+            )
         idle = dict.fromkeys(line.name for line in self.lines if not line.asked)
         rows += [[("others", "dim"), (f"not asked for: {', '.join(idle)}", "dim")]] if idle else []
-        rows += [[("axis", "cyan"), (f"{name} = {size}, set by {who}", "")] for name, size, who in self.axes]
-        rows += [[(kind, ""), (text, "")] for kind, texts in (("traced", self.arguments), ("static", self.static)) for text in texts]
+        rows += [
+            [("axis", "cyan"), (f"{name} = {size}, set by {who}", "")]
+            for name, size, who in self.axes
+        ]
+        rows += [
+            [(kind, ""), (text, "")]
+            for kind, texts in (("traced", self.arguments), ("static", self.static))
+            for text in texts
+        ]
         return table(f"plan of {self.function}", rows)
 
     def _repr_html_(self) -> str:
@@ -130,7 +144,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         ContractError: The call does not fit the contract.
     """
     with entry.numbers():
-        planned = entry.planned(arrays, jit=not core.options.pad)  # at exact size nothing may divide
+        # at exact size nothing may divide
+        planned = entry.planned(arrays, jit=not core.options.pad)
         autocast = planned.plan.of(Autocast)
         ready = autocast is None or autocast.policy is not None  # else the body cannot be built yet
         padded = bool(core.options.pad) and ready
@@ -141,7 +156,11 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         donation = _donation(entry, planned.view, arrays) if donated else []
     inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
     hidden = _hidden(core, inside=inside)
-    stages = [Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why) for s in plan.stages if s.name not in hidden]
+    stages = [
+        Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
+        for s in plan.stages
+        if s.name not in hidden
+    ]
     chunk, cut = plan.of(Chunk), None
     if chunk is not None and ready:
         with entry.numbers():
@@ -149,14 +168,19 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
-    stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
+    stages += [
+        Line("transfer", taken=True, why=why)
+        for why in transfers(plan.of(Place), arrays, entry.paths)
+    ]
     if ready:
         stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ())
         stages += _rematerialised(core, plan, entry, planned.view, compiles=compiles)
     stages += _rolled(plan, entry, arrays) if ready else []
     stages += _lanes(planned.plan, entry, planned.view) if ready else []
     stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
-    stages += [Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()]
+    stages += [
+        Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()
+    ]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
     return Report(
@@ -177,7 +201,9 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
 
 
 def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
-    """Stages that have no line: of the two for `remat`, the one that it is not for, and both where it stands inside a derivative."""
+    """Stages that have no line: of the two for `remat`, the one that it is not for, and both where
+    it stands inside a derivative.
+    """
     if inside:
         return ("remat", "saved")
     return ("remat",) if core.options.remat == AUTO else ("saved",)
@@ -186,11 +212,18 @@ def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
 def _for_each(axes: Sequence[str]) -> str:
     """What a derivative under `vmap` is of, and how to get the one that is meant as often."""
     named = " and ".join(axes)
-    return f"one for each {named} (`vmap`); that of their mean is the derivative of a program that returns the mean of these"
+    return (
+        f"one for each {named} (`vmap`); that of their mean is the derivative of a program that"
+        " returns the mean of these"
+    )
 
 
-def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]) -> list[Line]:
-    """How a derivative is made, if the program is one; `padded` is what was decided while it was proven for a bucket."""
+def _derivative(
+    core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]
+) -> list[Line]:
+    """How a derivative is made, if the program is one; `padded` is what was decided while it was
+    proven for a bucket.
+    """
     derived = core.fn()
     if not isinstance(derived, Derived):
         return []
@@ -199,26 +232,40 @@ def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], pad
         with entry.numbers(), decisions() as exact:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
         made = exact[:1]
-    lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made]
+    lines = [
+        Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made
+    ]
     mapped = plan.of(Vmap)
     if mapped is not None:
         lines.append(Line("derivative", taken=True, why=_for_each(mapped.axes)))
     return lines
 
 
-def _rematerialised(core: Core, plan: Plan, entry: Entry, view: View, *, compiles: bool) -> list[Line]:
+def _rematerialised(
+    core: Core, plan: Plan, entry: Entry, view: View, *, compiles: bool
+) -> list[Line]:
     """What is recomputed in the backward pass of a derivative."""
     derived = core.fn()
     if not isinstance(derived, Derived) or not derived.remat:
         return []
     if derived.remat == AUTO:
-        return [Line("remat", taken=True, why="inside the derivative: what is saved is the line above")]
+        return [
+            Line("remat", taken=True, why="inside the derivative: what is saved is the line above")
+        ]
     why = f"inside the derivative: the backward pass keeps what `{derived.remat}` says"
-    return [Line("remat", taken=True, why=why + (_recomputed(core, derived, entry, plan, view) if compiles else ""))]
+    return [
+        Line(
+            "remat",
+            taken=True,
+            why=why + (_recomputed(core, derived, entry, plan, view) if compiles else ""),
+        )
+    ]
 
 
 def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: View) -> str:
-    """What a policy of `remat` gains, by the compiler: the gradient is compiled for it, with the policy and without."""
+    """What a policy of `remat` gains, by the compiler: the gradient is compiled for it, with the
+    policy and without.
+    """
     if core.options.chunk or core.options.pad:
         return ""
     place = plan.of(Place)
@@ -226,11 +273,16 @@ def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: Vi
     plain = entry.of(core.of(replace(derived, remat=None), core.options))
     with entry.numbers():
         avals = [leaf.abstract() for leaf in view.leaves]
-        with_it, without = (compiled_bytes(each.called, avals, shardings) for each in (entry, plain))
+        with_it, without = (
+            compiled_bytes(each.called, avals, shardings) for each in (entry, plain)
+        )
     both = f"; {text(with_it)} with it, {text(without)} without"
     if with_it <= _GAINS * without:
         return both
-    return f'{both}: it gains nothing around the whole body; remat="auto" with `memory` looks for parts that do'
+    return (
+        f'{both}: it gains nothing around the whole body; remat="auto" with `memory` looks for'
+        " parts that do"
+    )
 
 
 def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
@@ -243,8 +295,16 @@ def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     except CAUGHT as error:
         if need_of(error) is None:
             raise
-        return [Line("layers", taken=False, why="the body cannot be traced, so nothing says which there are")]
-    return [Line("layers", taken, why) for taken, why in made] or [Line("layers", taken=False, why=NONE)]
+        return [
+            Line(
+                "layers",
+                taken=False,
+                why="the body cannot be traced, so nothing says which there are",
+            )
+        ]
+    return [Line("layers", taken, why) for taken, why in made] or [
+        Line("layers", taken=False, why=NONE)
+    ]
 
 
 def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
@@ -258,18 +318,29 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     except CAUGHT as error:
         if need_of(error) is None:
             raise
-        return [Line("products", taken=False, why="the body cannot be traced, so nothing says which there are")]
+        return [
+            Line(
+                "products",
+                taken=False,
+                why="the body cannot be traced, so nothing says which there are",
+            )
+        ]
     return [Line("products", bool(counts[0].cast), text) for text in counts[0].lines]
 
 
 def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
-    """The numbers of the body that are infinite in the type that it is computed in; it is traced for it, in both."""
+    """The numbers of the body that are infinite in the type that it is computed in; it is traced
+    for it, in both.
+    """
     stage = plan.of(Precision)
     low = None if stage is None or stage.policy not in COMPUTE else np.dtype(COMPUTE[stage.policy])
     if stage is None or low is None or low.itemsize >= np.dtype(stage.back).itemsize:
         return []
     narrow = [leaf.abstract() for leaf in plan.seen_inside(Precision, view).leaves]
-    wide = [jax.ShapeDtypeStruct(each.shape, leaf.dtype) for each, leaf in zip(narrow, view.leaves, strict=True)]
+    wide = [
+        jax.ShapeDtypeStruct(each.shape, leaf.dtype)
+        for each, leaf in zip(narrow, view.leaves, strict=True)
+    ]
     why = "the body cannot be traced{}, so nothing says which constants are out of range"
     with entry.numbers(), np.errstate(over="ignore"):
         try:
@@ -282,14 +353,25 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
             with jax.numpy_dtype_promotion("standard"):
                 outside = body_of(entry.body_inside(plan, Precision), wide)
         except Exception:  # noqa: BLE001 - the body is the user's, and may refuse any type but the one it is computed in
-            return [Line("constants", taken=False, why=why.format(" in the types of its arguments"))]
+            return [
+                Line("constants", taken=False, why=why.format(" in the types of its arguments"))
+            ]
         found = _precision.lost_constants(outside, inside, low)
     limit = f"whose largest number is {_largest(low):.6g}"
-    return [Line("constants", taken=False, why=f"{value:g} at {line} is {'-' * (value < 0)}inf in {low}, {limit}") for value, line in found]
+    return [
+        Line(
+            "constants",
+            taken=False,
+            why=f"{value:g} at {line} is {'-' * (value < 0)}inf in {low}, {limit}",
+        )
+        for value, line in found
+    ]
 
 
 def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
-    """The branches and loops that the elements of a mapped axis go through together; the body is traced for it."""
+    """The branches and loops that the elements of a mapped axis go through together; the body is
+    traced for it.
+    """
     mapped = plan.of(Vmap)
     if mapped is None:
         return []
@@ -298,27 +380,52 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
     except CAUGHT as error:
         if need_of(error) is None:
             raise
-        return [Line("lanes", taken=False, why="the body cannot be traced, so nothing says which branches there are")]
-    each, options = " of ".join(f"each {axis}" for axis in reversed(mapped.axes)), entry.core.options
-    is_free = len(mapped.axes) == 1 and not (options.chunk or options.pad or options.memory is not None or options.shard)
+        return [
+            Line(
+                "lanes",
+                taken=False,
+                why="the body cannot be traced, so nothing says which branches there are",
+            )
+        ]
+    each, options = (
+        " of ".join(f"each {axis}" for axis in reversed(mapped.axes)),
+        entry.core.options,
+    )
+    is_free = len(mapped.axes) == 1 and not (
+        options.chunk or options.pad or options.memory is not None or options.shard
+    )
     cure = f'; chunk={{"{mapped.axes[0]}": 1}} works on one at a time, ' if is_free else ""
     lines: list[Line] = []
     for each_joined in found:
         what = "goes on until the slowest ends" if each_joined.is_loop else "computes every branch"
-        own = ("and ends each by itself" if each_joined.is_loop else "and computes one") if cure else ""
-        lines.append(Line("lanes", taken=True, why=f"{each} {what}: {each_joined.place}{cure}{own}"))
+        own = (
+            ("and ends each by itself" if each_joined.is_loop else "and computes one")
+            if cure
+            else ""
+        )
+        lines.append(
+            Line("lanes", taken=True, why=f"{each} {what}: {each_joined.place}{cure}{own}")
+        )
     return lines
 
 
 def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
-    """What giving up the buffers saves, and those that no result can take over. JAX pairs them by shape and dtype, one result for each
-    buffer; the compiler's `memory_analysis().alias_size_in_bytes` counts the same bytes."""
+    """What giving up the buffers saves, and those that no result can take over. JAX pairs them by
+    shape and dtype, one result for each buffer; the compiler's
+    `memory_analysis().alias_size_in_bytes` counts the same bytes.
+    """
     try:
         results = jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except CAUGHT as error:
         if need_of(error) is None:
             raise
-        return [Line("donation", taken=False, why="the body cannot be traced, so nothing says which buffers could be reused")]
+        return [
+            Line(
+                "donation",
+                taken=False,
+                why="the body cannot be traced, so nothing says which buffers could be reused",
+            )
+        ]
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
     taken: list[Leaf] = []
     lines: list[Line] = []
@@ -327,11 +434,18 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
         if free[leaf.shape, leaf.dtype] >= 0:
             taken.append(leaf)
             continue
-        why = f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its shape and dtype ({leaf})"
+        why = (
+            f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its"
+            f" shape and dtype ({leaf})"
+        )
         lines.append(Line("donation", taken=False, why=why))
     saved = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in taken)
     buffers = f"{len(taken)} buffer{'s' if len(taken) > 1 else ''}"
-    reused = Line("donation", taken=True, why=f"saves {text(saved)}: results take over {buffers} of {_listing(taken)}")
+    reused = Line(
+        "donation",
+        taken=True,
+        why=f"saves {text(saved)}: results take over {buffers} of {_listing(taken)}",
+    )
     return [reused, *lines] if taken else lines
 
 
@@ -342,21 +456,45 @@ def _listing(leaves: Sequence[Leaf]) -> str:
 def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> list[Line]:
     """What is decided besides the stages."""
     options = core.options
-    contract = Line("contract", options.check, "checked once for each new call key" if options.check else "`check=False`")
-    unresolved = [f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved]
+    contract = Line(
+        "contract",
+        options.check,
+        "checked once for each new call key" if options.check else "`check=False`",
+    )
+    unresolved = [
+        f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved
+    ]
     facts = cache_facts()
     jax_options: Any = jax.config
     kept = options.cache and bool(jax_options.jax_enable_compilation_cache)
-    where = f"persistent compilation cache: {facts.reason}" + (f" ({facts.directory})" if facts.directory else "")
+    where = f"persistent compilation cache: {facts.reason}" + (
+        f" ({facts.directory})" if facts.directory else ""
+    )
     return [
         contract,
         *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),
-        Line("cache", kept, where if options.cache else "`cache=False`: compiled in every process anew"),
+        Line(
+            "cache",
+            kept,
+            where if options.cache else "`cache=False`: compiled in every process anew",
+        ),
         Line("max_compiles", options.max_compiles is not None, _limited(core)),
-        Line("trace errors", options.on_trace_error == "eager", _on_trace_error(options.on_trace_error)),
+        Line(
+            "trace errors",
+            options.on_trace_error == "eager",
+            _on_trace_error(options.on_trace_error),
+        ),
         verified,
         late,
-        Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),
+        Line(
+            "debug_nans",
+            options.debug_nans,
+            (
+                "every result is checked, which waits for it"
+                if options.debug_nans
+                else "not asked for"
+            ),
+        ),
     ]
 
 
@@ -365,7 +503,9 @@ def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     if core.options.cache != "program":
         return []
     if entry.kept is None:
-        return [Line("kept program", taken=False, why="not kept: under an outer transform it is traced")]
+        return [
+            Line("kept program", taken=False, why="not kept: under an outer transform it is traced")
+        ]
     with entry.numbers():
         given = arrays if entry.padded is None else entry.padded.given(arrays)
         return [Line("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
@@ -383,7 +523,11 @@ def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
     except CAUGHT as error:
         if need_of(error) is None:
             raise
-        return Line("verify", taken=False, why="the body cannot be traced, so there is nothing to compare with")
+        return Line(
+            "verify",
+            taken=False,
+            why="the body cannot be traced, so there is nothing to compare with",
+        )
 
 
 def _late(entry: Entry) -> Line:
@@ -391,12 +535,23 @@ def _late(entry: Entry) -> Line:
     why = waits(entry.core.options)
     if why is None and entry.request.nested:
         why = "under an outer trace checks are Equinox's own callbacks"
-    return Line("late checks", why is None, why or "a later call raises what one finds, `jitney.wait()`, or the end of Python")
+    return Line(
+        "late checks",
+        why is None,
+        why or "a later call raises what one finds, `jitney.wait()`, or the end of Python",
+    )
 
 
 def _limited(core: Core) -> str:
     limit = core.options.max_compiles
-    return "not asked for" if limit is None else f"{core.counters.compile_events} of {limit.count} programs compiled; past it: {limit.past}"
+    return (
+        "not asked for"
+        if limit is None
+        else (
+            f"{core.counters.compile_events} of {limit.count} programs compiled; past it:"
+            f" {limit.past}"
+        )
+    )
 
 
 def _on_trace_error(choice: str) -> str:

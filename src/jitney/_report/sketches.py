@@ -1,6 +1,8 @@
-"""Small drawings of what a stage does with an axis: the cells of a bucket, the chunks of each pass, who holds which part.
+"""Small drawings of what a stage does with an axis: the cells of a bucket, the chunks of each pass,
+who holds which part.
 
-Each is a list of SVG elements in a box of a width, and how high that came out; `drawing.py` sets them into the drawing of a call.
+Each is a list of SVG elements in a box of a width, and how high that came out; `drawing.py` sets
+them into the drawing of a call.
 """
 
 from __future__ import annotations
@@ -37,8 +39,16 @@ def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
         box(x, y, wide, _HIGH, "none", "var(--a)", ' stroke-dasharray="3 2"'),
         f'<path d="{cuts}" stroke="var(--ground)" stroke-width="1" opacity=".7"/>',
     ]
-    filled = f"; {axis.high - axis.size} filled in, which reach no result" if axis.high > axis.size else ""
-    told = folded(f"{axis.name}: {axis.size} of {axis.high} are valid{filled}. Sizes {axis.low} to {axis.high} share the program.", wide)
+    filled = (
+        f"; {axis.high - axis.size} filled in, which reach no result"
+        if axis.high > axis.size
+        else ""
+    )
+    told = folded(
+        f"{axis.name}: {axis.size} of {axis.high} are valid{filled}. Sizes {axis.low} to"
+        f" {axis.high} share the program.",
+        wide,
+    )
     parts += [words(x, y + _HIGH + 15 + 15 * i, line, "soft") for i, line in enumerate(told)]
     return parts, _HIGH + 4 + 15 * len(told)
 
@@ -59,15 +69,34 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
                 parts.append(words(left + step / 2, top + 12, "...", "soft", "middle"))
                 continue
             share = min(1.0, (part - (chunk - 1) * cut.width) / cut.width)
-            parts.append(box(left + 1, top, (step - 2) * share, _HIGH, f"var(--{_COLOURS[(number - 1) % 4]})", "none", ' opacity=".75"'))
+            parts.append(
+                box(
+                    left + 1,
+                    top,
+                    (step - 2) * share,
+                    _HIGH,
+                    f"var(--{_COLOURS[(number - 1) % 4]})",
+                    "none",
+                    ' opacity=".75"',
+                )
+            )
             if share * step > 7 * len(str(chunk)):
-                parts.append(words(left + 1 + (step - 2) * share / 2, top + 12, str(chunk), "", "middle"))
+                parts.append(
+                    words(left + 1 + (step - 2) * share / 2, top + 12, str(chunk), "", "middle")
+                )
         told = folded(_does(passes, number - 1), wide - _LABEL, 2)
-        parts += [words(x + _LABEL, top + _HIGH + 13 + 14 * i, line, "soft") for i, line in enumerate(told)]
+        parts += [
+            words(x + _LABEL, top + _HIGH + 13 + 14 * i, line, "soft")
+            for i, line in enumerate(told)
+        ]
         top += _HIGH + 8 + 14 * len(told)
     last = part - (count - 1) * cut.width
-    of = f"{cut.axis}: {count:,} chunks of {cut.width:,}" + (f", the last of {last:,}" if last < cut.width and count > 1 else "")
-    told = folded(of + (f", on each of {cut.devices.parts} devices" if cut.devices is not None else ""), wide)
+    of = f"{cut.axis}: {count:,} chunks of {cut.width:,}" + (
+        f", the last of {last:,}" if last < cut.width and count > 1 else ""
+    )
+    told = folded(
+        of + (f", on each of {cut.devices.parts} devices" if cut.devices is not None else ""), wide
+    )
     parts += [words(x, top + 12 + 15 * i, line, "soft") for i, line in enumerate(told)]
     return parts, top - y + 15 * len(told) + 2
 
@@ -76,20 +105,28 @@ def _does(passes: _axes.Passes, number: int) -> str:
     """What a pass carries from chunk to chunk, and whether results come out of it."""
     each = passes.passes[number]
     names = few(list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed))))
-    given = f"gives {len(each.emits)} result{'s' if len(each.emits) > 1 else ''} chunk by chunk" if each.emits else ""
+    given = (
+        f"gives {len(each.emits)} result{'s' if len(each.emits) > 1 else ''} chunk by chunk"
+        if each.emits
+        else ""
+    )
     kept = "puts chunks together for what is done at once" if each.collects else ""
     return "; ".join(filter(None, [names and f"carries {names}", given, kept])) or "reads"
 
 
 def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
-    """One row for each array that is spread, one column for each device: which part of it lies there."""
+    """One row for each array that is spread, one column for each device: which part of it lies
+    there.
+    """
     sizes: dict[str, int] = dict(place.mesh.shape)
     count = math.prod(sizes.values())
     shown = list(range(min(count, _DEVICES)))
     step = (wide - _LABEL) / len(shown)
     parts = [words(x, y + 11, "device", "soft")]
     parts += [words(x + _LABEL + step * (i + 0.5), y + 11, str(i), "soft", "middle") for i in shown]
-    spread = [(leaf, spec) for leaf, spec in zip(view.leaves, place.specs, strict=False) if any(spec)]
+    spread = [
+        (leaf, spec) for leaf, spec in zip(view.leaves, place.specs, strict=False) if any(spec)
+    ]
     top = y + 17
     for leaf, spec in spread[:_ARRAYS]:
         along = tuple(name for axes in spec for name in axes)
@@ -97,21 +134,39 @@ def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
         for i in shown:
             number = _part(i, sizes, along)
             colour = f"var(--{_COLOURS[number % 4]})"
-            parts.append(box(x + _LABEL + step * i + 1, top, step - 2, _HIGH, colour, "none", ' opacity=".75"'))
+            parts.append(
+                box(
+                    x + _LABEL + step * i + 1,
+                    top,
+                    step - 2,
+                    _HIGH,
+                    colour,
+                    "none",
+                    ' opacity=".75"',
+                )
+            )
             parts.append(words(x + _LABEL + step * (i + 0.5), top + 12, str(number), "", "middle"))
         top += _HIGH + 4
-    more = "".join([
-        f"; {len(spread) - _ARRAYS} more arrays are spread" if len(spread) > _ARRAYS else "",
-        f"; {count - _DEVICES} more devices" if count > _DEVICES else "",
-        f"; {len(place.specs) - len(spread)} whole on each" if len(place.specs) > len(spread) else "",
-    ])  # fmt: skip
+    more = "".join(
+        [
+            f"; {len(spread) - _ARRAYS} more arrays are spread" if len(spread) > _ARRAYS else "",
+            f"; {count - _DEVICES} more devices" if count > _DEVICES else "",
+            (
+                f"; {len(place.specs) - len(spread)} whole on each"
+                if len(place.specs) > len(spread)
+                else ""
+            ),
+        ]
+    )
     told = folded(f"numbers and colours are parts of an array{more}", wide)
     parts += [words(x, top + 13 + 15 * i, line, "soft") for i, line in enumerate(told)]
     return parts, top - y + 15 * len(told)
 
 
 def _part(device: int, sizes: dict[str, int], along: Sequence[str]) -> int:
-    """Which part of an array a device holds: its place along those axes of the mesh that the array lies along."""
+    """Which part of an array a device holds: its place along those axes of the mesh that the array
+    lies along.
+    """
     at: dict[str, int] = {}
     for name, size in reversed(sizes.items()):
         device, at[name] = divmod(device, size)

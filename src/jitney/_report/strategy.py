@@ -18,8 +18,10 @@ class Way:
 
     Args:
         name: "in memory", "chunked" or "streamed".
-        bytes: What the compiler says that it takes on one device: temporaries and arguments; None if it cannot be done.
-        chunk: How many elements of the axis at a time, on each of the devices that share it; None for all.
+        bytes: What the compiler says that it takes on one device: temporaries and arguments; None
+            if it cannot be done.
+        chunk: How many elements of the axis at a time, on each of the devices that share it; None
+            for all.
         why: What was measured, or why it cannot be done.
         fits: Whether it can be done within the memory.
     """
@@ -58,5 +60,8 @@ class Strategy(Shown):
 
         styles = ["green" if way is self.chosen else "dim" for way in self.ways]
         marks = ["->" if way is self.chosen else "" for way in self.ways]
-        rows = [[(mark, style), (way.name, style), (way.why, style)] for mark, style, way in zip(marks, styles, self.ways, strict=True)]
+        rows = [
+            [(mark, style), (way.name, style), (way.why, style)]
+            for mark, style, way in zip(marks, styles, self.ways, strict=True)
+        ]
         return table(f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}", rows)

@@ -1,4 +1,6 @@
-"""What is saved for the backward pass and what is computed again, and which layers are one loop: found in the program."""
+"""What is saved for the backward pass and what is computed again, and which layers are one loop:
+found in the program.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,6 @@
-"""Equal layers that stand one behind the other, as a loop: what each of them reads, and what becomes of what it makes."""
+"""Equal layers that stand one behind the other, as a loop: what each of them reads, and what
+becomes of what it makes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Broken:
 
 @dataclass(frozen=True)
 class Chain:
-    """Equal layers as a loop: what each reads is the same for all, its own, or what the layer before made.
+    """Equal layers as a loop: what each reads is the same for all, its own, or what the layer
+    before made.
 
     Args:
         stack: The layers.
@@ -37,7 +40,8 @@ class Chain:
         carried: What is read from the layer before, by place -> which of what that made.
         own: What is read that is not the same for all, by place.
         wanted: Which of what a layer makes is read elsewhere.
-        written: The numbers that are written into the program where each layer reads them; None where they are the same for all.
+        written: The numbers that are written into the program where each layer reads them; None
+            where they are the same for all.
     """
 
     stack: Stack
@@ -51,7 +55,9 @@ class Chain:
 
     @classmethod
     def of(cls, flat: FlatProgram, stack: Stack, layers: int) -> Chain | Broken:
-        """The chain, or why there is none: they are not equal, or read something of a layer that is not the one before."""
+        """The chain, or why there is none: they are not equal, or read something of a layer that is
+        not the one before.
+        """
         pairs = list(pairwise(stack.bounds))[:layers]
         parts = [formed(flat, *pair) for pair in pairs]
         if any(part.form != parts[0].form for part in parts):
@@ -68,9 +74,24 @@ class Chain:
             if read[0] in maker or len(before) > 1 or before == {-1}:
                 return Broken("one reads what a layer makes that is not the one before")
             carried[place] = before.pop()
-        own = tuple(p for p in range(len(sources[0])) if p not in carried and len({source[p] for source in sources}) > 1)
-        written = tuple(_written([part.numbers[i] for part in parts]) for i in range(len(parts[0].numbers)))
-        return cls(stack, layers, sources, makes, carried, own, _wanted(flat, pairs, makes, carried), written)
+        own = tuple(
+            p
+            for p in range(len(sources[0]))
+            if p not in carried and len({source[p] for source in sources}) > 1
+        )
+        written = tuple(
+            _written([part.numbers[i] for part in parts]) for i in range(len(parts[0].numbers))
+        )
+        return cls(
+            stack,
+            layers,
+            sources,
+            makes,
+            carried,
+            own,
+            _wanted(flat, pairs, makes, carried),
+            written,
+        )
 
     @property
     def rows(self) -> list[list[int]]:
@@ -85,35 +106,50 @@ class Chain:
     @property
     def shared(self) -> list[int]:
         """What is the same for all layers."""
-        return [n for p, n in enumerate(self.sources[0]) if p not in self.carried and p not in self.own]
+        return [
+            n for p, n in enumerate(self.sources[0]) if p not in self.carried and p not in self.own
+        ]
 
     @property
     def begins(self) -> list[int]:
         """What the first layer reads where the others read what the one before has made."""
         return [self.sources[0][p] for p in self.carried]
 
-    def layer(self, flat: FlatProgram, value_of: Callable[[int], Any]) -> tuple[Callable[[Any, Any], Any], list[Any]]:
-        """The body of the loop, from what is carried and what is its own, and what it begins with."""
+    def layer(
+        self, flat: FlatProgram, value_of: Callable[[int], Any]
+    ) -> tuple[Callable[[Any, Any], Any], list[Any]]:
+        """The body of the loop, from what is carried and what is its own, and what it begins
+        with.
+        """
         start, stop = self.stack.bounds[0], self.stack.bounds[1]
         source, makes = self.sources[0], self.makes[0]
         shared = {n: value_of(n) for n in self.shared}
 
         def layer(carry: Any, row: Any) -> Any:
             env = dict(shared)
-            for p, value in zip((*self.carried, *self.own), (*carry, *row[: len(self.own)]), strict=True):
+            for p, value in zip(
+                (*self.carried, *self.own), (*carry, *row[: len(self.own)]), strict=True
+            ):
                 env[source[p]] = typed(value, flat.avals[source[p]])
             _run(flat.steps[start:stop], env, self.written, row[len(self.own) :])
-            carry = [typed(env[makes[made]], flat.avals[source[p]]) for p, made in self.carried.items()]
+            carry = [
+                typed(env[makes[made]], flat.avals[source[p]]) for p, made in self.carried.items()
+            ]
             return carry, [env[makes[made]] for made in self.wanted]
 
         return layer, [typed(value_of(source[p]), flat.avals[source[p]]) for p in self.carried]
 
     def handed_on(self, last: Sequence[Any]) -> dict[int, Any]:
         """What is carried behind the last layer, by number."""
-        return {self.makes[-1][made]: value for made, value in zip(self.carried.values(), last, strict=True)}
+        return {
+            self.makes[-1][made]: value
+            for made, value in zip(self.carried.values(), last, strict=True)
+        }
 
 
-def _run(steps: Sequence[Step], env: dict[int, Any], written: Sequence[Any], own: Sequence[Any]) -> None:
+def _run(
+    steps: Sequence[Step], env: dict[int, Any], written: Sequence[Any], own: Sequence[Any]
+) -> None:
     """One layer, with its own numbers in the place of those of the first."""
     places, given = iter(written), iter(own)
     for step in steps:
@@ -134,8 +170,15 @@ def _written(values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | N
     return None if same else np.stack(values)
 
 
-def _wanted(flat: FlatProgram, pairs: Sequence[tuple[int, int]], makes: Sequence[list[int]], carried: Mapping[int, int]) -> tuple[int, ...]:
-    """Which of what a layer makes is read elsewhere than in it and in the next one. What the last one carries the loop hands on."""
+def _wanted(
+    flat: FlatProgram,
+    pairs: Sequence[tuple[int, int]],
+    makes: Sequence[list[int]],
+    carried: Mapping[int, int],
+) -> tuple[int, ...]:
+    """Which of what a layer makes is read elsewhere than in it and in the next one. What the last
+    one carries the loop hands on.
+    """
     wanted: set[int] = set()
     for k, numbers in enumerate(makes):
         low, high = pairs[k][0], pairs[k + 1][1] if k + 1 < len(pairs) else pairs[k][1]
@@ -148,6 +191,9 @@ def _wanted(flat: FlatProgram, pairs: Sequence[tuple[int, int]], makes: Sequence
 
 def typed(x: Any, aval: Any) -> Any:
     """A value as weakly typed as another: what is stacked or carried is strongly typed."""
-    if getattr(aval, "weak_type", False) == getattr(x, "weak_type", False) and getattr(x, "dtype", None) == aval.dtype:
+    if (
+        getattr(aval, "weak_type", False) == getattr(x, "weak_type", False)
+        and getattr(x, "dtype", None) == aval.dtype
+    ):
         return x
     return _convert.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)

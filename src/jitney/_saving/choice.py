@@ -1,7 +1,8 @@
 """Choose what is saved for the backward pass: the least that is computed again, of what fits.
 
-Options are ordered by what the program says, and the compiler says of those that are likely what they take. What it says puts the guesses
-right for the options of the same kind, so that few are compiled.
+Options are ordered by what the program says, and the compiler says of those that are likely what
+they take. What it says puts the guesses right for the options of the same kind, so that few are
+compiled.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._errors import BudgetError, Where, sentence
+from .._errors import BudgetError, Where
 from .._jax.memory import text
 from .estimate import Estimate, layers_of
 from .flops import flops_text
@@ -51,7 +52,10 @@ class Chosen:
             return f"saves everything: {text(most.bytes)} of {text(budget)}"
         again = f"{flops_text(self.point.flops)} recomputed"
         tried = f"{len(self.points)} options compiled"
-        return f"saves {self.point.option}: {text(self.point.bytes)} instead of {text(most.bytes)}, of {text(budget)}; {again}; {tried}"
+        return (
+            f"saves {self.point.option}: {text(self.point.bytes)} instead of {text(most.bytes)}, of"
+            f" {text(budget)}; {again}; {tried}"
+        )
 
 
 def choose(problem: Problem, budget: int) -> Chosen:
@@ -75,7 +79,11 @@ def _searched(problem: Problem, budget: int, most: Point) -> Point:
         if best is not None and tried >= _MOST:
             break
         left = [option for option in options if option not in problem.points]
-        likely = [o for o in left if guess.bytes(o) <= budget and (best is None or guess.flops(o) < best.flops)]
+        likely = [
+            o
+            for o in left
+            if guess.bytes(o) <= budget and (best is None or guess.flops(o) < best.flops)
+        ]
         if likely:
             option = min(likely, key=lambda o: (guess.flops(o), guess.bytes(o)))
         elif firsts := guess.firsts(left, best):
@@ -95,18 +103,34 @@ def _searched(problem: Problem, budget: int, most: Point) -> Point:
 
 
 def not_fitting(where: Where, points: Sequence[Point], budget: int) -> BudgetError:
-    """The error for a gradient that no option brings below its budget, with all that was measured."""
+    """The error for a gradient that no option brings below its budget, with all that was
+    measured.
+    """
     least = min(points, key=lambda point: point.bytes)
     most = next(point for point in points if point.option == EVERYTHING)
-    listed = [f"  {text(p.bytes):>11}  {flops_text(p.flops):>10} recomputed  saves {p.option}" for p in frontier_of(points)]
-    what = f"its gradient does not fit into {text(budget)}: the least is {text(least.bytes)}, saving everything takes {text(most.bytes)}."
-    rule = "`memory` bounds temporaries and arguments of the gradient, as the compiler counts them. What was found:\n" + "\n".join(listed)
-    fix = f"give it memory={least.bytes}, take the batch in parts with `jitney.accumulate`, or make it smaller."
-    return BudgetError(sentence(where, what, rule, fix))
+    listed = [
+        f"  {text(p.bytes):>11}  {flops_text(p.flops):>10} recomputed  saves {p.option}"
+        for p in frontier_of(points)
+    ]
+    what = (
+        f"its gradient does not fit into {text(budget)}: the least is {text(least.bytes)}, saving"
+        f" everything takes {text(most.bytes)}."
+    )
+    rule = (
+        "`memory` bounds temporaries and arguments of the gradient, as the compiler counts them."
+        " What was found:\n" + "\n".join(listed)
+    )
+    fix = (
+        f"give it memory={least.bytes}, take the batch in parts with `jitney.accumulate`, or make"
+        " it smaller."
+    )
+    return BudgetError(where, what, rule, fix)
 
 
 def frontier_of(points: Sequence[Point]) -> list[Point]:
-    """Those of which no other takes less memory and recomputes no more, from the most memory to the least."""
+    """Those of which no other takes less memory and recomputes no more, from the most memory to the
+    least.
+    """
     frontier: list[Point] = []
     for point in sorted(points, key=lambda p: (p.flops, p.bytes)):
         if not frontier or point.bytes < frontier[-1].bytes:

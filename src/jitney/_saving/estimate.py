@@ -30,7 +30,8 @@ class Layer:
         products: Bytes of them if matrix products are saved.
         flops: Operations that recompute it.
         others: Operations besides those of matrix products.
-        own: Bytes of what each layer reads that is its own, such as weights: a loop has copies of these.
+        own: Bytes of what each layer reads that is its own, such as weights: a loop has copies of
+            these.
     """
 
     count: int
@@ -52,13 +53,21 @@ class Estimate:
     def bytes(self, option: Option) -> int:
         base = self.everything - sum(layer.count * layer.kept for layer in self.layers)
         if option.whole:
-            return base + (sum(layer.count * layer.products for layer in self.layers) if option.saved == "dots" else 0)
+            return base + (
+                sum(layer.count * layer.products for layer in self.layers)
+                if option.saved == "dots"
+                else 0
+            )
         left, total, at_once = option.layers, base, 0
         for layer in self.layers:
             mine = min(left, layer.count)
             left -= mine
             inside = layer.products if option.saved == "dots" else 0
-            total += -(-mine // option.group) * layer.enters + mine * inside + (2 * mine * layer.own if option.rolled else 0)
+            total += (
+                -(-mine // option.group) * layer.enters
+                + mine * inside
+                + (2 * mine * layer.own if option.rolled else 0)
+            )
             total += (layer.count - mine) * layer.kept
             if mine:
                 again = min(option.group, mine) * (layer.kept - inside)
@@ -96,7 +105,14 @@ def _segment(flat: FlatProgram, stack: Stack) -> Layer:
 
     takes = set(flat.takes)
     own = sum(flat.sizes[n] for n in reads if n in takes)
-    return _layer(stack.count, sum(flat.sizes[n] for n in writes), segment, [flat.avals[n] for n in reads], [s.eqn for s in steps], own)
+    return _layer(
+        stack.count,
+        sum(flat.sizes[n] for n in writes),
+        segment,
+        [flat.avals[n] for n in reads],
+        [s.eqn for s in steps],
+        own,
+    )
 
 
 def _turn(flat: FlatProgram, stack: Stack) -> Layer:
@@ -111,12 +127,22 @@ def _turn(flat: FlatProgram, stack: Stack) -> Layer:
     return _layer(stack.count, sum(map(bytes_of, carry)), turn, avals, body.eqns, 0)
 
 
-def _layer(count: int, enters: int, fn: Any, avals: Sequence[Any], eqns: Sequence[Any], own: int) -> Layer:
+def _layer(
+    count: int, enters: int, fn: Any, avals: Sequence[Any], eqns: Sequence[Any], own: int
+) -> Layer:
     total = sum(map(of_equation, eqns))
     products = sum(of_equation(eqn) for eqn in eqns if eqn.primitive.name == "dot_general")
     kept = kept_by(fn, avals)
     pure = not any(eqn.effects for eqn in eqns)
-    return Layer(count, enters, kept, kept_by(fn, avals, "dots") if pure else kept, total, total - products, own)
+    return Layer(
+        count,
+        enters,
+        kept,
+        kept_by(fn, avals, "dots") if pure else kept,
+        total,
+        total - products,
+        own,
+    )
 
 
 def kept_by(fn: Any, avals: Sequence[Any], saved: Saved = "everything") -> int:

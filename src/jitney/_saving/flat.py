@@ -44,20 +44,37 @@ class Step:
 
     @cached_property
     def rule(self) -> tuple[Hashable, ...] | None:
-        """What a function with a rule of differentiation of its own, such as `jax.nn.relu`, computes, and its first two derivatives, as the
-        text of these programs; None if that does not tell all, or a rule cannot be asked: it may refuse, or have no second derivative. JAX
-        wraps the rule anew wherever it stands, so identity would tell each from the next."""
-        avals = tuple(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in self.eqn.invars if hasattr(atom.aval, "shape"))
-        if self.name not in ("custom_jvp_call", "custom_vjp_call") or not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
+        """What a function with a rule of differentiation of its own, such as `jax.nn.relu`,
+        computes, and its first two derivatives, as the text of these programs; None if that does
+        not tell all, or a rule cannot be asked: it may refuse, or have no second derivative. JAX
+        wraps the rule anew wherever it stands, so identity would tell each from the next.
+        """
+        avals = tuple(
+            jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)
+            for atom in self.eqn.invars
+            if hasattr(atom.aval, "shape")
+        )
+        if self.name not in ("custom_jvp_call", "custom_vjp_call") or not all(
+            issubdtype(aval.dtype, np.inexact) for aval in avals
+        ):
             return None
         try:
             derived = self._derived(avals)
         except Exception:  # noqa: BLE001 - code of the user's, which has its own errors, and may never be differentiated
             return None
-        told = [derived, *programs(self.eqn.params)]  # what runs where nothing is differentiated is no part of the derivatives
-        held = any(getattr(inner, "consts", ()) for program in told for inner in (program, *within(program)))
+        # what runs where nothing is differentiated is no part of the derivatives
+        told = [derived, *programs(self.eqn.params)]
+        held = any(
+            getattr(inner, "consts", ())
+            for program in told
+            for inner in (program, *within(program))
+        )
         texts = tuple(map(str, told))
-        return ("rule", *texts) if not held and not any("custom_vjp" in text for text in texts) else None
+        return (
+            ("rule", *texts)
+            if not held and not any("custom_vjp" in text for text in texts)
+            else None
+        )
 
     def _derived(self, avals: Sequence[Any]) -> Any:
         """The program of the first two derivatives."""
@@ -80,7 +97,11 @@ class Step:
             return out, pull(out)
 
         forward = self.name == "custom_jvp_call"
-        return _jax.make_jaxpr(pushed_twice)(avals, avals) if forward else _jax.make_jaxpr(pulled_twice)(avals)
+        return (
+            _jax.make_jaxpr(pushed_twice)(avals, avals)
+            if forward
+            else _jax.make_jaxpr(pulled_twice)(avals)
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +132,11 @@ class FlatProgram:
     def reads_of(self, start: int, stop: int) -> list[int]:
         """What steps read that they do not make, in the order in which it is read."""
         made = {n for step in self.steps[start:stop] for n in step.makes}
-        return list(dict.fromkeys(n for step in self.steps[start:stop] for n in step.numbers if n not in made))
+        return list(
+            dict.fromkeys(
+                n for step in self.steps[start:stop] for n in step.numbers if n not in made
+            )
+        )
 
     def needed_after(self, start: int, stop: int) -> list[int]:
         """What steps make that is read behind them, or is a result."""
@@ -120,7 +145,9 @@ class FlatProgram:
 
     @cached_property
     def readers(self) -> Mapping[int, tuple[int, ...]]:
-        """Which steps read each value; one behind the last stands for the results of the program."""
+        """Which steps read each value; one behind the last stands for the results of the
+        program.
+        """
         readers: dict[int, list[int]] = {}
         for i, step in enumerate(self.steps):
             for n in step.numbers:
@@ -130,8 +157,12 @@ class FlatProgram:
         return {n: tuple(places) for n, places in readers.items()}
 
     def crossing(self, without: Collection[str] = ()) -> list[int]:
-        """Bytes of what is made before each place and read behind it: at 0 before the first step, and so on. Operations may be left out."""
-        last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(self.results, len(self.steps))
+        """Bytes of what is made before each place and read behind it: at 0 before the first step,
+        and so on. Operations may be left out.
+        """
+        last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(
+            self.results, len(self.steps)
+        )
         ends = [0] * (len(self.steps) + 1)
         live, crossing = 0, [0]
         for i, step in enumerate(self.steps):
@@ -145,7 +176,9 @@ class FlatProgram:
 
 
 def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
-    """Take calls of a program apart, by default those without a rule of their own. Its constants come before its arguments."""
+    """Take calls of a program apart, by default those without a rule of their own. Its constants
+    come before its arguments.
+    """
     steps: list[Step] = []
     avals: dict[int, Any] = {}
 

@@ -1,7 +1,8 @@
 """How many operations on numbers a program takes, counted from its equations.
 
-The compiler's `cost_analysis()` counts the body of a loop once however often it turns, and leaves out what is handed to a library, so it
-cannot compare a stack of layers with the same stack as a loop.
+The compiler's `cost_analysis()` counts the body of a loop once however often it turns, and leaves
+out what is handed to a library, so it cannot compare a stack of layers with the same stack as a
+loop.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from .._jax.jaxprs import called, opened, programs, variables
 from .._jax.primitives import REARRANGED
 
 _OTHERS = (
-    "bitcast_convert_type convert_element_type copy copy_p device_put dynamic_slice dynamic_update_slice gather iota name "
-    "optimization_barrier pad split stop_gradient"
+    "bitcast_convert_type convert_element_type copy copy_p device_put dynamic_slice"
+    " dynamic_update_slice gather iota name optimization_barrier pad split stop_gradient"
 )
 _FREE = REARRANGED | frozenset(_OTHERS.split())
 
 
 def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
-    """Operations that the wanted results of a program take; what none of them needs is not counted."""
+    """Operations that the wanted results of a program take; what none of them needs is not
+    counted.
+    """
     program, _ = opened(jaxpr)
     pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)
     needed = set(variables(atom for atom, asked in pairs if asked))
@@ -35,11 +38,15 @@ def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
 
 
 def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
-    """Operations of one equation: two for each product that is added up, one for each element that is computed or added."""
+    """Operations of one equation: two for each product that is added up, one for each element that
+    is computed or added.
+    """
     name = eqn.primitive.name
     inner = called(eqn)
     if inner is not None:
-        return flops(inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None)
+        return flops(
+            inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None
+        )
     if name == "scan":
         return int(eqn.params["length"]) * flops(eqn.params["jaxpr"])
     if name == "cond":
@@ -49,14 +56,21 @@ def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
         return sum(map(flops, inside))
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2 * _size(eqn.outvars[0]) * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        return (
+            2
+            * _size(eqn.outvars[0])
+            * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        )
     if name == "conv_general_dilated":
         kernel = eqn.params["dimension_numbers"].rhs_spec
         shape = eqn.invars[1].aval.shape
         return 2 * _size(eqn.outvars[0]) * math.prod(shape[axis] for axis in kernel[1:])
     if name in _FREE:
         return 0
-    return max(sum(map(_size, eqn.outvars)), max(map(_size, eqn.invars), default=0) if name.startswith(("reduce", "arg", "cum")) else 0)
+    return max(
+        sum(map(_size, eqn.outvars)),
+        max(map(_size, eqn.invars), default=0) if name.startswith(("reduce", "arg", "cum")) else 0,
+    )
 
 
 def _size(atom: Any) -> int:

@@ -21,61 +21,103 @@ class Guess:
         self.estimate = estimate
 
     def bytes(self, option: Option) -> float:
-        """By the line through measured options that differ in the number of layers alone; else the estimate, put right by how far
-        another of its kind was off."""
+        """By the line through measured options that differ in the number of layers alone; else the
+        estimate, put right by how far another of its kind was off.
+        """
         kin = self._kin(option)
         if len(kin) > 1:
-            return float(_on_line([p.option.layers for p in kin], [p.bytes for p in kin], option.layers))
+            return float(
+                _on_line([p.option.layers for p in kin], [p.bytes for p in kin], option.layers)
+            )
         most = self.estimate.everything
         return most - self._share(option) * (most - self.estimate.bytes(option))
 
     def flops(self, option: Option) -> float:
         kin = self._kin(option)
         if len(kin) > 1:
-            return float(_on_line([p.option.layers for p in kin], [p.flops for p in kin], option.layers))
+            return float(
+                _on_line([p.option.layers for p in kin], [p.flops for p in kin], option.layers)
+            )
         return self.estimate.flops(option)
 
     def firsts(self, options: Sequence[Option], best: Point | None) -> list[Option]:
-        """Of each kind, what the program says takes the least, and all layers each by itself: those that may be better than the best,
-        however little their kind has brought so far. The one that recomputes the least is first."""
+        """Of each kind, what the program says takes the least, and all layers each by itself: those
+        that may be better than the best, however little their kind has brought so far. The one that
+        recomputes the least is first.
+        """
         firsts: list[Option] = []
         for kind in dict.fromkeys(_kind(option) for option in options if not option.whole):
             alike = [option for option in self.problem.options() if _kind(option) == kind]
-            firsts += [min(alike, key=self.estimate.bytes), max(alike, key=lambda o: (-o.group, o.layers))]
-        better = [o for o in dict.fromkeys(firsts) if o in options and (best is None or self.flops(o) < best.flops)]
+            firsts += [
+                min(alike, key=self.estimate.bytes),
+                max(alike, key=lambda o: (-o.group, o.layers)),
+            ]
+        better = [
+            o
+            for o in dict.fromkeys(firsts)
+            if o in options and (best is None or self.flops(o) < best.flops)
+        ]
         return sorted(better, key=lambda o: (self.estimate.flops(o), self.estimate.bytes(o)))
 
     def smallest(self, options: Sequence[Option]) -> Option | None:
-        """The option that is guessed to take the least, if that is less than all that were measured."""
+        """The option that is guessed to take the least, if that is less than all that were
+        measured.
+        """
         smallest = min(options, key=self.bytes, default=None)
-        return smallest if smallest is not None and self.bytes(smallest) < self.problem.least else None
+        return (
+            smallest if smallest is not None and self.bytes(smallest) < self.problem.least else None
+        )
 
     def near(self, options: Sequence[Option]) -> Option | None:
-        """A neighbour of the smallest of each kind in turn: more or fewer layers, or other numbers of them together. Where the compiler
-        takes less for some layers and more again for all, no line through measured options says so."""
+        """A neighbour of the smallest of each kind in turn: more or fewer layers, or other numbers
+        of them together. Where the compiler takes less for some layers and more again for all, no
+        line through measured options says so.
+        """
         neighbours: list[tuple[int, int, Option]] = []
-        for kind in {_kind(point.option) for point in self.problem.points.values() if point.option.layers}:
-            measured = [point for point in self.problem.points.values() if point.option.layers and _kind(point.option) == kind]
+        for kind in {
+            _kind(point.option) for point in self.problem.points.values() if point.option.layers
+        }:
+            measured = [
+                point
+                for point in self.problem.points.values()
+                if point.option.layers and _kind(point.option) == kind
+            ]
             here = min(measured, key=lambda point: point.bytes)
-            alike = [option for option in self.problem.options() if option.layers and _kind(option) == kind]
-            beside = next((option for option in _neighbours(alike, here.option) if option in options), None)
+            alike = [
+                option
+                for option in self.problem.options()
+                if option.layers and _kind(option) == kind
+            ]
+            beside = next(
+                (option for option in _neighbours(alike, here.option) if option in options), None
+            )
             if beside is not None:
                 neighbours.append((len(measured), here.bytes, beside))
         return min(neighbours, key=lambda neighbour: neighbour[:2], default=(0, 0, None))[2]
 
     def _share(self, option: Option) -> float:
         """Which part of what the estimate promises came true for the options most like this one."""
-        alike = [p for p in self.problem.points.values() if p.option != EVERYTHING and _kind(p.option) == _kind(option)]
+        alike = [
+            p
+            for p in self.problem.points.values()
+            if p.option != EVERYTHING and _kind(p.option) == _kind(option)
+        ]
         return max(map(self._came_true, alike), default=1.0)
 
     def _came_true(self, point: Point) -> float:
         promised = self.estimate.everything - self.estimate.bytes(point.option)
-        return max(0.0, (self.estimate.everything - point.bytes) / promised) if promised > 0 else 0.0
+        return (
+            max(0.0, (self.estimate.everything - point.bytes) / promised) if promised > 0 else 0.0
+        )
 
     def _kin(self, option: Option) -> list[Point]:
         if option.whole:
             return []
-        kin = [p for p in self.problem.points.values() if p.option == EVERYTHING or _family(p.option) == _family(option)]
+        kin = [
+            p
+            for p in self.problem.points.values()
+            if p.option == EVERYTHING or _family(p.option) == _family(option)
+        ]
         return sorted(kin, key=lambda p: p.option.layers)
 
 
@@ -88,11 +130,15 @@ def _family(option: Option) -> Any:
 
 
 def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
-    """Of the options of a kind those that differ by one step: in how many layers are together, then in how many are recomputed."""
+    """Of the options of a kind those that differ by one step: in how many layers are together, then
+    in how many are recomputed.
+    """
     neighbours: list[Option] = []
     for group in _beside({option.group for option in alike}, here.group):
         of_group = [option for option in alike if option.group == group]
-        neighbours.append(min(of_group, key=lambda option: (abs(option.layers - here.layers), option.layers)))
+        neighbours.append(
+            min(of_group, key=lambda option: (abs(option.layers - here.layers), option.layers))
+        )
     layers = {option.layers for option in alike if option.group == here.group}
     return neighbours + [replace(here, layers=number) for number in _beside(layers, here.layers)]
 

@@ -1,7 +1,9 @@
-"""Find the layers of a program: stretches of operations that repeat, loops, or else pieces with little between them.
+"""Find the layers of a program: stretches of operations that repeat, loops, or else pieces with
+little between them.
 
-A stack of layers that a Python loop made is the same operations again and again, on values of the same shapes. So it is found as a
-period in the list of operations, and cut where the fewest bytes cross.
+A stack of layers that a Python loop made is the same operations again and again, on values of the
+same shapes. So it is found as a period in the list of operations, and cut where the fewest bytes
+cross.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Stack:
 
     Args:
         bounds: Where each begins, and where the last one ends, among the steps.
-        turns: Of a loop, how often it turns; it is one step then. 0 for layers that stand one behind the other.
+        turns: Of a loop, how often it turns; it is one step then. 0 for layers that stand one
+            behind the other.
         alike: Whether the layers are equal, so that they can be turned into a loop.
     """
 
@@ -57,28 +60,54 @@ class Stack:
 
 
 def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
-    """The stacks of a program, in its order; where nothing repeats, one of pieces of about equal work."""
+    """The stacks of a program, in its order; where nothing repeats, one of pieces of about equal
+    work.
+    """
     weights = [sum(flat.sizes[n] for n in step.makes) + _inside(step) for step in flat.steps]
     crossing = flat.crossing()
     labels = _numbered([_label(step) for step in flat.steps])
-    stacks = [*_repeated(flat, np.asarray(labels), np.asarray(weights, float), crossing, 0, len(labels), _SHARE * sum(weights))]
+    stacks = [
+        *_repeated(
+            flat,
+            np.asarray(labels),
+            np.asarray(weights, float),
+            crossing,
+            0,
+            len(labels),
+            _SHARE * sum(weights),
+        )
+    ]
     covered = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, step in enumerate(flat.steps):
-        if i not in covered and step.name == "scan" and step.eqn.params["length"] > 1 and weights[i] >= _SHARE * sum(weights):
+        if (
+            i not in covered
+            and step.name == "scan"
+            and step.eqn.params["length"] > 1
+            and weights[i] >= _SHARE * sum(weights)
+        ):
             stacks.append(Stack((i, i + 1), int(step.eqn.params["length"])))
     return tuple(sorted(stacks, key=lambda stack: stack.start)) or _pieces(flat, crossing)
 
 
 def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
-    """Operations that repeat, at least so many of them together, whether or not they are equal in all else. Slices do not count: what
-    they are of may be one array for all layers."""
+    """Operations that repeat, at least so many of them together, whether or not they are equal in
+    all else. Slices do not count: what they are of may be one array for all layers.
+    """
     labels = np.asarray(_numbered([_label(step) for step in flat.steps]))
     weights = np.asarray([step.name not in _SLICES for step in flat.steps], float)
     found = _repeated(flat, labels, weights, flat.crossing(_SLICES), 0, len(labels), least)
     return tuple(sorted(found, key=lambda stack: stack.start))
 
 
-def _repeated(flat: FlatProgram, labels: Any, weights: Any, crossing: Sequence[int], low: int, high: int, least: float) -> Iterator[Stack]:
+def _repeated(
+    flat: FlatProgram,
+    labels: Any,
+    weights: Any,
+    crossing: Sequence[int],
+    low: int,
+    high: int,
+    least: float,
+) -> Iterator[Stack]:
     """The repetition that covers most, and what stands before and behind it."""
     best = _best(labels[low:high], weights[low:high])
     if best is None or best[0] < least:
@@ -111,7 +140,9 @@ def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, perio
     """Cut a repetition where the fewest bytes cross."""
     spare = (end - first) % period + (period if (end - first) // period > 2 else 0)
     starts = range(first, first + min(spare, period - 1) + 1)
-    begin = min(starts, key=lambda at: (sum(crossing[at:end:period]) / len(crossing[at:end:period]), at))
+    begin = min(
+        starts, key=lambda at: (sum(crossing[at:end:period]) / len(crossing[at:end:period]), at)
+    )
     bounds = tuple(range(begin, begin + (end - begin) // period * period + 1, period))
     kinds = {formed(flat, a, b).form for a, b in pairwise(bounds)}
     pure = not any(step.eqn.effects for step in flat.steps[bounds[0] : bounds[-1]])
@@ -126,7 +157,9 @@ def _pieces(flat: FlatProgram, crossing: Sequence[int]) -> tuple[Stack, ...]:
     bounds = [0]
     for i in range(1, _PIECES):
         low, high = (bisect(work, work[-1] * (i + part) / _PIECES) for part in (-0.25, 0.25))
-        at = min(range(max(low, bounds[-1] + 1), max(high, bounds[-1] + 1) + 1), key=crossing.__getitem__)
+        at = min(
+            range(max(low, bounds[-1] + 1), max(high, bounds[-1] + 1) + 1), key=crossing.__getitem__
+        )
         if bounds[-1] < at < len(flat.steps):
             bounds.append(at)
     return (Stack((*bounds, len(flat.steps))),)
@@ -137,7 +170,9 @@ def _inside(step: Step) -> int:
     if step.name != "scan":
         return 0
     program, _ = opened(step.eqn.params["jaxpr"])
-    return int(step.eqn.params["length"]) * sum(bytes_of(atom.aval) for eqn in program.eqns for atom in eqn.outvars)
+    return int(step.eqn.params["length"]) * sum(
+        bytes_of(atom.aval) for eqn in program.eqns for atom in eqn.outvars
+    )
 
 
 def _numbered(labels: Sequence[Hashable]) -> list[int]:
@@ -148,13 +183,26 @@ def _numbered(labels: Sequence[Hashable]) -> list[int]:
 def _label(step: Step) -> Hashable:
     """What an operation is, as far as it tells one layer from the next."""
     eqn = step.eqn
-    params = tuple((name, repr(value) if is_a(value, _PLAIN) else type(value).__name__) for name, value in sorted(eqn.params.items()))
+    params = tuple(
+        (name, repr(value) if is_a(value, _PLAIN) else type(value).__name__)
+        for name, value in sorted(eqn.params.items())
+    )
     inner = tuple(len(opened(program)[0].eqns) for program in programs(eqn.params))
-    return step.name, params, inner, tuple(_kind(a) for a in eqn.invars), tuple(_kind(a) for a in eqn.outvars)
+    return (
+        step.name,
+        params,
+        inner,
+        tuple(_kind(a) for a in eqn.invars),
+        tuple(_kind(a) for a in eqn.outvars),
+    )
 
 
 def _kind(atom: Any) -> Hashable:
-    return getattr(atom.aval, "shape", ()), str(getattr(atom.aval, "dtype", "")), getattr(atom.aval, "weak_type", False)
+    return (
+        getattr(atom.aval, "shape", ()),
+        str(getattr(atom.aval, "dtype", "")),
+        getattr(atom.aval, "weak_type", False),
+    )
 
 
 @dataclass(frozen=True)
@@ -163,9 +211,11 @@ class Formed:
 
     Args:
         form: It.
-        reads: What they read from outside, by number, in an order that is the same for all of one form.
+        reads: What they read from outside, by number, in an order that is the same for all of one
+            form.
         makes: What they make.
-        numbers: The numbers that are written into the program where they stand, likewise: two layers of one form may differ in these.
+        numbers: The numbers that are written into the program where they stand, likewise: two
+            layers of one form may differ in these.
     """
 
     form: tuple[Hashable, ...]
@@ -175,8 +225,9 @@ class Formed:
 
 
 def formed(flat: FlatProgram, start: int, stop: int) -> Formed:
-    """What steps are. Functions among the parameters are told apart by identity: two rules of differentiation may differ though their
-    programs agree."""
+    """What steps are. Functions among the parameters are told apart by identity: two rules of
+    differentiation may differ though their programs agree.
+    """
     made: dict[int, int] = {}
     outside: dict[int, int] = {}
     numbers: list[np.ndarray[Any, Any]] = []
@@ -188,13 +239,17 @@ def formed(flat: FlatProgram, start: int, stop: int) -> Formed:
             return ("number",)
         if is_a(ref, Const):
             return ("constant", *_identity(ref.value))
-        return ("made", made[ref]) if ref in made else ("read", outside.setdefault(ref, len(outside)))
+        return (
+            ("made", made[ref]) if ref in made else ("read", outside.setdefault(ref, len(outside)))
+        )
 
     for step in flat.steps[start:stop]:
         reads = tuple(map(place, step.reads, step.eqn.invars))
         for n in step.makes:
             made[n] = len(made)
-        params = step.rule or tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
+        params = step.rule or tuple(
+            (name, _identity(value)) for name, value in sorted(step.eqn.params.items())
+        )
         kinds = tuple(_kind(a) for a in (*step.eqn.invars, *step.eqn.outvars))
         form.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
     return Formed(tuple(form), list(outside), list(made), numbers)
@@ -214,7 +269,11 @@ def _identity(value: Any) -> tuple[Hashable, ...]:
         return (repr(value),)
     program, constants = opened(value)
     if hasattr(program, "eqns") and not constants:
-        return ("program", *(_equation(eqn) for eqn in program.eqns), str(program) if not programs_inside(program) else id(value))
+        return (
+            "program",
+            *(_equation(eqn) for eqn in program.eqns),
+            str(program) if not programs_inside(program) else id(value),
+        )
     try:
         hash(value)
     except TypeError:
@@ -227,4 +286,6 @@ def programs_inside(program: Any) -> bool:
 
 
 def _equation(eqn: Any) -> Hashable:
-    return eqn.primitive.name, tuple((name, _identity(value)) for name, value in sorted(eqn.params.items()))
+    return eqn.primitive.name, tuple(
+        (name, _identity(value)) for name, value in sorted(eqn.params.items())
+    )

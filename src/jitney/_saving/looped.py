@@ -1,4 +1,6 @@
-"""A program with its equal layers as loops: what became of the layers, and how the program runs then."""
+"""A program with its equal layers as loops: what became of the layers, and how the program runs
+then.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,8 @@ class Rolling:
         flat: The program.
         found: The layers.
         inner: Of its loops those whose bodies have such layers, by step.
-        is_last: Whether nobody differentiates it: then layers may pick what is theirs out of arrays of more. The derivative of that
-            would add up whole arrays in each turn.
+        is_last: Whether nobody differentiates it: then layers may pick what is theirs out of arrays
+            of more. The derivative of that would add up whole arrays in each turn.
     """
 
     flat: FlatProgram
@@ -63,7 +65,9 @@ class Rolling:
     def lines(self) -> list[tuple[bool, str]]:
         """Whether something was rolled, and what or why not, for a plan."""
         mine = [(each.chain is not None, each.why) for each in self.found]
-        return mine + [(done, f"in a loop: {why}") for each in self.inner.values() for done, why in each.lines]
+        return mine + [
+            (done, f"in a loop: {why}") for each in self.inner.values() for done, why in each.lines
+        ]
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """The results, from the program's constants and arguments."""
@@ -74,7 +78,12 @@ class Rolling:
             run.chain(chain)
             at = chain.stack.stop
         run.plain(at, len(self.flat.steps))
-        return [typed(run.values.value(ref), self.flat.avals[ref]) if isinstance(ref, int) else ref.value for ref in self.flat.gives]
+        return [
+            typed(run.values.value(ref), self.flat.avals[ref])
+            if isinstance(ref, int)
+            else ref.value
+            for ref in self.flat.gives
+        ]
 
 
 class _Run:
@@ -104,12 +113,19 @@ class _Run:
 
         def turn(carry: Any, given: Any) -> Any:
             own = [
-                x if of is None else _jax.lax.dynamic_index_in_dim(of, x, keepdims=False) for of, x in zip(arrays, given[0], strict=True)
+                x if of is None else _jax.lax.dynamic_index_in_dim(of, x, keepdims=False)
+                for of, x in zip(arrays, given[0], strict=True)
             ]
             return layer(carry, [*own, *given[1]])
 
-        last, ys = _jax.lax.scan(turn, begin, ([row for _, row in rows], chain.numbers), length=chain.layers)
-        self.values.parts.update(made_by(chain, {made: Turns(array) for made, array in zip(chain.wanted, ys, strict=True)}))
+        last, ys = _jax.lax.scan(
+            turn, begin, ([row for _, row in rows], chain.numbers), length=chain.layers
+        )
+        self.values.parts.update(
+            made_by(
+                chain, {made: Turns(array) for made, array in zip(chain.wanted, ys, strict=True)}
+            )
+        )
         self.values.env.update(chain.handed_on(last))
 
 

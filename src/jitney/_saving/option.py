@@ -20,11 +20,14 @@ Saved = Literal["everything", "dots", "nothing", "offloaded"]
 
 @dataclass(frozen=True)
 class Option:
-    """What is saved of a program. The layers are those of all its stacks, in the order of the program.
+    """What is saved of a program. The layers are those of all its stacks, in the order of the
+    program.
 
     Args:
-        saved: Inside the layers that are recomputed: matrix products ("dots", "offloaded" to the memory of the host) or "nothing".
-        layers: How many are recomputed, the first ones; of the others everything is saved, since the backward pass starts with them.
+        saved: Inside the layers that are recomputed: matrix products ("dots", "offloaded" to the
+            memory of the host) or "nothing".
+        layers: How many are recomputed, the first ones; of the others everything is saved, since
+            the backward pass starts with them.
         group: How many of them together: between groups what one hands to the next is saved.
         rolled: Whether equal layers of a Python loop are made a loop of the program.
         whole: Whether it is no matter of layers: the policy is that of the whole program.
@@ -39,7 +42,11 @@ class Option:
     def __str__(self) -> str:
         if self.saved == "everything":
             return "everything"
-        kept = {"dots": "products", "offloaded": "products, in the memory of the host", "nothing": "what enters"}[self.saved]
+        kept = {
+            "dots": "products",
+            "offloaded": "products, in the memory of the host",
+            "nothing": "what enters",
+        }[self.saved]
         if self.whole:
             return kept
         of = "each layer" if self.group == 1 else f"each {self.group} layers"
@@ -82,7 +89,9 @@ class _Evaluation:
             inner.plain(start, stop)
             return [inner.env[n] for n in writes]
 
-        out = _jax.checkpoint(segment, policy=policy_of(self.option.saved))(*(self.env[n] for n in reads))
+        out = _jax.checkpoint(segment, policy=policy_of(self.option.saved))(
+            *(self.env[n] for n in reads)
+        )
         self.env.update(zip(writes, out, strict=True))
 
     def stack(self, stack: Stack, layers: int) -> None:
@@ -105,7 +114,9 @@ class _Evaluation:
         """Layers as a loop, which are recomputed in groups."""
         layer, begin = chain.layer(self.flat, self.env.__getitem__)
         rows = [_jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows] + chain.numbers
-        last, ys = turns(layer, begin, rows, chain.layers, chain.layers, self.option, backwards=False)
+        last, ys = turns(
+            layer, begin, rows, chain.layers, chain.layers, self.option, backwards=False
+        )
         for made, y in zip(chain.wanted, ys, strict=True):
             for k in range(chain.layers):
                 self.env[chain.makes[k][made]] = y[k]
@@ -130,7 +141,9 @@ class _Evaluation:
         self.env.update(zip(step.makes, [*carry, *ys], strict=True))
 
 
-def turns(turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Option, *, backwards: bool) -> Any:
+def turns(
+    turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Option, *, backwards: bool
+) -> Any:
     """A scan, whose first turns are recomputed, some at a time."""
     scan = _jax.lax.scan
     layers -= layers % option.group
@@ -155,13 +168,17 @@ def turns(turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Opt
     if option.group > 1:
         ys = [y.reshape(layers, *y.shape[2:]) for y in ys]
     if layers < total:
-        carry, rest = scan(turn, carry, some(layers, total), length=total - layers, reverse=backwards)
+        carry, rest = scan(
+            turn, carry, some(layers, total), length=total - layers, reverse=backwards
+        )
         pairs = zip(rest, ys, strict=True) if backwards else zip(ys, rest, strict=True)
         ys = [_jax.numpy.concatenate(pair) for pair in pairs]
     return carry, ys
 
 
-def program_of(flat: FlatProgram, stacks: Sequence[Stack], option: Option) -> Callable[[Sequence[Any]], list[Any]]:
+def program_of(
+    flat: FlatProgram, stacks: Sequence[Stack], option: Option
+) -> Callable[[Sequence[Any]], list[Any]]:
     """The program on its constants and arguments, saving what the option says."""
 
     def whole(values: Sequence[Any]) -> list[Any]:

@@ -48,16 +48,27 @@ class Problem:
         lies: Where each argument lies, on a mesh of devices; memory is that of one of them.
     """
 
-    def __init__(self, traced: Any, wrt: Sequence[int] | None = None, lies: Sequence[Any] | None = None):
+    def __init__(
+        self, traced: Any, wrt: Sequence[int] | None = None, lies: Sequence[Any] | None = None
+    ):
         self.flat: FlatProgram = flattened(traced)
         self.constants: list[Any] = list(getattr(traced, "consts", ()))
         count = len(self.constants)
         arguments = self.flat.takes[count:]
         self.lies: dict[int, Any] = dict(zip(arguments, lies or (), strict=False))
         chosen = range(len(arguments)) if wrt is None else wrt
-        self.wrt = [count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)]
-        kinds = [getattr(self.flat.avals[ref] if isinstance(ref, int) else ref.value, "dtype", None) for ref in self.flat.gives]
-        self.results = [i for i, dtype in enumerate(kinds) if dtype is not None and issubdtype(dtype, np.inexact)]
+        self.wrt = [
+            count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)
+        ]
+        kinds = [
+            getattr(self.flat.avals[ref] if isinstance(ref, int) else ref.value, "dtype", None)
+            for ref in self.flat.gives
+        ]
+        self.results = [
+            i
+            for i, dtype in enumerate(kinds)
+            if dtype is not None and issubdtype(dtype, np.inexact)
+        ]
         self.stacks: tuple[Stack, ...] = stacks_of(self.flat)
         self.points: dict[Option, Point] = {}
         self._everything = 0
@@ -92,17 +103,25 @@ class Problem:
                 self._everything = work
             else:
                 self.measure(EVERYTHING)
-            self.points[option] = Point(option, counted_bytes(traced.lower().compile(dict(FAST))), max(0, work - self._everything))
+            self.points[option] = Point(
+                option,
+                counted_bytes(traced.lower().compile(dict(FAST))),
+                max(0, work - self._everything),
+            )
         return self.points[option]
 
     def _avals(self) -> Any:
         values = [self._abstract(n) for n in self.flat.takes]
         given = [self.flat.gives[i] for i in self.results]
-        return values, [self._abstract(ref) if isinstance(ref, int) else _form(ref.value) for ref in given]
+        return values, [
+            self._abstract(ref) if isinstance(ref, int) else _form(ref.value) for ref in given
+        ]
 
     def _abstract(self, n: int) -> Any:
         aval = self.flat.avals[n]
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=self.lies.get(n))
+        return jax.ShapeDtypeStruct(
+            aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=self.lies.get(n)
+        )
 
     @property
     def least(self) -> int:
@@ -115,19 +134,32 @@ class Problem:
         return sum(of_equation(step.eqn) for step in self.flat.steps)
 
     def options(self) -> list[Option]:
-        """All there are. None saves nothing of the whole program: that computes everything again and holds it all at once."""
+        """All there are. None saves nothing of the whole program: that computes everything again
+        and holds it all at once.
+        """
         saved: list[Saved] = ["dots", "nothing"]
         if unsupported() is None:
             saved.insert(1, "offloaded")
-        pure = not any(step.eqn.effects for step in self.flat.steps)  # `jax.checkpoint` takes no others
-        options = [EVERYTHING, *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure)]
+        # `jax.checkpoint` takes no others
+        pure = not any(step.eqn.effects for step in self.flat.steps)
+        options = [
+            EVERYTHING,
+            *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure),
+        ]
         count = sum(stack.count for stack in self.stacks)
-        rolls = any(stack.alike and isinstance(Chain.of(self.flat, stack, stack.count), Chain) for stack in self.stacks)
+        rolls = any(
+            stack.alike and isinstance(Chain.of(self.flat, stack, stack.count), Chain)
+            for stack in self.stacks
+        )
         for rolled in (False, True) if rolls else (False,):
             for group in groups_of(count):
                 least = _LOOP * group if rolled else group
                 for policy in saved:
-                    options += [Option(policy, layers, group, rolled) for layers in numbers_of(count, group) if layers >= least]
+                    options += [
+                        Option(policy, layers, group, rolled)
+                        for layers in numbers_of(count, group)
+                        if layers >= least
+                    ]
         return options
 
 
@@ -136,9 +168,14 @@ def _form(value: Any) -> Any:
 
 
 def groups_of(count: int) -> list[int]:
-    """How many layers are recomputed together: one, two, about the root of all, where what is kept of the groups and what is
-    recomputed of one are alike, and twice that."""
-    root = min((d for d in range(1, count + 1) if count % d == 0), key=lambda d: abs(d - count**0.5), default=1)
+    """How many layers are recomputed together: one, two, about the root of all, where what is kept
+    of the groups and what is recomputed of one are alike, and twice that.
+    """
+    root = min(
+        (d for d in range(1, count + 1) if count % d == 0),
+        key=lambda d: abs(d - count**0.5),
+        default=1,
+    )
     return sorted({g for g in (1, 2, root, 2 * root) if g < count})
 
 
@@ -154,4 +191,10 @@ def unsupported() -> str | None:
     if device.platform == "cpu":
         return "the memory of a CPU is that of the host"
     kinds = {memory.kind for memory in device.addressable_memories()}
-    return None if "pinned_host" in kinds else f"{device.device_kind} has no memory space pinned_host, only {', '.join(sorted(kinds))}"
+    return (
+        None
+        if "pinned_host" in kinds
+        else (
+            f"{device.device_kind} has no memory space pinned_host, only {', '.join(sorted(kinds))}"
+        )
+    )

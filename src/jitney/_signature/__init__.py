@@ -1,1 +1,3 @@
-"""What the author wrote: type hints as data, arguments and their names, static values, options, buckets."""
+"""What the author wrote: type hints as data, arguments and their names, static values, options,
+buckets.
+"""

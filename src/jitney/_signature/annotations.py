@@ -1,4 +1,6 @@
-"""Read a type hint as data. This is the only door to jaxtyping: everything behind it sees `ArrayHint` and its siblings."""
+"""Read a type hint as data. This is the only door to jaxtyping: everything behind it sees
+`ArrayHint` and its siblings.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,37 @@ import jaxtyping
 import numpy as np
 import numpy.typing as npt
 
-from .hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
-from .resolving import UNRESOLVED, class_scope, closure_of, innermost, raw_annotations, resolve, resolved_fields, rewrites
+from .hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    Dim,
+    Hint,
+    ModuleHint,
+    ScalarHint,
+    StaticHint,
+    TreeHint,
+    UnionHint,
+)
+from .resolving import (
+    UNRESOLVED,
+    class_scope,
+    closure_of,
+    innermost,
+    raw_annotations,
+    resolve,
+    resolved_fields,
+    rewrites,
+)
 
 _PyTree: type = jaxtyping.PyTree  # pyright: ignore  # jaxtyping hides its type from type checkers on purpose
 
 
-def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
-    """Hints of a function's parameters, of its result, and the names of those that cannot be resolved (yet).
+def hints_of(
+    fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
+    """Hints of a function's parameters, of its result, and the names of those that cannot be
+    resolved (yet).
 
     `namespace` holds further names, such as the locals of the frame that decorates.
     """
@@ -39,7 +64,11 @@ def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None)
     for name, raw, found in _looked_up(fn, namespace):
         if isinstance(found, Missing):
             # Where only a part is missing, as in `list["Later"]`, the rest is read.
-            hints[name] = AnyHint(f"`{raw}` cannot be resolved: {found.error}") if isinstance(raw, str) else read(raw)
+            hints[name] = (
+                AnyHint(f"`{raw}` cannot be resolved: {found.error}")
+                if isinstance(raw, str)
+                else read(raw)
+            )
             unresolved.append(name)
         else:
             hints[name] = read(found)
@@ -64,7 +93,9 @@ def missing_in(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = Non
     return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
 
 
-def _looked_up(fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> Iterator[tuple[str, Any, Any]]:
+def _looked_up(
+    fn: Callable[..., Any], namespace: Mapping[str, Any] | None
+) -> Iterator[tuple[str, Any, Any]]:
     """Each name with its annotation as written, and as it is where it was written."""
     base, owner = innermost(fn)
     known: dict[str, Any] = getattr(base, "__globals__", {})
@@ -73,8 +104,21 @@ def _looked_up(fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> I
         try:
             yield name, raw, resolve(raw, known, scope)
         except UNRESOLVED as error:
-            near = difflib.get_close_matches(error.name, [*known, *scope], n=1) if isinstance(error, NameError) and error.name else []
-            yield name, raw, Missing(name, raw if isinstance(raw, str) else _text(raw), error, near[0] if near else None)
+            near = (
+                difflib.get_close_matches(error.name, [*known, *scope], n=1)
+                if isinstance(error, NameError) and error.name
+                else []
+            )
+            yield (
+                name,
+                raw,
+                Missing(
+                    name,
+                    raw if isinstance(raw, str) else _text(raw),
+                    error,
+                    near[0] if near else None,
+                ),
+            )
 
 
 def _behind_a_transform(fn: Any) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
@@ -85,12 +129,18 @@ def _behind_a_transform(fn: Any) -> tuple[dict[str, Hint], Hint, tuple[str, ...]
 
 def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
     """Every name that the annotations of a function may mention."""
-    return frozenset(name for raw in raw_annotations(innermost(fn)[0]).values() for name in re.findall(r"\w+", str(raw)))
+    return frozenset(
+        name
+        for raw in raw_annotations(innermost(fn)[0]).values()
+        for name in re.findall(r"\w+", str(raw))
+    )
 
 
 @functools.lru_cache(maxsize=4096)
 def fields_of(cls: type) -> Mapping[str, Hint]:
-    """Hints of the annotated fields of a class, inherited ones too, each resolved where it was written."""
+    """Hints of the annotated fields of a class, inherited ones too, each resolved where it was
+    written.
+    """
     return types.MappingProxyType({name: read(raw) for name, raw in resolved_fields(cls).items()})
 
 
@@ -100,7 +150,9 @@ def read(hint: object) -> Hint:
 
 
 def _read(hint: Any, seen: frozenset[int]) -> Hint:
-    """The readers, narrow ones first. `seen` holds the aliases and records above, which may contain themselves."""
+    """The readers, narrow ones first. `seen` holds the aliases and records above, which may contain
+    themselves.
+    """
     return (
         _read_plain(hint)
         or _read_wrapper(hint, seen)
@@ -132,9 +184,12 @@ def _read_plain(hint: Any) -> Hint | None:
 
 
 def _modern(hint: Any) -> Any:
-    """`list[int]` for `typing.List[int]`: beartype warns of the old form, and the user of jitney did not ask beartype."""
+    """`list[int]` for `typing.List[int]`: beartype warns of the old form, and the user of jitney
+    did not ask beartype.
+    """
     origin, args = get_origin(hint), get_args(hint)
-    if not isinstance(origin, type) or not args or isinstance(args[0], list):  # the last is `Callable[[X], Y]`
+    # the last is `Callable[[X], Y]`
+    if not isinstance(origin, type) or not args or isinstance(args[0], list):
         return hint
     return types.GenericAlias(origin, tuple(_modern(arg) for arg in args))
 
@@ -150,14 +205,24 @@ def _same(hint: Any, other: Any) -> bool:
 def _read_wrapper(hint: Any, seen: frozenset[int]) -> Hint | None:
     """Hints that stand for another one: aliases, `Annotated`, `NewType`, type variables."""
     origin = get_origin(hint)
-    if origin in (typing.Annotated, typing.Final, typing.ClassVar, typing.Required, typing.NotRequired):
+    if origin in (
+        typing.Annotated,
+        typing.Final,
+        typing.ClassVar,
+        typing.Required,
+        typing.NotRequired,
+    ):
         return _read(get_args(hint)[0], seen)
     if isinstance(hint, typing.NewType):
         return _read(hint.__supertype__, seen)
     if isinstance(hint, TypeVar):
         either = typing.Union[hint.__constraints__] if hint.__constraints__ else None  # noqa: UP007  # a tuple of them
         stands_for = hint.__bound__ or either
-        return AnyHint(f"type variable `{hint}` has no bound") if stands_for is None else _read(stands_for, seen)
+        return (
+            AnyHint(f"type variable `{hint}` has no bound")
+            if stands_for is None
+            else _read(stands_for, seen)
+        )
     alias = hint if origin is None else origin
     if type(alias).__name__ == "TypeAliasType":  # typing's on 3.12, typing_extensions' before
         if id(alias) in seen:
@@ -182,7 +247,9 @@ def named_array(axes: str) -> Hint:
 
 
 def array_of_kind(kind: str, axes: str) -> Hint:
-    """The hint `Float[Array, "n"]`, of jaxtyping's word for the dtype and its notation of the axes."""
+    """The hint `Float[Array, "n"]`, of jaxtyping's word for the dtype and its notation of the
+    axes.
+    """
     return _read_array(getattr(jaxtyping, kind)[jax.Array, axes])
 
 
@@ -198,10 +265,13 @@ def _read_array(hint: Any) -> Hint:
     if not hasattr(hint, "dim_str"):
         return AnyHint("`AbstractArray` has no shape")
     array_type = hint.array_type
-    if array_type is not Any and not issubclass(array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
+    if array_type is not Any and not issubclass(
+        array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct
+    ):
         return AnyHint(f"`{_text(array_type)}` is neither a JAX nor a NumPy array")
     dims = tuple(_dim(token) for token in hint.dim_str.split())
-    dtypes = tuple(hint.dtypes) if hasattr(hint.dtypes, "__iter__") else None  # else jaxtyping's mark for "any"
+    # else jaxtyping's mark for "any"
+    dtypes = tuple(hint.dtypes) if hasattr(hint.dtypes, "__iter__") else None
     return ArrayHint(dims, dtypes, f"{hint.dtype.__name__}[{_text(array_type)}, '{hint.dim_str}']")
 
 
@@ -226,7 +296,9 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
 
 
 def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | None:
-    """`Float[ArrayLike, ""]` is a union of arrays and of numbers to jaxtyping, and one array to us."""
+    """`Float[ArrayLike, ""]` is a union of arrays and of numbers to jaxtyping, and one array to
+    us.
+    """
     read_members = [_read(member, seen) for member in members if not _is_number_type(member)]
     arrays = [hint for hint in read_members if isinstance(hint, ArrayHint)]
     if len(arrays) < len(read_members) or len(set(arrays)) != 1:
@@ -242,7 +314,9 @@ def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | No
 
 
 def _is_number_type(hint: Any) -> bool:
-    return hint in (bool, int, float, complex) or (isinstance(hint, type) and issubclass(hint, np.generic))
+    return hint in (bool, int, float, complex) or (
+        isinstance(hint, type) and issubclass(hint, np.generic)
+    )
 
 
 def _number_fits(number: type, array: ArrayHint) -> bool:
@@ -252,7 +326,13 @@ def _number_fits(number: type, array: ArrayHint) -> bool:
 
 
 _VARIADIC = (list, tuple, collections.abc.Sequence, collections.abc.MutableSequence)
-_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.abc.Mapping, collections.abc.MutableMapping)
+_MAPPINGS = (
+    dict,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.abc.Mapping,
+    collections.abc.MutableMapping,
+)
 
 
 def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
@@ -265,7 +345,9 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     elif kind is tuple and args and Ellipsis not in args:
         items, variadic = () if args == ((),) else args, False
     elif kind in _VARIADIC:
-        empty_tuple = kind is tuple and not args and get_origin(hint) is not None and hint is not typing.Tuple  # noqa: UP006
+        empty_tuple = (
+            kind is tuple and not args and get_origin(hint) is not None and hint is not typing.Tuple  # noqa: UP006
+        )
         items, variadic = () if empty_tuple else (args[:1] or (Any,)), not empty_tuple
     elif typing.is_typeddict(kind) or _is_namedtuple(kind):
         return _read_record(kind, seen)
@@ -292,7 +374,20 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
     return ContainerHint(kind_of_value, hints, variadic=False, text=kind.__name__, keys=names)
 
 
-_STATIC = (int, str, bytes, enum.Enum, type, np.dtype, slice, range, set, frozenset, types.ModuleType, types.EllipsisType)
+_STATIC = (
+    int,
+    str,
+    bytes,
+    enum.Enum,
+    type,
+    np.dtype,
+    slice,
+    range,
+    set,
+    frozenset,
+    types.ModuleType,
+    types.EllipsisType,
+)
 
 
 def _read_class(hint: Any) -> Hint | None:
@@ -303,7 +398,12 @@ def _read_class(hint: Any) -> Hint | None:
         return AnyHint(f"`{_text(hint)}` names no axes")
     if issubclass(kind, _STATIC):
         return StaticHint(_modern(hint), _text(hint))
-    if kind in (collections.abc.Iterable, collections.abc.Iterator, collections.abc.Collection, collections.abc.Generator):
+    if kind in (
+        collections.abc.Iterable,
+        collections.abc.Iterator,
+        collections.abc.Collection,
+        collections.abc.Generator,
+    ):
         return None
     return ModuleHint(kind, _text(hint))
 
@@ -322,9 +422,17 @@ def _dim(written: str) -> Dim:
             rest = rest.split("=")[1]
         else:
             break
-    common: dict[str, Any] = {"broadcast": "#" in marks, "variadic": "*" in marks, "per_leaf": "?" in marks}
+    common: dict[str, Any] = {
+        "broadcast": "#" in marks,
+        "variadic": "*" in marks,
+        "per_leaf": "?" in marks,
+    }
     if not rest or rest.isidentifier():
-        return Dim(written, "anonymous", **common) if "_" in marks or not rest else Dim(written, "named", name=rest, **common)
+        return (
+            Dim(written, "anonymous", **common)
+            if "_" in marks or not rest
+            else Dim(written, "named", name=rest, **common)
+        )
     try:
         return Dim(written, "fixed", size=int(rest), **common)
     except ValueError:

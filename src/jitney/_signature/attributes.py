@@ -18,4 +18,8 @@ def attributes_of(value: Any) -> dict[str, Any]:
         for name, member in base.__dict__.items()
         if is_a(member, types.MemberDescriptorType)
     ]
-    return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
+    return (
+        {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
+        if slots
+        else held
+    )

@@ -1,8 +1,9 @@
 """Arguments as the caller wrote them -> one value per parameter, and back to a call of the body.
 
-`f(1, y=2)` and `f(1, 2)` are the same call and must share a program, so each becomes the same tuple: one value per parameter in
-the order of the signature, defaults filled in, `*args` as a tuple and `**kwargs` as a dict. How that is done depends only on the
-number of positional arguments and the names of the others, so it is worked out once for each such pattern.
+`f(1, y=2)` and `f(1, 2)` are the same call and must share a program, so each becomes the same
+tuple: one value per parameter in the order of the signature, defaults filled in, `*args` as a tuple
+and `**kwargs` as a dict. How that is done depends only on the number of positional arguments and
+the names of the others, so it is worked out once for each such pattern.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Default(enum.Enum):
-    """Stands for an argument that the caller left out, where only the function knows what it is then: it is left out again."""
+    """Stands for an argument that the caller left out, where only the function knows what it is
+    then: it is left out again.
+    """
 
     OWN = "its own default"
 
@@ -41,8 +44,9 @@ class Default(enum.Enum):
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     """The signature, or `(*args, **kwargs)` for builtins that do not tell theirs.
 
-    `functools.wraps` has a wrapper show the signature of what it wraps. What is called is the wrapper: a default of its own counts, and
-    where it names no such parameter, what the caller leaves out is left to it.
+    `functools.wraps` has a wrapper show the signature of what it wraps. What is called is the
+    wrapper: a default of its own counts, and where it names no such parameter, what the caller
+    leaves out is left to it.
     """
     try:
         shown = inspect.signature(fn)
@@ -50,27 +54,41 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
         return _ANY_CALL
     while _passes_all_on(fn):
         fn = getattr(fn, "__wrapped__")  # noqa: B009 - no attribute of functions as such
-    if not is_a(fn, types.FunctionType) or not (hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")):
+    if not is_a(fn, types.FunctionType) or not (
+        hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
+    ):
         return shown
-    bare = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    bare = types.FunctionType(
+        fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+    )
     bare.__kwdefaults__ = fn.__kwdefaults__
     own = inspect.signature(bare).parameters
-    return shown.replace(parameters=[_with_own_default(parameter, own) for parameter in shown.parameters.values()])
+    return shown.replace(
+        parameters=[_with_own_default(parameter, own) for parameter in shown.parameters.values()]
+    )
 
 
 def _passes_all_on(fn: Any) -> bool:
-    """Whether it is a wrapper that changes no argument: of jaxtyping, beartype, `contextlib`, or `jax.named_scope` (Equinox's layers)."""
+    """Whether it is a wrapper that changes no argument: of jaxtyping, beartype, `contextlib`, or
+    `jax.named_scope` (Equinox's layers).
+    """
     if not is_a(fn, types.FunctionType) or not hasattr(fn, "__wrapped__"):
         return False
     of = str(fn.__globals__.get("__name__")).partition(".")[0]
-    return of in ("jaxtyping", "contextlib") or fn.__code__ is _IN_SCOPE or fn.__code__.co_filename.startswith("<@beartype(")
+    return (
+        of in ("jaxtyping", "contextlib")
+        or fn.__code__ is _IN_SCOPE
+        or fn.__code__.co_filename.startswith("<@beartype(")
+    )
 
 
 _scope: Any = jax.named_scope("")
 _IN_SCOPE: types.CodeType = _scope(lambda: None).__code__
 
 
-def _with_own_default(parameter: inspect.Parameter, own: Mapping[str, inspect.Parameter]) -> inspect.Parameter:
+def _with_own_default(
+    parameter: inspect.Parameter, own: Mapping[str, inspect.Parameter]
+) -> inspect.Parameter:
     if parameter.default is inspect.Parameter.empty:
         return parameter
     known = own[parameter.name].default if parameter.name in own else inspect.Parameter.empty
@@ -83,12 +101,16 @@ def where_of(fn: Callable[..., Any]) -> Where:
     name = attribute(target, "__qualname__", None) or type(target).__qualname__
     code = attribute(target, "__code__", None)
     name = name.rsplit("<locals>.", 1)[-1]
-    return Where(name) if code is None else Where(name, short(code.co_filename), code.co_firstlineno)
+    return (
+        Where(name) if code is None else Where(name, short(code.co_filename), code.co_firstlineno)
+    )
 
 
 @dataclass(frozen=True)
 class _Take:
-    """Where the value of one parameter comes from: a position, a name, a default, or what is left over."""
+    """Where the value of one parameter comes from: a position, a name, a default, or what is left
+    over.
+    """
 
     index: int | None = None
     name: str | None = None
@@ -109,8 +131,13 @@ class _Take:
 
 
 def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """For each number of positional arguments that may come alone, the defaults that complete them."""
-    if any(p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in parameters):
+    """For each number of positional arguments that may come alone, the defaults that complete
+    them.
+    """
+    if any(
+        p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        for p in parameters
+    ):
         return
     most = sum(p.kind in _POSITIONAL for p in parameters)
     for count in range(most + 1):
@@ -122,7 +149,9 @@ def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tup
 class Binder:
     """Brings calls of one signature into their normal form."""
 
-    def __init__(self, where: Where, signature: inspect.Signature, elsewhere: Mapping[str, str] | None = None):
+    def __init__(
+        self, where: Where, signature: inspect.Signature, elsewhere: Mapping[str, str] | None = None
+    ):
         self.where = where
         self.signature = signature
         self._elsewhere = elsewhere or {}
@@ -156,7 +185,9 @@ class Binder:
             error: What Python says of it.
             keywords: Its names.
         """
-        return ContractError(misfit(self.where, self.signature, error, keywords, self._elsewhere), code="J215")
+        return ContractError(
+            misfit(self.where, self.signature, error, keywords, self._elsewhere), code="J215"
+        )
 
     def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:
         value = given.get(parameter.name)
@@ -166,8 +197,11 @@ class Binder:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             return _Take(names=tuple(value or ()))
         if parameter.name not in given:
-            if parameter.default is inspect.Parameter.empty:  # `f(x=1)` for `f(x, /, **rest)`, which Python 3.13 lets through
-                raise TypeError(f"{self.where}: missing a required positional-only argument: {parameter.name!r}")
+            # `f(x=1)` for `f(x, /, **rest)`, which Python 3.13 lets through
+            if parameter.default is inspect.Parameter.empty:
+                raise TypeError(
+                    f"{self.where}: missing a required positional-only argument: {parameter.name!r}"
+                )
             return _Take(default=parameter.default)
         return _Take(name=parameter.name) if value is None else _Take(index=value)
 
@@ -179,7 +213,9 @@ class Binder:
         for parameter, value in zip(self.parameters, values, strict=True):
             if value is Default.OWN:
                 complete = False
-            elif parameter.kind in _POSITIONAL and (complete or parameter.kind is inspect.Parameter.POSITIONAL_ONLY):
+            elif parameter.kind in _POSITIONAL and (
+                complete or parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+            ):
                 args.append(value)
             elif parameter.kind in _POSITIONAL:
                 kwargs[parameter.name] = value
@@ -191,8 +227,11 @@ class Binder:
                 kwargs[parameter.name] = value
         return fn(*args, **kwargs)
 
-    def placed(self, values: tuple[Any, ...], count: int, names: tuple[str, ...]) -> list[tuple[Any, int | None]]:
-        """Values in normal form one by one, `*args` and `**kwargs` too, in JAX's order; and which argument of the call each is.
+    def placed(
+        self, values: tuple[Any, ...], count: int, names: tuple[str, ...]
+    ) -> list[tuple[Any, int | None]]:
+        """Values in normal form one by one, `*args` and `**kwargs` too, in JAX's order; and which
+        argument of the call each is.
 
         Args:
             values: One for each parameter.
@@ -211,22 +250,29 @@ class Binder:
             elif i < count and parameter.kind in _POSITIONAL:
                 placed.append((value, i))
             else:
-                by_name = parameter.name in names and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+                by_name = (
+                    parameter.name in names
+                    and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+                )
                 placed.append((value, count + names.index(parameter.name) if by_name else None))
         return placed
 
     def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """Values in normal form by parameter name."""
-        return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
+        return {
+            parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)
+        }
 
 
 _classmethod: Any = classmethod
 
 
 class ClassBound(_classmethod):
-    """A class method whose function is a program: read from the class, it is the program bound to the class.
+    """A class method whose function is a program: read from the class, it is the program bound to
+    the class.
 
-    Since Python 3.13 a plain `classmethod` gives a method, through which `Model.fit.grad` would find the unbound program.
+    Since Python 3.13 a plain `classmethod` gives a method, through which `Model.fit.grad` would
+    find the unbound program.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> Any:
@@ -235,6 +281,8 @@ class ClassBound(_classmethod):
 
 
 def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
-    """The static or class method of what `decorate` makes of the function in one; None for anything else."""
+    """The static or class method of what `decorate` makes of the function in one; None for anything
+    else.
+    """
     kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
     return next((made(decorate(fn.__func__)) for kind, made in kinds if is_a(fn, kind)), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .._jax.trees import is_a, is_number, is_whole
 from .._owners import public
 
@@ -19,12 +19,14 @@ LANES = 128
 
 @dataclass(frozen=True)
 class Bucket:
-    """Sizes that an axis is padded to. Sizes 0 and 1, and sizes above the last bucket, run as they are.
+    """Sizes that an axis is padded to. Sizes 0 and 1, and sizes above the last bucket, run as they
+    are.
 
     Args:
         sizes: The buckets, each a size: `Bucket(sizes=[64, 256, 1000])`.
         multiple: A bucket at each multiple: `Bucket(multiple=128)`.
-        ladder: `"pow2"`, the powers of two; or `"aligned"`, multiples of 128 in steps of at most a half, as TPUs and GPUs like them.
+        ladder: `"pow2"`, the powers of two; or `"aligned"`, multiples of 128 in steps of at most a
+            half, as TPUs and GPUs like them.
 
     Raises:
         OptionError: Not just one of them is given, or a size is not above 0.
@@ -35,27 +37,52 @@ class Bucket:
     ladder: str | None = None
 
     @public
-    def __init__(self, sizes: Iterable[int] | None = None, *, multiple: int | None = None, ladder: str | None = None):
+    def __init__(
+        self,
+        sizes: Iterable[int] | None = None,
+        *,
+        multiple: int | None = None,
+        ladder: str | None = None,
+    ):
         given = [part for part in (sizes, multiple, ladder) if part is not None]
         if len(given) != 1:
             raise OptionError(
-                sentence(_WHERE, f"{len(given)} of sizes, multiple and ladder are given.", "A Bucket takes one of them.",
-                         "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or Bucket(ladder='pow2')."),
+                _WHERE,
+                f"{len(given)} of sizes, multiple and ladder are given.",
+                "A Bucket takes one of them.",
+                "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or"
+                " Bucket(ladder='pow2').",
                 code="J220",
-            )  # fmt: skip
+            )
         numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
-        listed = is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) and getattr(numbers, "ndim", 1) > 0
+        listed = (
+            is_a(numbers, Iterable)
+            and not is_a(numbers, (str, bytes))
+            and getattr(numbers, "ndim", 1) > 0
+        )
         numbers = tuple(numbers) if listed else (None,)
-        if (sizes is not None and not numbers) or not all(is_whole(size) and size > 0 for size in numbers):
+        if (sizes is not None and not numbers) or not all(
+            is_whole(size) and size > 0 for size in numbers
+        ):
             given = sizes if multiple is None else multiple
-            what = f"{given!r} {'is no size' if multiple is not None else 'are no sizes' if listed else 'is no list of sizes'} above 0."
+            one, many = "is no size", "are no sizes" if listed else "is no list of sizes"
+            what = f"{given!r} {one if multiple is not None else many} above 0."
             raise OptionError(
-                sentence(_WHERE, what, "A bucket is as long as a size, an int above 0.", "write jitney.Bucket(sizes=[64, 256])."),
+                _WHERE,
+                what,
+                "A bucket is as long as a size, an int above 0.",
+                "write jitney.Bucket(sizes=[64, 256]).",
                 code="J220",
             )
         if not is_a(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
             what = f"ladder={ladder!r} is neither 'pow2' nor 'aligned'."
-            raise OptionError(sentence(_WHERE, what, "These are the ladders.", "write jitney.Bucket(ladder='pow2')."), code="J220")
+            raise OptionError(
+                _WHERE,
+                what,
+                "These are the ladders.",
+                "write jitney.Bucket(ladder='pow2').",
+                code="J220",
+            )
         chosen = None if sizes is None else tuple(sorted({int(size) for size in numbers}))
         multiple = None if multiple is None else int(multiple)
         object.__setattr__(self, "sizes", chosen)
@@ -78,22 +105,28 @@ class Bucket:
         left = sorted({int(size) for size in given if is_whole(size) and size > 1})
         if not left or not all(map(is_whole, given)) or not is_number(waste) or waste < 0:
             raise OptionError(
-                sentence("jitney.Bucket.fit()", f"{sizes=}, {waste=}.", "It takes sizes above 1, and a waste of 0 or more.",
-                         "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1)."),
+                "jitney.Bucket.fit()",
+                f"{sizes=}, {waste=}.",
+                "It takes sizes above 1, and a waste of 0 or more.",
+                "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1).",
                 code="J220",
-            )  # fmt: skip
+            )
         buckets: list[int] = []
-        while left:  # the largest size left needs a bucket of its own size; it serves all that it does not pad too much
+        # the largest size left needs a bucket of its own size; it serves all that it does not pad
+        # too much
+        while left:
             buckets.append(left[-1])
             left = [size for size in left if size * (1 + waste) < buckets[-1]]
         return cls(buckets)
 
     def range(self, size: int, divisor: int = 1) -> tuple[int, int] | None:
-        """The sizes that share a bucket with this one, from the least to the bucket itself; None if it runs as it is.
+        """The sizes that share a bucket with this one, from the least to the bucket itself; None if
+        it runs as it is.
 
         Args:
             size: Of a call.
-            divisor: What each bucket is rounded up to a multiple of: the number of devices that share the axis.
+            divisor: What each bucket is rounded up to a multiple of: the number of devices that
+                share the axis.
         """
         if size < 2:
             return None
@@ -133,8 +166,13 @@ class Bucket:
         return (steps[at - 1] + 1 if at else 2), (steps[at] if at < len(steps) else None)
 
     def __repr__(self) -> str:
-        given = {"sizes": self.sizes and list(self.sizes), "multiple": self.multiple, "ladder": self.ladder}
-        return f"Bucket({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
+        given = {
+            "sizes": self.sizes and list(self.sizes),
+            "multiple": self.multiple,
+            "ladder": self.ladder,
+        }
+        said = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return f"Bucket({', '.join(said)})"
 
 
 def _aligned(size: int) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """Copies of static values, which later changes by the caller cannot reach.
 
-A copy is built as Python builds the container that a class extends, part by part, and never by methods
-of the class: the `update` of a `Counter` adds, that of a read-only dict raises, and an `__init__` may
-want something else. A class that says itself how it is copied (`__copy__`) is asked.
+A copy is built as Python builds the container that a class extends, part by part, and never by
+methods of the class: the `update` of a `Counter` adds, that of a read-only dict raises, and an
+`__init__` may want something else. A class that says itself how it is copied (`__copy__`) is asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Copies(dict[int, tuple[Any, Any]]):
     """By the `id` of what was copied, which is kept alive, and its copy.
 
     Args:
-        made: The `id`s of objects of plain classes that are copied too; of all others identity is what counts.
+        made: The `id`s of objects of plain classes that are copied too; of all others identity is
+            what counts.
     """
 
     def __init__(self, made: frozenset[int] = frozenset()):
@@ -49,18 +50,24 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
 
     Args:
         value: A static value.
-        copies: Those made before of what it shares with others: what is one object in them is one in the copies too.
+        copies: Those made before of what it shares with others: what is one object in them is one
+            in the copies too.
 
     Raises:
         StaticError: A container of a class of C's, which Python cannot build.
     """
     kind = type_of(value)
     if kind in PLAIN or is_a(value, jax.Array):
-        return value if kind is not types.FunctionType or copies is None else copies.get(id(value), (None, value))[1]
+        return (
+            value
+            if kind is not types.FunctionType or copies is None
+            else copies.get(id(value), (None, value))[1]
+        )
     known = Copies() if copies is None else copies
     if id(value) not in known:
         copied = _copied(value, kind, known)
-        known.setdefault(id(value), (value, copied))  # of what contains itself the copy is there already
+        # of what contains itself the copy is there already
+        known.setdefault(id(value), (value, copied))
     elif known[id(value)][1] is _Coming:
         known[id(value)] = value, copy.copy(value)
     return known[id(value)][1]
@@ -76,13 +83,25 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
     if is_a(value, tuple):
         parts = [snapshot(part, copies) for part in _tuple.__iter__(value)]
         # A subclass may have a `__new__` of its own, which wants something else.
-        return value if all(map(is_, parts, value)) else _with_attributes(_new(_tuple, kind, parts), value, copies)
+        return (
+            value
+            if all(map(is_, parts, value))
+            else _with_attributes(_new(_tuple, kind, parts), value, copies)
+        )
     if is_a(value, frozenset):
         members = [_member(part, copies) for part in _frozenset.__iter__(value)]
-        return value if all(map(is_, members, value)) else _with_attributes(_new(_frozenset, kind, members), value, copies)
+        return (
+            value
+            if all(map(is_, members, value))
+            else _with_attributes(_new(_frozenset, kind, members), value, copies)
+        )
     if is_a(value, functools.partial):
-        func, args, keywords = (snapshot(part, copies) for part in (value.func, value.args, value.keywords))
-        return _with_attributes(functools.partial.__new__(kind, func, *args, **keywords), value, copies)
+        func, args, keywords = (
+            snapshot(part, copies) for part in (value.func, value.args, value.keywords)
+        )
+        return _with_attributes(
+            functools.partial.__new__(kind, func, *args, **keywords), value, copies
+        )
     if is_a(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__, copies))
     if is_keyed_by_fields(value):
@@ -94,7 +113,9 @@ def _copied_array(value: np.ndarray[Any, Any], copies: Copies) -> np.ndarray[Any
     twin = value.copy(order="K")
     if value.dtype.hasobject:
         for place in np.ndindex(value.shape):
-            twin[place] = snapshot(value[place] if value.dtype.names is None else value[place].item(), copies)
+            twin[place] = snapshot(
+                value[place] if value.dtype.names is None else value[place].item(), copies
+            )
     return twin
 
 
@@ -129,7 +150,9 @@ def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
 
 
 def _member(part: Any, copies: Copies) -> Any:
-    """A key, or a member of a set: found by its hash, so a copy is of no use; another may stand for it."""
+    """A key, or a member of a set: found by its hash, so a copy is of no use; another may stand for
+    it.
+    """
     return copies[id(part)][1] if id(part) in copies else part
 
 
@@ -143,9 +166,11 @@ def _new(base: Any, kind: Any, *args: Any) -> Any:
     try:
         return base.__new__(kind, *args)
     except TypeError:  # "list.__new__(X) is not safe, use X.__new__()"
-        raise Unkeyed(f"is or holds a {kind.__qualname__}, which keeps more than a {base.__name__} does.",
-                      "Containers are copied, so that no later change reaches the program.",
-                      f"pass a {base.__name__} of its items.") from None  # fmt: skip
+        raise Unkeyed(
+            f"is or holds a {kind.__qualname__}, which keeps more than a {base.__name__} does.",
+            "Containers are copied, so that no later change reaches the program.",
+            f"pass a {base.__name__} of its items.",
+        ) from None
 
 
 def _copied_record(value: Any, copies: Copies) -> Any:
@@ -166,9 +191,11 @@ def _copied_object(value: Any, copies: Copies) -> Any:
     try:
         twin = copy.copy(value)
     except TypeError as error:  # "cannot pickle ..."
-        raise Unkeyed(f"is or holds a {type_of(value).__qualname__}, which cannot be copied: {error}.",
-                      "What a body makes and returns is copied, so that each call has its own.",
-                      "return arrays, or a class that has a `__copy__`.") from None  # fmt: skip
+        raise Unkeyed(
+            f"is or holds a {type_of(value).__qualname__}, which cannot be copied: {error}.",
+            "What a body makes and returns is copied, so that each call has its own.",
+            "return arrays, or a class that has a `__copy__`.",
+        ) from None
     copies[id(value)] = value, twin
     return _with_attributes(twin, value, copies)
 

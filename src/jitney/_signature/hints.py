@@ -1,4 +1,6 @@
-"""A type hint as data: which axes, which dtypes, traced or static. It is read in `_signature/annotations.py`."""
+"""A type hint as data: which axes, which dtypes, traced or static. It is read in
+`_signature/annotations.py`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class ArrayHint:
     @property
     def mentions(self) -> tuple[str, ...]:
         """Axes that symbolic sizes such as `n+1` refer to."""
-        axes = (name for dim in self.dims if dim.expr is not None for name in sorted(names_in(dim.expr)))
+        axes = (
+            name for dim in self.dims if dim.expr is not None for name in sorted(names_in(dim.expr))
+        )
         return tuple(dict.fromkeys(axes))
 
     @property
@@ -60,8 +64,13 @@ class ArrayHint:
         return any(dim.expr is not None and "{" in dim.expr for dim in self.dims)
 
     def written_out(self, arguments: Mapping[str, Any]) -> ArrayHint:
-        """The same, with the values of arguments in place of what stands in braces, as far as they have any."""
-        return replace(self, dims=tuple(replace(dim, expr=_written_out(dim.expr, arguments)) for dim in self.dims))
+        """The same, with the values of arguments in place of what stands in braces, as far as they
+        have any.
+        """
+        return replace(
+            self,
+            dims=tuple(replace(dim, expr=_written_out(dim.expr, arguments)) for dim in self.dims),
+        )
 
     @property
     def exact_dtype(self) -> np.dtype[Any] | None:
@@ -74,22 +83,41 @@ class ArrayHint:
         if self.dtypes is None:
             return True
         name = dtype_name(dtype)
-        return any(allowed == name if isinstance(allowed, str) else allowed.match(name) for allowed in self.dtypes)
+        return any(
+            allowed == name if isinstance(allowed, str) else allowed.match(name)
+            for allowed in self.dtypes
+        )
 
     @property
     def allowed(self) -> str:
-        """The dtypes that fit, in words; the exotic narrow ones are left out where there are many."""
-        names = [name if isinstance(name, str) else name.pattern for name in self.dtypes or ("any dtype",)]
+        """The dtypes that fit, in words; the exotic narrow ones are left out where there are
+        many.
+        """
+        names = [
+            name if isinstance(name, str) else name.pattern
+            for name in self.dtypes or ("any dtype",)
+        ]
         wide = [name for name in names if not name.startswith(_NARROW)]
-        return ", ".join(wide) + " and narrower ones" if 0 < len(wide) < len(names) else ", ".join(names)
+        return (
+            ", ".join(wide) + " and narrower ones"
+            if 0 < len(wide) < len(names)
+            else ", ".join(names)
+        )
 
     def default_dtype(self) -> np.dtype[Any] | None:
-        """The dtype that JAX makes by default under this hint; None where it cannot be known (`Shaped`, `Key`)."""
+        """The dtype that JAX makes by default under this hint; None where it cannot be known
+        (`Shaped`, `Key`).
+        """
         if self.dtypes is None or self.exact_dtype is not None:
             return self.exact_dtype
         whole = np.dtype(jnp.result_type(int))
         unsigned = np.dtype(f"u{whole.name}")
-        defaults = (np.dtype(jnp.result_type(float)), whole, unsigned, np.dtype(jnp.result_type(complex)))
+        defaults = (
+            np.dtype(jnp.result_type(float)),
+            whole,
+            unsigned,
+            np.dtype(jnp.result_type(complex)),
+        )
         return next((dtype for dtype in defaults if self.allows(dtype)), None)
 
 
@@ -107,9 +135,11 @@ class ScalarHint:
 
 @dataclass(frozen=True)
 class StaticHint:
-    """A value that is part of the program: `int`, `str`, `Literal`, an enum, a type. beartype checks it.
+    """A value that is part of the program: `int`, `str`, `Literal`, an enum, a type. beartype
+    checks it.
 
-    `parts` are the items of a container or the alternatives of a union: beartype looks at one item at random.
+    `parts` are the items of a container or the alternatives of a union: beartype looks at one item
+    at random.
     """
 
     hint: Any = field(hash=False)
@@ -136,7 +166,9 @@ class TreeHint:
 
 @dataclass(frozen=True)
 class ContainerHint:
-    """`tuple[X, Y]`, `list[X]`, `dict[str, X]`, a NamedTuple or a TypedDict. `variadic`: one item hint for all."""
+    """`tuple[X, Y]`, `list[X]`, `dict[str, X]`, a NamedTuple or a TypedDict. `variadic`: one item
+    hint for all.
+    """
 
     kind: type
     items: tuple[Hint, ...]
@@ -169,7 +201,16 @@ class AnyHint:
         return "Any"
 
 
-Hint: TypeAlias = ArrayHint | ScalarHint | StaticHint | UnionHint | TreeHint | ContainerHint | ModuleHint | AnyHint
+Hint: TypeAlias = (
+    ArrayHint
+    | ScalarHint
+    | StaticHint
+    | UnionHint
+    | TreeHint
+    | ContainerHint
+    | ModuleHint
+    | AnyHint
+)
 
 
 def _written_out(expr: str | None, arguments: Mapping[str, Any]) -> str | None:

@@ -1,9 +1,12 @@
-"""Stand-ins for objects that are equal to nothing but themselves: they tell one from all others, and keep none alive.
+"""Stand-ins for objects that are equal to nothing but themselves: they tell one from all others,
+and keep none alive.
 
-Programs are kept by static values. An object held by a key would live as long as its program, with all that it holds, and the program as
-long as the function: a fresh object for each call would never go. So keys, static values, and what was read of objects hold the
-stand-ins. There is one for each object, and none is ever that of another, though Python gives the place of a dead object to the next:
-a number of its place (`id`) would find the program of the dead one. With the object go the programs that were made for it.
+Programs are kept by static values. An object held by a key would live as long as its program, with
+all that it holds, and the program as long as the function: a fresh object for each call would never
+go. So keys, static values, and what was read of objects hold the stand-ins. There is one for each
+object, and none is ever that of another, though Python gives the place of a dead object to the
+next: a number of its place (`id`) would find the program of the dead one. With the object go the
+programs that were made for it.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ class Identity(weakref.ref[Any]):
         return f"<a {self.kind.__qualname__} that is gone>" if value is None else repr(value)
 
     def tell(self, follower: Any) -> None:
-        """Call the `object_is_gone` of a follower, which is held weakly, when the object is gone."""
+        """Call the `object_is_gone` of a follower, which is held weakly, when the object is
+        gone.
+        """
         if not hasattr(self, "_followers"):
             self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._followers.add(follower)
@@ -45,11 +50,17 @@ class Identity(weakref.ref[Any]):
         """Keep in words what a function is, for reports on one that is made anew."""
         value: Any = self()
         if type_of(value) is types.FunctionType and not hasattr(self, "cells"):
-            self.__code__, self.__qualname__, self.cells = value.__code__, value.__qualname__, cells(value)
+            self.__code__, self.__qualname__, self.cells = (
+                value.__code__,
+                value.__qualname__,
+                cells(value),
+            )
 
 
 def _ended(gone: Identity, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-    """Runs wherever Python collects garbage, so it takes no lock; at the end of Python too, where modules are empty already."""
+    """Runs wherever Python collects garbage, so it takes no lock; at the end of Python too, where
+    modules are empty already.
+    """
     if is_finalizing():
         return
     _over.append(gone)
@@ -99,5 +110,7 @@ def can_be_weak(kind: type[Any]) -> bool:
 
 
 def is_by_identity(kind: type[Any]) -> bool:
-    """Whether instances of a class are equal to nothing but themselves, and can be held without being kept alive."""
+    """Whether instances of a class are equal to nothing but themselves, and can be held without
+    being kept alive.
+    """
     return kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and can_be_weak(kind)

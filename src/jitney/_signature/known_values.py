@@ -1,7 +1,9 @@
-"""Static values that were seen before: they are compared with copies of the last ones, which takes less than making their keys.
+"""Static values that were seen before: they are compared with copies of the last ones, which takes
+less than making their keys.
 
-That two values are alike is said only where their keys are equal for sure: of Python's own lists, tuples and dicts, and NumPy arrays of
-numbers, with what is plain inside. Of all else the key is made, as of a value that is new.
+That two values are alike is said only where their keys are equal for sure: of Python's own lists,
+tuples and dicts, and NumPy arrays of numbers, with what is plain inside. Of all else the key is
+made, as of a value that is new.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _PLAIN = frozenset(PLAIN)
 
 
 class Known:
-    """The last values of one static argument, in copies that no caller can reach, and their keys."""
+    """The last values of one static argument, in copies that no caller can reach, and their
+    keys.
+    """
 
     __slots__ = ("_last",)
 
@@ -66,7 +70,12 @@ def is_alike(a: Any, b: Any) -> bool:
     if kind is dict:
         return _are_alike([*a], [*b]) and _are_alike([*a.values()], [*b.values()])
     if kind is np.ndarray:
-        alike = a.dtype == b.dtype and a.dtype.kind in "biufc" and a.shape == b.shape and order_in_memory(a) == order_in_memory(b)
+        alike = (
+            a.dtype == b.dtype
+            and a.dtype.kind in "biufc"
+            and a.shape == b.shape
+            and order_in_memory(a) == order_in_memory(b)
+        )
         return alike and a.tobytes() == b.tobytes()
     return False
 

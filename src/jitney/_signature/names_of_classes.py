@@ -1,7 +1,9 @@
-"""Which names a body may look up in the class of an object, and not in the object: `type(self).rate`, `super().f`, `cls.rate`.
+"""Which names a body may look up in the class of an object, and not in the object:
+`type(self).rate`, `super().f`, `cls.rate`.
 
-Nothing tells when a class is read: its own class is Python's. So the code says it, of the functions of the class, and of the body with
-those that it calls by name: all names in one that can get at a class. One that asks `object` itself for attributes is found here too.
+Nothing tells when a class is read: its own class is Python's. So the code says it, of the functions
+of the class, and of the body with those that it calls by name: all names in one that can get at a
+class. One that asks `object` itself for attributes is found here too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ _TO_CLASSES = frozenset(("type", "super", "__class__", "__mro__", "mro"))
 _PAST = frozenset(("__getattribute__", "getattr_static"))
 _MOST = 1000  # functions that are looked at
 _OURS = ("user", "generated", "library")
-_HOLDERS = (functools.partial, functools.partialmethod, functools.cached_property, functools.singledispatchmethod)
+_HOLDERS = (
+    functools.partial,
+    functools.partialmethod,
+    functools.cached_property,
+    functools.singledispatchmethod,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,8 @@ class Names:
     """What functions name."""
 
     names: frozenset[str] = frozenset()  # those that may be looked up in a class
-    looks_past: bool = False  # whether attributes may be read in a way that the class of their object does not see
+    # whether attributes may be read in a way that the class of their object does not see
+    looks_past: bool = False
 
 
 @dataclass
@@ -44,9 +52,13 @@ class ClassNames:
         if known is None:
             functions = [part for base in bases_of(kind) for part in [*vars(base).values()]]
             of_class = _names(code for part in functions for code in _codes(part))
-            of_metaclass = [part for base in bases_of(type(kind)) for part in [*vars(base).values()]]
+            of_metaclass = [
+                part for base in bases_of(type(kind)) for part in [*vars(base).values()]
+            ]
             given = _names((code, True) for part in of_metaclass for code, _ in _codes(part))
-            known = self._known[kind] = Names(of_class.names | given.names | self.own.names, of_class.looks_past)
+            known = self._known[kind] = Names(
+                of_class.names | given.names | self.own.names, of_class.looks_past
+            )
         return known
 
 
@@ -72,7 +84,9 @@ def _names(codes: Iterable[tuple[types.CodeType, bool]]) -> Names:
 
 
 def _codes(part: Any) -> Iterator[tuple[types.CodeType, bool]]:
-    """The code of the functions in what a class holds, with that of functions inside of them; and whether it is given the class."""
+    """The code of the functions in what a class holds, with that of functions inside of them; and
+    whether it is given the class.
+    """
     waiting: list[Any] = [function.__code__ for function in _functions(part)]
     while waiting:
         code = waiting.pop()
@@ -110,7 +124,11 @@ def _reached(body: Any) -> Iterator[tuple[types.CodeType, bool]]:
         seen.add(function.__code__)
         for code, of_class in _codes(function):
             yield code, of_class
-            waiting += [each for name in code.co_names for each in _functions(function.__globals__.get(name))]
+            waiting += [
+                each
+                for name in code.co_names
+                for each in _functions(function.__globals__.get(name))
+            ]
         for cell in function.__closure__ or ():
             with suppress(ValueError):  # an empty one
                 waiting += _functions(cell.cell_contents)

@@ -1,6 +1,7 @@
 """What the user may ask for: validated once, at decoration, and frozen.
 
-It stands before everything that acts on an option, so that nothing further down has to doubt what it is given.
+It stands before everything that acts on an option, so that nothing further down has to doubt what
+it is given.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Literal, NoReturn
 
 import jax
 
-from .._errors import OptionError, Where, name_fix, sentence
+from .._errors import OptionError, Where, name_fix
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
@@ -36,7 +37,9 @@ POLICIES = (
 MAX_VMAP_AXES = 8
 Wrt = str | tuple[str, ...] | list[str] | None
 """With respect to what: the names of arguments."""
-_ELSEWHERE = {  # what `jax.jit`, its kin and `equinox.filter_jit` call what has another name here, and what to write
+# what `jax.jit`, its kin and `equinox.filter_jit` call what has another name here, and what to
+# write
+_ELSEWHERE = {
     "static_argnames": 'static="name"',
     "static_argnums": 'static="name", by name instead of position',
     "donate_argnames": 'donate="name"',
@@ -67,25 +70,34 @@ class VmapAxis:
 
 @dataclass(frozen=True)
 class Sharding:
-    """Which named axes lie along which axes of the mesh, and (`fsdp`) whether parameters are spread however their axes are called."""
+    """Which named axes lie along which axes of the mesh, and (`fsdp`) whether parameters are spread
+    however their axes are called.
+    """
 
     axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fsdp: bool = False
 
     def without(self, taken: Set[str]) -> Sharding:
         """The same where some axes of the mesh are divided already."""
-        left = ((name, tuple(axis for axis in along if axis not in taken)) for name, along in self.axes)
+        left = (
+            (name, tuple(axis for axis in along if axis not in taken)) for name, along in self.axes
+        )
         return replace(self, axes=tuple(left))
 
     def over(self, mesh_axes: Iterable[str]) -> Sharding:
         """The same with the axes of a mesh by their names."""
         every = tuple(mesh_axes)
-        return replace(self, axes=tuple((name, every if along == (EVERY,) else along) for name, along in self.axes))
+        return replace(
+            self,
+            axes=tuple((name, every if along == (EVERY,) else along) for name, along in self.axes),
+        )
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How many programs one function may compile, and what happens past that: "warn", "raise" or "eager"."""
+    """How many programs one function may compile, and what happens past that: "warn", "raise" or
+    "eager".
+    """
 
     count: int
     past: str
@@ -93,9 +105,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one decoration. Two functions that are equal share programs when these are equal too.
+    """The options of one decoration. Two functions that are equal share programs when these are
+    equal too.
 
-    Beside those of `@optimize`, which people write, stand two that jitney itself sets, since programs are shared by them as well.
+    Beside those of `@optimize`, which people write, stand two that jitney itself sets, since
+    programs are shared by them as well.
     """
 
     static: tuple[str, ...] = ()
@@ -118,7 +132,8 @@ class Options:
     mesh: Any = None
     verify: bool | None = None  # None: as `jitney.configure` or JITNEY_VERIFY says
     disabled: Disabled | None = field(default=None, metadata=_OWN)  # by JITNEY_DISABLE
-    # By `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an outer trace too.
+    # By `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an
+    # outer trace too.
     accumulate: bool = field(default=False, metadata=_OWN)
 
 
@@ -163,7 +178,9 @@ _CONTRADICTIONS = (  # in the order in which they are looked for
         "keep one: `chunk` needs no padding for a last chunk that is shorter.",
     ),
     _Contradiction(
-        lambda o: o.memory is not None and any(chunk != AUTO for _, chunk in o.chunk) and dict(o.chunk),
+        lambda o: (
+            o.memory is not None and any(chunk != AUTO for _, chunk in o.chunk) and dict(o.chunk)
+        ),
         "`memory` chooses the size of chunks, and chunk={!r} says it already.",
         'It goes with chunk={axis: "auto"}, or alone.',
         'write chunk={"points": "auto"}, memory="2GiB".',
@@ -240,25 +257,38 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         cache=_cache(where, raw.get("cache", True)),
         check=_flag(where, "check", raw.get("check", True)),
         checks=_choice(where, "checks", raw.get("checks", "now"), ("now", "later")),
-        on_trace_error=_choice(where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")),
+        on_trace_error=_choice(
+            where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
+        ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
         compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
-    )  # fmt: skip
+    )
     for contradiction in _CONTRADICTIONS:
         given = contradiction.found(options)
         if given:
-            fail(where, contradiction.what.format(given), contradiction.rule, contradiction.fix, code="J201")
+            fail(
+                where,
+                contradiction.what.format(given),
+                contradiction.rule,
+                contradiction.fix,
+                code="J201",
+            )
     return options
 
 
 def _known(where: Where | str, name: str) -> None:
     if name in _ELSEWHERE:
-        fail(where, f"unknown option {name!r}.", "It is JAX's; jitney's go by the names of arguments and axes.",
-             f"write {_ELSEWHERE[name]}.", code="J200")  # fmt: skip
+        fail(
+            where,
+            f"unknown option {name!r}.",
+            "It is JAX's; jitney's go by the names of arguments and axes.",
+            f"write {_ELSEWHERE[name]}.",
+            code="J200",
+        )
     if name not in NAMES:
         fail(
             where,
@@ -276,8 +306,10 @@ def _of_products(precision: str | tuple[tuple[str, str], ...] | None) -> str:
     return repr(dict(precision) if isinstance(precision, tuple) else precision)
 
 
-def fail(where: Where | str, what: str, rule: str, fix: str, *, code: str | None = None) -> NoReturn:
-    raise OptionError(sentence(where, what, rule, fix), code=code)
+def fail(
+    where: Where | str, what: str, rule: str, fix: str, *, code: str | None = None
+) -> NoReturn:
+    raise OptionError(where, what, rule, fix, code=code)
 
 
 def _listing(names: set[str]) -> str:
@@ -287,7 +319,9 @@ def _listing(names: set[str]) -> str:
 def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    names: tuple[Any, ...] | None = (value,) if is_a(value, str) else tuple(value) if is_a(value, (tuple, list)) else None
+    names: tuple[Any, ...] | None = (
+        (value,) if is_a(value, str) else tuple(value) if is_a(value, (tuple, list)) else None
+    )
     if names is None or not all(is_a(name, str) and name.isidentifier() for name in names):
         fail(
             where,
@@ -296,7 +330,12 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
             f'write {option}="x" or {option}=("x", "y").',
         )
     if len(set(names)) != len(names):
-        fail(where, f"{option}={value!r} names a parameter twice.", "Each name stands once.", "drop the repetition.")
+        fail(
+            where,
+            f"{option}={value!r} names a parameter twice.",
+            "Each name stands once.",
+            "drop the repetition.",
+        )
     return names
 
 
@@ -313,16 +352,22 @@ def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
         fail(
             where,
             f"vmap={value!r} does not name an axis.",
-            "`vmap` takes one axis name, or a dict from axis name to {argument: position}, outermost axis first.",
+            "`vmap` takes one axis name, or a dict from axis name to {argument: position},"
+            " outermost axis first.",
             'write vmap="batch" or vmap={"batch": {"x": 0}}.',
         )
     return axes
 
 
 def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
-    good = is_a(dims, Mapping) and len(dims) > 0 and all(
-        is_a(argument, str) and is_a(dim, int) and not is_a(dim, bool) for argument, dim in dims.items()
-    )  # fmt: skip
+    good = (
+        is_a(dims, Mapping)
+        and len(dims) > 0
+        and all(
+            is_a(argument, str) and is_a(dim, int) and not is_a(dim, bool)
+            for argument, dim in dims.items()
+        )
+    )
     if not good:
         fail(
             where,
@@ -337,8 +382,12 @@ def _pad(where: Where | str, value: Any) -> tuple[tuple[str, Bucket], ...]:
     if value is None:
         return ()
     if not is_a(value, Mapping) or not value or not all(map(_is_axis, value)):
-        fail(where, f"pad={value!r} does not say which axis is padded to what.",
-             "`pad` takes a dict from axis name to buckets.", 'write pad={"points": "pow2"}.')  # fmt: skip
+        fail(
+            where,
+            f"pad={value!r} does not say which axis is padded to what.",
+            "`pad` takes a dict from axis name to buckets.",
+            'write pad={"points": "pow2"}.',
+        )
     return tuple((name, _bucket(where, name, buckets)) for name, buckets in value.items())
 
 
@@ -349,21 +398,40 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
         return Bucket(ladder=buckets) if is_a(buckets, str) else Bucket(buckets)
     except OptionError as error:
         what = str(error).partition("\n")[0].partition("(): ")[2].rstrip(".")
-        fail(where, f"pad={{{name!r}: {buckets!r}}}: {what}.",
-             "The buckets of an axis are \"pow2\", \"aligned\", a list of sizes, or a jitney.Bucket.", "choose one of these.")  # fmt: skip
+        fail(
+            where,
+            f"pad={{{name!r}: {buckets!r}}}: {what}.",
+            'The buckets of an axis are "pow2", "aligned", a list of sizes, or a jitney.Bucket.',
+            "choose one of these.",
+        )
 
 
 def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
     if value is None:
         return ()
-    good = is_a(value, Mapping) and len(value) > 0 and all(map(_is_axis, value)) and all(
-        part == AUTO or (is_a(part, int) and not is_a(part, bool) and part > 0) for part in value.values()
-    )  # fmt: skip
+    good = (
+        is_a(value, Mapping)
+        and len(value) > 0
+        and all(map(_is_axis, value))
+        and all(
+            part == AUTO or (is_a(part, int) and not is_a(part, bool) and part > 0)
+            for part in value.values()
+        )
+    )
     if not good:
-        fail(where, f"chunk={value!r} does not say which axis is cut into chunks of what size.",
-             '`chunk` takes a dict from axis name to a size above 0 or "auto".', 'write chunk={"points": 65536}.')  # fmt: skip
+        fail(
+            where,
+            f"chunk={value!r} does not say which axis is cut into chunks of what size.",
+            '`chunk` takes a dict from axis name to a size above 0 or "auto".',
+            'write chunk={"points": 65536}.',
+        )
     if len(value) > 1:
-        fail(where, f"chunk={value!r} cuts several axes.", "One axis is cut at a time.", "keep the longest.")
+        fail(
+            where,
+            f"chunk={value!r} cuts several axes.",
+            "One axis is cut at a time.",
+            "keep the longest.",
+        )
     return tuple(value.items())
 
 
@@ -388,8 +456,12 @@ def _max_compiles(where: Where | str, value: Any) -> Limit | None:
         return Limit(int(value), _PAST[0])
     said = re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value) if is_a(value, str) else None
     if said is None:
-        fail(where, f"max_compiles={value!r} is not a limit.", "It is a number above 0, and what happens past it, which is a warning.",
-             'write max_compiles=3, "raise:3" or "eager:3".')  # fmt: skip
+        fail(
+            where,
+            f"max_compiles={value!r} is not a limit.",
+            "It is a number above 0, and what happens past it, which is a warning.",
+            'write max_compiles=3, "raise:3" or "eager:3".',
+        )
     return Limit(int(said[2]), said[1])
 
 
@@ -407,11 +479,16 @@ def _remat(where: Where | str, value: Any) -> str | None:
         return "nothing_saveable"
     if isinstance(value, str) and value == AUTO:
         return AUTO
-    if not isinstance(value, str) or value not in POLICIES or not hasattr(jax.checkpoint_policies, value):
+    if (
+        not isinstance(value, str)
+        or value not in POLICIES
+        or not hasattr(jax.checkpoint_policies, value)
+    ):
         fail(
             where,
             f"remat={value!r} is not a policy that a name alone can choose.",
-            f'`remat` takes True, "auto" or one of {", ".join(POLICIES)} from `jax.checkpoint_policies`.',
+            f'`remat` takes True, "auto" or one of {", ".join(POLICIES)} from'
+            " `jax.checkpoint_policies`.",
             "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.",
         )
     return value
@@ -421,9 +498,13 @@ def _roll(where: Where | str, value: Any) -> str | None:
     if value is None or value is False:
         return None
     if not isinstance(value, str) or value != AUTO:
-        fail(where, f"roll={value!r} does not say what is rolled.",
-             '`roll` is "auto": equal layers become a loop where that is proven to be the same and worth it.',
-             'write roll="auto".')  # fmt: skip
+        fail(
+            where,
+            f"roll={value!r} does not say what is rolled.",
+            '`roll` is "auto": equal layers become a loop where that is proven to be the same and'
+            " worth it.",
+            'write roll="auto".',
+        )
     return AUTO
 
 
@@ -433,9 +514,14 @@ def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], .
     if is_a(value, Mapping) and value:
         for name, type_ in value.items():
             if not is_a(name, str) or not tokens(name) or type_ not in PRODUCT_TYPES:
-                fail(where, f"precision={{{name!r}: {type_!r}}} does not say which products are computed in what.",
-                     f"The dict form takes module paths (or source lines, \"net.py:12\"), and of each {', '.join(PRODUCT_TYPES)}.",
-                     'write precision={"default": "bf16", "head": "f32"}.')  # fmt: skip
+                fail(
+                    where,
+                    f"precision={{{name!r}: {type_!r}}} does not say which products are computed in"
+                    " what.",
+                    'The dict form takes module paths (or source lines, "net.py:12"), and of each'
+                    f" {', '.join(PRODUCT_TYPES)}.",
+                    'write precision={"default": "bf16", "head": "f32"}.',
+                )
         return tuple(value.items())
     if is_a(value, str) and tolerance_of(value) is not None:
         return value
@@ -443,14 +529,19 @@ def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], .
         where,
         f"precision={value!r} is not a policy.",
         f"`precision` is one of {', '.join(PRECISIONS)}, "
-        f'"auto:" with a tolerance such as 1e-2, or a dict of {", ".join(PRODUCT_TYPES)} by module path.',
+        f'"auto:" with a tolerance such as 1e-2, or a dict of {", ".join(PRODUCT_TYPES)} by module'
+        " path.",
         "choose one.",
     )
 
 
 def tolerance_of(precision: str | tuple[tuple[str, str], ...] | None) -> float | None:
     """The tolerance of `"auto:1e-2"`; None for another policy."""
-    said = re.fullmatch(r"auto:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)", precision) if isinstance(precision, str) else None
+    said = (
+        re.fullmatch(r"auto:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)", precision)
+        if isinstance(precision, str)
+        else None
+    )
     return float(said[1]) if said is not None and float(said[1]) > 0 else None
 
 
@@ -466,7 +557,12 @@ def _cache(where: Where | str, value: Any) -> bool | Literal["program"]:
     if is_a(value, str) and value == "program":
         return "program"
     if not is_a(value, bool):
-        fail(where, f"cache={value!r} is not a choice.", '`cache` is True, False or "program".', "write cache=True.")
+        fail(
+            where,
+            f"cache={value!r} is not a choice.",
+            '`cache` is True, False or "program".',
+            "write cache=True.",
+        )
     return value
 
 
@@ -479,7 +575,9 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     if value is None:
         return None
     alone = is_a(value, str) and value == FSDP
-    fsdp = alone or (is_a(value, (tuple, list)) and len(value) == 2 and is_a(value[0], str) and value[0] == FSDP)
+    fsdp = alone or (
+        is_a(value, (tuple, list)) and len(value) == 2 and is_a(value[0], str) and value[0] == FSDP
+    )
     named: Any = {} if alone else value[1] if fsdp else value
     if not is_a(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
@@ -487,16 +585,22 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     for name, along in named.items():
         parts: Any = (along,) if is_a(along, str) else along
         named_all = is_a(parts, (tuple, list)) and [*parts] == [EVERY]
-        if not named_all and (not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts))):
+        if not named_all and (
+            not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts))
+        ):
             _not_sharding(where, value)
         axes.append((name, tuple(parts)))
     return Sharding(tuple(axes), fsdp)
 
 
 def _not_sharding(where: Where | str, value: Any) -> NoReturn:
-    fail(where, f"shard={value!r} does not say which axis lies along which axis of the mesh.",
-         '`shard` takes a dict from named axis to axis of the mesh (or several, or "*" for all), "fsdp", or both: ("fsdp", {...}).',
-         'write shard={"batch": "data"}.')  # fmt: skip
+    fail(
+        where,
+        f"shard={value!r} does not say which axis lies along which axis of the mesh.",
+        '`shard` takes a dict from named axis to axis of the mesh (or several, or "*" for all),'
+        ' "fsdp", or both: ("fsdp", {...}).',
+        'write shard={"batch": "data"}.',
+    )
 
 
 def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
@@ -504,22 +608,41 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
         return None
     is_optional = isinstance(value, str) and value == OPTIONAL
     if not is_optional and not is_a(value, (Mesh, jax.sharding.Mesh)):
-        fail(where, f"mesh={value!r} is no mesh.", '`mesh` takes what jitney.mesh(...) or jax.make_mesh gives, or "optional".',
-             "write mesh=jitney.mesh(data=4).")  # fmt: skip
+        fail(
+            where,
+            f"mesh={value!r} is no mesh.",
+            '`mesh` takes what jitney.mesh(...) or jax.make_mesh gives, or "optional".',
+            "write mesh=jitney.mesh(data=4).",
+        )
     if shard is None:
-        fail(where, "`mesh` is given, and `shard` is not.", "The mesh is where `shard` places axes.",
-             'say which: shard={"batch": "data"}.', code="J201")  # fmt: skip
+        fail(
+            where,
+            "`mesh` is given, and `shard` is not.",
+            "The mesh is where `shard` places axes.",
+            'say which: shard={"batch": "data"}.',
+            code="J201",
+        )
     given: Any = value
     return given.mesh if is_a(given, Mesh) else given
 
 
 def _flag(where: Where | str, option: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        fail(where, f"{option}={value!r} is neither True nor False.", f"`{option}` is a flag.", f"write {option}=True.")
+        fail(
+            where,
+            f"{option}={value!r} is neither True nor False.",
+            f"`{option}` is a flag.",
+            f"write {option}=True.",
+        )
     return value
 
 
 def _choice(where: Where | str, option: str, value: Any, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
-        fail(where, f"{option}={value!r} is not a choice.", f"`{option}` is one of {', '.join(choices)}.", "choose one.")
+        fail(
+            where,
+            f"{option}={value!r} is not a choice.",
+            f"`{option}` is one of {', '.join(choices)}.",
+            "choose one.",
+        )
     return value

@@ -1,4 +1,6 @@
-"""Objects of plain classes, and other static values that a caller can change in place: what they hold, to be compared later."""
+"""Objects of plain classes, and other static values that a caller can change in place: what they
+hold, to be compared later.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +26,85 @@ from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .attributes import attributes_of
 from .identity import can_be_weak, identity
-from .static_values import PLAIN, Unkeyed, extras, is_keyed_by_identity, order_in_memory, static_key, with_attributes
+from .static_values import (
+    PLAIN,
+    Unkeyed,
+    extras,
+    is_keyed_by_identity,
+    order_in_memory,
+    static_key,
+    with_attributes,
+)
 
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
-_CONTAINERS = (list, tuple, dict, types.MappingProxyType, set, frozenset, deque, np.ndarray, np.generic, jax.Array)
+_CONTAINERS = (
+    list,
+    tuple,
+    dict,
+    types.MappingProxyType,
+    set,
+    frozenset,
+    deque,
+    np.ndarray,
+    np.generic,
+    jax.Array,
+)
 _BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
-_WRITES = frozenset(("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "clear", "__setitem__"))
-"""Methods that put something in, and return the same whatever is there: a body that is handed `log.append` does not read the log."""
+_WRITES = frozenset(
+    (
+        "append",
+        "appendleft",
+        "extend",
+        "extendleft",
+        "insert",
+        "add",
+        "update",
+        "clear",
+        "__setitem__",
+    )
+)
+"""Methods that put something in, and return the same whatever is there: a body that is handed
+`log.append` does not read the log.
+"""
 _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
 _C_DATA: Any = ctypes.Structure.__base__
 _BYTES = (bytearray, memoryview, _C_DATA)
 _OF_A_LIBRARY = 0  # no `id`: what follows it lies in an object of a library's
-_DEEPEST = 2  # objects of libraries within one another: one may hand all on to a second, as splines of SciPy 1.18 do
+# objects of libraries within one another: one may hand all on to a second, as splines of SciPy 1.18
+# do
+_DEEPEST = 2
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
 _NOT_OF_A_BODY = frozenset(
-    ("__init__", "__new__", "__post_init__", "__del__", "__init_subclass__", "__class_getitem__", "__subclasshook__", "__getattribute__",
-     "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__", "__sizeof__", "__reduce__", "__reduce_ex__", "__getstate__",
-     "__setstate__", "__copy__", "__deepcopy__", "__replace__", "__annotate_func__", "__classcell__")
-)  # fmt: skip
-"""Special methods that make an object, write to it, show it or store it; `__getattribute__` is `watching.py`'s while a trace lasts."""
+    (
+        "__init__",
+        "__new__",
+        "__post_init__",
+        "__del__",
+        "__init_subclass__",
+        "__class_getitem__",
+        "__subclasshook__",
+        "__getattribute__",
+        "__setattr__",
+        "__delattr__",
+        "__repr__",
+        "__str__",
+        "__dir__",
+        "__sizeof__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__setstate__",
+        "__copy__",
+        "__deepcopy__",
+        "__replace__",
+        "__annotate_func__",
+        "__classcell__",
+    )
+)
+"""Special methods that make an object, write to it, show it or store it; `__getattribute__` is
+`watching.py`'s while a trace lasts.
+"""
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
 _MANY = 100  # objects that are looked through
 _BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
@@ -57,7 +118,9 @@ def can_change(value: Any) -> bool:
 
 
 def is_plain(kind: type[Any]) -> bool:
-    """Whether instances of a class are equal to nothing but themselves, and hold attributes: an ordinary class, of no package of JAX's."""
+    """Whether instances of a class are equal to nothing but themselves, and hold attributes: an
+    ordinary class, of no package of JAX's.
+    """
     known = _known_kinds.get(kind)
     if known is None:
         known = _known_kinds[kind] = (
@@ -87,7 +150,9 @@ class _Strong:
 
 
 class _Equal:
-    """Stands for an object that is told by its own `==`, and keeps it not alive; of one that is gone nothing is known."""
+    """Stands for an object that is told by its own `==`, and keeps it not alive; of one that is
+    gone nothing is known.
+    """
 
     __slots__ = ("stand_in",)
 
@@ -98,7 +163,11 @@ class _Equal:
         if type(other) is not _Equal:
             return NotImplemented
         one, two = self.stand_in(), other.stand_in()
-        return one is not None and two is not None and (one is two or bool(type_of(one) is type_of(two) and one == two))
+        return (
+            one is not None
+            and two is not None
+            and (one is two or bool(type_of(one) is type_of(two) and one == two))
+        )
 
     def __hash__(self) -> int:
         return 0
@@ -109,10 +178,14 @@ def _same(value: Any) -> Hashable:
 
 
 def is_used_up(value: Any) -> bool:
-    """Whether reading a value changes it for good, so that what is traced once cannot read it for each call: an iterator, a coroutine."""
+    """Whether reading a value changes it for good, so that what is traced once cannot read it for
+    each call: an iterator, a coroutine.
+    """
     if type_of(value) in ProxyTypes:  # which offer all methods
         return False
-    return hasattr(type_of(value), "__next__") or is_a(value, (types.CoroutineType, types.AsyncGeneratorType))
+    return hasattr(type_of(value), "__next__") or is_a(
+        value, (types.CoroutineType, types.AsyncGeneratorType)
+    )
 
 
 def article(value: Any) -> str:
@@ -122,14 +195,23 @@ def article(value: Any) -> str:
 
 
 def first_used_up(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    """The first such thing in a value; None where there is none. What a plain object holds is asked when a body reads it."""
+    """The first such thing in a value; None where there is none. What a plain object holds is asked
+    when a body reads it.
+    """
     if type_of(value) in PLAIN:
         return None
     if is_used_up(value):
         return value
     if can_change(value) or id(value) in seen:
         return None
-    return next((used for part in parts_of(value) if (used := first_used_up(part, (*seen, id(value)))) is not None), None)
+    return next(
+        (
+            used
+            for part in parts_of(value)
+            if (used := first_used_up(part, (*seen, id(value)))) is not None
+        ),
+        None,
+    )
 
 
 def referent(value: Any) -> Any:
@@ -151,28 +233,59 @@ def random_state(value: Any) -> Any:
 
 
 def is_settled(value: Any) -> bool:
-    """Whether a value stays what it is for as long as it is the same object. A class with a hash of its own says so of its instances."""
+    """Whether a value stays what it is for as long as it is the same object. A class with a hash of
+    its own says so of its instances.
+    """
     kind = type_of(value)
-    if kind in _BOUND and value.__name__ in _WRITES and is_a(value.__self__, (list, dict, set, deque, bytearray)):
+    if (
+        kind in _BOUND
+        and value.__name__ in _WRITES
+        and is_a(value.__self__, (list, dict, set, deque, bytearray))
+    ):
         return True
     if kind is types.BuiltinFunctionType:
         return is_settled(value.__self__)
     if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
         return True
-    if is_a(value, (tuple, frozenset, functools.partial, types.MethodType, types.MethodWrapperType, ReferenceType)):
+    if is_a(
+        value,
+        (
+            tuple,
+            frozenset,
+            functools.partial,
+            types.MethodType,
+            types.MethodWrapperType,
+            ReferenceType,
+        ),
+    ):
         return not attributes_of(value) and all(map(is_settled, parts_of(value)))
-    if is_plain(kind) or is_a(value, (*_VIEWS, _C_DATA)) or kind in ProxyTypes or with_attributes(value):
+    if (
+        is_plain(kind)
+        or is_a(value, (*_VIEWS, _C_DATA))
+        or kind in ProxyTypes
+        or with_attributes(value)
+    ):
         return False
     if dataclasses.is_dataclass(kind):
         made: Any = kind
-        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(map(is_settled, parts_of(value)))
-    if is_a(kind.__hash__, types.FunctionType) and not is_a(value, enum.Enum) and owner_of_class(kind) in ("user", "generated"):
+        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(
+            map(is_settled, parts_of(value))
+        )
+    if (
+        is_a(kind.__hash__, types.FunctionType)
+        and not is_a(value, enum.Enum)
+        and owner_of_class(kind) in ("user", "generated")
+    ):
         return False  # its hash, and what it is equal to, may change
-    return kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
+    return (
+        kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
+    )
 
 
 def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
-    """What a value holds, part by part, to be compared with what it holds later; arrays of JAX by being the same."""
+    """What a value holds, part by part, to be compared with what it holds later; arrays of JAX by
+    being the same.
+    """
     kind = type_of(value)
     if kind in _BOUND and not is_settled(value):
         return _same(value), value.__name__, state(value.__self__, seen)
@@ -192,24 +305,43 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, most, tuple(state(part, inside) for part in value), _attributes(value, inside)
     if is_a(value, (dict, types.MappingProxyType)):
         factory = _same(value.default_factory) if is_a(value, defaultdict) else None
-        return kind, factory, tuple((state(key, inside), state(part, inside)) for key, part in value.items()), _attributes(value, inside)
+        return (
+            kind,
+            factory,
+            tuple((state(key, inside), state(part, inside)) for key, part in value.items()),
+            _attributes(value, inside),
+        )
     if is_a(value, _VIEWS):
         return kind, state([*value], inside)
     if is_a(value, (set, frozenset)):
         return kind, frozenset(state(part, inside) for part in value), _attributes(value, inside)
     if is_a(value, functools.partial):
-        return kind, state((value.func, value.args, value.keywords), inside), _attributes(value, inside)
+        return (
+            kind,
+            state((value.func, value.args, value.keywords), inside),
+            _attributes(value, inside),
+        )
     if is_a(value, np.ndarray):
         held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
-        return kind, str(value.dtype), value.shape, order_in_memory(value), held, _attributes(value, inside)
+        return (
+            kind,
+            str(value.dtype),
+            value.shape,
+            order_in_memory(value),
+            held,
+            _attributes(value, inside),
+        )
     if is_a(value, types.MethodType):
         return kind, _same(value.__func__), state(value.__self__, inside)
-    if is_a(value, (eqx.Module, types.SimpleNamespace)) or (fields_of(value) and not is_plain(kind)):
+    if is_a(value, (eqx.Module, types.SimpleNamespace)) or (
+        fields_of(value) and not is_plain(kind)
+    ):
         return kind, _attributes(value, inside)
     if is_plain(kind):
         if owner_of_class(kind) != "library":
             return kind, _same(value), _attributes(value, inside)
-        nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST  # a logger's parents, a table's blocks: not ours to look through
+        # a logger's parents, a table's blocks: not ours to look through
+        nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST
         return kind, _same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
     drawn = random_state(value)
     if drawn is not None:
@@ -224,14 +356,18 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 def _hashed(value: Any) -> Hashable:
     """What a class with a hash of its own says; that may change while it is the same object."""
     try:
-        is_held = leads_nowhere(value) or not can_be_weak(type_of(value)) or not _may_lead_back(value)
+        is_held = (
+            leads_nowhere(value) or not can_be_weak(type_of(value)) or not _may_lead_back(value)
+        )
         return static_key(value) if is_held else _Equal(value), hash(value)
     except (Unkeyed, TypeError, AttributeError):  # of one that a part was taken of
         return _same(value), state(attributes_of(value))
 
 
 def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
-    """An object without a hash that is no container of Python's: a key by its parts, its attributes, or what a copy is made of."""
+    """An object without a hash that is no container of Python's: a key by its parts, its
+    attributes, or what a copy is made of.
+    """
     with contextlib.suppress(Unkeyed):
         return static_key(value)
     if attributes_of(value):
@@ -249,7 +385,11 @@ def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
         return ()
     held = [*attributes_of(value).items()]
     for base in _known(kind).bases:
-        held += [(name, part) for name, part in [*vars(base).items()] if not is_special(name) or is_called_unasked(name, part)]
+        held += [
+            (name, part)
+            for name, part in [*vars(base).items()]
+            if not is_special(name) or is_called_unasked(name, part)
+        ]
     return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
 
 
@@ -258,10 +398,14 @@ def is_special(name: str) -> bool:
 
 
 def is_called_unasked(name: str, part: Any) -> bool:
-    """Whether what a class has under a name is a special method, which Python looks up in the class itself: `+`, `len`, a call."""
+    """Whether what a class has under a name is a special method, which Python looks up in the class
+    itself: `+`, `len`, a call.
+    """
     if not is_special(name) or name in _NOT_OF_A_BODY:
         return False
-    return hasattr(type_of(part), "__get__") and not is_a(part, (types.GetSetDescriptorType, types.MemberDescriptorType))
+    return hasattr(type_of(part), "__get__") and not is_a(
+        part, (types.GetSetDescriptorType, types.MemberDescriptorType)
+    )
 
 
 class _Kind:
@@ -271,7 +415,9 @@ class _Kind:
 
     def __init__(self, kind: type):
         self.classes = kind.__mro__
-        self.bases = tuple(base for base in self.classes if owner_of_class(base) in ("user", "generated"))
+        self.bases = tuple(
+            base for base in self.classes if owner_of_class(base) in ("user", "generated")
+        )
 
 
 def _known(kind: type) -> _Kind:
@@ -282,7 +428,9 @@ def _known(kind: type) -> _Kind:
 
 
 def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
-    """What can change in a static value while its key stays: objects of plain classes, generators of random numbers, `table.get`."""
+    """What can change in a static value while its key stays: objects of plain classes, generators
+    of random numbers, `table.get`.
+    """
     if can_change(value) or random_state(value) is not None:
         yield value
     elif id(value) not in seen:
@@ -294,7 +442,11 @@ def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]
     """The objects in a static value that its key tells by being these, and keeps none of alive."""
     if is_keyed_by_identity(value):
         yield value
-    elif type_of(value) not in PLAIN and not is_a(value, (jax.Array, ReferenceType)) and type_of(value) not in ProxyTypes:
+    elif (
+        type_of(value) not in PLAIN
+        and not is_a(value, (jax.Array, ReferenceType))
+        and type_of(value) not in ProxyTypes
+    ):
         is_record = bool(fields_of(value))
         for part in parts_of(value) if id(value) not in seen else ():
             found = objects_by_identity(part, (*seen, id(value)))
@@ -302,7 +454,9 @@ def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]
 
 
 def _may_lead_back(value: Any) -> bool:
-    """Whether an object of a plain class, or what a function closes over, can be reached from a value; or too much to tell."""
+    """Whether an object of a plain class, or what a function closes over, can be reached from a
+    value; or too much to tell.
+    """
     waiting, seen = [value], {id(value)}
     while waiting and len(seen) < _MANY:
         for each in gc.get_referents(waiting.pop()):
@@ -316,10 +470,14 @@ def _may_lead_back(value: Any) -> bool:
 
 
 def leads_nowhere(value: Any) -> bool:
-    """Whether nothing that is not of a module, or of a class, can be reached from a value: a number, a text, a function of a module."""
+    """Whether nothing that is not of a module, or of a class, can be reached from a value: a
+    number, a text, a function of a module.
+    """
     kind = type_of(value)
     if kind is types.FunctionType:
-        return not (value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__)
+        return not (
+            value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__
+        )
     if kind is tuple or kind is frozenset:
         return all(map(leads_nowhere, value))
     if kind is types.BuiltinFunctionType:
@@ -328,7 +486,9 @@ def leads_nowhere(value: Any) -> bool:
 
 
 def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
-    """About how many bytes the arrays and texts in a value take, in what a function closes over and in the attributes of objects too."""
+    """About how many bytes the arrays and texts in a value take, in what a function closes over and
+    in the attributes of objects too.
+    """
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return value.nbytes
     if is_a(value, (str, bytes, bytearray)):
@@ -337,30 +497,45 @@ def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
         return 0
     parts: list[Any] = [*parts_of(value)]
     if is_a(value, types.FunctionType):
-        parts += [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
+        parts += [
+            cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()
+        ]
     elif is_plain(type_of(value)):
         parts += attributes_of(value).values()
     return sum(bytes_in(part, (*seen, id(value))) for part in parts)
 
 
 def parts_of(value: Any) -> Iterable[Any]:
-    """What lies in a static value of Python's own kinds: of containers, partials, methods, records."""
+    """What lies in a static value of Python's own kinds: of containers, partials, methods,
+    records.
+    """
     if is_a(value, (list, tuple, set, frozenset, deque)):
         return (*value, *attributes_of(value).values())
     if is_a(value, (dict, types.MappingProxyType)):
         return (*value, *value.values(), *attributes_of(value).values())
     if is_a(value, np.ndarray):
-        return (*(value.ravel().tolist() if value.dtype.hasobject else ()), *attributes_of(value).values())
+        return (
+            *(value.ravel().tolist() if value.dtype.hasobject else ()),
+            *attributes_of(value).values(),
+        )
     if is_a(value, functools.partial):
         return (value.func, *value.args, *value.keywords.values())
     if is_a(value, (types.MethodType, types.MethodWrapperType)):
         return (value.__self__,)
     if is_a(value, ReferenceType) or type_of(value) in ProxyTypes:
         return (referent(value),)
-    names = (*fields_of(value), *extras(value)) if dataclasses.is_dataclass(value) and not is_a(value, type) else ()
+    names = (
+        (*fields_of(value), *extras(value))
+        if dataclasses.is_dataclass(value) and not is_a(value, type)
+        else ()
+    )
     return [part for name in names if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
 
 
 def fields_of(value: Any) -> tuple[str, ...]:
     """The names of the fields of a dataclass's instance; none of all else."""
-    return tuple(field.name for field in dataclasses.fields(value)) if dataclasses.is_dataclass(value) and not is_a(value, type) else ()
+    return (
+        tuple(field.name for field in dataclasses.fields(value))
+        if dataclasses.is_dataclass(value) and not is_a(value, type)
+        else ()
+    )

@@ -1,11 +1,15 @@
-"""What the traces of a program have read of objects of plain classes among its static values: the program holds while that is what it was.
+"""What the traces of a program have read of objects of plain classes among its static values: the
+program holds while that is what it was.
 
-Such an object is keyed by itself, which says nothing of what it holds: `self.tolerance = 1e-6` between two calls of a method must not
-give the first number again. All that it holds would be too much: a trainer keeps its weights in itself, which are new after each step,
-and hands them on as arguments. So each attribute that a trace reads is noted (`watching.py`), and what was read is compared at each call.
-An object whose class cannot be watched, and one inside of other static values, is compared as a whole.
+Such an object is keyed by itself, which says nothing of what it holds: `self.tolerance = 1e-6`
+between two calls of a method must not give the first number again. All that it holds would be too
+much: a trainer keeps its weights in itself, which are new after each step, and hands them on as
+arguments. So each attribute that a trace reads is noted (`watching.py`), and what was read is
+compared at each call. An object whose class cannot be watched, and one inside of other static
+values, is compared as a whole.
 
-Nothing here keeps such an object alive, nor what may lead back to it: a child knows its parent, a callback its object.
+Nothing here keeps such an object alive, nor what may lead back to it: a child knows its parent, a
+callback its object.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import StaticError, Where, repr_of, sentence
+from .._errors import StaticError, Where, repr_of
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .array_likes import array_like_error, array_likes
@@ -53,7 +57,8 @@ _WHOLE = (
 
 
 class Statics:
-    """The static values of an entry, which keep no object alive that only itself is equal to; and what its traces have read of them.
+    """The static values of an entry, which keep no object alive that only itself is equal to; and
+    what its traces have read of them.
 
     Attributes:
         held: The values, with stand-ins for such objects.
@@ -65,13 +70,18 @@ class Statics:
         objects = {id(each): each for value in values for each in objects_by_identity(value)}
         self.identities = tuple(map(identity, objects.values()))
         copies = Copies()
-        copies.update((id(each), (each, stand_in)) for each, stand_in in zip(objects.values(), self.identities, strict=True))
+        copies.update(
+            (id(each), (each, stand_in))
+            for each, stand_in in zip(objects.values(), self.identities, strict=True)
+        )
         self.held = tuple(snapshot(value, copies) for value in values) if objects else tuple(values)
         self.reads = reads
 
     @classmethod
     def of(cls, values: Sequence[Any], loose: Sequence[Any], body: Any, where: Where) -> Statics:
-        """Those of a call of a function; `loose` are other things that a caller can change. Without the function nothing is watched."""
+        """Those of a call of a function; `loose` are other things that a caller can change. Without
+        the function nothing is watched.
+        """
         reads = Reads(values, loose, body, where)
         return cls(values, reads if reads.attributes or reads.wholes else None)
 
@@ -85,7 +95,10 @@ class Statics:
             return self.held
         copies = Copies()
         copies.update((id(each), (each, living(each))) for each in self.identities)
-        return tuple(copies[id(value)][1] if type(value) is Identity else snapshot(value, copies) for value in self.held)
+        return tuple(
+            copies[id(value)][1] if type(value) is Identity else snapshot(value, copies)
+            for value in self.held
+        )
 
 
 _GONE: Any = object()
@@ -94,10 +107,12 @@ _FEW = 10  # parts
 
 
 class _Seen:
-    """One thing that was read: whether that it is the same is enough, and its state; of a nested one reads are noted.
+    """One thing that was read: whether that it is the same is enough, and its state; of a nested
+    one reads are noted.
 
     Args:
-        value: It. What may lead to the object that it was read of is held weakly, or the two would keep each other alive.
+        value: It. What may lead to the object that it was read of is held weakly, or the two would
+            keep each other alive.
         nested: Whether reads of it are noted.
         by_class: Whether a class holds it, which lives as long as its objects.
     """
@@ -108,8 +123,14 @@ class _Seen:
         self.settled = nested or value is ABSENT or is_settled(value)
         self.nested = nested
         is_alone = leads_nowhere(value) or not (can_be_weak(type_of(value)) or is_a(value, tuple))
-        is_strong = value is ABSENT or (by_class and hasattr(type_of(value), "__get__")) or (self.settled and is_alone)
-        self._then = value if is_strong else identity(value) if can_be_weak(type_of(value)) else _GONE
+        is_strong = (
+            value is ABSENT
+            or (by_class and hasattr(type_of(value), "__get__"))
+            or (self.settled and is_alone)
+        )
+        self._then = (
+            value if is_strong else identity(value) if can_be_weak(type_of(value)) else _GONE
+        )
         self.state = None if is_strong or nested else state(value)
         self.words = "" if is_strong else _words(value)
         self.size = 0 if is_strong else bytes_in(value)
@@ -153,7 +174,9 @@ class _Seen:
             return now is self.then
         if self.settled and now is self.then:
             return True
-        return not self.nested and state(now) == (state(self._then) if self.state is None else self.state)
+        return not self.nested and state(now) == (
+            state(self._then) if self.state is None else self.state
+        )
 
 
 class Words(str):
@@ -168,7 +191,11 @@ class Words(str):
 def _words(value: Any) -> str:
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    return repr_of(value)[:_SHOWN] if is_a(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW else type_of(value).__name__
+    return (
+        repr_of(value)[:_SHOWN]
+        if is_a(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW
+        else type_of(value).__name__
+    )
 
 
 class Reads:
@@ -176,7 +203,8 @@ class Reads:
 
     Args:
         statics: The static values.
-        loose: Other things that its traces can see and callers can change: static fields of modules.
+        loose: Other things that its traces can see and callers can change: static fields of
+            modules.
         body: The function that reads them; None where what it reads is not watched.
         where: What messages call it.
     """
@@ -186,12 +214,15 @@ class Reads:
         self._where = where
         is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
         self._named = ClassNames(named_by(body) if is_watched else Names())
-        self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # of an object, or of a class of one, by `_place`
+        # of an object, or of a class of one, by `_place`
+        self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}
         self._classes: dict[int, tuple[type, ...]] = {}  # what their classes are
-        self._quick: tuple[bool, list[Any]] | None = None  # of `_quickly`; none until a call asks, and after each first read
+        # of `_quickly`; none until a call asks, and after each first read
+        self._quick: tuple[bool, list[Any]] | None = None
         self._count = 0  # of attributes that were read
         with unwatched():
-            self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]  # the layout holds these too
+            # the layout holds these too
+            self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
             for value in statics:
                 if is_watched and not self._named.own.looks_past and self.can_watch(value):
                     self.add(value)
@@ -204,7 +235,9 @@ class Reads:
         return can_be_watched(kind) and not self._named.of(kind).looks_past
 
     def add(self, value: Any) -> None:
-        """Note what is read of an object from now on; and what its classes say that is not read of it, but of them."""
+        """Note what is read of an object from now on; and what its classes say that is not read of
+        it, but of them.
+        """
         if _place(value) in self.attributes:
             return
         self._put(value)
@@ -227,7 +260,9 @@ class Reads:
 
     @property
     def size(self) -> int:
-        """About how many bytes are kept of what was read, and once more as constants of the programs."""
+        """About how many bytes are kept of what was read, and once more as constants of the
+        programs.
+        """
         return sum(seen.size for _, seen in self._all())
 
     def is_over(self) -> bool:
@@ -251,7 +286,8 @@ class Reads:
         slow, quick = self._quick or self._quickly()
         for stand_in, classes, own, weak, of_class in quick:
             value = stand_in() if type(stand_in) is Identity else stand_in
-            if type_of(value).__mro__ is not classes:  # which those of None, for one that is gone, are not
+            # which those of None, for one that is gone, are not
+            if type_of(value).__mro__ is not classes:
                 return False
             held = _held_by(value)
             for name, then in own:
@@ -261,12 +297,18 @@ class Reads:
                 if held.get(name, ABSENT) is not then():
                     return self._hold_as_states()
             for name, before, then in of_class:
-                if name in held or any(name in each for each in before) or then[0].get(name) is not then[1]:
+                if (
+                    name in held
+                    or any(name in each for each in before)
+                    or then[0].get(name) is not then[1]
+                ):
                     return self._hold_as_states()
         return not slow or self._hold_as_states()
 
     def _quickly(self) -> tuple[bool, list[Any]]:
-        """Whether something is to be compared by what it holds; and what by identity: objects, what lies in them, and in which class."""
+        """Whether something is to be compared by what it holds; and what by identity: objects, what
+        lies in them, and in which class.
+        """
         quick: list[Any] = []
         slow, count = bool(self.wholes), self._count
         for stand_in, attributes in [*self.attributes.values()]:
@@ -281,7 +323,11 @@ class Reads:
             held = _held_by(value)
             for name, seen in [*attributes.items()]:
                 owner = next((i for i, base in enumerate(classes) if name in base.__dict__), None)
-                if not seen.is_quick or name == "__dict__" or (seen.then is ABSENT and not is_a(value, type)):
+                if (
+                    not seen.is_quick
+                    or name == "__dict__"
+                    or (seen.then is ABSENT and not is_a(value, type))
+                ):
                     slow = True
                 elif held.get(name, ABSENT) is seen.then:
                     (weak if seen.is_weak else own).append((name, seen.held))
@@ -304,10 +350,14 @@ class Reads:
 
     def _is_gone(self) -> bool:
         """Whether one of the objects is."""
-        return any(_strongly(value) is _GONE for value, _ in [*self.attributes.values(), *self.wholes])
+        return any(
+            _strongly(value) is _GONE for value, _ in [*self.attributes.values(), *self.wholes]
+        )
 
     def changed(self) -> list[tuple[Any, str, Any, Any]]:
-        """Objects, attributes ("" for a whole), what they were and what they are, where these differ."""
+        """Objects, attributes ("" for a whole), what they were and what they are, where these
+        differ.
+        """
         with unwatched():
             return [*self._changed()]
 
@@ -351,7 +401,8 @@ class Reads:
 
         Raises:
             StaticError: An iterator or a coroutine.
-            ContractError: What looks like an array and is none, and cannot be compared by what it holds.
+            ContractError: What looks like an array and is none, and cannot be compared by what it
+                holds.
         """
         reads = f"it reads {name!r} of a {type_of(value).__name__}, which is or holds"
         for found in array_likes(part):
@@ -360,10 +411,11 @@ class Reads:
         used_up = first_used_up(part)
         if used_up is not None:
             raise StaticError(
-                sentence(self._where, f"{reads} {article(used_up)}.",
-                         "It can be read once, and what is traced once serves many calls.",
-                         "keep a list, a tuple or an array there, or pass what it gives as an argument.")
-            )  # fmt: skip
+                self._where,
+                f"{reads} {article(used_up)}.",
+                "It can be read once, and what is traced once serves many calls.",
+                "keep a list, a tuple or an array there, or pass what it gives as an argument.",
+            )
 
 
 class Trace:
@@ -374,11 +426,14 @@ class Trace:
         self._reads = reads
         self._watch = watch
         self._alive: list[Any] = []  # the objects, for which `id` is told
-        self._began: dict[int, dict[str, Any]] = {}  # what objects held when they were first seen: what they hold else is the body's own
+        # what objects held when they were first seen: what they hold else is the body's own
+        self._began: dict[int, dict[str, Any]] = {}
         self._copies = Copies()
-        self._given: dict[tuple[int, str], tuple[Any, Any]] = {}  # what lay in an object, and what the body got
+        # what lay in an object, and what the body got
+        self._given: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}  # the same, where it is a copy
-        self._scratch: set[tuple[int, str]] = set()  # attributes that the body set and then read: for itself, it seems
+        # attributes that the body set and then read: for itself, it seems
+        self._scratch: set[tuple[int, str]] = set()
         for held, _ in [*reads.attributes.values()]:
             value = _strongly(held)
             if value is not _GONE and not is_a(value, type):
@@ -414,10 +469,11 @@ class Trace:
         return given
 
     def updates(self, names: Mapping[int, str]) -> Iterator[tuple[str, bool, bool]]:
-        """What the body has changed in place and no later call will: attributes that it set, and what lies in those that it read.
+        """What the body has changed in place and no later call will: attributes that it set, and
+        what lies in those that it read.
 
-        An attribute that it read and then set is not among them: it differs from what was read, so the next call is traced again. Nor is
-        one that it set and then read: a scratch of its own.
+        An attribute that it read and then set is not among them: it differs from what was read, so
+        the next call is traced again. Nor is one that it set and then read: a scratch of its own.
 
         Args:
             names: What the static values are called, by `id`.
@@ -429,10 +485,18 @@ class Trace:
         paths = {key: names.get(key) or type_of(value).__name__ for key, value in objects.items()}
         with unwatched():
             for key, began in [*self._began.items()]:
-                noted, now = self._reads.attributes[_place(objects[key])][1], attributes_of(objects[key])
+                noted, now = (
+                    self._reads.attributes[_place(objects[key])][1],
+                    attributes_of(objects[key]),
+                )
                 for name in dict.fromkeys((*began, *now)):
                     is_changed = began.get(name, ABSENT) is not now.get(name, ABSENT)
-                    if is_changed and name not in noted and (key, name) not in self._scratch and not _is_cached(objects[key], name):
+                    if (
+                        is_changed
+                        and name not in noted
+                        and (key, name) not in self._scratch
+                        and not _is_cached(objects[key], name)
+                    ):
                         yield f"{paths[key]}.{name}", name in began, name in now
             for (key, name), (raw, copied) in [*self._copied.items()]:
                 if copied is not raw and _content(copied) != _content(raw):
@@ -440,7 +504,12 @@ class Trace:
 
     def _noted(self, value: Any, name: str, raw: Any, part: Any) -> Any:
         referred = referent(raw)
-        nested = raw is part and referred is not None and owner_of_class(type_of(referred)) != "library" and self._reads.can_watch(referred)
+        nested = (
+            raw is part
+            and referred is not None
+            and owner_of_class(type_of(referred)) != "library"
+            and self._reads.can_watch(referred)
+        )
         self._reads.note(value, name, raw, nested=nested)
         if nested:
             self._add(referred)
@@ -453,7 +522,9 @@ class Trace:
 
 
 def _content(part: Any) -> Hashable:
-    """What lies in a container: objects of plain classes by identity, of which it may be a part itself."""
+    """What lies in a container: objects of plain classes by identity, of which it may be a part
+    itself.
+    """
     try:
         return static_key(part)
     except Unkeyed:
@@ -470,7 +541,9 @@ def _weakly(value: Any) -> Any:
 
 
 def _place(value: Any) -> int:
-    """What tells an object from others, those too that come after it in its place in memory, while its stand-in is held."""
+    """What tells an object from others, those too that come after it in its place in memory, while
+    its stand-in is held.
+    """
     return id(_weakly(value))
 
 
@@ -491,8 +564,16 @@ def _has_dict(value: Any) -> bool:
 
 
 def _raw(value: Any, name: str) -> Any:
-    """An attribute as it lies in the object or its classes: functions unbound, properties as what they are."""
-    held: Any = value.__dict__ if is_a(value, type) else _usual(value, "__dict__") if _has_dict(value) else {}
+    """An attribute as it lies in the object or its classes: functions unbound, properties as what
+    they are.
+    """
+    held: Any = (
+        value.__dict__
+        if is_a(value, type)
+        else _usual(value, "__dict__")
+        if _has_dict(value)
+        else {}
+    )
     if name == "__dict__":
         return held
     if name in held or is_a(value, type):
@@ -500,5 +581,9 @@ def _raw(value: Any, name: str) -> Any:
     for base in type_of(value).__mro__:
         if name in base.__dict__:
             part = base.__dict__[name]
-            return getattr(value, name, ABSENT) if is_a(part, (types.MemberDescriptorType, types.GetSetDescriptorType)) else part
+            return (
+                getattr(value, name, ABSENT)
+                if is_a(part, (types.MemberDescriptorType, types.GetSetDescriptorType))
+                else part
+            )
     return ABSENT

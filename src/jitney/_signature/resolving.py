@@ -1,4 +1,6 @@
-"""What was written as an annotation, on functions and in classes, with names that stand in strings looked up where they were written."""
+"""What was written as an annotation, on functions and in classes, with names that stand in strings
+looked up where they were written.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,36 @@ class _Probe(eqx.Module):
     def method(self) -> None: ...
 
 
-_BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))  # Equinox has a type of its own for bound methods
+# Equinox has a type of its own for bound methods
+_BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))
 _jitted: Any = (jax.jit(len), eqx.filter_jit(len))  # pyright: ignore[reportUnknownMemberType]
 _look_through = {*map(type, _jitted), jax.custom_jvp, jax.custom_vjp}
-# Under EQX_ON_ERROR=breakpoint Equinox makes a plain function of `jax.jit`'s result, with `__wrapped__` as others have.
+# Under EQX_ON_ERROR=breakpoint Equinox makes a plain function of `jax.jit`'s result, with
+# `__wrapped__` as others have.
 _LOOK_THROUGH: tuple[type, ...] = tuple(_look_through - {types.FunctionType})
-UNRESOLVED = (NameError, AttributeError, TypeError, ValueError, SyntaxError, LookupError, ImportError)
+UNRESOLVED = (
+    NameError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    SyntaxError,
+    LookupError,
+    ImportError,
+)
 
 
 def resolved_fields(cls: type) -> dict[str, Any]:
-    """The annotations of the fields of a class, inherited ones too, each looked up where it was written."""
+    """The annotations of the fields of a class, inherited ones too, each looked up where it was
+    written.
+    """
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         module = sys.modules.get(owner.__module__)
         for name, raw in raw_annotations(owner).items():
             try:
-                hints[name] = resolve(raw, vars(module) if module else {}, {**vars(owner), owner.__name__: owner})
+                hints[name] = resolve(
+                    raw, vars(module) if module else {}, {**vars(owner), owner.__name__: owner}
+                )
             except UNRESOLVED:
                 hints[name] = raw
     if not dataclasses.is_dataclass(cls):
@@ -45,7 +61,9 @@ def resolved_fields(cls: type) -> dict[str, Any]:
 
 
 def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> Any:
-    """An annotation with the names in it looked up; raises one of `UNRESOLVED` where one is missing."""
+    """An annotation with the names in it looked up; raises one of `UNRESOLVED` where one is
+    missing.
+    """
 
     def holder() -> None: ...
 
@@ -55,7 +73,8 @@ def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> A
 
 def raw_annotations(obj: Any) -> Mapping[str, Any]:
     """As written: some are strings."""
-    if sys.version_info >= (3, 14):  # annotations are lazy there: names that are missing become ForwardRefs
+    # annotations are lazy there: names that are missing become ForwardRefs
+    if sys.version_info >= (3, 14):
         import annotationlib
 
         return annotationlib.get_annotations(obj, format=annotationlib.Format.FORWARDREF)
@@ -65,7 +84,9 @@ def raw_annotations(obj: Any) -> Mapping[str, Any]:
 
 
 def innermost(fn: Any) -> tuple[Any, type | None]:
-    """The function whose annotations count, under partial, bound methods, wrappers, instances and classes."""
+    """The function whose annotations count, under partial, bound methods, wrappers, instances and
+    classes.
+    """
     owner: Any = None
     while not rewrites(fn):
         above = fn.__class__
@@ -74,11 +95,15 @@ def innermost(fn: Any) -> tuple[Any, type | None]:
         elif isinstance(fn, _BOUND):
             receiver, fn = getattr(fn, "__self__", None), getattr(fn, "__func__", None)
             owner = receiver if isinstance(receiver, type) else receiver.__class__
-        elif isinstance(fn, _LOOK_THROUGH) or (hasattr(fn, "__wrapped__") and not hasattr(fn, "__signature__")):
+        elif isinstance(fn, _LOOK_THROUGH) or (
+            hasattr(fn, "__wrapped__") and not hasattr(fn, "__signature__")
+        ):
             fn = getattr(fn, "__wrapped__")  # noqa: B009
         elif inspect.isclass(fn):
             return fn.__init__, fn
-        elif not inspect.isroutine(fn) and inspect.isroutine(inspect.getattr_static(above, "__call__", None)):
+        elif not inspect.isroutine(fn) and inspect.isroutine(
+            inspect.getattr_static(above, "__call__", None)
+        ):
             owner, fn = above, inspect.getattr_static(above, "__call__")
         else:
             break
@@ -86,10 +111,16 @@ def innermost(fn: Any) -> tuple[Any, type | None]:
 
 
 def rewrites(fn: Any) -> bool:
-    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of `f`, but have another."""
+    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of
+    `f`, but have another.
+    """
     if not hasattr(fn, "__wrapped__") or isinstance(fn, (*_BOUND, *_LOOK_THROUGH)):
         return False
-    home = fn.__globals__.get("__name__", "") if isinstance(fn, types.FunctionType) else fn.__class__.__module__
+    home = (
+        fn.__globals__.get("__name__", "")
+        if isinstance(fn, types.FunctionType)
+        else fn.__class__.__module__
+    )
     return home.partition(".")[0] in ("jax", "jaxlib", "equinox")
 
 

@@ -1,10 +1,13 @@
-"""Static values are keyed by value; `copies.py` makes the copies that later changes by the caller cannot reach.
+"""Static values are keyed by value; `copies.py` makes the copies that later changes by the caller
+cannot reach.
 
-A static value becomes part of the compiled program, so two calls may share one only if their values are the same in every
-respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`, and dicts in another order. What a
-dataclass does not compare (`field(compare=False)`) does not count, and a class with a hash of its own is what its `==` says.
+A static value becomes part of the compiled program, so two calls may share one only if their values
+are the same in every respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0`
+and `-0.0`, and dicts in another order. What a dataclass does not compare (`field(compare=False)`)
+does not count, and a class with a hash of its own is what its `==` says.
 
-Which leaves of a call are static and which are traced is decided where its arguments are taken apart: `is_traced` in `_view/layout.py`.
+Which leaves of a call are static and which are traced is decided where its arguments are taken
+apart: `is_traced` in `_view/layout.py`.
 """
 
 from __future__ import annotations
@@ -30,9 +33,21 @@ from .construction import construction, has_coarse_equality
 from .identity import identity, is_by_identity
 
 _BY_PARTS = (
-    float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
-    slice, types.MappingProxyType, functools.partial, types.MethodType,
-)  # fmt: skip
+    float,
+    complex,
+    np.ndarray,
+    np.generic,
+    jax.Array,
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    slice,
+    types.MappingProxyType,
+    functools.partial,
+    types.MethodType,
+)
 _ATOMS = (int, float, complex, str, bytes)
 _NO_ATOMS: tuple[type[Any], ...] = (enum.Enum, np.generic)
 PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
@@ -47,7 +62,9 @@ _WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
 
 
 def base_of(value: Any) -> Any:
-    """The container of Python's own that the class of `value` is or extends; its methods are what no subclass has written anew."""
+    """The container of Python's own that the class of `value` is or extends; its methods are what
+    no subclass has written anew.
+    """
     return next(base for base in type_of(value).__mro__ if base in _BASES)
 
 
@@ -55,8 +72,11 @@ def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
     """The dict that a mapping proxy shows: one of a `Counter` gives zeros."""
     shown = gc.get_referents(proxy)[0]
     if not is_a(shown, dict):
-        raise Unkeyed(f"is or holds a mapping proxy of a {type_of(shown).__qualname__}.", "A mapping proxy is keyed by the dict behind it.",
-                      "pass a dict, or a proxy of one.")  # fmt: skip
+        raise Unkeyed(
+            f"is or holds a mapping proxy of a {type_of(shown).__qualname__}.",
+            "A mapping proxy is keyed by the dict behind it.",
+            "pass a dict, or a proxy of one.",
+        )
     return shown
 
 
@@ -75,12 +95,14 @@ def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
             static_key(value)
         except Unkeyed as problem:
             what, rule, fix = problem.told
-            return StaticError(sentence(where, f"static {name!r} {what}", rule, fix))
+            return StaticError(where, f"static {name!r} {what}", rule, fix)
     raise AssertionError(f"{where}: every static argument has a key")
 
 
 class Opaque:
-    """A whole argument held static: one leaf, whatever it contains, keyed and copied when it arrives."""
+    """A whole argument held static: one leaf, whatever it contains, keyed and copied when it
+    arrives.
+    """
 
     __slots__ = ("key", "value")
 
@@ -112,7 +134,9 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
     if id(value) in seen:
-        raise Unkeyed("contains itself.", "It is keyed by value, part by part.", "pass a plain tree.")
+        raise Unkeyed(
+            "contains itself.", "It is keyed by value, part by part.", "pass a plain tree."
+        )
     inside = (*seen, id(value))
     parts = _parts(value)
     if parts is not None:
@@ -133,7 +157,9 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 
 
 def keyer_of(kind: type[Any]) -> Any:
-    """A function from a static leaf of this type to its key, None if that is the leaf; the type is part of the call key already."""
+    """A function from a static leaf of this type to its key, None if that is the leaf; the type is
+    part of the call key already.
+    """
     if kind is Opaque:
         return _opaque_key
     if kind is float:
@@ -146,8 +172,12 @@ def keyer_of(kind: type[Any]) -> Any:
 
 
 def can_have_attributes(kind: type[Any]) -> bool:
-    """Whether a class is one of numbers or texts that may have attributes, a unit say, which their `==` does not compare."""
-    return issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, _NO_ATOMS)
+    """Whether a class is one of numbers or texts that may have attributes, a unit say, which their
+    `==` does not compare.
+    """
+    return (
+        issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, _NO_ATOMS)
+    )
 
 
 def with_attributes(value: Any) -> bool:
@@ -160,13 +190,21 @@ def is_keyed_by_identity(value: Any) -> bool:
     kind = type_of(value)
     if kind is types.FunctionType:
         return True
-    return is_by_identity(kind) and not issubclass(kind, _BY_PARTS) and not is_keyed_by_fields(value)
+    return (
+        is_by_identity(kind) and not issubclass(kind, _BY_PARTS) and not is_keyed_by_fields(value)
+    )
 
 
 def is_constant(kind: type[Any]) -> bool:
-    """Whether a static leaf of this type stays what it is: its key is itself, and no change of what it holds shows in its `==`."""
+    """Whether a static leaf of this type stays what it is: its key is itself, and no change of what
+    it holds shows in its `==`.
+    """
     by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
-    return (by_identity and keyer_of(kind) in (None, identity)) or kind in (str, bytes, types.BuiltinFunctionType)
+    return (by_identity and keyer_of(kind) in (None, identity)) or kind in (
+        str,
+        bytes,
+        types.BuiltinFunctionType,
+    )
 
 
 def _opaque_key(leaf: Opaque) -> Hashable:
@@ -174,10 +212,15 @@ def _opaque_key(leaf: Opaque) -> Hashable:
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
-    """What an ordered container is made of, in an order that a body could observe; None if it is not one."""
+    """What an ordered container is made of, in an order that a body could observe; None if it is
+    not one.
+    """
     if is_a(value, Tracer):
-        raise Unkeyed(f"is traced: {value}.", "A static value is known before tracing.",
-                      "take its name out of `static`, or pass a concrete value.")  # fmt: skip
+        raise Unkeyed(
+            f"is traced: {value}.",
+            "A static value is known before tracing.",
+            "take its name out of `static`, or pass a concrete value.",
+        )
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
     if is_a(value, (list, tuple)):
@@ -193,21 +236,35 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
     if is_keyed_by_fields(value):
-        compared = [getattr(value, field.name, _Missing) for field in dataclasses.fields(value) if field.compare]
+        compared = [
+            getattr(value, field.name, _Missing)
+            for field in dataclasses.fields(value)
+            if field.compare
+        ]
         return (*compared, *sorted(extras(value).items(), key=itemgetter(0)))
     return None
 
 
 def extras(record: Any) -> dict[str, Any]:
-    """The attributes of a dataclass's instance that are no fields, such as `__post_init__` sets, and no values of a `cached_property`."""
+    """The attributes of a dataclass's instance that are no fields, such as `__post_init__` sets,
+    and no values of a `cached_property`.
+    """
     held: dict[str, Any] = attribute(record, "__dict__", {})
     names = held.keys() - {field.name for field in dataclasses.fields(record)}
-    return {name: held[name] for name in names if not is_a(getattr(type_of(record), name, None), functools.cached_property)}
+    return {
+        name: held[name]
+        for name in names
+        if not is_a(getattr(type_of(record), name, None), functools.cached_property)
+    }
 
 
 def _own(value: Any) -> tuple[Any, ...]:
-    """What an instance of a subclass of a number, a text, a container or an array holds besides: a unit, a mask, a default factory."""
-    if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)):
+    """What an instance of a subclass of a number, a text, a container or an array holds besides: a
+    unit, a mask, a default factory.
+    """
+    if not with_attributes(value) and not is_a(
+        value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)
+    ):
         return ()
     if type_of(value) in _WITHOUT_ATTRIBUTES:
         return ()
@@ -217,13 +274,18 @@ def _own(value: Any) -> tuple[Any, ...]:
 
 
 def is_keyed_by_fields(value: Any) -> bool:
-    """Whether a value is a dataclass with no hash, or with the one that dataclasses or Equinox make.
+    """Whether a value is a dataclass with no hash, or with the one that dataclasses or Equinox
+    make.
 
     Its own `==` would not do: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
     """
     if not _is_record(value) or is_a(value, eqx.Module):
         return _is_record(value)
-    hashed = tuple(getattr(value, f.name, None) for f in dataclasses.fields(value) if (f.compare if f.hash is None else f.hash))
+    hashed = tuple(
+        getattr(value, f.name, None)
+        for f in dataclasses.fields(value)
+        if (f.compare if f.hash is None else f.hash)
+    )
     return not has_hash(value) or (has_hash(hashed) and hash(value) == hash(hashed))
 
 
@@ -238,7 +300,9 @@ def _array_parts(value: Any) -> tuple[Any, ...]:
 
 
 def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The axes of an array from the outermost in memory on, which `ravel("K")` goes by; nothing where that is their own order."""
+    """The axes of an array from the outermost in memory on, which `ravel("K")` goes by; nothing
+    where that is their own order.
+    """
     if array.flags.c_contiguous:
         return ()
     axes = range(array.ndim)
@@ -253,21 +317,33 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    except (TypeError, ValueError, AttributeError, RecursionError):  # of bytes that change, of a record that has lost a field
+    # of bytes that change, of a record that has lost a field
+    except (TypeError, ValueError, AttributeError, RecursionError):
         return False
     return True
 
 
 def _numbers(value: Any) -> str:
-    """What to pass in place of a table or another library's array, whose class is not the user's."""
+    """What to pass in place of a table or another library's array, whose class is not the
+    user's.
+    """
     if hasattr(type_of(value), "to_numpy"):
         return "pass `.to_numpy()` of it: an array is keyed by its numbers."
-    return "pass `np.asarray` of it: an array is keyed by its numbers." if hasattr(type_of(value), "__array__") else ""
+    return (
+        "pass `np.asarray` of it: an array is keyed by its numbers."
+        if hasattr(type_of(value), "__array__")
+        else ""
+    )
 
 
 def _hashable(value: Any) -> Hashable:
     if not has_hash(value):
-        raise Unkeyed(f"is or holds a {type(value).__qualname__}, which has no key.",
-                      "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
-                      _numbers(value) or "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")  # fmt: skip
+        raise Unkeyed(
+            f"is or holds a {type(value).__qualname__}, which has no key.",
+            "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own"
+            " `hash`.",
+            _numbers(value)
+            or "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays"
+            " instead.",
+        )
     return identity(value) if is_by_identity(type_of(value)) else value

@@ -1,8 +1,10 @@
 """Watch what a trace reads of objects of plain classes, by their classes, for as long as it lasts.
 
-The body of a trace gets the objects themselves: a stand-in would not be `is` what else refers to it, a sentinel, a parent, a key of a
-dict. So the class of each object that is watched has a `__getattribute__` for that time, which gives what it would give without, and
-tells the traces of its thread. No trace of JAX's from before is used meanwhile, since a body that does not run reads nothing.
+The body of a trace gets the objects themselves: a stand-in would not be `is` what else refers to
+it, a sentinel, a parent, a key of a dict. So the class of each object that is watched has a
+`__getattribute__` for that time, which gives what it would give without, and tells the traces of
+its thread. No trace of JAX's from before is used meanwhile, since a body that does not run reads
+nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def _tell(readers: tuple[Noting, ...], value: Any, name: str, part: Any) -> Any:
                 got = reader.read(value, name, part)
                 given = given if got is part else got
         except AttributeError as error:  # of what it holds; it is not this attribute that is absent
-            raise RuntimeError(f"{name!r} of a {type_of(value).__name__} could not be looked at: {error}") from error
+            raise RuntimeError(
+                f"{name!r} of a {type_of(value).__name__} could not be looked at: {error}"
+            ) from error
     return given
 
 
@@ -83,13 +87,20 @@ def next_number() -> int:
 
 
 def can_be_watched(kind: type[Any]) -> bool:
-    """Whether what is read of instances of a class can be seen: an ordinary class that looks attributes up in the ordinary way."""
+    """Whether what is read of instances of a class can be seen: an ordinary class that looks
+    attributes up in the ordinary way.
+    """
     lookup: Any = kind.__getattribute__
-    if not is_plain(kind) or (lookup is not _usual and lookup is not _read) or kind.__flags__ & _IMMUTABLE:
+    if (
+        not is_plain(kind)
+        or (lookup is not _usual and lookup is not _read)
+        or kind.__flags__ & _IMMUTABLE
+    ):
         return False
     metaclasses: tuple[Any, ...] = type_of(kind).__mro__[:-2]  # without `type` and `object`
     own = [space_of(each)["__setattr__"] for each in metaclasses if "__setattr__" in space_of(each)]
-    return all(is_a(each, types.FunctionType) for each in own)  # else it is C's, which has to be asked
+    # else it is C's, which has to be asked
+    return all(is_a(each, types.FunctionType) for each in own)
 
 
 class WatchedClasses:

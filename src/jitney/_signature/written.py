@@ -1,6 +1,8 @@
-"""Options as an author writes them: what a program says of itself, and what a message tells to write.
+"""Options as an author writes them: what a program says of itself, and what a message tells to
+write.
 
-`options.py` reads them into what programs are keyed by, tuples in place of dicts; here is the way back.
+`options.py` reads them into what programs are keyed by, tuples in place of dicts; here is the way
+back.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ def written(options: Options) -> tuple[str, ...]:
     """Those that differ from the defaults: `donate='state'`, `pad={'n': 'pow2'}`."""
     chosen = {field.name: getattr(options, field.name) for field in fields(options)}
     usual = Options()
-    return tuple(f"{name}={_AS.get(name, _same)(value)!r}" for name, value in chosen.items() if value != getattr(usual, name))
+    return tuple(
+        f"{name}={_AS.get(name, _same)(value)!r}"
+        for name, value in chosen.items()
+        if value != getattr(usual, name)
+    )
 
 
 def bucket_written(bucket: Bucket) -> Any:
@@ -57,6 +63,12 @@ def _shard(shard: Sharding) -> Any:
 
 
 _AS: Mapping[str, Callable[[Any], Any]] = {
-    "static": _names, "donate": _names, "vmap": _vmap, "pad": _pad, "chunk": dict, "precision": _by_path, "max_compiles": _limit,
+    "static": _names,
+    "donate": _names,
+    "vmap": _vmap,
+    "pad": _pad,
+    "chunk": dict,
+    "precision": _by_path,
+    "max_compiles": _limit,
     "shard": _shard,
-}  # fmt: skip
+}

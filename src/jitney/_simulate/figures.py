@@ -62,7 +62,8 @@ class Share:
 
 @dataclass(frozen=True, repr=False)
 class Simulation(Shown):
-    """What `jitney.simulate` gives: of one device in one step, unless it says otherwise. Printed, a table.
+    """What `jitney.simulate` gives: of one device in one step, unless it says otherwise. Printed, a
+    table.
 
     Args:
         function: Which.
@@ -72,7 +73,8 @@ class Simulation(Shown):
         results: Bytes of the results, without those that take the place of donated arguments.
         temporaries: Bytes of what is kept in between, by XLA's compiler for CPUs.
         flops: Operations on numbers.
-        products: Those of them that are products of matrices or convolutions, by the type of `Device.peak`.
+        products: Those of them that are products of matrices or convolutions, by the type of
+            `Device.peak`.
         accessed: Bytes that go through the memory of the device, each fused group one operation.
         collectives: What the devices send each other.
         largest: The largest arguments, those first that take the most of a device.
@@ -111,9 +113,14 @@ class Simulation(Shown):
 
     @property
     def times(self) -> dict[str, float]:
-        """Seconds that a step takes at least: for its operations, for its memory and for its collectives."""
+        """Seconds that a step takes at least: for its operations, for its memory and for its
+        collectives.
+        """
         rest = self.flops - sum(self.products.values())
-        compute = sum(count / self.device.speed(kind) for kind, count in self.products.items()) + rest / self.device.vector
+        compute = (
+            sum(count / self.device.speed(kind) for kind, count in self.products.items())
+            + rest / self.device.vector
+        )
         return {
             "compute": compute,
             "memory": self.accessed / self.device.bandwidth,
@@ -127,7 +134,9 @@ class Simulation(Shown):
 
     @property
     def step(self) -> float:
-        """Seconds of a step where nothing is computed while devices send: the roofline of the device, then that of the links."""
+        """Seconds of a step where nothing is computed while devices send: the roofline of the
+        device, then that of the links.
+        """
         return max(self.times["compute"], self.times["memory"]) + self.times["communication"]
 
     @property
@@ -137,9 +146,30 @@ class Simulation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, for JSON."""
-        plain = {name: getattr(self, name) for name in ("function", "arguments", "results", "temporaries", "memory", "fits", "flops",
-                                                        "accessed", "times", "bound", "step", "overlapped", "seconds")}  # fmt: skip
-        parts = {"mesh": dict(self.mesh), "device": self.device.name, "products": dict(self.products), "notes": list(self.notes)}
+        plain = {
+            name: getattr(self, name)
+            for name in (
+                "function",
+                "arguments",
+                "results",
+                "temporaries",
+                "memory",
+                "fits",
+                "flops",
+                "accessed",
+                "times",
+                "bound",
+                "step",
+                "overlapped",
+                "seconds",
+            )
+        }
+        parts = {
+            "mesh": dict(self.mesh),
+            "device": self.device.name,
+            "products": dict(self.products),
+            "notes": list(self.notes),
+        }
         return {
             **plain,
             **parts,
@@ -150,7 +180,10 @@ class Simulation(Shown):
     def __rich__(self) -> Table:
         from .._console import table
 
-        return table(f"{self.function} on {self.devices} x {self.device.name}, each in one step", list(_rows(self)))
+        return table(
+            f"{self.function} on {self.devices} x {self.device.name}, each in one step",
+            list(_rows(self)),
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,13 +214,22 @@ class Sweep(Shown):
 
         head = ["mesh", "", "devices", "memory", "FLOPs", "sent", "step", "bound by"]
         rows = [
-            [_mesh(simulation.mesh), "" if simulation.fits else "does not fit", str(simulation.devices), text(simulation.memory),
-             flops_text(simulation.flops), text(sum(part.sent for part in simulation.collectives)), seconds_text(simulation.step),
-             simulation.bound]
+            [
+                _mesh(simulation.mesh),
+                "" if simulation.fits else "does not fit",
+                str(simulation.devices),
+                text(simulation.memory),
+                flops_text(simulation.flops),
+                text(sum(part.sent for part in simulation.collectives)),
+                seconds_text(simulation.step),
+                simulation.bound,
+            ]
             for simulation in self.simulations
-        ]  # fmt: skip
+        ]
         first = self.simulations[0]
-        return figures(f"{first.function} on {first.device.name}, each device in one step", [head, *rows])
+        return figures(
+            f"{first.function} on {first.device.name}, each device in one step", [head, *rows]
+        )
 
 
 def seconds_text(seconds: float) -> str:
@@ -212,15 +254,31 @@ def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
     yield row("mesh", str(simulation.devices), _mesh(simulation.mesh))
     whole = f"{text(device.memory)} ({device.memory / 1e9:.4g} GB)"
     if simulation.fits:
-        yield row("memory", text(simulation.memory), f"fits {whole}: {_percent(simulation.memory / device.memory)}", "green")
+        yield row(
+            "memory",
+            text(simulation.memory),
+            f"fits {whole}: {_percent(simulation.memory / device.memory)}",
+            "green",
+        )
     else:
         over = text(simulation.memory - device.memory)
-        yield row("memory", text(simulation.memory), f"does not fit {whole}: {over} over. {_advice(simulation)}", "red")
-    yield row("  arguments", text(simulation.arguments), ", ".join(f"{share.path} {text(share.bytes)}" for share in simulation.largest))
+        yield row(
+            "memory",
+            text(simulation.memory),
+            f"does not fit {whole}: {over} over. {_advice(simulation)}",
+            "red",
+        )
+    yield row(
+        "  arguments",
+        text(simulation.arguments),
+        ", ".join(f"{share.path} {text(share.bytes)}" for share in simulation.largest),
+    )
     yield row("  results", text(simulation.results))
     yield row("  temporaries", text(simulation.temporaries))
     kinds = ", ".join(
-        f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}" for kind, count in simulation.products.items() if count
+        f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}"
+        for kind, count in simulation.products.items()
+        if count
     )
     yield row("operations", flops_text(simulation.flops), kinds)
     yield row("bytes accessed", text(simulation.accessed), "through the memory of the device")
@@ -234,14 +292,29 @@ def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
     if not simulation.collectives:
         yield row("collectives", "none", "the devices send each other nothing", "green")
     parts = ", ".join(f"{name} {seconds_text(time)}" for name, time in times.items())
-    yield row("step", seconds_text(simulation.step), f"at best, bound by {simulation.bound}: {parts}", "bold")
-    yield row("  overlapped", seconds_text(simulation.overlapped), "if all that is sent is sent while devices compute")
+    yield row(
+        "step",
+        seconds_text(simulation.step),
+        f"at best, bound by {simulation.bound}: {parts}",
+        "bold",
+    )
+    yield row(
+        "  overlapped",
+        seconds_text(simulation.overlapped),
+        "if all that is sent is sent while devices compute",
+    )
     yield row("simulated in", seconds_text(simulation.seconds))
     for note in simulation.notes:
         yield row("", "", f"- {note}")
 
 
-_TYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "f32": "float32 at highest precision", "f64": "float64"}
+_TYPES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "tf32": "float32",
+    "f32": "float32 at highest precision",
+    "f64": "float64",
+}
 
 
 def _percent(part: float) -> str:
@@ -254,6 +327,12 @@ _LEAST = 0.001
 def _advice(simulation: Simulation) -> str:
     """What takes the most, and what to do about it."""
     if simulation.temporaries > simulation.arguments:
-        return "Temporaries take the most: try `remat`, `chunk`, or more devices along an axis that they have."
+        return (
+            "Temporaries take the most: try `remat`, `chunk`, or more devices along an axis that"
+            " they have."
+        )
     whole = [share for share in simulation.largest if not share.along] or list(simulation.largest)
-    return f"Arguments take the most: lay axes of {', '.join(share.path for share in whole)} along the mesh with `shard`."
+    return (
+        f"Arguments take the most: lay axes of {', '.join(share.path for share in whole)} along the"
+        " mesh with `shard`."
+    )

@@ -1,4 +1,6 @@
-"""One program on one mesh that is not there: what another process is asked to compile, and the figures from its answer."""
+"""One program on one mesh that is not there: what another process is asked to compile, and the
+figures from its answer.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import jax.export
 from .._checks import Kept, Table
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
-from .._errors import OptionError, few, sentence
+from .._errors import OptionError, few
 from .._jax.equinox_checks import has_equinox_checks
 from .._jax.hlo_work import Work
 from .._jax.jaxprs import equations, source_of
@@ -45,8 +47,12 @@ class Case:
         jaxpr, exported = self._exported(arrays)
         self._products, self._narrow = products_by_type(jaxpr), _has_narrow(jaxpr)
         self.donated = entry.request.donated
-        # The trees hold classes of the user's and the rule for gradients functions: the other process needs neither.
-        inside, outside = tree_flatten((_flat(exported.in_avals), {}))[1], tree_flatten(_flat(exported.out_avals))[1]
+        # The trees hold classes of the user's and the rule for gradients functions: the other
+        # process needs neither.
+        inside, outside = (
+            tree_flatten((_flat(exported.in_avals), {}))[1],
+            tree_flatten(_flat(exported.out_avals))[1],
+        )
         self.exported = replace(exported, in_tree=inside, out_tree=outside, _get_vjp=None)
 
     def _scope(self) -> AbstractContextManager[Any]:
@@ -67,12 +73,18 @@ class Case:
                     jaxpr = jitted.trace(*arrays).jaxpr
                     self._has_checks = has_equinox_checks(jaxpr)
                     if self._has_checks:
-                        jitted = Jit.of(entry.request).compiled(with_number(entry, jitted, Table()), shardings or None)
+                        jitted = Jit.of(entry.request).compiled(
+                            with_number(entry, jitted, Table()), shardings or None
+                        )
                         jaxpr = jitted.trace(*arrays).jaxpr
                     _refuse_callbacks(entry, jaxpr)
                     return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
             except Kept as kept:
-                raise _refused(entry, f"a run-time check of Equinox keeps its callback: {kept}", _WITHOUT_CHECKS) from kept
+                raise _refused(
+                    entry,
+                    f"a run-time check of Equinox keeps its callback: {kept}",
+                    _WITHOUT_CHECKS,
+                ) from kept
             except Undecided as undecided:
                 decide(entry, undecided.key, arrays)
             except CAUGHT as error:
@@ -108,15 +120,29 @@ class Case:
         rules = shard and shard.over(self.mesh)
         groups: dict[Any, list[tuple[int, int]]] = {}
         for operation in operations:
-            groups.setdefault((operation.kind, operation.along), []).append((operation.bytes, work.turns.get(operation.computation, 1)))
-        for (kind, along), same in sorted(groups.items(), key=lambda item: -sum(size * turns for size, turns in item[1])):
+            groups.setdefault((operation.kind, operation.along), []).append(
+                (operation.bytes, work.turns.get(operation.computation, 1))
+            )
+        for (kind, along), same in sorted(
+            groups.items(), key=lambda item: -sum(size * turns for size, turns in item[1])
+        ):
             between = links(self.mesh, along, device)
             total = sum(size * turns for size, turns in same)
             axes = tuple(name for name, on in (rules.axes if rules else ()) if set(on) & set(along))
             needed = sum(turns * seconds_of(kind, size, between) for size, turns in same)
             count = sum(turns for _, turns in same)
             send = sum(turns * sends(kind, size, between.devices)[0] for size, turns in same)
-            yield Traffic(kind, along, axes, count, total, round(send), between.devices, between.network, needed)
+            yield Traffic(
+                kind,
+                along,
+                axes,
+                count,
+                total,
+                round(send),
+                between.devices,
+                between.network,
+                needed,
+            )
 
     def _largest(self) -> tuple[Share, ...]:
         place = self._planned.plan.of(Place)
@@ -125,7 +151,11 @@ class Case:
         shares: list[Share] = []
         for leaf, spec in zip(leaves, specs, strict=True):
             along = tuple(axis for on in spec for axis in on)
-            size = math.prod(leaf.shape) * leaf.dtype.itemsize // math.prod(self.mesh[axis] for axis in along)
+            size = (
+                math.prod(leaf.shape)
+                * leaf.dtype.itemsize
+                // math.prod(self.mesh[axis] for axis in along)
+            )
             shares.append(Share(leaf.path, size, along))
         return tuple(sorted(shares, key=lambda share: -share.bytes)[:_LARGEST])
 
@@ -133,28 +163,45 @@ class Case:
         """What the figures rest on."""
         count = math.prod(self.mesh.values())
         yield (
-            f"Arguments, results, operations and collectives are counted in the program compiled for {count} virtual devices; "
-            "temporaries and bytes accessed too, as XLA's compiler for CPUs fuses and schedules."
+            "Arguments, results, operations and collectives are counted in the program compiled"
+            f" for {count} virtual devices; temporaries and bytes accessed too, as XLA's compiler"
+            " for CPUs fuses and schedules."
         )
         if self._narrow:
-            yield "That compiler keeps copies of 16-bit numbers in 32 bits: temporaries and bytes accessed are upper bounds."
+            yield (
+                "That compiler keeps copies of 16-bit numbers in 32 bits: temporaries and bytes"
+                " accessed are upper bounds."
+            )
         yield f"Times are bounds by speed and bandwidth, not measurements. Speeds: {device.source}."
         if self._products.get("tf32") and device.computed_in("tf32") == "tf32":
-            yield "Products of float32 are computed at JAX's default precision: in TF32 on GPUs, in one pass of bfloat16 on TPUs."
+            yield (
+                "Products of float32 are computed at JAX's default precision: in TF32 on GPUs, in"
+                " one pass of bfloat16 on TPUs."
+            )
         if traffic:
             yield (
-                f"Devices are counted row by row over the mesh, {device.group} in a node. Links: {device.link / 1e9:.4g} GB/s and "
-                f"{device.link_latency * 1e6:.3g} us within a node, {device.network / 1e9:.4g} GB/s for each device and "
-                f"{device.network_latency * 1e6:.3g} us between nodes; latencies are assumed."
+                f"Devices are counted row by row over the mesh, {device.group} in a node. Links:"
+                f" {device.link / 1e9:.4g} GB/s and {device.link_latency * 1e6:.3g} us within a"
+                f" node, {device.network / 1e9:.4g} GB/s for each device and"
+                f" {device.network_latency * 1e6:.3g} us between nodes; latencies are assumed."
             )
         if self.entry.core.options.pad:
             yield "`pad` is left out: the sizes are taken as they are, so give those of buckets."
         if self._has_checks:
-            yield "Its run-time checks are counted as numbers of the program. With `shard` a call has them as callbacks."
+            yield (
+                "Its run-time checks are counted as numbers of the program. With `shard` a call has"
+                " them as callbacks."
+            )
         if any(collective.kind == "reduce-scatter" for collective in traffic):
-            yield "All-reduces of which each device keeps a part are the reduce-scatters that XLA makes of them for GPUs and TPUs."
+            yield (
+                "All-reduces of which each device keeps a part are the reduce-scatters that XLA"
+                " makes of them for GPUs and TPUs."
+            )
         if work.endless:
-            yield f"Of {work.endless} of the loops XLA does not know how often they turn: they count once."
+            yield (
+                f"Of {work.endless} of the loops XLA does not know how often they turn: they count"
+                " once."
+            )
         if work.branches:
             yield "All branches of conditionals are counted."
         if work.opaque:
@@ -166,7 +213,11 @@ def _flat(avals: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _has_narrow(jaxpr: Any) -> bool:
-    return any(str(getattr(var.aval, "dtype", "")) in ("bfloat16", "float16") for eqn in equations(jaxpr) for var in eqn.outvars)
+    return any(
+        str(getattr(var.aval, "dtype", "")) in ("bfloat16", "float16")
+        for eqn in equations(jaxpr)
+        for var in eqn.outvars
+    )
 
 
 def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, int]:
@@ -176,7 +227,10 @@ def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, 
         name = device.computed_in(kind)
         kinds[name] = kinds.get(name, 0) + count
     whole = sum(kinds.values())
-    parts = {kind: total * count // max(whole, 1) for kind, count in sorted(kinds.items(), key=lambda item: -item[1])}
+    parts = {
+        kind: total * count // max(whole, 1)
+        for kind, count in sorted(kinds.items(), key=lambda item: -item[1])
+    }
     first = next(iter(parts))
     return parts | {first: total - sum(parts.values()) + parts[first]} if total else {}
 
@@ -187,7 +241,11 @@ def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
     Raises:
         OptionError: It does.
     """
-    callbacks = [eqn for eqn in equations(jaxpr) if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")]
+    callbacks = [
+        eqn
+        for eqn in equations(jaxpr)
+        if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")
+    ]
     if callbacks:
         what = f"{source_of(callbacks[0]) or callbacks[0].primitive.name} calls back into Python"
         raise _refused(entry, what, "simulate it without that.")
@@ -198,4 +256,4 @@ _WITHOUT_CHECKS = "start Python with EQX_ON_ERROR=nan, which makes NaNs of what 
 
 def _refused(entry: Entry, what: str, fix: str) -> OptionError:
     rule = "The program is compiled in another process, which has nothing of this one's Python."
-    return OptionError(sentence(entry.core.where, f"{what}.", rule, fix), code="J208")
+    return OptionError(entry.core.where, f"{what}.", rule, fix, code="J208")

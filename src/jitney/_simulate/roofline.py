@@ -1,9 +1,12 @@
-"""How long a step takes at best: by the speed of a device, of its memory and of its links. A model, not a measurement.
+"""How long a step takes at best: by the speed of a device, of its memory and of its links. A model,
+not a measurement.
 
-A step takes no less than its operations at peak speed, its bytes at the bandwidth of the memory (Williams, Waterman and Patterson,
-Communications of the ACM 52, 2009), and its collectives. A collective of n devices takes the latency of its messages and the time of its
-bytes, after the algorithms of least cost in Thakur, Rabenseifner and Gropp, International Journal of High Performance Computing
-Applications 19, 2005: an all-reduce sends 2(n-1)/n of its bytes in 2 log2(n) steps, and so on.
+A step takes no less than its operations at peak speed, its bytes at the bandwidth of the memory
+(Williams, Waterman and Patterson, Communications of the ACM 52, 2009), and its collectives. A
+collective of n devices takes the latency of its messages and the time of its bytes, after the
+algorithms of least cost in Thakur, Rabenseifner and Gropp, International Journal of High
+Performance Computing Applications 19, 2005: an all-reduce sends 2(n-1)/n of its bytes in 2 log2(n)
+steps, and so on.
 """
 
 from __future__ import annotations
@@ -38,24 +41,34 @@ class Links:
 
 
 def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Links:
-    """The links along axes of a mesh whose devices are counted row by row: the last axis lies within a node as far as that is large.
+    """The links along axes of a mesh whose devices are counted row by row: the last axis lies
+    within a node as far as that is large.
 
-    Of a collective between nodes each member in a node drives its own port; it goes no faster than the fast links.
+    Of a collective between nodes each member in a node drives its own port; it goes no faster than
+    the fast links.
     """
     names = list(mesh)
     order = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
     axes = [names.index(name) for name in along]
-    rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)).reshape(-1, math.prod(mesh[name] for name in along))
+    rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)).reshape(
+        -1, math.prod(mesh[name] for name in along)
+    )
     nodes = [len(set(row)) for row in (rows // device.group).tolist()]
     count, most = rows.shape[1], max(nodes)
     if most == 1:
         return Links(count, network=False, bandwidth=device.link, latency=device.link_latency)
     ports = count / most
-    return Links(count, network=True, bandwidth=min(device.link, ports * device.network), latency=device.network_latency)
+    return Links(
+        count,
+        network=True,
+        bandwidth=min(device.link, ports * device.network),
+        latency=device.network_latency,
+    )
 
 
 def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
-    """The bytes that each device sends in a collective, and in how many messages one after the other.
+    """The bytes that each device sends in a collective, and in how many messages one after the
+    other.
 
     Args:
         kind: What XLA calls it.
@@ -81,7 +94,8 @@ def seconds_of(kind: str, size: int, between: Links) -> float:
 
 
 def products_by_type(jaxpr: Any) -> dict[str, int]:
-    """Operations of the products in a program, by the type in which they are multiplied, all devices together.
+    """Operations of the products in a program, by the type in which they are multiplied, all
+    devices together.
 
     The compiler for CPUs widens products of 16 bits, so that only the program itself tells.
     """

@@ -1,4 +1,6 @@
-"""`jitney.simulate`: what a program would take on devices that are not there. Compiled for them, run on none."""
+"""`jitney.simulate`: what a program would take on devices that are not there. Compiled for them,
+run on none.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
-from .._errors import MeshError, OptionError, sentence
+from .._errors import MeshError, OptionError
 from .._interface.derivatives import Derivative, program_of
 from .._jax.mesh import Mesh, current
 from .._jax.trees import is_a
@@ -51,31 +53,44 @@ def simulate(
 ) -> Sweep: ...
 @public
 def simulate(
-    f: Program[..., Any] | Derivative[..., Any], /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
-    device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
-) -> Simulation | Sweep:  # fmt: skip
-    """What a program would take on devices that are not there: memory, operations, what they send each other, and the time of a step.
+    f: Program[..., Any] | Derivative[..., Any],
+    /,
+    *examples: Any,
+    mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
+    device: str | Device,
+    sizes: Sizes | None = None,
+    wrt: Wrt = None,
+    **keywords: Any,
+) -> Simulation | Sweep:
+    """What a program would take on devices that are not there: memory, operations, what they send
+    each other, and the time of a step.
 
-        jitney.simulate(loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8}, device="h200", wrt="model")
+        jitney.simulate(loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8},
+        device="h200", wrt="model")
 
-    The program is divided among the devices and compiled for them, by another process with as many virtual devices; nothing runs, and no
-    array of these sizes exists. Bytes of arguments and results, operations and collectives are counted in that program, loops
-    with their turns. Times are a model (a roofline): see `Simulation.times`, `step` and `notes`.
+    The program is divided among the devices and compiled for them, by another process with as many
+    virtual devices; nothing runs, and no array of these sizes exists. Bytes of arguments and
+    results, operations and collectives are counted in that program, loops with their turns. Times
+    are a model (a roofline): see `Simulation.times`, `step` and `notes`.
 
     Args:
         f: A program, or a derivative of one.
-        examples: As of `Program.compile`; `eqx.filter_eval_shape` makes modules that hold no numbers.
-        mesh: The number of devices along each axis, or a mesh, outermost first: the last axis lies within a node, as far as that is large.
-            Several for a table. Without it, the mesh of the decoration or the context, or one device for a function without `shard`.
-        device: A name ("h100", "h200", "a100", "b200", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "cpu"), or a `jitney.Device`.
+        examples: As of `Program.compile`; `eqx.filter_eval_shape` makes modules that hold no
+            numbers.
+        mesh: The number of devices along each axis, or a mesh, outermost first: the last axis lies
+            within a node, as far as that is large. Several for a table. Without it, the mesh of the
+            decoration or the context, or one device for a function without `shard`.
+        device: A name ("h100", "h200", "a100", "b200", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e",
+            "cpu"), or a `jitney.Device`.
         sizes: As of `Program.compile`.
         wrt: Of a derivative, with respect to what.
         keywords: Examples by name.
 
     Raises:
-        OptionError: The device is not known, the function is not sharded and there are several devices, it has `memory` beside `shard`, or
-            it calls back into Python.
-        MeshError: The mesh is none or has more than 2,048 devices, an axis does not divide, or the program cannot be compiled for it.
+        OptionError: The device is not known, the function is not sharded and there are several
+            devices, it has `memory` beside `shard`, or it calls back into Python.
+        MeshError: The mesh is none or has more than 2,048 devices, an axis does not divide, or the
+            program cannot be compiled for it.
         ContractError: A size is missing.
     """
     start = time.perf_counter()
@@ -84,18 +99,25 @@ def simulate(
     chosen = device_of(entry.core.where, device)
     several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]
     meshes = [_mesh_of(entry, given) for given in several]
-    arrays = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in map(described, arrays)]
+    arrays = [
+        jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
+        for shape, dtype, weak in map(described, arrays)
+    ]
     cases = [Case(entry, arrays, axes) for axes in meshes]
     try:
         answers = compiled([(case.exported, dict(case.mesh), case.donated) for case in cases])
     except Failed as failure:
         raise MeshError(
-            sentence(entry.core.where, f"it could not be compiled for {max(map(_count, meshes))} virtual devices: {failure}",
-                     "What a program takes is counted in the compiled program.", "try fewer, or look at `f.lower(...)`."),
+            entry.core.where,
+            f"it could not be compiled for {max(map(_count, meshes))} virtual devices: {failure}",
+            "What a program takes is counted in the compiled program.",
+            "try fewer, or look at `f.lower(...)`.",
             code="J252",
-        ) from failure  # fmt: skip
+        ) from failure
     taken = time.perf_counter() - start
-    simulations = tuple(case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True))
+    simulations = tuple(
+        case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True)
+    )
     return Sweep(simulations) if is_a(mesh, (tuple, list)) else simulations[0]
 
 
@@ -121,20 +143,27 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
     sizes: list[Any] = list(mesh.values()) if is_a(mesh, Mapping) else []
     if not sizes or any(not is_a(size, int) or is_a(size, bool) or size < 1 for size in sizes):
         raise MeshError(
-            sentence(where, f"mesh={mesh!r} is no layout.", "It is a dict from axis to number of devices.", 'write mesh={"data": 256}.'),
+            where,
+            f"mesh={mesh!r} is no layout.",
+            "It is a dict from axis to number of devices.",
+            'write mesh={"data": 256}.',
             code="J253",
         )
     if math.prod(sizes) > MOST:
         raise MeshError(
-            sentence(where, f"the mesh has {math.prod(sizes)} devices.", f"A process has at most {MOST} virtual devices to compile for.",
-                     "simulate smaller meshes, mesh=[...], and see what the figures do along each axis."),
+            where,
+            f"the mesh has {math.prod(sizes)} devices.",
+            f"A process has at most {MOST} virtual devices to compile for.",
+            "simulate smaller meshes, mesh=[...], and see what the figures do along each axis.",
             code="J252",
-        )  # fmt: skip
+        )
     if not sharded and math.prod(sizes) > 1:
         raise OptionError(
-            sentence(where, f"it is not sharded, and the mesh has {math.prod(sizes)} devices.",
-                     "Without `shard` each device would do all of it.",
-                     'decorate it with @jitney.optimize(shard={"batch": "data"}), or leave `mesh` out for one device.'),
+            where,
+            f"it is not sharded, and the mesh has {math.prod(sizes)} devices.",
+            "Without `shard` each device would do all of it.",
+            'decorate it with @jitney.optimize(shard={"batch": "data"}), or leave `mesh` out for'
+            " one device.",
             code="J208",
-        )  # fmt: skip
+        )
     return dict(mesh)

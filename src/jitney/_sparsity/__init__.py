@@ -1,7 +1,9 @@
-"""Sparse derivatives: which elements of a result depend on which of an argument, and how few directions find them all.
+"""Sparse derivatives: which elements of a result depend on which of an argument, and how few
+directions find them all.
 
-The pattern is read off the program of the derivative itself, products of it with directions, so it holds for all values of the arguments,
-and a function's own derivative rule counts as it will be used. Values of the arguments are never tried.
+The pattern is read off the program of the derivative itself, products of it with directions, so it
+holds for all values of the arguments, and a function's own derivative rule counts as it will be
+used. Values of the arguments are never tried.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,11 @@
-"""A coloured Jacobian of which one program serves all sizes of a bucket: the colours of a size are data of its calls.
+"""A coloured Jacobian of which one program serves all sizes of a bucket: the colours of a size are
+data of its calls.
 
-A trace with symbolic sizes knows no structure. So the function is rehearsed at some sizes, which says by how many passes; and at each
-size that is met its structure is read off the function at that size, as without padding, and its tables are handed to the program. In the
-program the tables are numbers made of the size, a stand-in of the bucket's shape, which the witness finds to be these tables. What a
-table says behind the true size is: nothing.
+A trace with symbolic sizes knows no structure. So the function is rehearsed at some sizes, which
+says by how many passes; and at each size that is met its structure is read off the function at that
+size, as without padding, and its tables are handed to the program. In the program the tables are
+numbers made of the size, a stand-in of the bucket's shape, which the witness finds to be these
+tables. What a table says behind the true size is: nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class _Form:
     """What a coloured Jacobian is made by at all sizes.
 
     Args:
-        by: Whether coloured directions are of the arguments ("forward") or of the results ("reverse").
+        by: Whether coloured directions are of the arguments ("forward") or of the results
+            ("reverse").
         count: How many there are.
         apart: How many long rows (or columns) are made one by one by the other mode.
         ins: The shapes of the arguments at the largest size.
@@ -79,8 +82,10 @@ class _Tables:
 
     Args:
         colours: For each element of what directions are of, which; -1 for none.
-        owners: For each direction and each element of what it gives, to which element of the other side that belongs; -1 for none.
-        apart: For each element of what directions give, which of those that are taken out it is; -1 for none.
+        owners: For each direction and each element of what it gives, to which element of the other
+            side that belongs; -1 for none.
+        apart: For each element of what directions give, which of those that are taken out it is; -1
+            for none.
         apart_owners: As `owners`, of the passes of the other mode.
     """
 
@@ -90,8 +95,11 @@ class _Tables:
     apart_owners: list[Any]
 
 
-def coloured(fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]) -> Made | None:
-    """The Jacobian of a function of lists of arrays, in a trace that holds for all sizes of a bucket; None where no colours are chosen.
+def coloured(
+    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]
+) -> Made | None:
+    """The Jacobian of a function of lists of arrays, in a trace that holds for all sizes of a
+    bucket; None where no colours are chosen.
 
     Raises:
         Refused: At the size of this trace it takes more passes than were chosen.
@@ -104,12 +112,20 @@ def coloured(fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple
     shapes = [tuple(leaf.shape) for leaf in (*at, *linearized.out)]
     symbol = next((dim for shape in shapes for dim in shape if is_symbolic(dim)), None)
     with OWN_TIME.running():
-        tables = _tables(form, _wish(fn, at, "coloured", ways)) if symbol is None else _stand_ins(form, symbol)
+        tables = (
+            _tables(form, _wish(fn, at, "coloured", ways))
+            if symbol is None
+            else _stand_ins(form, symbol)
+        )
     return Made(*_blocks(linearized, form, tables), "coloured", form.why)
 
 
-def _wish(fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]) -> _Wish | None:
-    """What is decided by known floats may be decided otherwise by the program of the bucket; so here it is not known."""
+def _wish(
+    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]
+) -> _Wish | None:
+    """What is decided by known floats may be decided otherwise by the program of the bucket; so
+    here it is not known.
+    """
     traced, out = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     ways, _ = possible(traced, ways)
     shapes = [[tuple(leaf.shape) for leaf in leaves] for leaves in (at, out)]
@@ -119,7 +135,9 @@ def _wish(fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Wa
     if mode == "auto" and _dense(ways, *sizes) <= _CHEAP:
         return None
     pattern = Linearized.of(run_of(traced), at, forward="forward" in ways).pattern()
-    return None if pattern is None or not pattern.count else _Wish(pattern, shapes[0], shapes[1], ways)
+    return (
+        None if pattern is None or not pattern.count else _Wish(pattern, shapes[0], shapes[1], ways)
+    )
 
 
 def _dense(ways: Sequence[Way], taken: int, made: int) -> int:
@@ -128,11 +146,18 @@ def _dense(ways: Sequence[Way], taken: int, made: int) -> int:
 
 
 def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
-    """By how many passes; None if dense ones are cheaper, or if no size can be told from another by the shapes."""
+    """By how many passes; None if dense ones are cheaper, or if no size can be told from another by
+    the shapes.
+    """
     largest = wishes[0]
-    if all((wish.ins, wish.outs) == (largest.ins, largest.outs) for wish in wishes[1:]) or {wish.ways for wish in wishes} != {largest.ways}:
+    if all((wish.ins, wish.outs) == (largest.ins, largest.outs) for wish in wishes[1:]) or {
+        wish.ways for wish in wishes
+    } != {largest.ways}:
         return None
-    pattern, costs = largest.pattern, _dense(largest.ways, largest.pattern.columns, largest.pattern.size)
+    pattern, costs = (
+        largest.pattern,
+        _dense(largest.ways, largest.pattern.columns, largest.pattern.size),
+    )
     limit = WORTH * costs if mode == "auto" else math.inf
     scheme = scheme_of(pattern, largest.ways, limit)
     if scheme is None:
@@ -140,13 +165,22 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
     apart = len(scheme.apart)
     others = [scheme_by(wish.pattern, scheme.by, apart, math.inf) for wish in wishes[1:]]
     counts = [scheme.count, *(other.count for other in others if other is not None)]
-    most = max(counts) + (len(set(counts)) > 1)  # where it differs from size to size, one size may take one more
+    # where it differs from size to size, one size may take one more
+    most = max(counts) + (len(set(counts)) > 1)
     made = Scheme(scheme.by, scheme.colours, most, scheme.apart)
     if made.cost > limit:
         return None
-    part = f"{pattern.count} of {pattern.size * pattern.columns} elements are not zero at the largest size{shaped(pattern, scheme)}"
-    plain = f"{pattern.columns} forward passes or {pattern.size} backward ones, of about {REVERSE} each"
-    why = f"{made.text} at each size, which is traced once for its structure: {part}; without that {plain}"
+    part = (
+        f"{pattern.count} of {pattern.size * pattern.columns} elements are not zero at the largest"
+        f" size{shaped(pattern, scheme)}"
+    )
+    plain = (
+        f"{pattern.columns} forward passes or {pattern.size} backward ones, of about {REVERSE} each"
+    )
+    why = (
+        f"{made.text} at each size, which is traced once for its structure: {part}; without that"
+        f" {plain}"
+    )
     return _Form(scheme.by, most, apart, largest.ins, largest.outs, why)
 
 
@@ -158,7 +192,11 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
     """
     scheme = None if wish is None else scheme_by(wish.pattern, form.by, form.apart, form.count)
     if wish is None or scheme is None:
-        raise Refused("", f"has a Jacobian of another structure at this size, which takes more than {form.count} passes")
+        raise Refused(
+            "",
+            f"has a Jacobian of another structure at this size, which takes more than {form.count}"
+            " passes",
+        )
     forward = form.by == "forward"
     pattern = wish.pattern if forward else wish.pattern.transposed
     along, lines = (wish.ins, wish.outs) if forward else (wish.outs, wish.ins)
@@ -169,7 +207,9 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
     apart_owners = np.full((form.apart, sum(map(math.prod, form.along))), -1)
     line, cross = pattern.rows, pattern.indices
     single = apart[line] >= 0
-    owners[scheme.colours[cross[~single]], line_places[line[~single]]] = cross_places[cross[~single]]
+    owners[scheme.colours[cross[~single]], line_places[line[~single]]] = cross_places[
+        cross[~single]
+    ]
     apart_owners[apart[line[single]], cross_places[cross[single]]] = line_places[line[single]]
     return _Tables(
         _split(_spread(scheme.colours, cross_places, form.along), form.along),
@@ -200,7 +240,10 @@ def _split(table: Any, shapes: Sequence[Shape]) -> list[Any]:
     """A table of flat elements as one for each array."""
     ends = np.cumsum([0, *map(math.prod, shapes)])
     parts = zip(shapes, ends, ends[1:], strict=False)
-    return [table[..., start:stop].reshape((*table.shape[:-1], *shape)).astype(np.int32) for shape, start, stop in parts]
+    return [
+        table[..., start:stop].reshape((*table.shape[:-1], *shape)).astype(np.int32)
+        for shape, start, stop in parts
+    ]
 
 
 def _stand_ins(form: _Form, symbol: Any) -> _Tables:
@@ -214,7 +257,12 @@ def _stand_ins(form: _Form, symbol: Any) -> _Tables:
         return [stand_in((*before, *shape)) for shape in shapes]
 
     apart = stand_ins(form.lines) if form.apart else []
-    return _Tables(stand_ins(form.along), stand_ins(form.lines, form.count), apart, stand_ins(form.along, form.apart) if form.apart else [])
+    return _Tables(
+        stand_ins(form.along),
+        stand_ins(form.lines, form.count),
+        apart,
+        stand_ins(form.along, form.apart) if form.apart else [],
+    )
 
 
 # The Jacobian, the same at a symbolic size and at a known one.
@@ -223,27 +271,47 @@ def _stand_ins(form: _Form, symbol: Any) -> _Tables:
 def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leaves, list[list[Any]]]:
     forward = form.by == "forward"
     along, across = (linearized.at, linearized.out) if forward else (linearized.out, linearized.at)
-    first, second = (linearized.pushed, linearized.pulled) if forward else (linearized.pulled, linearized.pushed)
+    first, second = (
+        (linearized.pushed, linearized.pulled)
+        if forward
+        else (linearized.pulled, linearized.pushed)
+    )
     value, stacks = first(list(_directions(tables.colours, along, form.count)), None)
     owners = [_lead(table, stack.shape) for table, stack in zip(tables.owners, stacks, strict=True)]
     others: Leaves = []
     apart_owners: list[Any] = []
     if form.apart:
         others = second(list(_directions(tables.apart, across, form.apart)), None)[1]
-        apart_owners = [_lead(table, stack.shape) for table, stack in zip(tables.apart_owners, others, strict=True)]
-    ends, line_ends = (np.cumsum([0, *map(math.prod, shapes)]) for shapes in (form.along, form.lines))
+        apart_owners = [
+            _lead(table, stack.shape)
+            for table, stack in zip(tables.apart_owners, others, strict=True)
+        ]
+    ends, line_ends = (
+        np.cumsum([0, *map(math.prod, shapes)]) for shapes in (form.along, form.lines)
+    )
 
     def block(o: int, i: int) -> Any:
         mine, cross = (o, i) if forward else (i, o)
         stack = stacks[mine]
         whole = _rest(stack, tuple(along[cross].shape), forward=forward)
-        whole = _written(whole, stack, owners[mine], form.along[cross], int(ends[cross]), lines_first=forward)
+        whole = _written(
+            whole, stack, owners[mine], form.along[cross], int(ends[cross]), lines_first=forward
+        )
         if form.apart:
             other = others[cross].astype(stack.dtype)
-            whole = _written(whole, other, apart_owners[cross], form.lines[mine], int(line_ends[mine]), lines_first=not forward)
+            whole = _written(
+                whole,
+                other,
+                apart_owners[cross],
+                form.lines[mine],
+                int(line_ends[mine]),
+                lines_first=not forward,
+            )
         return _lax.squeeze(whole, (0,))
 
-    return value, [[block(o, i) for i in range(len(linearized.at))] for o in range(len(linearized.out))]
+    return value, [
+        [block(o, i) for i in range(len(linearized.at))] for o in range(len(linearized.out))
+    ]
 
 
 def _directions(tables: Sequence[Any], leaves: Leaves, count: int) -> Iterator[Any]:
@@ -251,7 +319,9 @@ def _directions(tables: Sequence[Any], leaves: Leaves, count: int) -> Iterator[A
     for table, leaf in zip(tables, leaves, strict=True):
         shape = (count, *leaf.shape)
         numbers = _lax.broadcasted_iota(np.int32, shape, 0)
-        yield _lax.eq(numbers, _lax.broadcast_in_dim(_lead(table, leaf.shape), shape, range(1, len(shape)))).astype(leaf.dtype)
+        yield _lax.eq(
+            numbers, _lax.broadcast_in_dim(_lead(table, leaf.shape), shape, range(1, len(shape)))
+        ).astype(leaf.dtype)
 
 
 def _lead(table: Any, shape: Sequence[Any]) -> Any:
@@ -260,26 +330,38 @@ def _lead(table: Any, shape: Sequence[Any]) -> Any:
 
 
 def _rest(stack: Any, cross: Sequence[Any], *, forward: bool) -> Any:
-    """What stands outside of the pattern, as in `compressed.py`: 0, or NaN where a direction is not finite. One more axis leads."""
+    """What stands outside of the pattern, as in `compressed.py`: 0, or NaN where a direction is not
+    finite. One more axis leads.
+    """
     odd = _lax.reduce_or(~_jnp.isfinite(stack), axes=(0,))
-    rest = _lax.select(odd, _lax.full_like(odd, np.nan, stack.dtype), _lax.full_like(odd, 0, stack.dtype))
+    rest = _lax.select(
+        odd, _lax.full_like(odd, np.nan, stack.dtype), _lax.full_like(odd, 0, stack.dtype)
+    )
     lines = odd.shape
     shape = (1, *lines, *cross) if forward else (1, *cross, *lines)
     first = 1 if forward else 1 + len(cross)
     return _lax.broadcast_in_dim(rest, shape, range(first, first + len(lines)))
 
 
-def _written(whole: Any, stack: Any, owners: Any, cross: Shape, start: int, *, lines_first: bool) -> Any:
-    """The elements of a stack, each where its direction and its owner meet; those that no owner is known of are dropped."""
+def _written(
+    whole: Any, stack: Any, owners: Any, cross: Shape, start: int, *, lines_first: bool
+) -> Any:
+    """The elements of a stack, each where its direction and its owner meet; those that no owner is
+    known of are dropped.
+    """
     local = owners - np.int32(start)
     size = math.prod(cross)
     here = (local >= 0) & (local < size)
-    of_line = [_lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in range(1, len(stack.shape))]
+    of_line = [
+        _lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in range(1, len(stack.shape))
+    ]
     of_cross: list[Any] = []
     stride = size
     for length in cross:
         stride //= length
-        of_cross.append(_lax.rem(_lax.div(local, _lax.full_like(local, stride)), _lax.full_like(local, length)))
+        of_cross.append(
+            _lax.rem(_lax.div(local, _lax.full_like(local, stride)), _lax.full_like(local, length))
+        )
     leading = _lax.select(here, _lax.full_like(local, 0), _lax.full_like(local, _NOWHERE))
     positions = (leading, *of_line, *of_cross) if lines_first else (leading, *of_cross, *of_line)
     return whole.at[positions].set(stack, mode="drop", wrap_negative_indices=False)

@@ -21,12 +21,23 @@ _lax: Any = jax.lax
 
 
 def compressed(
-    linearized: Linearized, pattern: Pattern, scheme: Scheme, *, as_sparse: bool, batch: int | None = None
+    linearized: Linearized,
+    pattern: Pattern,
+    scheme: Scheme,
+    *,
+    as_sparse: bool,
+    batch: int | None = None,
 ) -> tuple[Leaves, list[list[Any]]]:
-    """The value, and the Jacobian by coloured directions: for each result a block for each argument."""
+    """The value, and the Jacobian by coloured directions: for each result a block for each
+    argument.
+    """
     forward = scheme.by == "forward"
     along, across = (linearized.at, linearized.out) if forward else (linearized.out, linearized.at)
-    first, second = (linearized.pushed, linearized.pulled) if forward else (linearized.pulled, linearized.pushed)
+    first, second = (
+        (linearized.pushed, linearized.pulled)
+        if forward
+        else (linearized.pulled, linearized.pushed)
+    )
     value, stacks = first(_by_colour(scheme, along), batch)
     others = second(_one_by_one(scheme.apart, across), batch)[1] if len(scheme.apart) else None
     places = _Places(pattern, scheme, linearized.outs, linearized.ins)
@@ -40,9 +51,17 @@ def compressed(
         data = _taken(source, here.sources)
         if as_sparse:
             return _sparse(data, here, linearized.outs[o], linearized.ins[i])
-        return _placed(data, here, linearized.outs[o], linearized.ins[i], lambda: _elsewhere(stacks[mine], forward=forward))
+        return _placed(
+            data,
+            here,
+            linearized.outs[o],
+            linearized.ins[i],
+            lambda: _elsewhere(stacks[mine], forward=forward),
+        )
 
-    return value, [[block(o, i) for i in range(len(linearized.ins))] for o in range(len(linearized.outs))]
+    return value, [
+        [block(o, i) for i in range(len(linearized.ins))] for o in range(len(linearized.outs))
+    ]
 
 
 @dataclass(frozen=True)
@@ -55,18 +74,29 @@ class _Block:
 
 
 class _Places:
-    """Where each element of a Jacobian comes from: stacks of the results of coloured directions, then of those of single ones."""
+    """Where each element of a Jacobian comes from: stacks of the results of coloured directions,
+    then of those of single ones.
+    """
 
-    def __init__(self, pattern: Pattern, scheme: Scheme, outs: Sequence[Shape], ins: Sequence[Shape]):
+    def __init__(
+        self, pattern: Pattern, scheme: Scheme, outs: Sequence[Shape], ins: Sequence[Shape]
+    ):
         self.rows, self.columns = pattern.rows, pattern.indices
         self.forward, self.scheme = scheme.by == "forward", scheme
-        self.row_ends, self.column_ends = (np.cumsum([0, *map(math.prod, shapes)]) for shapes in (outs, ins))
+        self.row_ends, self.column_ends = (
+            np.cumsum([0, *map(math.prod, shapes)]) for shapes in (outs, ins)
+        )
         self.apart = np.full(pattern.size if self.forward else pattern.columns, -1)
         self.apart[scheme.apart] = np.arange(len(scheme.apart))
 
     def block(self, o: int, i: int) -> _Block:
         (top, bottom), (left, right) = self.row_ends[o : o + 2], self.column_ends[i : i + 2]
-        here = (self.rows >= top) & (self.rows < bottom) & (self.columns >= left) & (self.columns < right)
+        here = (
+            (self.rows >= top)
+            & (self.rows < bottom)
+            & (self.columns >= left)
+            & (self.columns < right)
+        )
         rows, columns = self.rows[here], self.columns[here]
         line, cross = (rows, columns) if self.forward else (columns, rows)
         (line_start, line_end), (cross_start, cross_end) = (
@@ -85,28 +115,43 @@ class _Places:
         return _Block(rows - top, columns - left, sources)
 
 
-def dense(linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None = None) -> tuple[Leaves, list[list[Any]]]:
-    """The value, and the Jacobian by one direction for each element of the arguments or of the results."""
+def dense(
+    linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None = None
+) -> tuple[Leaves, list[list[Any]]]:
+    """The value, and the Jacobian by one direction for each element of the arguments or of the
+    results.
+    """
     forward = by == "forward"
-    along, run = (linearized.at, linearized.pushed) if forward else (linearized.out, linearized.pulled)
+    along, run = (
+        (linearized.at, linearized.pushed) if forward else (linearized.out, linearized.pulled)
+    )
     ends = np.cumsum([0, *(math.prod(leaf.shape) for leaf in along)])
     value, stacks = run(_basis(along, ends), batch, -1 if forward else 0)
 
     def block(o: int, out: Shape, i: int, taken: Shape) -> Any:
         a, whole = (i, stacks[o]) if forward else (o, stacks[i])
         if len(along) > 1:
-            whole = _lax.slice_in_dim(whole, int(ends[a]), int(ends[a + 1]), axis=-1 if forward else 0)
+            whole = _lax.slice_in_dim(
+                whole, int(ends[a]), int(ends[a + 1]), axis=-1 if forward else 0
+            )
         whole = whole.reshape((*out, *taken))
         return bcoo().fromdense(whole, nse=whole.size) if as_sparse else whole
 
-    return value, [[block(o, out, i, taken) for i, taken in enumerate(linearized.ins)] for o, out in enumerate(linearized.outs)]
+    return value, [
+        [block(o, out, i, taken) for i, taken in enumerate(linearized.ins)]
+        for o, out in enumerate(linearized.outs)
+    ]
 
 
 def _basis(leaves: Leaves, ends: Any) -> list[Any]:
-    """A stack of directions, each of one element of all; of one array `jnp.eye`, which XLA knows."""
+    """A stack of directions, each of one element of all; of one array `jnp.eye`, which XLA
+    knows.
+    """
     total = int(ends[-1])
     return [
-        _jnp.eye(total, int(stop - start), -int(start), dtype=leaf.dtype).reshape((total, *leaf.shape))
+        _jnp.eye(total, int(stop - start), -int(start), dtype=leaf.dtype).reshape(
+            (total, *leaf.shape)
+        )
         for leaf, start, stop in zip(leaves, ends, ends[1:], strict=False)
     ]
 
@@ -130,7 +175,9 @@ def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
     at = 0
     for leaf in leaves:
         size = math.prod(leaf.shape)
-        hot = _jnp.asarray(elements, np.int32)[:, None] == _jnp.arange(at, at + size, dtype=np.int32)
+        hot = _jnp.asarray(elements, np.int32)[:, None] == _jnp.arange(
+            at, at + size, dtype=np.int32
+        )
         directions.append(hot.astype(leaf.dtype).reshape((len(elements), *leaf.shape)))
         at += size
     return directions
@@ -146,7 +193,12 @@ def _sparse(data: Any, here: _Block, out: Shape, taken: Shape) -> Any:
     shape = (*out, *taken)
     flat = here.rows * math.prod(taken) + here.columns
     indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))
-    return bcoo()((data, _jnp.asarray(indices, np.int32)), shape=shape, indices_sorted=True, unique_indices=True)
+    return bcoo()(
+        (data, _jnp.asarray(indices, np.int32)),
+        shape=shape,
+        indices_sorted=True,
+        unique_indices=True,
+    )
 
 
 def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callable[[], Any]) -> Any:
@@ -156,15 +208,19 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
     rest = _jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide)).reshape(-1)
     if len(data):
         at = here.rows * wide + here.columns
-        rest = rest.at[at].set(data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds")
+        rest = rest.at[at].set(
+            data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds"
+        )
     return rest.reshape(shape)
 
 
 def _elsewhere(stack: Any, *, forward: bool) -> Any:
-    """What stands outside of the pattern: for each row of results, or column of arguments in reverse, 0 or NaN.
+    """What stands outside of the pattern: for each row of results, or column of arguments in
+    reverse, 0 or NaN.
 
-    A direction gives a row sums of derivatives on the way times 0 or 1: NaN if one of these is infinite or NaN, as a plain Jacobian has it.
-    The pattern counts known factors of 0 as no dependence, so any direction that gives no finite number may hold such an element.
+    A direction gives a row sums of derivatives on the way times 0 or 1: NaN if one of these is
+    infinite or NaN, as a plain Jacobian has it. The pattern counts known factors of 0 as no
+    dependence, so any direction that gives no finite number may hold such an element.
     """
     odd = ~_jnp.isfinite(stack.reshape(len(stack), -1)).all(axis=0)
     rest = _jnp.where(odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))

@@ -1,4 +1,6 @@
-"""Follow through a program which results may depend on which arguments: sound for every value of the arguments."""
+"""Follow through a program which results may depend on which arguments: sound for every value of
+the arguments.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ def dependence(
         patterns: What each argument depends on; None for nothing.
         programs: Those inside of one that is followed.
         given: Known values of arguments, None for unknown ones.
-        blurred: Gets the constants and arguments, by their place among both, that positions are made of which are not known, and
-            so may be any; each with the line that reads or writes there.
+        blurred: Gets the constants and arguments, by their place among both, that positions are
+            made of which are not known, and so may be any; each with the line that reads or writes
+            there.
 
     Raises:
         TooDenseError: Almost everything depends on almost everything.
@@ -43,8 +46,12 @@ def dependence(
     programs = programs or Programs()
     known = programs.known(jaxpr, given)
     flat = known.flat
-    reached: dict[int, Found] = dict(zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True))
-    values = known.values(_asked(known, {number for number, pattern in reached.items() if pattern is not None}))
+    reached: dict[int, Found] = dict(
+        zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True)
+    )
+    values = known.values(
+        _asked(known, {number for number, pattern in reached.items() if pattern is not None})
+    )
 
     def pattern(ref: Ref) -> Found:
         return reached.get(ref) if isinstance(ref, int) else None
@@ -63,7 +70,11 @@ def dependence(
             if step.name in POSITIONS and _is_blurred(step.name, inside, there):
                 programs.unknown += 1
             try:
-                out = rule(_Nested(step.eqn, inside, there, programs)) if rule else _plain(step.eqn, inside, there)
+                out = (
+                    rule(_Nested(step.eqn, inside, there, programs))
+                    if rule
+                    else _plain(step.eqn, inside, there)
+                )
             finally:  # what is too dense may be so for it
                 if sources is not None and programs.unknown > unknown:
                     sources.note(step)
@@ -72,7 +83,9 @@ def dependence(
 
 
 def _is_blurred(name: str, patterns: Sequence[Found], values: Sequence[Any]) -> bool:
-    """Whether an operation reads or writes at positions that are not known, and do not vary themselves."""
+    """Whether an operation reads or writes at positions that are not known, and do not vary
+    themselves.
+    """
     positions = range(len(values))[POSITIONS[name]]
     return any(values[i] is None and patterns[i] is None for i in positions)
 
@@ -88,7 +101,9 @@ class _Sources:
     def __init__(self, flat: FlatProgram, blurred: dict[int, str]):
         self.flat = flat
         self.blurred = blurred
-        self._of: dict[int, frozenset[int]] = {number: frozenset([i]) for i, number in enumerate(flat.takes)}
+        self._of: dict[int, frozenset[int]] = {
+            number: frozenset([i]) for i, number in enumerate(flat.takes)
+        }
 
     def follow(self, step: Step) -> None:
         """Note what a step makes its results of."""
@@ -96,11 +111,17 @@ class _Sources:
         self._of.update(dict.fromkeys(step.makes, read))
 
     def note(self, step: Step) -> None:
-        """Note that positions in a step are unknown: its own, or inside of a loop those that may be made of its integers."""
+        """Note that positions in a step are unknown: its own, or inside of a loop those that may be
+        made of its integers.
+        """
         if step.name in POSITIONS:
             refs = [ref for ref in step.reads[POSITIONS[step.name]] if isinstance(ref, int)]
         else:
-            refs = [number for number in step.numbers if np.issubdtype(self.flat.avals[number].dtype, np.integer)]
+            refs = [
+                number
+                for number in step.numbers
+                if np.issubdtype(self.flat.avals[number].dtype, np.integer)
+            ]
         for source in sorted(self._read(refs)):
             self.blurred.setdefault(source, source_of(step.eqn))
 
@@ -114,14 +135,33 @@ def _asked(known: Constants, varying: set[int]) -> list[int]:
     for step in known.flat.steps:
         if not varying.isdisjoint(step.numbers):
             varying.update(step.makes)
-            read = step.reads if step.name in _LOOPS else step.reads[READ[step.name]] if step.name in READ else ()
-            asked.update(dict.fromkeys(ref for ref in read if isinstance(ref, int) and ref in known and ref not in varying))
+            read = (
+                step.reads
+                if step.name in _LOOPS
+                else step.reads[READ[step.name]]
+                if step.name in READ
+                else ()
+            )
+            asked.update(
+                dict.fromkeys(
+                    ref
+                    for ref in read
+                    if isinstance(ref, int) and ref in known and ref not in varying
+                )
+            )
     return list(asked)
 
 
 def _plain(eqn: Any, patterns: Sequence[Found], values: Sequence[Any]) -> Sequence[Found]:
     shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
-    op = SparsityOp(eqn.primitive.name, eqn.params, shapes, [tuple(var.aval.shape) for var in eqn.outvars], patterns, values)
+    op = SparsityOp(
+        eqn.primitive.name,
+        eqn.params,
+        shapes,
+        [tuple(var.aval.shape) for var in eqn.outvars],
+        patterns,
+        values,
+    )
     return RULES.get(op.name, everything)(op)
 
 
@@ -134,15 +174,21 @@ def _size(var: Any) -> int:
 
 @dataclass(frozen=True)
 class _Nested:
-    """An operation that holds programs, what its operands depend on, and their values where they are known."""
+    """An operation that holds programs, what its operands depend on, and their values where they
+    are known.
+    """
 
     eqn: Any
     patterns: Sequence[Found]
     values: Sequence[Any]
     programs: Programs
 
-    def locally(self, body: Any, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[Any]) -> list[Found]:
-        """What the results of a body depend on, its varying arguments standing one after the other as columns."""
+    def locally(
+        self, body: Any, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[Any]
+    ) -> list[Found]:
+        """What the results of a body depend on, its varying arguments standing one after the other
+        as columns.
+        """
         total = sum(size for size, on in zip(sizes, varying, strict=True) if on)
         columns: list[Found] = []
         at = 0
@@ -153,14 +199,24 @@ class _Nested:
 
     def everything(self) -> list[Found]:
         """All results depend on all that any operand does."""
-        ins, outs = ([tuple(atom.aval.shape) for atom in atoms] for atoms in (self.eqn.invars, self.eqn.outvars))
-        return everything(SparsityOp(self.eqn.primitive.name, self.eqn.params, ins, outs, self.patterns, self.values))
+        ins, outs = (
+            [tuple(atom.aval.shape) for atom in atoms]
+            for atoms in (self.eqn.invars, self.eqn.outvars)
+        )
+        return everything(
+            SparsityOp(
+                self.eqn.primitive.name, self.eqn.params, ins, outs, self.patterns, self.values
+            )
+        )
 
 
 def _cond(loop: _Nested) -> list[Found]:
     if loop.patterns[0] is not None:
         return loop.everything()
-    branches = [dependence(branch, loop.patterns[1:], loop.programs, loop.values[1:]) for branch in loop.eqn.params["branches"]]
+    branches = [
+        dependence(branch, loop.patterns[1:], loop.programs, loop.values[1:])
+        for branch in loop.eqn.params["branches"]
+    ]
     return [_either(parts) for parts in zip(*branches, strict=True)]
 
 
@@ -180,7 +236,9 @@ def _scan(loop: _Nested) -> list[Found]:
     while True:  # what is carried varies if what it becomes does
         varying = [*(p is not None for p in consts), *carried, *(p is not None for p in xs)]
         local = loop.locally(body, sizes, varying, given)
-        after = [now or out is not None for now, out in zip(carried, local[: len(carry)], strict=True)]
+        after = [
+            now or out is not None for now, out in zip(carried, local[: len(carry)], strict=True)
+        ]
         if after == carried:
             break
         carried = after
@@ -189,19 +247,30 @@ def _scan(loop: _Nested) -> list[Found]:
     columns = next(p for p in loop.patterns if p is not None).columns
     now: list[Found] = [
         (pattern or _nothing(size, columns)) if on else None
-        for pattern, size, on in zip(carry, sizes[len(consts) : len(consts) + len(carry)], carried, strict=True)
+        for pattern, size, on in zip(
+            carry, sizes[len(consts) : len(consts) + len(carry)], carried, strict=True
+        )
     ]
     widths = sizes[len(consts) + len(carry) :]
     steps = range(length - 1, -1, -1) if eqn.params["reverse"] else range(length)
     made: dict[int, list[Found]] = {}
     for step in steps:
-        here = [x and x.take(np.arange(step * width, (step + 1) * width)) for x, width in zip(xs, widths, strict=True)]
+        here = [
+            x and x.take(np.arange(step * width, (step + 1) * width))
+            for x, width in zip(xs, widths, strict=True)
+        ]
         inside = [p for p in (*consts, *now, *here) if p is not None]
         basis = stacked(inside)
         out = [p and p.after(basis) for p in local]
         now, made[step] = out[: len(carry)], out[len(carry) :]
-        now = [p or (_nothing(_size(v), columns) if on else None) for p, v, on in zip(now, eqn.outvars, carried, strict=False)]
-    ys = [_stacked([made[step][i] for step in range(length)]) for i in range(len(eqn.outvars) - len(carry))]
+        now = [
+            p or (_nothing(_size(v), columns) if on else None)
+            for p, v, on in zip(now, eqn.outvars, carried, strict=False)
+        ]
+    ys = [
+        _stacked([made[step][i] for step in range(length)])
+        for i in range(len(eqn.outvars) - len(carry))
+    ]
     return [*now, *ys]
 
 
@@ -228,9 +297,17 @@ def _while(loop: _Nested) -> list[Found]:
     for _ in range(_LONGEST_LOOP):
         local = loop.locally(body, sizes, [p is not None for p in (*consts, *now)], given)
         basis = stacked([p for p in (*consts, *now) if p is not None])
-        reached = [_either([before, out and out.after(basis)]) for before, out in zip(now, local, strict=True)]
-        if all(a is b or (a is not None and b is not None and a.equals(b)) for a, b in zip(now, reached, strict=True)):
-            return [p or _nothing(_size(var), columns) for p, var in zip(now, eqn.outvars, strict=True)]
+        reached = [
+            _either([before, out and out.after(basis)])
+            for before, out in zip(now, local, strict=True)
+        ]
+        if all(
+            a is b or (a is not None and b is not None and a.equals(b))
+            for a, b in zip(now, reached, strict=True)
+        ):
+            return [
+                p or _nothing(_size(var), columns) for p, var in zip(now, eqn.outvars, strict=True)
+            ]
         now = reached
     raise TooDenseError
 
@@ -241,7 +318,17 @@ def _linear_solve(loop: _Nested) -> list[Found]:
     rest = [p for p in loop.patterns if p is not None and not any(p is q for q in operands)]
     if rest or any(p is not None for p in operands[: lengths.solve]):
         return loop.everything()
-    return dependence(loop.eqn.params["jaxprs"].solve, operands, loop.programs, solve_operands(loop.eqn, list(loop.values)))
+    return dependence(
+        loop.eqn.params["jaxprs"].solve,
+        operands,
+        loop.programs,
+        solve_operands(loop.eqn, list(loop.values)),
+    )
 
 
-_LOOPS: Mapping[str, Any] = {"scan": _scan, "while": _while, "cond": _cond, "custom_linear_solve": _linear_solve}
+_LOOPS: Mapping[str, Any] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "custom_linear_solve": _linear_solve,
+}

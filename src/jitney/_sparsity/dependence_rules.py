@@ -1,7 +1,8 @@
 """How each operation passes on what its operands depend on.
 
-A rule is needed for linear operations alone, since what is followed is the derivative of a program: products of it with directions. An
-operation without a rule passes on all that any of its operands depends on to every element of its results, which is always right.
+A rule is needed for linear operations alone, since what is followed is the derivative of a program:
+products of it with directions. An operation without a rule passes on all that any of its operands
+depends on to every element of its results, which is always right.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ def _last(op: SparsityOp, rank: int) -> Sequence[int]:
     return [axis % rank for axis in (op.params["axis"],)]
 
 
-_ELEMENTWISE = "add add_any sub neg div convert_element_type copy copy_p real imag conj complex reduce_precision stop_gradient"
+_ELEMENTWISE = (
+    "add add_any sub neg div convert_element_type copy copy_p real imag conj complex"
+    " reduce_precision stop_gradient"
+)
 _SCATTERS = ("scatter", "scatter-add", "scatter_add")
 _LINEAR_ALGEBRA = "triangular_solve cholesky lu eigh svd qr householder_product tridiagonal_solve"
 
@@ -47,7 +51,7 @@ RULES: Mapping[str, Rule] = {
     "dynamic_update_slice": indexing.dynamic_update_slice,
     **dict.fromkeys(_SCATTERS, indexing.scatter),
     **dict.fromkeys(_LINEAR_ALGEBRA.split(), products.linear_algebra),
-}  # fmt: skip
+}
 
 READ: Mapping[str, slice] = {
     **dict.fromkeys(("mul", "dot_general"), slice(0, 2)),
@@ -58,5 +62,7 @@ READ: Mapping[str, slice] = {
 }
 """Which operands a rule reads the values of, where they are known."""
 
-POSITIONS: Mapping[str, slice] = {name: READ[name] for name in ("dynamic_slice", "dynamic_update_slice", "gather", *_SCATTERS)}
+POSITIONS: Mapping[str, slice] = {
+    name: READ[name] for name in ("dynamic_slice", "dynamic_update_slice", "gather", *_SCATTERS)
+}
 """Which operands say where an operation reads or writes."""

@@ -1,4 +1,6 @@
-"""A function at one place and its derivative there: what depends on what, and what stacks of directions give."""
+"""A function at one place and its derivative there: what depends on what, and what stacks of
+directions give.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class Linearized:
     Args:
         fn: From a list of arrays to a list of arrays.
         at: The place.
-        program: The traced derivative: from place and direction to value and direction. None where there is a backward one alone.
+        program: The traced derivative: from place and direction to value and direction. None where
+            there is a backward one alone.
         out: Abstract results.
     """
 
@@ -63,12 +66,16 @@ class Linearized:
         """Which results depend on which arguments; None if almost all do.
 
         Args:
-            blurred: Gets, by their `id`, the values that the function closes over and makes positions of which are not known while it
-                is traced, and so may be any; each with the line.
+            blurred: Gets, by their `id`, the values that the function closes over and makes
+                positions of which are not known while it is traced, and so may be any; each with
+                the line.
         """
         sizes = list(map(math.prod, self.ins if self.program is not None else self.outs))
         ends = np.cumsum([0, *sizes])
-        seeds = [Pattern.identity(int(start), size, int(ends[-1])) for start, size in zip(ends, sizes, strict=False)]
+        seeds = [
+            Pattern.identity(int(start), size, int(ends[-1]))
+            for start, size in zip(ends, sizes, strict=False)
+        ]
         program = self.program
         if program is None:
 
@@ -81,21 +88,35 @@ class Linearized:
             targets = self.outs
         found: dict[int, str] = {}
         try:
-            patterns = dependence(program, [*(None for _ in self.at), *seeds], blurred=found)[-len(targets) :]
+            patterns = dependence(program, [*(None for _ in self.at), *seeds], blurred=found)[
+                -len(targets) :
+            ]
         except TooDenseError:
             return None
         finally:
             constants = opened(program)[1]
             if blurred is not None:
-                blurred.update((id(constants[i]), (constants[i], line)) for i, line in found.items() if i < len(constants))
+                blurred.update(
+                    (id(constants[i]), (constants[i], line))
+                    for i, line in found.items()
+                    if i < len(constants)
+                )
         rows = np.cumsum([0, *map(math.prod, targets)])
-        pairs = [(part.rows + row, part.indices) for part, row in zip(patterns, rows, strict=False) if part is not None]
-        places = [np.concatenate(parts) for parts in zip(*pairs, strict=True)] or [np.zeros(0, np.int64)] * 2
+        pairs = [
+            (part.rows + row, part.indices)
+            for part, row in zip(patterns, rows, strict=False)
+            if part is not None
+        ]
+        places = [np.concatenate(parts) for parts in zip(*pairs, strict=True)] or [
+            np.zeros(0, np.int64)
+        ] * 2
         whole = Pattern.of_pairs(places[0], places[1], int(rows[-1]), int(ends[-1]))
         return whole if self.program is not None else whole.transposed
 
     def pushed(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
-        """The value, and for a stack of directions of the arguments those of the results, stacked along `axis`."""
+        """The value, and for a stack of directions of the arguments those of the results, stacked
+        along `axis`.
+        """
         half = len(self.out)
 
         def run(seed: Leaves) -> tuple[Leaves, Leaves]:
@@ -112,7 +133,9 @@ class Linearized:
         return value, _in_batches(push, seeds, batch, axis)
 
     def pulled(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
-        """The value, and for a stack of directions of the results those of the arguments, stacked along `axis`."""
+        """The value, and for a stack of directions of the results those of the arguments, stacked
+        along `axis`.
+        """
         value, transposed = _jax.vjp(self.fn, list(self.at))
 
         def pull(seed: Leaves) -> Leaves:
@@ -124,11 +147,18 @@ class Linearized:
 
 
 def _each(
-    run: Callable[[Leaves], tuple[Any, Leaves]], seeds: Leaves, like: Leaves, axis: int, value: Callable[[], Any]
+    run: Callable[[Leaves], tuple[Any, Leaves]],
+    seeds: Leaves,
+    like: Leaves,
+    axis: int,
+    value: Callable[[], Any],
 ) -> tuple[Leaves, Leaves]:
     """Value and direction of the result for each seed; of one seed without the cost of a batch."""
     if not len(seeds[0]):
-        return value(), [_jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype) for leaf in like]
+        return value(), [
+            _jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype)
+            for leaf in like
+        ]
     if len(seeds[0]) == 1:
         result, along = run([seed[0] for seed in seeds])
         return result, [_jnp.expand_dims(leaf, axis) for leaf in along]

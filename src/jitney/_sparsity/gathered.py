@@ -1,4 +1,6 @@
-"""Where gather, scatter and slices at computed positions read and write, as flat positions. The dimension numbers are XLA's."""
+"""Where gather, scatter and slices at computed positions read and write, as flat positions. The
+dimension numbers are XLA's.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ Shape = tuple[int, ...]
 
 def are_sure(shape: Shape, starts: Any, sizes: Sequence[int], index_map: Sequence[int]) -> bool:
     """Whether all of XLA reads the same windows of these sizes."""
-    return all(is_sure(np.asarray(starts)[..., i], shape[axis] - sizes[axis]) for i, axis in enumerate(index_map))
+    return all(
+        is_sure(np.asarray(starts)[..., i], shape[axis] - sizes[axis])
+        for i, axis in enumerate(index_map)
+    )
 
 
 def gathered(shape: Shape, starts: Any, out: Shape, params: Mapping[str, Any]) -> Any:
@@ -26,30 +31,52 @@ def gathered(shape: Shape, starts: Any, out: Shape, params: Mapping[str, Any]) -
     """
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     batch = [axis for axis in range(len(out)) if axis not in numbers.offset_dims]
-    window = [axis for axis in range(len(shape)) if axis not in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)]
+    window = [
+        axis
+        for axis in range(len(shape))
+        if axis not in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    ]
     offsets = dict(zip(window, numbers.offset_dims, strict=True))
-    batched = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    batched = dict(
+        zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+    )
     return _positions(
-        shape, starts, out, sizes, (numbers.start_index_map, batch, offsets, batched), fills="FILL" in str(params["mode"]).upper()
+        shape,
+        starts,
+        out,
+        sizes,
+        (numbers.start_index_map, batch, offsets, batched),
+        fills="FILL" in str(params["mode"]).upper(),
     )
 
 
 def scattered(shape: Shape, starts: Any, updates: Shape, params: Mapping[str, Any]) -> Any:
-    """For each element of a scatter's updates the flat position that it goes to, -1 where it is dropped."""
+    """For each element of a scatter's updates the flat position that it goes to, -1 where it is
+    dropped.
+    """
     numbers, sizes = params["dimension_numbers"], window_sizes(shape, updates, params)
     batch = [axis for axis in range(len(updates)) if axis not in numbers.update_window_dims]
-    window = [axis for axis in range(len(shape)) if axis not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)]
+    window = [
+        axis
+        for axis in range(len(shape))
+        if axis not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    ]
     offsets = dict(zip(window, numbers.update_window_dims, strict=True))
-    batched = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    batched = dict(
+        zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
+    )
     places = (numbers.scatter_dims_to_operand_dims, batch, offsets, batched)
-    return _positions(shape, starts, updates, sizes, places, fills="CLIP" not in str(params["mode"]).upper())
+    return _positions(
+        shape, starts, updates, sizes, places, fills="CLIP" not in str(params["mode"]).upper()
+    )
 
 
 def is_sure(starts: Any, last: int) -> bool:
     """Whether all of XLA reads the same at starts that may go up to `last`.
 
-    It clamps in the type of the starts, into which `last` may not fit, and takes unsigned constants beyond the end for negative ones
-    where it makes plain slices of them (jax 0.10.2 and 0.12.0.1: uint8 255 of 100 elements is the last window, or the first).
+    It clamps in the type of the starts, into which `last` may not fit, and takes unsigned constants
+    beyond the end for negative ones where it makes plain slices of them (jax 0.10.2 and 0.12.0.1:
+    uint8 255 of 100 elements is the last window, or the first).
     """
     kind = np.iinfo(starts.dtype)
     return last <= kind.max and (kind.min < 0 or bool((starts <= last).all()))
@@ -58,12 +85,18 @@ def is_sure(starts: Any, last: int) -> bool:
 def window_sizes(shape: Shape, updates: Shape, params: Mapping[str, Any]) -> list[int]:
     """How much of each axis a scatter writes at each index."""
     numbers = params["dimension_numbers"]
-    window = [axis for axis in range(len(shape)) if axis not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)]
+    window = [
+        axis
+        for axis in range(len(shape))
+        if axis not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    ]
     offsets = dict(zip(window, numbers.update_window_dims, strict=True))
     return [updates[offsets[axis]] if axis in offsets else 1 for axis in range(len(shape))]
 
 
-def _positions(shape: Shape, starts: Any, out: Shape, sizes: Sequence[int], places: Any, *, fills: bool) -> Any:
+def _positions(
+    shape: Shape, starts: Any, out: Shape, sizes: Sequence[int], places: Any, *, fills: bool
+) -> Any:
     index_map, batch, offsets, batched = places
     starts = np.asarray(starts)
     along: list[Any] = []

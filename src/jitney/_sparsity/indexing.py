@@ -1,4 +1,6 @@
-"""Rules of what reads or writes at computed positions: exact where these are known while tracing, else any position."""
+"""Rules of what reads or writes at computed positions: exact where these are known while tracing,
+else any position.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ def gather(op: SparsityOp) -> list[Found]:
         return everything(op)
     pattern, shape, starts = op.pattern(0), op.shapes[0], op.values[1]
     params = dict(op.params)
-    if starts is not None and not are_sure(shape, starts, params["slice_sizes"], params["dimension_numbers"].start_index_map):
+    if starts is not None and not are_sure(
+        shape, starts, params["slice_sizes"], params["dimension_numbers"].start_index_map
+    ):
         starts = None
     if starts is None:  # any position along the axes that are indexed
         pattern, shape = _blurred(pattern, shape, op.params["dimension_numbers"].start_index_map)
-        params["slice_sizes"] = tuple(min(a, b) for a, b in zip(op.params["slice_sizes"], shape, strict=True))
+        params["slice_sizes"] = tuple(
+            min(a, b) for a, b in zip(op.params["slice_sizes"], shape, strict=True)
+        )
         if params["slice_sizes"] != tuple(op.params["slice_sizes"]):
             return everything(op)
         starts = np.zeros(op.shapes[1], int)
@@ -40,7 +46,9 @@ def dynamic_slice(op: SparsityOp) -> list[Found]:
         return everything(op)
     pattern, shape = op.pattern(0), op.shapes[0]
     starts = _sure(op.values[1:], shape, op.out)
-    unknown = [axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]]
+    unknown = [
+        axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]
+    ]
     pattern, kept = _blurred(pattern, shape, unknown)
     at: Any = np.zeros((), np.int64)
     for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
@@ -51,7 +59,10 @@ def dynamic_slice(op: SparsityOp) -> list[Found]:
 
 
 def _sure(starts: Sequence[Any], shape: Shape, window: Shape) -> list[Any]:
-    return [None if start is None or not is_sure(start, a - b) else start for start, a, b in zip(starts, shape, window, strict=True)]
+    return [
+        None if start is None or not is_sure(start, a - b) else start
+        for start, a, b in zip(starts, shape, window, strict=True)
+    ]
 
 
 def _clipped(start: Any, last: int) -> int:
@@ -63,16 +74,29 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
         return everything(op)
     shape, window = op.shapes[0], op.shapes[1]
     starts = _sure(op.values[2:], shape, window)
-    known = all(start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True))
+    known = all(
+        start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True)
+    )
     parts: list[Pattern] = []
     target = np.full(shape, -1)
     if known:
-        first = [0 if start is None else _clipped(start, a - b) for start, a, b in zip(starts, shape, window, strict=True)]
-        target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = op.positions(1)
+        first = [
+            0 if start is None else _clipped(start, a - b)
+            for start, a, b in zip(starts, shape, window, strict=True)
+        ]
+        target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = (
+            op.positions(1)
+        )
     if op.patterns[0] is not None:
         parts.append(op.pattern(0).keep(target < 0))
     if op.patterns[1] is not None:
-        anywhere = op.pattern(1).merge(np.zeros(math.prod(window), int), 1).take(np.zeros(math.prod(shape), int)) if not known else None
+        anywhere = (
+            op.pattern(1)
+            .merge(np.zeros(math.prod(window), int), 1)
+            .take(np.zeros(math.prod(shape), int))
+            if not known
+            else None
+        )
         parts.append(anywhere or op.pattern(1).take(target))
     return [union(parts)]
 
@@ -82,7 +106,12 @@ def scatter(op: SparsityOp) -> list[Found]:
     if op.values[1] is None or op.patterns[1] is not None:
         return everything(op)
     sizes = window_sizes(op.shapes[0], op.shapes[2], op.params)
-    if not are_sure(op.shapes[0], op.values[1], sizes, op.params["dimension_numbers"].scatter_dims_to_operand_dims):
+    if not are_sure(
+        op.shapes[0],
+        op.values[1],
+        sizes,
+        op.params["dimension_numbers"].scatter_dims_to_operand_dims,
+    ):
         return everything(op)
     at = scattered(op.shapes[0], op.values[1], op.shapes[2], op.params).reshape(-1)
     size = math.prod(op.out)

@@ -1,4 +1,6 @@
-"""How a Jacobian is made: forward, in reverse, or by coloured directions, whichever its sizes and its structure say is cheapest."""
+"""How a Jacobian is made: forward, in reverse, or by coloured directions, whichever its sizes and
+its structure say is cheapest.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,19 @@ from .timed import seconds
 _jax: Any = jax
 _core: Any = core
 
-_MANY, _CLOSE = 64, 2.0  # dense passes from which on, and up to which ratio of their costs, forward and reverse are timed
+# dense passes from which on, and up to which ratio of their costs, forward and reverse are timed
+_MANY, _CLOSE = 64, 2.0
 FEW = 8  # as many dense passes cost less than looking for structure
 WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
 
 
 class UnknownPositions(Exception):
-    """A sparse Jacobian whose structure hangs on positions that are traced: any element may be nonzero.
+    """A sparse Jacobian whose structure hangs on positions that are traced: any element may be
+    nonzero.
 
     Args:
-        sources: The tracers that the positions are made of, each with the line that reads or writes there.
+        sources: The tracers that the positions are made of, each with the line that reads or writes
+            there.
     """
 
     def __init__(self, sources: Sequence[tuple[Any, str]]):
@@ -78,11 +83,13 @@ def jacobian(
         mode: "auto" or which one.
         ways: The passes that may be used.
         as_sparse: Whether blocks are BCOO arrays.
-        budget: Bytes that temporaries and arguments may take: as many directions at a time as fit, or one by one.
+        budget: Bytes that temporaries and arguments may take: as many directions at a time as fit,
+            or one by one.
         symmetric: Whether it is known to be, as a Hessian is.
 
     Raises:
-        UnknownPositions: Blocks are to be sparse, and the function reads at positions that are traced.
+        UnknownPositions: Blocks are to be sparse, and the function reads at positions that are
+            traced.
     """
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     with OWN_TIME.running():
@@ -95,7 +102,9 @@ def jacobian(
     else:
         ways, note = possible(traced, ways)
         costs = f"{note}; {costs}" if note else costs
-    passes: dict[Way, float] = {way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways}
+    passes: dict[Way, float] = {
+        way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways
+    }
     best = min(passes, key=lambda way: passes[way])
     look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > FEW)
     forward = best == "forward" or (look and "forward" in ways)
@@ -116,7 +125,9 @@ def jacobian(
         with OWN_TIME.running():
             scheme = scheme_of(pattern, ways, limit)
             if symmetric and len(at) == 1 and pattern.size == pattern.columns and "forward" in ways:
-                scheme = star_scheme(pattern, limit + 1 if scheme is None else scheme.cost) or scheme
+                scheme = (
+                    star_scheme(pattern, limit + 1 if scheme is None else scheme.cost) or scheme
+                )
         if scheme is None:
             why = f"{costs}; {part}, which colouring does not make cheaper"
         else:
@@ -124,7 +135,10 @@ def jacobian(
             why = f"{scheme.text}: {part}{shaped(pattern, scheme)}; without that {costs}"
     if sources and scheme is None:
         lines = dict.fromkeys(line for _, line in sources if line)
-        why = f"{why}; positions at {', '.join(lines) or 'some line'} are traced: static, they would show what is zero"
+        why = (
+            f"{why}; positions at {', '.join(lines) or 'some line'} are traced: static, they would"
+            " show what is zero"
+        )
 
     def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, list[list[Any]]]:
         if pattern is None or scheme is None:
@@ -144,9 +158,12 @@ def jacobian(
 
 
 def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> tuple[Way, str]:
-    """The faster of forward and reverse, where their costs are so close that it depends on the operations, and large enough to matter."""
+    """The faster of forward and reverse, where their costs are so close that it depends on the
+    operations, and large enough to matter.
+    """
     low, high = sorted(passes.values())
-    if low < _MANY or high > _CLOSE * low or calls_back(traced):  # what is timed is run, on numbers that are made up
+    # what is timed is run, on numbers that are made up
+    if low < _MANY or high > _CLOSE * low or calls_back(traced):
         return best, ""
 
     def dense_by(way: Way) -> Any:
@@ -159,7 +176,9 @@ def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> t
     if times is None:
         return best, ""
     fastest = min(passes, key=lambda way: times[way])
-    return fastest, "; timed once: " + ", ".join(f"{way} {times[way] * 1e3:.3g} ms" for way in passes)
+    return fastest, "; timed once: " + ", ".join(
+        f"{way} {times[way] * 1e3:.3g} ms" for way in passes
+    )
 
 
 def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
@@ -168,16 +187,26 @@ def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
     return lambda arrays: run(*arrays)
 
 
-def _fitting(traced: Any, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool) -> tuple[int | None, str]:
+def _fitting(
+    traced: Any, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool
+) -> tuple[int | None, str]:
     """How many directions at a time fit into memory, as the compiler counts it; None for all."""
     program, constants = opened(traced)
 
     def measure(batch: int) -> int:
         def made(constants: Leaves, at: Leaves) -> Any:
             run = run_of(_core.ClosedJaxpr(program, list(constants)))
-            return blocks(Linearized.of(run, at, forward=forward), batch if batch < directions else None)[1]
+            return blocks(
+                Linearized.of(run, at, forward=forward), batch if batch < directions else None
+            )[1]
 
-        return compiled_bytes(made, [[jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves] for leaves in (constants, at)])
+        return compiled_bytes(
+            made,
+            [
+                [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+                for leaves in (constants, at)
+            ],
+        )
 
     whole = measure(directions)
     if whole <= budget:
@@ -185,7 +214,13 @@ def _fitting(traced: Any, at: Leaves, blocks: Any, directions: int, budget: int,
     try:
         chunks = fit(measure, directions - 1, budget)
     except Misfit as misfit:
-        return 1, f"one direction at a time: not one fits into {text(budget)}, compiled by itself it takes {text(misfit.least)}"
+        return (
+            1,
+            (
+                f"one direction at a time: not one fits into {text(budget)}, compiled by itself it"
+                f" takes {text(misfit.least)}"
+            ),
+        )
     return chunks.width, f"chunked: {chunks.width} of {directions} directions at a time, {chunks}"
 
 
@@ -193,7 +228,8 @@ def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
     """The passes that a program has, of those that may be used, and why others drop out."""
     if _contains(traced, lambda name: name.startswith("custom_vjp")):
         return ("reverse",), "a `jax.custom_vjp` inside has a backward pass alone"
-    if "reverse" in ways and in_place(traced):  # forward, JAX does not map over what changes in place
+    # forward, JAX does not map over what changes in place
+    if "reverse" in ways and in_place(traced):
         return ("reverse",), "references inside change in place, so that no structure is known"
     if "reverse" in ways and _contains(traced, lambda name: name == "while"):
         return ("forward",), "a `while` loop inside has a forward pass alone"
@@ -201,7 +237,9 @@ def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
 
 
 def in_place(traced: Any) -> bool:
-    """Whether a program has effects that are no callback's. Then what a value depends on is more than what the operations read and make."""
+    """Whether a program has effects that are no callback's. Then what a value depends on is more
+    than what the operations read and make.
+    """
     return next(unfollowed(opened(traced)[0].eqns), None) is not None
 
 
@@ -210,11 +248,22 @@ def shaped(pattern: Pattern, scheme: Scheme) -> str:
     if scheme.mirrored is not None:
         return " (symmetric)"
     if scheme.count <= 1 and not len(scheme.apart):
-        return " (diagonal)" if pattern.size == pattern.columns and (pattern.rows == pattern.indices).all() else ""
+        return (
+            " (diagonal)"
+            if pattern.size == pattern.columns and (pattern.rows == pattern.indices).all()
+            else ""
+        )
     if len(scheme.apart):
-        return f" (and {len(scheme.apart)} long {'rows' if scheme.by == 'forward' else 'columns'} of their own)"
+        return (
+            f" (and {len(scheme.apart)} long {'rows' if scheme.by == 'forward' else 'columns'} of"
+            " their own)"
+        )
     width = int(abs(pattern.rows - pattern.indices).max(initial=0))
-    return f" (a band of {2 * width + 1})" if pattern.size == pattern.columns and 2 * width + 1 < pattern.columns // 2 else ""
+    return (
+        f" (a band of {2 * width + 1})"
+        if pattern.size == pattern.columns and 2 * width + 1 < pattern.columns // 2
+        else ""
+    )
 
 
 def elements(tree: Any) -> int:
@@ -223,9 +272,15 @@ def elements(tree: Any) -> int:
 
 
 def _contains(jaxpr: Any, what: Callable[[str], bool]) -> bool:
-    """Whether an operation occurs in a program, outside of functions with derivatives of their own."""
+    """Whether an operation occurs in a program, outside of functions with derivatives of their
+    own.
+    """
     return any(
-        what(eqn.primitive.name) or (eqn.primitive.name not in _OWN and any(_contains(inner, what) for inner in programs(eqn.params)))
+        what(eqn.primitive.name)
+        or (
+            eqn.primitive.name not in _OWN
+            and any(_contains(inner, what) for inner in programs(eqn.params))
+        )
         for eqn in opened(jaxpr)[0].eqns
     )
 

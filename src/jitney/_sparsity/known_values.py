@@ -1,7 +1,9 @@
-"""Values of a program that do not depend on its arguments: which they are, and what JAX makes them, on the CPU and in their own types.
+"""Values of a program that do not depend on its arguments: which they are, and what JAX makes them,
+on the CPU and in their own types.
 
-Positions and masks are mostly made of numbers that are written into a program. Those that a rule reads are computed together, by one
-compiled program, while the program that holds them is being traced.
+Positions and masks are mostly made of numbers that are written into a program. Those that a rule
+reads are computed together, by one compiled program, while the program that holds them is being
+traced.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ from .typed_numpy import np
 _jax: Any = jax
 _LARGEST = 1 << 22  # elements of a value
 _MOST_WORK = 1 << 26  # multiplications of a product
-_SINGLE = 4  # bytes; compilers compute narrower floats in wider ones, and may skip the rounding in between
+# bytes; compilers compute narrower floats in wider ones, and may skip the rounding in between
+_SINGLE = 4
 
-_EXACT = UNROUNDED | frozenset(("copy_p", "eq", "ge", "gt", "is_finite", "le", "lt", "ne", "split", "stack", "unstack"))
+_EXACT = UNROUNDED | frozenset(
+    ("copy_p", "eq", "ge", "gt", "is_finite", "le", "lt", "ne", "split", "stack", "unstack")
+)
 _WHOLE = (
-    "and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz reduce_and reduce_or reduce_xor "
-    "add add_any sub mul div rem square integer_pow pow reduce_sum reduce_prod cumsum cumprod dot_general convert_element_type"
+    "and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz"
+    " reduce_and reduce_or reduce_xor add add_any sub mul div rem square integer_pow pow reduce_sum"
+    " reduce_prod cumsum cumprod dot_general convert_element_type"
 )
 _ROUNDED = "sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan tanh logistic reduce_precision"
 _TAKEN = _EXACT | frozenset((*_WHOLE.split(), *_ROUNDED.split()))
@@ -39,9 +45,10 @@ _JUMPS = ("sign", "floor", "ceil", "round", "rem")
 class Constants:
     """What of a program is known.
 
-    Some known values are exact: every compiler makes the same bits of them. Sums and products of floats are not, since a compiler may fuse
-    them or skip a rounding, and what is decided by such a float (an index, a comparison) may differ from program to program. A decision
-    is known where the program that runs is given it.
+    Some known values are exact: every compiler makes the same bits of them. Sums and products of
+    floats are not, since a compiler may fuse them or skip a rounding, and what is decided by such a
+    float (an index, a comparison) may differ from program to program. A decision is known where the
+    program that runs is given it.
 
     Args:
         flat: The program.
@@ -70,13 +77,18 @@ class Constants:
         outs = [self.flat.avals[number] for number in step.makes]
         return (
             step.name in _TAKEN
-            and all(_is_value(ref.value) if isinstance(ref, Const) else ref in self for ref in step.reads)
+            and all(
+                _is_value(ref.value) if isinstance(ref, Const) else ref in self
+                for ref in step.reads
+            )
             and all(_is_number(out.dtype) and math.prod(out.shape) <= _LARGEST for out in outs)
             and _work(step) <= _MOST_WORK
         )
 
     def _decides(self, step: Step) -> bool:
-        """Whether a step makes of floats that are not exact what jumps where they change a little: integers, booleans, a whole part."""
+        """Whether a step makes of floats that are not exact what jumps where they change a little:
+        integers, booleans, a whole part.
+        """
         floats = [ref for ref in step.reads if _is_float(self._dtype(ref))]
         makes = [self.flat.avals[number].dtype for number in step.makes]
         if floats and step.name == "convert_element_type" and issubdtype(makes[0], np.integer):
@@ -89,8 +101,14 @@ class Constants:
         """Whether exact operands make exact results."""
         if not all(map(self._is_exact, step.reads)):
             return False
-        floats = [dtype for dtype in (self.flat.avals[number].dtype for number in step.makes) if _is_float(dtype)]
-        widened = step.name == "convert_element_type" and all(dtype.itemsize >= max(_SINGLE, self._width(step)) for dtype in floats)
+        floats = [
+            dtype
+            for dtype in (self.flat.avals[number].dtype for number in step.makes)
+            if _is_float(dtype)
+        ]
+        widened = step.name == "convert_element_type" and all(
+            dtype.itemsize >= max(_SINGLE, self._width(step)) for dtype in floats
+        )
         return not floats or step.name in _EXACT or widened
 
     def _width(self, step: Step) -> int:
@@ -105,10 +123,17 @@ class Constants:
         return self.flat.avals[ref].dtype if isinstance(ref, int) else np.result_type(ref.value)
 
     def values(self, asked: Collection[int]) -> Mapping[int, Any]:
-        """Known values, as NumPy arrays in the types of the program. What is asked for at once is compiled at once."""
+        """Known values, as NumPy arrays in the types of the program. What is asked for at once is
+        compiled at once.
+        """
         rest = [number for number in dict.fromkeys(asked) if number not in self._values]
         if rest:
-            with _jax.default_device(_cpu()), _jax.transfer_guard("allow"), _jax.debug_nans(False), _jax.debug_infs(False):  # noqa: FBT003
+            with (
+                _jax.default_device(_cpu()),
+                _jax.transfer_guard("allow"),
+                _jax.debug_nans(False),  # noqa: FBT003
+                _jax.debug_infs(False),  # noqa: FBT003
+            ):
                 self._values.update(zip(rest, self._computed(rest), strict=True))
         return self._values
 
@@ -118,22 +143,29 @@ class Constants:
 
     def _computed(self, asked: Sequence[int]) -> list[Any]:
         steps = self._behind(asked)
-        leaves = list(dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given))
+        leaves = list(
+            dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given)
+        )
 
         given = [number for number in leaves if not _is_float(self._values[number].dtype)]
         floats = {number: self._values[number] for number in leaves if number not in given}
 
-        # Floats stay constants, as in the program itself, since XLA rounds these apart from arguments. Integers do not: where XLA folds the
-        # quotient of the least one by -1 it ends the process (jax 0.10.2), and code that it makes for arguments does not.
+        # Floats stay constants, as in the program itself, since XLA rounds these apart from
+        # arguments. Integers do not: where XLA folds the
+        # quotient of the least one by -1 it ends the process (jax 0.10.2), and code that it makes
+        # for arguments does not.
         def run(arrays: Sequence[Any]) -> list[Any]:
             env = {**floats, **dict(zip(given, arrays, strict=True))}
             for step in steps:
-                operands = [env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads]
+                operands = [
+                    env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads
+                ]
                 env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
             return [env[number] for number in asked]
 
         arrays = [self._values[number] for number in given]
-        compiled = _jax.jit(run).lower(arrays).compile()  # a call would be traced, if anything is being traced
+        # a call would be traced, if anything is being traced
+        compiled = _jax.jit(run).lower(arrays).compile()
         return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
@@ -152,17 +184,22 @@ class Constants:
 
 
 def _cpu() -> Any:
-    """The first one; None, which is the device that is used anyhow, where JAX was started without."""
+    """The first one; None, which is the device that is used anyhow, where JAX was started
+    without.
+    """
     with suppress(RuntimeError):
         return _jax.devices("cpu")[0]
     return None
 
 
 class Programs:
-    """Programs taken apart once, however often they are followed: the body of a loop is, until nothing more is reached."""
+    """Programs taken apart once, however often they are followed: the body of a loop is, until
+    nothing more is reached.
+    """
 
     def __init__(self) -> None:
-        self.unknown = 0  # operations so far that read or write, of what varies, at positions that are not known
+        # operations so far that read or write, of what varies, at positions that are not known
+        self.unknown = 0
         self._found: dict[tuple[int, ...], Constants] = {}
         self._held: list[Any] = []  # what is told apart by identity
 
@@ -183,7 +220,9 @@ class Programs:
 
 
 def constant(value: Any) -> Any:
-    """A constant of a program on no device; None if it is not one, but a value of what is traced around it, or too large."""
+    """A constant of a program on no device; None if it is not one, but a value of what is traced
+    around it, or too large.
+    """
     return (np.asarray(value) if hasattr(value, "dtype") else value) if _is_value(value) else None
 
 

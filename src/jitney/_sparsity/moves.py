@@ -17,13 +17,18 @@ def elementwise(op: SparsityOp) -> list[Found]:
 
 
 def _stretched(op: SparsityOp, i: int) -> Pattern:
-    return op.pattern(i) if op.shapes[i] == op.out else op.pattern(i).take(np.broadcast_to(op.positions(i), op.out))
+    return (
+        op.pattern(i)
+        if op.shapes[i] == op.out
+        else op.pattern(i).take(np.broadcast_to(op.positions(i), op.out))
+    )
 
 
 def scaled(op: SparsityOp) -> list[Found]:
     """A product: elementwise, but nothing comes through where the other factor is a known zero.
 
-    It would if it were infinite; then each pass says so, and elements outside of the pattern are NaN.
+    It would if it were infinite; then each pass says so, and elements outside of the pattern are
+    NaN.
     """
     (pattern,) = elementwise(op)
     if len(op.varying) == 1 and pattern is not None:
@@ -43,7 +48,9 @@ def selected(op: SparsityOp) -> list[Found]:
 
 
 def moved(positions: Callable[[SparsityOp], Any]) -> Rule:
-    """One operand, whose elements are put elsewhere: `positions` says for each element of the result which it was, or -1."""
+    """One operand, whose elements are put elsewhere: `positions` says for each element of the
+    result which it was, or -1.
+    """
     return lambda op: [op.pattern(0).take(positions(op))]
 
 
@@ -56,7 +63,9 @@ def broadcast(op: SparsityOp) -> Any:
 
 def sliced(op: SparsityOp) -> Any:
     steps = op.params["strides"] or (1,) * len(op.out)
-    return op.positions(0)[tuple(map(slice, op.params["start_indices"], op.params["limit_indices"], steps))]
+    return op.positions(0)[
+        tuple(map(slice, op.params["start_indices"], op.params["limit_indices"], steps))
+    ]
 
 
 def concatenated(op: SparsityOp) -> list[Found]:
@@ -71,7 +80,9 @@ def _assembled(op: SparsityOp, join: Callable[[list[Any]], Any]) -> Pattern:
     """Several operands put together: each in turn where it lands, the others empty."""
     patterns: list[Pattern] = []
     for i in op.varying:
-        parts = [op.positions(j) if j == i else np.full(shape, -1) for j, shape in enumerate(op.shapes)]
+        parts = [
+            op.positions(j) if j == i else np.full(shape, -1) for j, shape in enumerate(op.shapes)
+        ]
         patterns.append(op.pattern(i).take(join(parts)))
     return union(patterns)
 
@@ -121,9 +132,14 @@ def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
             kept = [1 if axis in along else size for axis, size in enumerate(shape)]
             groups = np.arange(math.prod(kept)).reshape(kept)
             whole = op.pattern(i).merge(np.broadcast_to(groups, shape), groups.size)
-            if shape[: len(op.out)] != op.out and (len(shape) != len(op.out) or any(
-                a != b for axis, (a, b) in enumerate(zip(shape, op.out, strict=True)) if axis not in along
-            )):  # fmt: skip
+            if shape[: len(op.out)] != op.out and (
+                len(shape) != len(op.out)
+                or any(
+                    a != b
+                    for axis, (a, b) in enumerate(zip(shape, op.out, strict=True))
+                    if axis not in along
+                )
+            ):
                 return everything(op)
             parts.append(whole.take(np.broadcast_to(groups, op.out)))
         return [union(parts)]

@@ -48,5 +48,7 @@ Rule = Callable[[SparsityOp], Sequence[Found]]
 
 def everything(op: SparsityOp) -> list[Found]:
     """Every element of every result depends on all that any operand does."""
-    whole = union([op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying])
+    whole = union(
+        [op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying]
+    )
     return [whole.take(np.zeros(math.prod(shape), int)) for shape in op.outs]

@@ -1,4 +1,6 @@
-"""Which elements of the arguments each element of a value may depend on: a boolean matrix in compressed rows."""
+"""Which elements of the arguments each element of a value may depend on: a boolean matrix in
+compressed rows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class TooDenseError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """A matrix of booleans: `indices[starts[i]:starts[i + 1]]` are the columns of row `i`, in order and without repeats."""
+    """A matrix of booleans: `indices[starts[i]:starts[i + 1]]` are the columns of row `i`, in order
+    and without repeats.
+    """
 
     starts: Ints
     indices: Ints
@@ -37,7 +41,9 @@ class Pattern:
         """From the places that are True, in any order and with repeats."""
         keys = np.unique(rows * columns + cols)
         rows, cols = np.divmod(keys, max(columns, 1))
-        return cls(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))]), cols, columns)
+        return cls(
+            np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))]), cols, columns
+        )
 
     @property
     def size(self) -> int:
@@ -61,15 +67,23 @@ class Pattern:
     def take(self, rows: Any) -> Pattern:
         """Row `i` of the result is row `rows[i]`; -1 is an empty one."""
         rows = np.ravel(rows)
-        lengths = np.where(rows >= 0, self.lengths[rows], 0) if self.size else np.zeros(len(rows), np.int64)
+        lengths = (
+            np.where(rows >= 0, self.lengths[rows], 0)
+            if self.size
+            else np.zeros(len(rows), np.int64)
+        )
         starts = np.concatenate([[0], np.cumsum(lengths)])
         _check(int(starts[-1]), len(rows), self.columns)
-        at: Ints = np.repeat((self.starts[rows] if self.size else rows) - starts[:-1], lengths) + np.arange(starts[-1])
+        at: Ints = np.repeat(
+            (self.starts[rows] if self.size else rows) - starts[:-1], lengths
+        ) + np.arange(starts[-1])
         return Pattern(starts, self.indices[at], self.columns)
 
     def merge(self, into: Any, size: int) -> Pattern:
         """Row `i` of this one becomes part of row `into[i]` of `size` rows."""
-        return Pattern.of_pairs(np.repeat(np.ravel(into), self.lengths), self.indices, size, self.columns)
+        return Pattern.of_pairs(
+            np.repeat(np.ravel(into), self.lengths), self.indices, size, self.columns
+        )
 
     def keep(self, rows: npt.NDArray[numpy.bool_]) -> Pattern:
         """The rows that are True; the others are empty."""
@@ -87,7 +101,10 @@ class Pattern:
         return Pattern(starts, self.rows[order], self.size)
 
     def equals(self, other: Pattern) -> bool:
-        return self is other or (np.array_equal(self.starts, other.starts) and np.array_equal(self.indices, other.indices))
+        return self is other or (
+            np.array_equal(self.starts, other.starts)
+            and np.array_equal(self.indices, other.indices)
+        )
 
 
 def union(patterns: Sequence[Pattern]) -> Pattern:
@@ -106,12 +123,18 @@ def stacked(patterns: Sequence[Pattern]) -> Pattern:
     if len(patterns) == 1:
         return patterns[0]
     ends = np.cumsum([0, *(pattern.count for pattern in patterns)])
-    starts = np.concatenate([[0], *(pattern.starts[1:] + end for pattern, end in zip(patterns, ends, strict=False))])
-    return Pattern(starts, np.concatenate([pattern.indices for pattern in patterns]), patterns[0].columns)
+    starts = np.concatenate(
+        [[0], *(pattern.starts[1:] + end for pattern, end in zip(patterns, ends, strict=False))]
+    )
+    return Pattern(
+        starts, np.concatenate([pattern.indices for pattern in patterns]), patterns[0].columns
+    )
 
 
 def _check(count: int, rows: int, columns: int) -> None:
-    """Stop where following costs more than it can save: many places, and a large part of all that there are."""
+    """Stop where following costs more than it can save: many places, and a large part of all that
+    there are.
+    """
     if count > _MANY or (count > _SOME and count > _LARGE_PART * rows * columns):
         raise TooDenseError
 

@@ -11,7 +11,9 @@ from .typed_numpy import np
 
 
 def product(op: SparsityOp) -> list[Found]:
-    """A matrix product: along contracted axes of the operand that varies, unless the other one is known to be zero there."""
+    """A matrix product: along contracted axes of the operand that varies, unless the other one is
+    known to be zero there.
+    """
     return [union([_product(op, side) for side in op.varying])]
 
 
@@ -41,7 +43,9 @@ def _product(op: SparsityOp, side: int) -> Pattern:
     rows = np.empty(mine.size, np.int64)
     rows[mine.reshape(-1)] = np.repeat(np.arange(groups * free), inner)
     whole = op.pattern(side).merge(rows, groups * free)
-    out = np.broadcast_to(np.arange(groups * free).reshape(groups, free, 1), (groups, free, their_free))
+    out = np.broadcast_to(
+        np.arange(groups * free).reshape(groups, free, 1), (groups, free, their_free)
+    )
     return whole.take(out if side == 0 else out.transpose(0, 2, 1))
 
 
@@ -59,7 +63,10 @@ def convolution(op: SparsityOp) -> list[Found]:
     numbers: Any = op.params["dimension_numbers"]
     spatial: list[int]
     out_spatial: list[int]
-    (batch, feature, *spatial), (out_batch, out_feature, *out_spatial) = numbers.lhs_spec, numbers.out_spec
+    (batch, feature, *spatial), (out_batch, out_feature, *out_spatial) = (
+        numbers.lhs_spec,
+        numbers.out_spec,
+    )
     kernel: list[int] = [op.shapes[1][axis] for axis in numbers.rhs_spec[2:]]
     order = (batch, feature, *spatial)
     places = op.positions(0).transpose(order)
@@ -88,7 +95,9 @@ def convolution(op: SparsityOp) -> list[Found]:
         source = (source.reshape(-1)[:, None] * size + (at[here] // wide)[None]).reshape(-1)
         target = (target.reshape(-1)[:, None] * out + to[None]).reshape(-1)
     rows = np.arange(count)[:, None]
-    windows = whole.take(rows * math.prod(sizes) + source[None]).merge(rows * math.prod(outs) + target[None], count * math.prod(outs))
+    windows = whole.take(rows * math.prod(sizes) + source[None]).merge(
+        rows * math.prod(outs) + target[None], count * math.prod(outs)
+    )
     shaped = np.arange(count * math.prod(outs)).reshape(count, 1, *outs)
     back = np.broadcast_to(shaped, (count, op.out[out_feature], *outs))
     return [windows.take(back.transpose(np.argsort((out_batch, out_feature, *out_spatial))))]
@@ -103,6 +112,11 @@ def linear_algebra(op: SparsityOp) -> list[Found]:
         return everything(op)
     count = math.prod(lead)
     whole = union(
-        [op.pattern(i).merge(np.arange(math.prod(op.shapes[i])) // max(math.prod(op.shapes[i][rank:]), 1), count) for i in op.varying]
+        [
+            op.pattern(i).merge(
+                np.arange(math.prod(op.shapes[i])) // max(math.prod(op.shapes[i][rank:]), 1), count
+            )
+            for i in op.varying
+        ]
     )
     return [whole.take(np.repeat(np.arange(count), math.prod(shape[rank:]))) for shape in op.outs]

@@ -1,7 +1,9 @@
-"""Make constants of what a program decides by known floats, so that the pattern and the program that runs read the same indices and masks.
+"""Make constants of what a program decides by known floats, so that the pattern and the program
+that runs read the same indices and masks.
 
-What a compiler makes of `arange(n) * 0.1 < 0.3` depends on what it fuses, and an index made of floats that do not fit into integers
-on the device. A pattern that was read with other indices than the program runs with would give wrong elements.
+What a compiler makes of `arange(n) * 0.1 < 0.3` depends on what it fuses, and an index made of
+floats that do not fit into integers on the device. A pattern that was read with other indices than
+the program runs with would give wrong elements.
 """
 
 from __future__ import annotations
@@ -61,7 +63,11 @@ def _run(jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
             env.update((number, settled[number]) for number in step.makes)
             continue
         values = values_at(step.reads, env)
-        out = _BUILDERS[step.name](step.eqn, values) if _rebuilds(step.eqn) else bound(step.eqn, values)
+        out = (
+            _BUILDERS[step.name](step.eqn, values)
+            if _rebuilds(step.eqn)
+            else bound(step.eqn, values)
+        )
         env.update(zip(step.makes, out, strict=True))
     return values_at(flat.gives, env)
 
@@ -73,7 +79,14 @@ def _scan(eqn: Any, operands: list[Any]) -> list[Any]:
         out = _run(eqn.params["jaxpr"], [*fixed, *carry, *row])
         return out[: len(carry)], out[len(carry) :]
 
-    last, ys = _lax.scan(turn, carry, rows, length=eqn.params["length"], reverse=eqn.params["reverse"], unroll=eqn.params["unroll"])
+    last, ys = _lax.scan(
+        turn,
+        carry,
+        rows,
+        length=eqn.params["length"],
+        reverse=eqn.params["reverse"],
+        unroll=eqn.params["unroll"],
+    )
     return [*last, *ys]
 
 
@@ -93,14 +106,20 @@ def _cond(eqn: Any, operands: list[Any]) -> list[Any]:
     def branch(jaxpr: Any) -> Callable[..., list[Any]]:
         return lambda *values: _run(jaxpr, values)
 
-    return list(_lax.switch(operands[0], [branch(jaxpr) for jaxpr in eqn.params["branches"]], *operands[1:]))
+    return list(
+        _lax.switch(operands[0], [branch(jaxpr) for jaxpr in eqn.params["branches"]], *operands[1:])
+    )
 
 
 def _checkpoint(eqn: Any, operands: list[Any]) -> list[Any]:
     def run(*values: Any) -> list[Any]:
         return _run(eqn.params["jaxpr"], values)
 
-    return list(_jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(*operands))
+    return list(
+        _jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(
+            *operands
+        )
+    )
 
 
 _BUILDERS = {"scan": _scan, "while": _while, "cond": _cond, **dict.fromkeys(REMATS, _checkpoint)}

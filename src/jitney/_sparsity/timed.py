@@ -1,7 +1,7 @@
 """Where sizes cannot tell which of two ways is faster, time both once, and remember it.
 
-What was found is kept for the program, its shapes, the device and JAX's version: in the process, and in a file beside the compiled
-programs.
+What was found is kept for the program, its shapes, the device and JAX's version: in the process,
+and in a file beside the compiled programs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ _KNOWN = Times()
 
 
 def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float] | None:
-    """What a call takes each way, on arguments made up for it; None for programs that are too large to be compiled for this.
+    """What a call takes each way, on arguments made up for it; None for programs that are too large
+    to be compiled for this.
 
     Args:
         traced: The program of the function.
@@ -74,7 +75,8 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
         return known
     path = _path(key)
     kept = _read(path, ways)
-    # Not under the lock: what is measured may call rules of the user's, which may wait for another thread.
+    # Not under the lock: what is measured may call rules of the user's, which may wait for another
+    # thread.
     times = _KNOWN.keep(key, kept or _measured(traced, at, ways))
     if path is not None and kept is None:
         _write(path, times)
@@ -105,7 +107,9 @@ def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[
 
 
 def _example(leaf: Any) -> Any:
-    """An array of NumPy's, so that nothing of it is traced: numbers between 0.5 and 1.5, or ones."""
+    """An array of NumPy's, so that nothing of it is traced: numbers between 0.5 and 1.5, or
+    ones.
+    """
     if np.issubdtype(leaf.dtype, np.floating):
         return np.linspace(0.5, 1.5, int(np.prod(leaf.shape)), dtype=leaf.dtype).reshape(leaf.shape)
     return np.ones(leaf.shape, leaf.dtype)
@@ -137,12 +141,18 @@ def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | Non
         stored: Any = json.loads(path.read_text()) if path is not None else None
     except (OSError, ValueError):
         return None
-    fits = is_a(stored, dict) and set(stored) == set(ways) and all(is_a(stored[way], float) and stored[way] > 0 for way in ways)
+    fits = (
+        is_a(stored, dict)
+        and set(stored) == set(ways)
+        and all(is_a(stored[way], float) and stored[way] > 0 for way in ways)
+    )
     return stored if fits else None
 
 
 def _write(path: Path, times: Mapping[str, float]) -> None:
-    """All of it or nothing. A folder that cannot be written costs a measurement in the next process."""
+    """All of it or nothing. A folder that cannot be written costs a measurement in the next
+    process.
+    """
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:

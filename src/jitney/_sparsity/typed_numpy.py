@@ -1,4 +1,6 @@
-"""NumPy, for positions and patterns. Values of a program are computed by JAX alone: NumPy has other types and other conversions."""
+"""NumPy, for positions and patterns. Values of a program are computed by JAX alone: NumPy has other
+types and other conversions.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Compute matrix products and convolutions of the body in a low type, with float32 accumulation; everything else as it is.
+"""Compute matrix products and convolutions of the body in a low type, with float32 accumulation;
+everything else as it is.
 
-It is the stage `precision` under the policies `"bf16"` and `"fp16"`, and under a dict of them by module path.
+It is the stage `precision` under the policies `"bf16"` and `"fp16"`, and under a dict of them by
+module path.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, Self
 import jax
 
 from .. import _precision
-from .._errors import OptionError, Where, few, sentence
+from .._errors import OptionError, Where, few
 from .._jax.debug_names import named_like
 from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
@@ -24,7 +26,10 @@ from .._view.view import Leaf, View
 from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
-_UNITS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}, "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
+_UNITS = {
+    "bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"},
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
 _BF16_FROM = 8.0  # the compute capability of the first NVIDIA GPUs with bfloat16
 
 
@@ -49,7 +54,10 @@ class Autocast(Stage):
         tolerance = tolerance_of(request.options.precision)
         if policy is None and tolerance is not None:
             return cls(
-                None, labels_of(view), request.where, f"to hold {tolerance:g}, chosen by the values of the first call: not called yet"
+                None,
+                labels_of(view),
+                request.where,
+                f"to hold {tolerance:g}, chosen by the values of the first call: not called yet",
             )
         if policy is None:
             return Skip("precision", "no policy of products given")
@@ -57,39 +65,63 @@ class Autocast(Stage):
         if missing is not None:
             name, near = missing
             raise OptionError(
-                sentence(request.where, f"`precision` names {name!r}, which is in no argument's path.",
-                         "A name fits where its parts stand in the path of an array, one behind the other: 'head' fits model.head.weight.",
-                         f"near to it are {', '.join(map(repr, near))}; plans print all paths." if near else "pass arrays to it."),
+                request.where,
+                f"`precision` names {name!r}, which is in no argument's path.",
+                "A name fits where its parts stand in the path of an array, one behind the other:"
+                " 'head' fits model.head.weight.",
+                (
+                    f"near to it are {', '.join(map(repr, near))}; plans print all paths."
+                    if near
+                    else "pass arrays to it."
+                ),
                 code="J202",
-            )  # fmt: skip
+            )
         low = " and ".join(str(LOW[type_]) for type_ in policy.types)
-        what = f"products in {low}, accumulated in float32, the rest as it is" if low else "every product in float32"
+        what = (
+            f"products in {low}, accumulated in float32, the rest as it is"
+            if low
+            else "every product in float32"
+        )
         said = few([f"{name} in {type_}" for name, type_ in policy.exceptions])
         slow = [emulated(type_) or "" for type_ in policy.types]
-        return cls(policy, labels_of(view), request.where, "; ".join(filter(None, [what, said, chosen, *slow])))
+        return cls(
+            policy,
+            labels_of(view),
+            request.where,
+            "; ".join(filter(None, [what, said, chosen, *slow])),
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         policy = self.policy
         if policy is None:
             raise OptionError(
-                sentence(self.where, "`precision` is to be chosen by the error on the arguments, and they have no values here.",
-                         "It is chosen when a new call key comes with values: not ahead of time by sizes, nor for `lower` and `plan`.",
-                         "call it first, or write the policy that `jitney.precision_report` gives."),
+                self.where,
+                "`precision` is to be chosen by the error on the arguments, and they have no values"
+                " here.",
+                "It is chosen when a new call key comes with values: not ahead of time by sizes,"
+                " nor for `lower` and `plan`.",
+                "call it first, or write the policy that `jitney.precision_report` gives.",
                 code="J201",
-            )  # fmt: skip
+            )
 
         def cast(*arrays: Any) -> Sequence[Any]:
             out, sites = _precision.autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
             for name, _ in policy.exceptions:
                 if is_line(name) and name not in lines:
-                    fix = f"the lines are {', '.join(dict.fromkeys(lines))}." if lines else "leave it out: no product is computed here."
+                    fix = (
+                        f"the lines are {', '.join(dict.fromkeys(lines))}."
+                        if lines
+                        else "leave it out: no product is computed here."
+                    )
                     raise OptionError(
-                        sentence(self.where, f"`precision` names the line {name}, where no product is computed.",
-                                 "A line is that of a matrix product or a convolution in the code that was traced.",
-                                 fix),
+                        self.where,
+                        f"`precision` names the line {name}, where no product is computed.",
+                        "A line is that of a matrix product or a convolution in the code that was"
+                        " traced.",
+                        fix,
                         code="J202",
-                    )  # fmt: skip
+                    )
             return out
 
         return cast
@@ -97,7 +129,10 @@ class Autocast(Stage):
 
 def labels_of(view: View) -> tuple[_precision.Label, ...]:
     """Where the arrays of a call come from."""
-    return tuple(_precision.Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf)) for leaf in view.leaves)
+    return tuple(
+        _precision.Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf))
+        for leaf in view.leaves
+    )
 
 
 def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
@@ -114,11 +149,23 @@ def emulated(low: str) -> str | None:
     """What to expect where the device has no units for a low type."""
     device: Any = _jax.local_devices()[0]
     if not _precision.has_kernels(LOW[low]):
-        return f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same numbers, and no faster than float32"
-    what = f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository measures how much)"
+        return (
+            f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same"
+            " numbers, and no faster than float32"
+        )
+    what = (
+        f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository"
+        " measures how much)"
+    )
     if device.platform == "cpu":
         flags = _cpu_flags()
-        return None if flags & _UNITS[low] else f"this CPU emulates {what}" if flags else f"most CPUs emulate {what}"
+        return (
+            None
+            if flags & _UNITS[low]
+            else f"this CPU emulates {what}"
+            if flags
+            else f"most CPUs emulate {what}"
+        )
     capability = str(getattr(device, "compute_capability", ""))
     if low == "bf16" and capability.replace(".", "").isdigit() and float(capability) < _BF16_FROM:
         return f"{device.device_kind} emulates {what}"
@@ -130,7 +177,16 @@ def _cpu_flags() -> frozenset[str]:
     """What Linux says that the CPU can do; empty elsewhere."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
-    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), ()))
+    return frozenset(
+        next(
+            (
+                line.partition(":")[2].split()
+                for line in lines
+                if line.startswith(("flags", "Features"))
+            ),
+            (),
+        )
+    )
 
 
 def _is_exact(leaf: Leaf) -> bool:

@@ -1,7 +1,9 @@
-"""`memory` where nothing can be cut: of a function that is called where sizes are symbols, and of one none of whose axes has a name.
+"""`memory` where nothing can be cut: of a function that is called where sizes are symbols, and of
+one none of whose axes has a name.
 
-How much fits is found by compiling, which takes known sizes. So inside a function that is padded or cut the whole is compiled at the
-largest that the symbols stand for; if it fits there, it does at every size, and nothing is cut here.
+How much fits is found by compiling, which takes known sizes. So inside a function that is padded or
+cut the whole is compiled at the largest that the symbols stand for; if it fits there, it does at
+every size, and nothing is cut here.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import jax
 
 from .. import _axes
 from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
-from .._errors import AxisError, Where, sentence
+from .._errors import AxisError, Where
 from .._jax.memory import budget_of, compiled_bytes, text
 from .._view.result import Outcome
 from .._view.view import View
@@ -34,7 +36,12 @@ class Bounded(Stage):
     @classmethod
     def plan(cls, view: View, request: Request) -> Bounded:
         budget = budget_of(request.where, request.options.memory)
-        return cls(budget, view, request.where, f"not cut inside an axis that is: all of it takes no more than {text(budget)}")
+        return cls(
+            budget,
+            view,
+            request.where,
+            f"not cut inside an axis that is: all of it takes no more than {text(budget)}",
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def bounded(*arrays: Any) -> Any:
@@ -42,8 +49,8 @@ class Bounded(Stage):
             if taken > self.budget:
                 raise Refused(
                     "",
-                    f"calls {self.where}, which takes {text(taken)} all at once, and whose `memory` of {text(self.budget)} "
-                    "is kept by chunks of a known size",
+                    f"calls {self.where}, which takes {text(taken)} all at once, and whose `memory`"
+                    f" of {text(self.budget)} is kept by chunks of a known size",
                 )
             return fn(*arrays)
 
@@ -52,7 +59,10 @@ class Bounded(Stage):
     def avals(self) -> list[jax.ShapeDtypeStruct]:
         """The arguments at the largest sizes."""
         largest = {symbol: high for symbol, (_, high) in ranges_at_hand().items()}
-        leaves = [leaf.reshaped(tuple(evaluate(dim, largest) for dim in leaf.shape)) for leaf in self.view.leaves]
+        leaves = [
+            leaf.reshaped(tuple(evaluate(dim, largest) for dim in leaf.shape))
+            for leaf in self.view.leaves
+        ]
         return [leaf.abstract() for leaf in leaves]
 
 
@@ -76,15 +86,20 @@ class Whole(Stage):
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def whole(*arrays: Any) -> Any:
             avals = [leaf.abstract() for leaf in self.view.leaves]
-            taken = compiled_bytes(fn if self.placed is None else _axes.spread(fn), avals, self.placed)
+            taken = compiled_bytes(
+                fn if self.placed is None else _axes.spread(fn), avals, self.placed
+            )
             if taken > self.budget:
                 raise AxisError(
-                    sentence(self.where,
-                             f"it takes {text(taken)}, more than its memory of {text(self.budget)}, and has no named axis to cut.",
-                             "`memory` bounds temporaries and arguments, as the compiler counts them, and is kept by cutting a named axis.",
-                             f'annotate the axis that is long, as in x: Float[Array, "n"], or give it memory={taken}.'),
+                    self.where,
+                    f"it takes {text(taken)}, more than its memory of {text(self.budget)}, and has"
+                    " no named axis to cut.",
+                    "`memory` bounds temporaries and arguments, as the compiler counts them, and is"
+                    " kept by cutting a named axis.",
+                    'annotate the axis that is long, as in x: Float[Array, "n"], or give it'
+                    f" memory={taken}.",
                     code="J230",
-                )  # fmt: skip
+                )
             return fn(*arrays)
 
         return whole

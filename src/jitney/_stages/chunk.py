@@ -1,6 +1,8 @@
-"""Cut a long axis into chunks that are worked on one after the other, so that what the body makes of it is never there as a whole.
+"""Cut a long axis into chunks that are worked on one after the other, so that what the body makes
+of it is never there as a whole.
 
-It stands inside Jit, since the loop over the chunks is part of the program, and outside Vmap, whose axes can be cut too.
+It stands inside Jit, since the loop over the chunks is part of the program, and outside Vmap, whose
+axes can be cut too.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import jax
 
 from .. import _axes
 from .._axes import ClosesOver, Refused
-from .._errors import AxisError, ContractError, OptionError, Where, sentence
+from .._errors import AxisError, ContractError, OptionError, Where
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import spelled
 from .._jax.trees import is_a
@@ -64,17 +66,32 @@ class Cut:
             return "not cut: all of it fits"
         back = sum(pass_.back for pass_ in self.passes.passes)
         ways = f", {back} of them from its end" if back else ""
-        done = f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time{self._beside(self.passes)}"
+        done = (
+            f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a"
+            f" time{self._beside(self.passes)}"
+        )
         if self.devices is None:
             return done
-        return f"{done} on each of {self.devices.parts} devices along {self.devices.text}; {_axes.told(self.passes)}"
+        return (
+            f"{done} on each of {self.devices.parts} devices along {self.devices.text};"
+            f" {_axes.told(self.passes)}"
+        )
 
     def _beside(self, passes: _axes.Passes) -> str:
         """What is in memory beside a chunk."""
         out = ""
         if passes.at_once:
-            names = ", ".join(dict.fromkeys(f"`{spelled(node.op.name)}` at {node.op.place}" for node in passes.at_once if node.op.place))
-            out = f"; {text(passes.held_bytes(self.size))} are there as a whole, for {names or 'what looks at all of it'}"
+            names = ", ".join(
+                dict.fromkeys(
+                    f"`{spelled(node.op.name)}` at {node.op.place}"
+                    for node in passes.at_once
+                    if node.op.place
+                )
+            )
+            out = (
+                f"; {text(passes.held_bytes(self.size))} are there as a whole, for"
+                f" {names or 'what looks at all of it'}"
+            )
         kept = passes.kept_bytes(-(-self.size // self.width))
         return f"{out}; {text(kept)} are kept of what is carried into each chunk" if kept else out
 
@@ -94,7 +111,9 @@ class Chunk(Stage):
     axis: str
     size: int
     chunk: int | None  # None: as many as fit
-    budget: int | None  # what the compiled program may take; None: nothing was asked for, and one chunk takes what suits caches
+    # what the compiled program may take; None: nothing was asked for, and one chunk takes what
+    # suits caches
+    budget: int | None
     others: tuple[Chunk, ...]  # axes that are cut if this one cannot be
     view: View = field(compare=False)
     levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
@@ -103,8 +122,10 @@ class Chunk(Stage):
     devices: _axes.Devices | None = None  # that share the axis
     placed: tuple[Any, ...] | None = field(default=None, compare=False)  # where the arrays lie
     name: str = field(default="chunk", compare=False)
-    summed: bool = field(default=False, compare=False)  # whether it is for `jitney.accumulate`, for its errors
-    derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
+    # whether it is for `jitney.accumulate`, for its errors
+    summed: bool = field(default=False, compare=False)
+    # whether an outer transform may differentiate it
+    derived: bool = field(default=False, compare=False)
     asked: Asked = field(default="chunk", compare=False)  # what it is cut for, for its errors
 
     @classmethod
@@ -119,7 +140,9 @@ class Chunk(Stage):
         one_by_one = OneByOne.of(view, request)
         if one_by_one is not None:
             return one_by_one
-        if request.nested and not (options.accumulate or (request.derived and options.memory is None)):
+        if request.nested and not (
+            options.accumulate or (request.derived and options.memory is None)
+        ):
             return Skip("chunk", "under an outer trace: all at once")
         if is_open(view):
             if options.accumulate:
@@ -132,11 +155,17 @@ class Chunk(Stage):
         if stage is None:
             return Skip("chunk", f"no array has an axis {axis!r}")
         if stage.size < _FEWEST or (stage.chunk is not None and stage.part <= stage.chunk):
-            return Skip("chunk", f"{axis}={stage.size} is one chunk{'' if stage.devices is None else ' on each device'}")
+            return Skip(
+                "chunk",
+                f"{axis}={stage.size} is one"
+                f" chunk{'' if stage.devices is None else ' on each device'}",
+            )
         return stage
 
     @classmethod
-    def of(cls, view: View, request: Request, axis: str, chunk: int | None, asked: Asked = "chunk") -> Self | None:
+    def of(
+        cls, view: View, request: Request, axis: str, chunk: int | None, asked: Asked = "chunk"
+    ) -> Self | None:
         """The stage for an axis, of any size; None if no array has it.
 
         Args:
@@ -157,22 +186,33 @@ class Chunk(Stage):
             return None
         clash = clash_of(axis, inside, named)
         if clash is not None:
-            raise ContractError(sentence(request.where, clash.what, clash.rule, clash.fix), code=clash.code)
+            raise ContractError(request.where, clash.what, clash.rule, clash.fix, code=clash.code)
         if size > _MOST:
             raise AxisError(
-                sentence(request.where, f"axis {axis!r} has {size:,} elements.", f"Up to {_MOST:,} can be counted, in 32 bits.",
-                         "work on the parts one after the other.")
-            )  # fmt: skip
+                request.where,
+                f"axis {axis!r} has {size:,} elements.",
+                f"Up to {_MOST:,} can be counted, in 32 bits.",
+                "work on the parts one after the other.",
+            )
         options, memory = request.options, request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
         place = request.decided(Place)
         devices = None if place is None else devices_of(axis, place, request)
-        how = f"of {chunk}" if chunk is not None else f"so that the program takes {text(budget)}" if budget else "as suits caches"
+        how = (
+            f"of {chunk}"
+            if chunk is not None
+            else f"so that the program takes {text(budget)}"
+            if budget
+            else "as suits caches"
+        )
         if devices is not None:
             how += f" on each of {devices.parts} devices along {devices.text}, by `shard_map`"
         why = f"{axis}={size} in chunks {how}"
         if options.accumulate:
-            why = f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum over {axis!r}, which is proven"
+            why = (
+                f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum"
+                f" over {axis!r}, which is proven"
+            )
         placed = None if place is None else place.shardings
         of = (axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed)
         return cls(*of, summed=options.accumulate, derived=request.derived, asked=asked)
@@ -183,9 +223,17 @@ class Chunk(Stage):
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
         named = named_axes(inside, levels_of(view, request))
         sizes = sizes_of(inside, named)
-        long = [name for name, size in sizes.items() if size >= _FEWEST and clash_of(name, inside, named) is None]
+        long = [
+            name
+            for name, size in sizes.items()
+            if size >= _FEWEST and clash_of(name, inside, named) is None
+        ]
         names = sorted(long, key=lambda name: -sizes[name])
-        stages = [stage for name in names if (stage := cls.of(view, request, name, None, "memory")) is not None]
+        stages = [
+            stage
+            for name in names
+            if (stage := cls.of(view, request, name, None, "memory")) is not None
+        ]
         return replace(stages[0], others=tuple(stages[1:])) if stages else None
 
     @property
@@ -202,12 +250,17 @@ class Chunk(Stage):
         named = named_axes(self.view, self.levels)
         known = sizes_of(self.view, named)
         return [
-            jax.ShapeDtypeStruct(shape_at(leaf, axes, known, {self.axis: sizes[SYMBOL]}), leaf.dtype, weak_type=leaf.weak_type)
+            jax.ShapeDtypeStruct(
+                shape_at(leaf, axes, known, {self.axis: sizes[SYMBOL]}),
+                leaf.dtype,
+                weak_type=leaf.weak_type,
+            )
             for leaf, axes in zip(self.view.leaves, named, strict=True)
         ]
 
     def passes(self, fn: Fn, *, in_memory: bool = True) -> _axes.Passes:
-        """How the function is worked on in chunks; `in_memory`, where the arguments are there as a whole.
+        """How the function is worked on in chunks; `in_memory`, where the arguments are there as a
+        whole.
 
         Raises:
             AxisError: An operation looks along the axis in a way that cannot be cut.
@@ -218,29 +271,38 @@ class Chunk(Stage):
             with nullcontext() if self.devices is None else self.devices.inside:
                 program = _axes.trace(fn, self.avals, ranges, {SYMBOL: self.size})
                 _axes.demand_no_tracers(program.jaxpr)
-                passes = _axes.plan_passes(program.jaxpr, SYMBOL, ranges, program.numbers, in_memory=in_memory)
+                passes = _axes.plan_passes(
+                    program.jaxpr, SYMBOL, ranges, program.numbers, in_memory=in_memory
+                )
             if self.derived:
                 passes.demand_no_callbacks()
             self._check_summed(passes)
             self._check_order(passes)
         except Refused as refusal:
-            explained = beside(self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal)
+            explained = beside(
+                self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal
+            )
             if self.derived:
                 raise Refused(explained.place, in_names(explained.what, [self.axis])) from refusal
             what = f"{explained.place or 'it'} {in_names(explained.what, [self.axis])}"
             if self.summed:
                 raise AxisError(
-                    sentence(self.where, f"axis {self.axis!r} cannot be accumulated over: {what}.",
-                             "Microbatches add up to the batch if the loss is a mean or a sum over the axis of terms of one element each; "
-                             "a statistic of the whole batch, as of batch normalisation, is in none of them.",
-                             "write it as such a mean; `chunk` on the loss cuts more than that, in several passes over the data."),
+                    self.where,
+                    f"axis {self.axis!r} cannot be accumulated over: {what}.",
+                    "Microbatches add up to the batch if the loss is a mean or a sum over the axis"
+                    " of terms of one element each; a statistic of the whole batch, as of batch"
+                    " normalisation, is in none of them.",
+                    "write it as such a mean; `chunk` on the loss cuts more than that, in several"
+                    " passes over the data.",
                     code="J232",
-                ) from refusal  # fmt: skip
+                ) from refusal
             raise AxisError(
-                sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: {what}.",
-                         "A chunk sees its own elements; sums and their kin, cumulative operations and loops go on from one to the next.",
-                         f"move that line out of the function, or {_WITHOUT[self.asked]}.")
-            ) from refusal  # fmt: skip
+                self.where,
+                f"axis {self.axis!r} cannot be cut into chunks: {what}.",
+                "A chunk sees its own elements; sums and their kin, cumulative operations and loops"
+                " go on from one to the next.",
+                f"move that line out of the function, or {_WITHOUT[self.asked]}.",
+            ) from refusal
         return passes
 
     def _check_summed(self, passes: _axes.Passes) -> None:
@@ -257,11 +319,15 @@ class Chunk(Stage):
         except Refused as refusal:
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
             raise AxisError(
-                sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks where it lies along {self.devices.text}: {what}.",
-                         "Each device works on its own part, and only sums and their kin are put together afterwards.",
-                         f"take {self.axis!r} out of `shard`, move that line out of the function, or {_WITHOUT[self.asked]}."),
+                self.where,
+                f"axis {self.axis!r} cannot be cut into chunks where it lies along"
+                f" {self.devices.text}: {what}.",
+                "Each device works on its own part, and only sums and their kin are put together"
+                " afterwards.",
+                f"take {self.axis!r} out of `shard`, move that line out of the function, or"
+                f" {_WITHOUT[self.asked]}.",
                 code="J233",
-            ) from refusal  # fmt: skip
+            ) from refusal
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
         """The results, if they have one form.
@@ -271,14 +337,18 @@ class Chunk(Stage):
         """
         if not outcome.has_one_form:
             raise AxisError(
-                sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: a result is a Python number made of its size.",
-                         "While a function is traced for chunks its sizes are symbols, and numbers made of them are arrays.",
-                         "return the size itself, or make an array of the number.")
-            )  # fmt: skip
+                self.where,
+                f"axis {self.axis!r} cannot be cut into chunks: a result is a Python number made of"
+                " its size.",
+                "While a function is traced for chunks its sizes are symbols, and numbers made of"
+                " them are arrays.",
+                "return the size itself, or make an array of the number.",
+            )
         return results
 
     def cut(self, fn: Fn) -> Cut:
-        """Decide what is cut into what. With a budget this compiles: the whole, two narrow programs, and what the line through them says.
+        """Decide what is cut into what. With a budget this compiles: the whole, two narrow
+        programs, and what the line through them says.
 
         Raises:
             AxisError: The axis cannot be cut, or nothing that is cut fits the budget.
@@ -288,25 +358,36 @@ class Chunk(Stage):
             with OWN_TIME.running():
                 return self._fitting(fn, self.budget)
         passes = self.passes(fn)
-        return Cut(self.axis, passes, self.chunk or self.suiting(passes), devices=self.devices, size=self.size)
+        return Cut(
+            self.axis,
+            passes,
+            self.chunk or self.suiting(passes),
+            devices=self.devices,
+            size=self.size,
+        )
 
     def suiting(self, passes: _axes.Passes) -> int:
-        """How long a chunk is whose values suit caches: longer ones take more memory and no less time."""
+        """How long a chunk is whose values suit caches: longer ones take more memory and no less
+        time.
+        """
         most = CACHE_BYTES // max(1, _axes.bytes_per_element(passes))
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
     def bytes(self, fn: Fn, avals: Sequence[Any]) -> int:
-        """What a body takes on one device, by the compiler, as it is when it runs: over devices Shard stands around it."""
+        """What a body takes on one device, by the compiler, as it is when it runs: over devices
+        Shard stands around it.
+        """
         return compiled_bytes(fn if self.placed is None else _axes.spread(fn), avals, self.placed)
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
         if any(is_a(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()):
             raise OptionError(
-                sentence(self.where, "`memory` finds its chunk by compiling, and the devices are not there.",
-                         "What is simulated is compiled by another process, as it was planned.",
-                         f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.'),
+                self.where,
+                "`memory` finds its chunk by compiling, and the devices are not there.",
+                "What is simulated is compiled by another process, as it was planned.",
+                f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.',
                 code="J201",
-            )  # fmt: skip
+            )
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
         if whole <= budget:
@@ -317,7 +398,9 @@ class Chunk(Stage):
             try:
                 passes = stage.passes(fn)
                 fitting = fit(
-                    lambda width, stage=stage, passes=passes: stage.bytes(in_chunks(stage, passes, width), avals),
+                    lambda width, stage=stage, passes=passes: stage.bytes(
+                        in_chunks(stage, passes, width), avals
+                    ),
                     stage.suiting(passes),
                     budget,
                 )
@@ -331,13 +414,14 @@ class Chunk(Stage):
             raise failed
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
         raise AxisError(
-            sentence(self.where,
-                     f"no chunk along {names} brings the program to {text(budget)}: "
-                     f"the least is {text(least)}, all at once takes {text(whole)}.",
-                     "`memory` bounds temporaries and arguments, as the compiler counts them; the arguments are there as a whole.",
-                     f"give it memory={least}, or read the data piece by piece with `jitney.stream`."),
+            self.where,
+            f"no chunk along {names} brings the program to {text(budget)}: "
+            f"the least is {text(least)}, all at once takes {text(whole)}.",
+            "`memory` bounds temporaries and arguments, as the compiler counts them; the arguments"
+            " are there as a whole.",
+            f"give it memory={least}, or read the data piece by piece with `jitney.stream`.",
             code="J230",
-        )  # fmt: skip
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def chunked(*arrays: Any) -> list[Any]:
@@ -353,8 +437,12 @@ class Chunk(Stage):
             with jax.named_scope(f"chunk {cut.axis}"):
                 if self.derived:
                     derivative = partial(self.derivative, fn)
-                    return _axes.run_chunked_differentiable(cut.passes, derivative, arrays, self.size, cut.width)
-                return _axes.run_chunked(cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices)
+                    return _axes.run_chunked_differentiable(
+                        cut.passes, derivative, arrays, self.size, cut.width
+                    )
+                return _axes.run_chunked(
+                    cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices
+                )
 
         return chunked
 
@@ -364,9 +452,13 @@ class Chunk(Stage):
         Raises:
             Refused: It cannot be cut.
         """
-        along = View((*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying)))
+        along = View(
+            (*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying))
+        )
         levels = tuple((name, (*dims, *(dims[i] for i in varying))) for name, dims in self.levels)
-        return replace(self, view=along, levels=levels).passes(_axes.pushed_forward(fn, len(self.view.leaves), varying))
+        return replace(self, view=along, levels=levels).passes(
+            _axes.pushed_forward(fn, len(self.view.leaves), varying)
+        )
 
     def at(self, axis: str) -> Chunk:
         """The stage of an axis that was chosen."""

@@ -1,7 +1,9 @@
-"""The derivatives of a function, as functions of the same arguments: the bodies of programs of their own.
+"""The derivatives of a function, as functions of the same arguments: the bodies of programs of
+their own.
 
-A derivative is no stage inside the program of its function, since its results are others: it is the body of another program, with the
-options of the first one around it. So what is padded, cut into chunks or mapped is the derivative, and `remat` stands inside it.
+A derivative is no stage inside the program of its function, since its results are others: it is the
+body of another program, with the options of the first one around it. So what is padded, cut into
+chunks or mapped is the derivative, and `remat` stands inside it.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from jax.extend.core import InconclusiveDimensionOperation
 from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
-from .._errors import DerivativeError, Where, few, name_fix, repr_of, sentence
+from .._errors import DerivativeError, Where, few, name_fix, repr_of
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
 from .._jax.sparse_arrays import bcoo
-from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
+from .._jax.trees import (
+    is_a,
+    issubdtype,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+    type_of,
+)
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
@@ -40,8 +50,16 @@ from .saved import saving
 _jax: Any = jax
 _eqx: Any = eqx
 What = Literal[
-    "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
-]  # fmt: skip
+    "grad",
+    "value_and_grad",
+    "jacobian",
+    "value_and_jacobian",
+    "hessian",
+    "jvp",
+    "vjp",
+    "hvp",
+    "linearize",
+]
 _WITH_AUX = 2
 _BACKWARD = "one scalar: one backward pass"
 TANGENT, COTANGENT = "tangent_of_", "cotangent"
@@ -70,30 +88,42 @@ def decisions() -> Generator[list[Decision]]:
 
 
 KEYWORDS = {
-    **{name: f"say it of the function: jitney.lazy_derivatives({name}=...)(f)." for name in ("sparse", "mode", "skip")},
+    **{
+        name: f"say it of the function: jitney.lazy_derivatives({name}=...)(f)."
+        for name in ("sparse", "mode", "skip")
+    },
     "argnums": 'say with respect to what by name: wrt="x".',
 }
 """What is no argument of a derivative, and what to write in its place."""
-KEYWORDS_OF_DERIVATIVES = {"wrt": 'derivatives take it, as f.grad(..., wrt="x").', "has_aux": "f.grad and f.value_and_grad take it."}
+KEYWORDS_OF_DERIVATIVES = {
+    "wrt": 'derivatives take it, as f.grad(..., wrt="x").',
+    "has_aux": "f.grad and f.value_and_grad take it.",
+}
 """What is no argument of a function, and what to write in its place."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A derivative of a function. Called with the function's arguments, and with directions by keyword.
+    """A derivative of a function. Called with the function's arguments, and with directions by
+    keyword.
 
     Args:
         fn: The function.
         what: Which derivative.
-        wrt: The arguments it is taken with respect to; None for all that hold floating-point arrays.
+        wrt: The arguments it is taken with respect to; None for all that hold floating-point
+            arrays.
         skip: Those that None leaves out.
         single: Whether the result is that of one argument, instead of a dict by name.
         mode: Of a Jacobian.
         sparse: Whether Jacobians and Hessians are BCOO arrays.
-        memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as fit, of a gradient what is recomputed.
-        remat: A policy of `jax.checkpoint_policies` for the function, or "auto": what fits into `memory`.
-        aux: Whether the function returns its number and something else, which is handed on: `((value, aux), grad)`, or `(grad, aux)`.
-        summed: Whether the function has to be a sum along the axis whose size is not known while this is traced.
+        memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as
+            fit, of a gradient what is recomputed.
+        remat: A policy of `jax.checkpoint_policies` for the function, or "auto": what fits into
+            `memory`.
+        aux: Whether the function returns its number and something else, which is handed on:
+            `((value, aux), grad)`, or `(grad, aux)`.
+        summed: Whether the function has to be a sum along the axis whose size is not known while
+            this is traced.
         plain: Whether JAX's own transformations make it, dense.
         roll: Whether its equal layers become a loop ("auto") before it is differentiated.
     """
@@ -114,7 +144,9 @@ class Derived:
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
-            object.__setattr__(self, name, f"{getattr(self.fn, name, type(self.fn).__name__)}.{self.what}")
+            object.__setattr__(
+                self, name, f"{getattr(self.fn, name, type(self.fn).__name__)}.{self.what}"
+            )
         for name in ("__module__", "__doc__"):
             object.__setattr__(self, name, getattr(self.fn, name, None))
         object.__setattr__(self, "__wrapped__", self.fn)
@@ -137,18 +169,31 @@ class Derived:
 
     def _with_directions(self, signature: Signature) -> Signature:
         parameters = list(signature.parameters.values())
-        at = next((i for i, p in enumerate(parameters) if p.kind is Kind.VAR_KEYWORD), len(parameters))
+        at = next(
+            (i for i, p in enumerate(parameters) if p.kind is Kind.VAR_KEYWORD), len(parameters)
+        )
         parameters[at:at] = [Kind(name, Kind.KEYWORD_ONLY) for name in self.directions]
         return signature.replace(parameters=parameters, return_annotation=Signature.empty)
 
     def contract(self, namespace: Mapping[str, Any] | None) -> Contract:
-        """That of the function; a direction is what it is a direction of, and the result is anything."""
+        """That of the function; a direction is what it is a direction of, and the result is
+        anything.
+        """
         plain = contract_of(self.fn, signature_of(self.fn), self.where, namespace)
-        hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters} | {COTANGENT: plain.result}
+        hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters} | {
+            COTANGENT: plain.result
+        }
         parameters = list(plain.parameters)
-        at = next((i for i, p in enumerate(parameters) if p.kind == Kind.VAR_KEYWORD), len(parameters))
-        parameters[at:at] = [Parameter(name, Kind.KEYWORD_ONLY, hints[name], has_default=False) for name in self.directions]
-        return replace(plain, parameters=tuple(parameters), result=AnyHint("the result of a derivative"))
+        at = next(
+            (i for i, p in enumerate(parameters) if p.kind == Kind.VAR_KEYWORD), len(parameters)
+        )
+        parameters[at:at] = [
+            Parameter(name, Kind.KEYWORD_ONLY, hints[name], has_default=False)
+            for name in self.directions
+        ]
+        return replace(
+            plain, parameters=tuple(parameters), result=AnyHint("the result of a derivative")
+        )
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         given = {name: kwargs.pop(name) for name in self.directions}
@@ -174,23 +219,35 @@ class _Positions:
     is_whole: bool
 
 
-def _traced_positions(where: Where, sources: Sequence[_Positions], elements: int) -> DerivativeError:
+def _traced_positions(
+    where: Where, sources: Sequence[_Positions], elements: int
+) -> DerivativeError:
     """The error of a sparse derivative of a function that reads at positions which are traced."""
     arguments = tuple(dict.fromkeys(source.argument for source in sources))
     paths = list(dict.fromkeys(source.path for source in sources if source.path))
     line = next((source.line for source in sources if source.line), "")
+    sources_told = few([repr(path) for path in paths]) or "a value that is traced"
     what = (
-        f"which elements are read hangs on {few([repr(path) for path in paths]) or 'a value that is traced'}"
-        f"{f', at {line}' if line else ''}, and is not known while it is traced: "
-        f"all {elements:,} elements of the sparse derivative may be nonzero."
+        f"which elements are read hangs on {sources_told}{f', at {line}' if line else ''},"
+        f" and is not known while it is traced: all {elements:,} elements of the sparse derivative"
+        " may be nonzero."
     )
-    rule = "The structure is found before the numbers are there, so positions are integers that the call has, or static."
+    rule = (
+        "The structure is found before the numbers are there, so positions are integers that the"
+        " call has, or static."
+    )
     if all(source.is_whole for source in sources):
         names = arguments[0] if len(arguments) == 1 else arguments
-        fix = f"declare {'it' if len(paths) == 1 else 'them'} static: @optimize(static={names!r}), or leave out `sparse`."
+        fix = (
+            f"declare {'it' if len(paths) == 1 else 'them'} static: @optimize(static={names!r}), or"
+            " leave out `sparse`."
+        )
     else:
-        fix = "pass the positions as an argument of their own, an array of integers, or leave out `sparse`."
-    error = DerivativeError(sentence(where, what, rule, fix), code="J245")
+        fix = (
+            "pass the positions as an argument of their own, an array of integers, or leave out"
+            " `sparse`."
+        )
+    error = DerivativeError(where, what, rule, fix, code="J245")
     error.positions = arguments
     return error
 
@@ -249,21 +306,29 @@ class _Derivation:
             aux, rest = _eqx.partition(auxiliary, _eqx.is_array)
             return self._real_number(value), aux
 
-        (value, aux), grad = _jax.value_and_grad(_recomputing(scalar, self.derived.remat), has_aux=True)(self.at)
+        (value, aux), grad = _jax.value_and_grad(
+            _recomputing(scalar, self.derived.remat), has_aux=True
+        )(self.at)
         return (value, _eqx.combine(aux, rest)), self._by_name(grad)
 
     def _two(self, pair: Any) -> tuple[Any, Any]:
         if not is_a(pair, tuple) or len(pair) != _WITH_AUX:
             raise DerivativeError(
-                sentence(self.where, f"the function returns a {type_of(pair).__name__}.",
-                         "With has_aux=True it returns two things: the number, and the rest.", "return loss, aux."),
+                self.where,
+                f"the function returns a {type_of(pair).__name__}.",
+                "With has_aux=True it returns two things: the number, and the rest.",
+                "return loss, aux.",
                 code="J241",
-            )  # fmt: skip
+            )
         return pair
 
     def _called_with(self, changed: Mapping[str, Any]) -> Any:
-        """The function's result with other values of some arguments; the order is that of the parameters."""
-        return self._binder.call(self.derived.fn, tuple({**self.bound.arguments, **changed}.values()))
+        """The function's result with other values of some arguments; the order is that of the
+        parameters.
+        """
+        return self._binder.call(
+            self.derived.fn, tuple({**self.bound.arguments, **changed}.values())
+        )
 
     @OWN_TIME.running()
     def _prove_summed(self) -> None:
@@ -282,14 +347,19 @@ class _Derivation:
         program = _jax.make_jaxpr(whole)(arrays)
         for use in _axes.uses_of(program, ranges):
             if not use.is_sum:
-                raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)")
+                raise Refused(
+                    use.place,
+                    use.refused
+                    or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)",
+                )
         for symbol in ranges:
             passes = _axes.plan_passes(program, symbol, ranges)
             if passes.levels > 1:
                 raise Refused(
                     _axes.waiting(passes),
-                    "makes a statistic of the whole of it, which the term of each element needs before terms are added up: "
-                    f"sums along it that wait for one another, {passes.levels} levels of them",
+                    "makes a statistic of the whole of it, which the term of each element needs"
+                    " before terms are added up: sums along it that wait for one another,"
+                    f" {passes.levels} levels of them",
                 )
 
     def _jacobian(self) -> Any:
@@ -302,10 +372,15 @@ class _Derivation:
     def _hessian(self) -> Any:
         mode: Mode = "auto" if self.derived.mode == "reverse" else self.derived.mode
         _, rows = self._jacobian_of(_jax.grad(self._scalar), mode, ("forward",), of=self._scalar)
-        return self._by_name({a: self._by_name({b: rows[b][a] for b in self.names}) for a in self.names})
+        return self._by_name(
+            {a: self._by_name({b: rows[b][a] for b in self.names}) for a in self.names}
+        )
 
-    def _jacobian_of(self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS, of: Any = None) -> tuple[Any, dict[str, Any]]:
-        """The value of a function of the arguments, and its Jacobian: by argument, in the structure of the value.
+    def _jacobian_of(
+        self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS, of: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The value of a function of the arguments, and its Jacobian: by argument, in the structure
+        of the value.
 
         Where the function is a gradient, `of` is what it is the gradient of.
         """
@@ -322,24 +397,48 @@ class _Derivation:
             made = None
         elif not ranges_at_hand():
             with OWN_TIME.running():
-                symmetric = of is not None and _sparsity.has_symmetric_hessian(_jax.make_jaxpr(of)(self.at))
+                symmetric = of is not None and _sparsity.has_symmetric_hessian(
+                    _jax.make_jaxpr(of)(self.at)
+                )
             try:
-                made = _sparsity.jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget, symmetric=symmetric)
+                made = _sparsity.jacobian(
+                    flat,
+                    leaves,
+                    mode,
+                    ways,
+                    as_sparse=self.derived.sparse,
+                    budget=self._budget,
+                    symmetric=symmetric,
+                )
             except _sparsity.UnknownPositions as unknown:
                 sources = [self._position(value, line) for value, line in unknown.sources]
-                count = _sparsity.elements(leaves) * _sparsity.elements(_jax.eval_shape(flat, leaves))
+                count = _sparsity.elements(leaves) * _sparsity.elements(
+                    _jax.eval_shape(flat, leaves)
+                )
                 raise _traced_positions(self.where, sources, count) from None
         elif self.derived.sparse:
-            raise Refused("", "makes a sparse Jacobian, which has as many elements as the structure at each size")
+            raise Refused(
+                "",
+                "makes a sparse Jacobian, which has as many elements as the structure at each size",
+            )
         else:
             made = None if mode in WAYS else _sparsity.coloured(flat, leaves, mode, ways)
         if made is None:
             way = mode if mode in WAYS else self._way_at_any_size(fn, ways)
-            self._decided(way + over, f"mode={mode!r}" if mode in WAYS else "dense passes at each size: no structure halves them")
+            self._decided(
+                way + over,
+                (
+                    f"mode={mode!r}"
+                    if mode in WAYS
+                    else "dense passes at each size: no structure halves them"
+                ),
+            )
             return self._jacobian_at_any_size(fn, way)
         self._decided(made.mode + over, made.why)
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
-        return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
+        return tree_unflatten(form, made.value), {
+            name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names
+        }
 
     def _position(self, value: Any, line: str) -> _Positions:
         """Where among the arguments an array is that positions are made of."""
@@ -347,7 +446,9 @@ class _Derivation:
             leaves, _ = tree_flatten_with_path(given)
             path = next((path for path, leaf in leaves if leaf is value), None)
             if path is not None:
-                is_whole = all(getattr(leaf, "dtype", np.dtype(object)).kind in "iub" for _, leaf in leaves)
+                is_whole = all(
+                    getattr(leaf, "dtype", np.dtype(object)).kind in "iub" for _, leaf in leaves
+                )
                 return _Positions(name, name + keystr(path), line, is_whole)
         return _Positions("", "", line, is_whole=False)
 
@@ -363,9 +464,16 @@ class _Derivation:
         if len(ways) == 1:
             return ways[0]
         try:
-            return "forward" if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape) else "reverse"
+            return (
+                "forward"
+                if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape)
+                else "reverse"
+            )
         except InconclusiveDimensionOperation as error:
-            what = 'has a Jacobian that is cheaper forward at some sizes and in reverse at others: say mode="forward" or mode="reverse"'
+            what = (
+                "has a Jacobian that is cheaper forward at some sizes and in reverse at others: say"
+                ' mode="forward" or mode="reverse"'
+            )
             raise Refused("", what) from error
 
     def _jacobian_at_any_size(self, fn: Any, way: Way) -> tuple[Any, dict[str, Any]]:
@@ -381,14 +489,18 @@ class _Derivation:
             blocks = _jax.tree.map(_sparse, blocks)
         treedef: Any = tree_flatten(value)[1]
         parts = treedef.flatten_up_to(blocks)
-        return value, {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
+        return value, {
+            name: treedef.unflatten([part[name] for part in parts]) for name in self.names
+        }
 
     def _jvp(self) -> Any:
         self._decided("forward", "one direction: one forward pass")
         return _jax.jvp(self._differentiable, (self.at,), (self._tangents(),))
 
     def _hvp(self) -> Any:
-        self._decided("forward over reverse", "one direction: one forward pass over the backward one")
+        self._decided(
+            "forward over reverse", "one direction: one forward pass over the backward one"
+        )
         return self._by_name(_jax.jvp(_jax.grad(self._scalar), (self.at,), (self._tangents(),))[1])
 
     def _vjp(self) -> Any:
@@ -402,7 +514,9 @@ class _Derivation:
         return value, self._by_name(pull(cotangent)[0])
 
     def _linearize(self) -> Any:
-        self._decided("forward", "what the function computes is kept, and each direction is one forward pass")
+        self._decided(
+            "forward", "what the function computes is kept, and each direction is one forward pass"
+        )
         value, push = _jax.linearize(self._differentiable, self.at)
         leaves, treedef = tree_flatten(self.at)
 
@@ -411,12 +525,18 @@ class _Derivation:
 
         program: Any = _jax.make_jaxpr(pushed)(*leaves)
         out: Any = _jax.tree.structure(value)
-        return value, Linear(program.consts, program.jaxpr, (self.where, self.names, self.derived.single, treedef, out))
+        return value, Linear(
+            program.consts,
+            program.jaxpr,
+            (self.where, self.names, self.derived.single, treedef, out),
+        )
 
     # What they are made of.
 
     def _recompute_to_fit(self) -> None:
-        """Recompute in the backward pass what the budget has no room to keep, unless `remat` says already what is kept."""
+        """Recompute in the backward pass what the budget has no room to keep, unless `remat` says
+        already what is kept.
+        """
         budget = self._budget
         auto = self.derived.remat == AUTO
         if budget is None or (self.derived.remat is not None and not auto) or at_any_size():
@@ -466,13 +586,16 @@ class _Derivation:
         names = tuple(
             name
             for name, value in arguments.items()
-            if name not in self.derived.skip and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))
+            if name not in self.derived.skip
+            and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))
         )
         if not names:
             raise DerivativeError(
-                sentence(self.where, "no argument holds a floating-point array.", "A derivative is with respect to real numbers that vary.",
-                         "pass an array of floats, or name the argument with wrt=... to see what it is.")
-            )  # fmt: skip
+                self.where,
+                "no argument holds a floating-point array.",
+                "A derivative is with respect to real numbers that vary.",
+                "pass an array of floats, or name the argument with wrt=... to see what it is.",
+            )
         return names
 
     def _check_kinds(self, chosen: Mapping[str, Any]) -> None:
@@ -487,15 +610,23 @@ class _Derivation:
                 if arrays
                 else "annotate it `float` or as an array, or leave it out of `wrt`."
             )
-            raise DerivativeError(sentence(self.where, f"{name!r} {what}.", "A derivative is with respect to floating-point arrays.", fix))
+            raise DerivativeError(
+                self.where,
+                f"{name!r} {what}.",
+                "A derivative is with respect to floating-point arrays.",
+                fix,
+            )
 
     def _check_real(self) -> None:
         for path, leaf in tree_flatten_with_path(self.at)[0]:
             if issubdtype(leaf.dtype, jax.numpy.complexfloating):
                 raise DerivativeError(
-                    sentence(self.where, f"{_path(path)} is {leaf.dtype}.", "A derivative is with respect to real numbers.",
-                             "take real and imaginary parts as arguments, or jax.grad(..., holomorphic=True) of a holomorphic function.")
-                )  # fmt: skip
+                    self.where,
+                    f"{_path(path)} is {leaf.dtype}.",
+                    "A derivative is with respect to real numbers.",
+                    "take real and imaginary parts as arguments, or jax.grad(..., holomorphic=True)"
+                    " of a holomorphic function.",
+                )
 
     def _scalar(self, at: Any) -> Any:
         return self._real_number(self.primal(at))
@@ -503,12 +634,18 @@ class _Derivation:
     def _real_number(self, value: Any) -> Any:
         shape = getattr(value, "shape", None)
         if shape != () or not issubdtype(value.dtype, jax.numpy.floating):
-            what = f"an array {value.dtype}{list(shape)}" if shape is not None else f"a {type(value).__name__}"
+            what = (
+                f"an array {value.dtype}{list(shape)}"
+                if shape is not None
+                else f"a {type(value).__name__}"
+            )
             raise DerivativeError(
-                sentence(self.where, f"the function returns {what}.", f"`{self.derived.what}` is of one real number.",
-                         "use `jacobian` or `vjp`, or return the sum or mean that is meant."),
+                self.where,
+                f"the function returns {what}.",
+                f"`{self.derived.what}` is of one real number.",
+                "use `jacobian` or `vjp`, or return the sum or mean that is meant.",
                 code="J241",
-            )  # fmt: skip
+            )
         return value
 
     def _differentiable(self, at: Any) -> Any:
@@ -517,7 +654,10 @@ class _Derivation:
     def _arrays(self, value: Any) -> Any:
         if not tree_flatten(value)[0]:
             raise DerivativeError(
-                sentence(self.where, "the function returns no array.", f"`{self.derived.what}` is of what it returns.", "return an array."),
+                self.where,
+                "the function returns no array.",
+                f"`{self.derived.what}` is of what it returns.",
+                "return an array.",
                 code="J241",
             )
         for path, leaf in tree_flatten_with_path(value)[0]:
@@ -525,10 +665,12 @@ class _Derivation:
             if dtype is None or not issubdtype(dtype, jax.numpy.floating):
                 what = f"{dtype}{list(leaf.shape)}" if dtype is not None else f"{leaf!r}"
                 raise DerivativeError(
-                    sentence(self.where, f"the result{keystr(path)} is {what}.", "What is differentiated is real floating-point arrays.",
-                             "return these only, from a function of its own."),
+                    self.where,
+                    f"the result{keystr(path)} is {what}.",
+                    "What is differentiated is real floating-point arrays.",
+                    "return these only, from a function of its own.",
                     code="J241",
-                )  # fmt: skip
+                )
         return value
 
     def _decided(self, mode: str, why: str) -> None:
@@ -537,7 +679,10 @@ class _Derivation:
             made.append(Decision(mode, why))
 
     def _tangents(self) -> Any:
-        return {name: self._fitting(name, self.directions[TANGENT + name], self.at[name]) for name in self.names}
+        return {
+            name: self._fitting(name, self.directions[TANGENT + name], self.at[name])
+            for name in self.names
+        }
 
     def _fitting(self, name: str, given: Any, at: Any) -> Any:
         return fitting(self.where, name, given, at)
@@ -547,7 +692,11 @@ class _Derivation:
 
 
 def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:
-    return fn if policy in (None, AUTO) else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+    return (
+        fn
+        if policy in (None, AUTO)
+        else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+    )
 
 
 def _sparse(block: Any) -> Any:
@@ -557,7 +706,10 @@ def _sparse(block: Any) -> Any:
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:
     """The error for an argument that does not exist."""
     return DerivativeError(
-        sentence(where, f"{name!r} is no argument.", f"The arguments are {', '.join(names) or 'none'}.", name_fix(name, names)),
+        where,
+        f"{name!r} is no argument.",
+        f"The arguments are {', '.join(names) or 'none'}.",
+        name_fix(name, names),
         code="J242",
     )
 

@@ -1,7 +1,8 @@
 """Decide which bucket each padded axis goes into, and what shapes the arrays get there.
 
-It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the axes of Vmap are looked through first.
-Its second step says what is cut off the results. That, and filling, is done around the program (`_program/padded_calls.py`).
+It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the
+axes of Vmap are looked through first. Its second step says what is cut off the results. That, and
+filling, is done around the program (`_program/padded_calls.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from .vmap import levels_of
 
 @dataclass(frozen=True)
 class Filled:
-    """One padded axis: the sizes that share its bucket, from `low` to `high`, which is the bucket."""
+    """One padded axis: the sizes that share its bucket, from `low` to `high`, which is the
+    bucket.
+    """
 
     name: str
     low: int
@@ -61,7 +64,11 @@ class Fill(Stage):
         if not axes:
             return Skip("fill", why)
         if filled:
-            return cls(tuple(axes), levels, ", ".join(f"{axis.name} from {axis.low} to {axis.high}" for axis in axes))
+            return cls(
+                tuple(axes),
+                levels,
+                ", ".join(f"{axis.name} from {axis.low} to {axis.high}" for axis in axes),
+            )
         return cls(tuple(axes), levels, f"{why}; by repeating the last element; results are cut")
 
     @property
@@ -73,19 +80,25 @@ class Fill(Stage):
         """The shape that each array gets."""
         named = named_axes(view, self.levels)
         known = sizes_of(view, named)
-        return [shape_at(leaf, axes, known, self.sizes) for leaf, axes in zip(view.leaves, named, strict=True)]
+        return [
+            shape_at(leaf, axes, known, self.sizes)
+            for leaf, axes in zip(view.leaves, named, strict=True)
+        ]
 
     def inner(self, view: View) -> View:
         if any(map(is_count, view.leaves)):
             return view
-        leaves = [leaf.reshaped(shape) for leaf, shape in zip(view.leaves, self.shapes(view), strict=True)]
+        leaves = [
+            leaf.reshaped(shape) for leaf, shape in zip(view.leaves, self.shapes(view), strict=True)
+        ]
         return View((*leaves, *(count_leaf(axis.name) for axis in self.axes)))
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
         """Say what is cut off the results.
 
         Raises:
-            Refused: A result holds a size, or something else that differs from one size to the next, outside its arrays.
+            Refused: A result holds a size, or something else that differs from one size to the
+                next, outside its arrays.
         """
         outcome.refuse_differences()
         outcome.cuts = cuts_of(len(results), outcome.levels, outcome.proof, list(self.sizes))
@@ -97,5 +110,7 @@ def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled
         return f"no array has an axis {name!r}"
     bounds = bucket.range(size, divisor)
     if bounds is None:
-        return f"{name}={size} runs as it is: " + ("sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}")
+        return f"{name}={size} runs as it is: " + (
+            "sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}"
+        )
     return Filled(name, *bounds, size)

@@ -1,7 +1,7 @@
 """Compile the function, and let it reuse the buffers of the arguments that the caller gave up.
 
-Under an outer trace this is a call to a sub-program: JAX inlines it there, keeps its trace, and leaves donation and compiler options
-to the outermost `jit`.
+Under an outer trace this is a call to a sub-program: JAX inlines it there, keeps its trace, and
+leaves donation and compiler options to the outermost `jit`.
 """
 
 from __future__ import annotations
@@ -34,27 +34,45 @@ class Jit(Stage):
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
         stage = cls.of(request)
-        return stage if request.nested else replace(stage, why="; ".join(filter(None, [stage.why, _donation(view, request)])))
+        return (
+            stage
+            if request.nested
+            else replace(stage, why="; ".join(filter(None, [stage.why, _donation(view, request)])))
+        )
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        """The stage before there is a call: what it does is known by then, and only its words are of the arguments."""
+        """The stage before there is a call: what it does is known by then, and only its words are
+        of the arguments.
+        """
         if request.nested:
-            return cls((), (), "under an outer trace: a sub-program; donation and compiler options are the outermost jit's")
+            return cls(
+                (),
+                (),
+                "under an outer trace: a sub-program; donation and compiler options are the"
+                " outermost jit's",
+            )
         fast = request.options.compiler == "fast"
-        return cls(request.donated, FAST if fast else (), "compiled for short compile times, at the cost of run time" if fast else "")
+        return cls(
+            request.donated,
+            FAST if fast else (),
+            "compiled for short compile times, at the cost of run time" if fast else "",
+        )
 
     def compiled(self, fn: Fn, shardings: Sequence[Any] | None = None) -> Fn:
         """The compiled function, told where its arguments lie if that is decided."""
         options = dict(self.compiler_options) or None
         body = _inner(fn) if options else fn
         placed = {} if shardings is None else {"in_shardings": tuple(shardings)}
-        return own_jit()(body, donate_argnums=self.donate or None, compiler_options=options, **placed)
+        return own_jit()(
+            body, donate_argnums=self.donate or None, compiler_options=options, **placed
+        )
 
 
 def _inner(fn: Fn) -> Fn:
-    """A jitted function of its own below the one with compiler options, which JAX takes at the top level only: `__wrapped__` of that
-    one is called elsewhere, and both share one trace of the body."""
+    """A jitted function of its own below the one with compiler options, which JAX takes at the top
+    level only: `__wrapped__` of that one is called elsewhere, and both share one trace of the body.
+    """
 
     def body(*arrays: Any) -> Any:
         return fn(*arrays)

@@ -1,6 +1,7 @@
 """Evaluate the body at the size of the bucket, so that what was filled in reaches no result.
 
-It stands inside Vmap, whose axes each element sees alone, and outside Remat and Precision, which are a part of the body that it traces.
+It stands inside Vmap, whose axes each element sees alone, and outside Remat and Precision, which
+are a part of the body that it traces.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ convert_element_type_p: Any = _primitives.convert_element_type_p
 
 @dataclass(frozen=True)
 class Symbol:
-    """A padded axis inside the body: jitney's own name for its size, and the sizes it stands for."""
+    """A padded axis inside the body: jitney's own name for its size, and the sizes it stands
+    for.
+    """
 
     name: str
     symbol: str
@@ -37,13 +40,17 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Mask(Stage):
-    """The body's program with symbolic sizes, evaluated where only the leading part of an axis is valid."""
+    """The body's program with symbolic sizes, evaluated where only the leading part of an axis is
+    valid.
+    """
 
     symbols: tuple[Symbol, ...]
-    counts: tuple[str, ...]  # the padded axes, in the order in which their true sizes arrive behind the arrays
+    # the padded axes, in the order in which their true sizes arrive behind the arrays
+    counts: tuple[str, ...]
     view: View = field(compare=False)
     why: str = field(compare=False)
-    derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
+    # whether an outer transform may differentiate it
+    derived: bool = field(default=False, compare=False)
     name: str = field(default="mask", compare=False)
 
     @classmethod
@@ -56,7 +63,9 @@ class Mask(Stage):
         buckets = dict(request.options.pad)
         symbols: list[Symbol] = []
         for name in counts:
-            bounds = buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
+            bounds = (
+                buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
+            )
             if bounds is not None:
                 symbols.append(Symbol(name, f"d{len(symbols)}", *bounds))
         axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
@@ -70,7 +79,9 @@ class Mask(Stage):
     @classmethod
     def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
         """A stage for any axes of a body, in any ranges of sizes."""
-        symbols = tuple(Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items()))
+        symbols = tuple(
+            Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items())
+        )
         return cls(symbols, tuple(ranges), view, "")
 
     @staticmethod
@@ -90,7 +101,9 @@ class Mask(Stage):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether a padded axis is none of the body's, which runs on what is filled in as on any other element."""
+        """Whether a padded axis is none of the body's, which runs on what is filled in as on any
+        other element.
+        """
         return len(self.counts) > len(self.symbols)
 
     def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
@@ -99,7 +112,9 @@ class Mask(Stage):
         known = sizes_of(self.view, named)
         changed = {s.name: sizes[s.symbol] for s in self.symbols}
         return [
-            jax.ShapeDtypeStruct(shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type)
+            jax.ShapeDtypeStruct(
+                shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type
+            )
             for leaf, axes in zip(self.view.leaves, named, strict=True)
         ]
 
@@ -119,7 +134,9 @@ class Mask(Stage):
                     raise
                 program = self._proven(fn, None)  # as it is where nothing is chosen
         except Refused as refusal:
-            raise Refused(refusal.place, in_names(refusal.what, [s.name for s in self.symbols])) from refusal
+            raise Refused(
+                refusal.place, in_names(refusal.what, [s.name for s in self.symbols])
+            ) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
     def _proven(self, fn: Fn, choices: _axes.Choices | None) -> _axes.SymbolicProgram:
@@ -135,20 +152,44 @@ class Mask(Stage):
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def masked(*given: Any) -> Sequence[Any]:
-            arrays, counts = given[: len(self.view.leaves)], dict(zip(self.counts, given[len(self.view.leaves) :], strict=True))
+            arrays, counts = (
+                given[: len(self.view.leaves)],
+                dict(zip(self.counts, given[len(self.view.leaves) :], strict=True)),
+            )
             proof, numbers = self.prove(fn), known().numbers
             program = proof.program
             if self.derived and program.each is not None:
-                raise Refused("", f"is looked at by code, under an outer transform, where each size is not traced: {program.each}")
+                raise Refused(
+                    "",
+                    "is looked at by code, under an outer transform, where each size is not"
+                    f" traced: {program.each}",
+                )
             if len(program.numbers) != len(numbers):
                 raise NeedsNumbers(proof)
             outcome.proof = proof
-            allocated, valid = {s.symbol: s.high for s in self.symbols}, {s.symbol: counts[s.name] for s in self.symbols}
+            allocated, valid = (
+                {s.symbol: s.high for s in self.symbols},
+                {s.symbol: counts[s.name] for s in self.symbols},
+            )
             if self.derived:
-                results = _axes.run_differentiable(program.jaxpr, lambda vary: self.derivative(fn, vary, outcome), arrays, allocated, valid)
+                results = _axes.run_differentiable(
+                    program.jaxpr,
+                    lambda vary: self.derivative(fn, vary, outcome),
+                    arrays,
+                    allocated,
+                    valid,
+                )
             else:
-                results = _axes.run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
-            return [_typed(x, aval) for x, aval in zip(results, program.jaxpr.out_avals, strict=True)]
+                results = _axes.run_padded(
+                    program.jaxpr,
+                    arrays,
+                    allocated,
+                    valid,
+                    dict(zip(program.numbers, numbers, strict=True)),
+                )
+            return [
+                _typed(x, aval) for x, aval in zip(results, program.jaxpr.out_avals, strict=True)
+            ]
 
         return masked
 
@@ -159,16 +200,26 @@ class Mask(Stage):
             Refused: It cannot be padded.
         """
         count = len(self.view.leaves)
-        along = View((*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying)))
+        along = View(
+            (*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying))
+        )
         program = replace(self, view=along).prove(_axes.pushed_forward(fn, count, varying)).program
         outcome.refuse_differences()
         if program.each is not None:
-            raise Refused("", f"is looked at by code in the derivative, which is not traced at each size: {program.each}")
+            raise Refused(
+                "",
+                "is looked at by code in the derivative, which is not traced at each size:"
+                f" {program.each}",
+            )
         return program.jaxpr
 
 
 def _typed(x: Any, aval: Any) -> Any:
-    """A result as weakly typed as that of the program at exact size. What was filled is strongly typed, and so is what is made of it."""
+    """A result as weakly typed as that of the program at exact size. What was filled is strongly
+    typed, and so is what is made of it.
+    """
     if getattr(x, "weak_type", False) == aval.weak_type or x.dtype != canonicalize_dtype(x.dtype):
         return x
-    return convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=aval.weak_type, sharding=None)
+    return convert_element_type_p.bind(
+        x, new_dtype=x.dtype, weak_type=aval.weak_type, sharding=None
+    )

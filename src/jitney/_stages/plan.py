@@ -1,4 +1,6 @@
-"""A plan: the stages of one call, decided outside-in over shapes and built inside-out over functions."""
+"""A plan: the stages of one call, decided outside-in over shapes and built inside-out over
+functions.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ class Plan:
         return next(stage for stage in self.stages if stage.name == name)
 
     def build(self, body: Fn, outcome: Outcome) -> Fn:
-        """The body with every stage inside of Jit around it, and then their second steps, in the order of the decisions: what Fill
-        refuses runs at exact size, whatever the others would say to it."""
+        """The body with every stage inside of Jit around it, and then their second steps, in the
+        order of the decisions: what Fill refuses runs at exact size, whatever the others would say
+        to it.
+        """
         wrapped = self.inside(Jit, body, outcome)
 
         def built(*arrays: Any) -> Sequence[Any]:
@@ -73,4 +77,8 @@ def difference(old: Plan | None, new: Plan) -> list[str]:
     """The stages that two plans decide differently."""
     if old is None:
         return []
-    return [f"{b.name}: {a.why} -> {b.why}" for a, b in zip(old.stages, new.stages, strict=True) if a != b]
+    return [
+        f"{b.name}: {a.why} -> {b.why}"
+        for a, b in zip(old.stages, new.stages, strict=True)
+        if a != b
+    ]

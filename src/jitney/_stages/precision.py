@@ -1,10 +1,11 @@
 """Compute the body in another floating-point type; arguments and results keep theirs.
 
-`"bf16"` and `"fp16"`, which cast products only, are the stage in `autocast.py`. The others are here.
+`"bf16"` and `"fp16"`, which cast products only, are the stage in `autocast.py`. The others are
+here.
 
-Every array argument of a floating type is cast on the way in, unless its annotation names an exact dtype (`Float32[...]`); every result
-that comes out in the compute type is cast back to the widest type that was cast. Values that the body makes or closes over are
-as the body makes them.
+Every array argument of a floating type is cast on the way in, unless its annotation names an exact
+dtype (`Float32[...]`); every result that comes out in the compute type is cast back to the widest
+type that was cast. Values that the body makes or closes over are as the body makes them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from jax.extend import core
 
 from .. import _precision
-from .._errors import OptionError, Where, sentence
+from .._errors import OptionError, Where
 from .._jax.trees import Tracer, is_a
 from .._owners import user_line
 from .._signature.hints import ArrayHint
@@ -31,7 +32,12 @@ from .autocast import Autocast, body_of
 from .stage import Fn, Request, Skip, Stage
 
 _core: Any = core
-COMPUTE = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": jnp.float64}
+COMPUTE = {
+    "bf16-all": jnp.bfloat16,
+    "fp16-all": jnp.float16,
+    "f32": jnp.float32,
+    "f64": jnp.float64,
+}
 _REFUSES = ("bf16-all", "fp16-all")
 
 
@@ -55,21 +61,40 @@ class Precision(Stage):
             return Autocast.plan(view, request)
         policy = str(policy)
         if policy == "tf32":
-            return cls(policy, (), None, request.where, "matrix products in tensorfloat32 where the device has it")
+            return cls(
+                policy,
+                (),
+                None,
+                request.where,
+                "matrix products in tensorfloat32 where the device has it",
+            )
         cast = tuple(_is_cast(leaf, COMPUTE[policy]) for leaf in view.leaves)
         if not any(cast):
             return Skip("precision", f"no argument to cast to {np.dtype(COMPUTE[policy])}")
-        back = _widest([leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)])
+        back = _widest(
+            [leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)]
+        )
         kept = [leaf.path for leaf in view.leaves if _exact(leaf)]
         exact = f"; {', '.join(kept)} keeps its exact dtype" if kept else ""
-        return cls(policy, cast, str(back), request.where, f"{sum(cast)} of {len(cast)} arrays computed in {np.dtype(COMPUTE[policy])}, "
-                   f"results back to {back}{exact}")  # fmt: skip
+        return cls(
+            policy,
+            cast,
+            str(back),
+            request.where,
+            f"{sum(cast)} of {len(cast)} arrays computed in {np.dtype(COMPUTE[policy])}, "
+            f"results back to {back}{exact}",
+        )
 
     def inner(self, view: View) -> View:
         if self.policy == "tf32":
             return view
         low = np.dtype(COMPUTE[self.policy])
-        return View(tuple(replace(leaf, dtype=low) if c else leaf for leaf, c in zip(view.leaves, self.cast, strict=True)))
+        return View(
+            tuple(
+                replace(leaf, dtype=low) if c else leaf
+                for leaf, c in zip(view.leaves, self.cast, strict=True)
+            )
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         return self._matmul(fn) if self.policy == "tf32" else self._casting(fn)
@@ -85,9 +110,18 @@ class Precision(Stage):
         low = np.dtype(COMPUTE[self.policy])
 
         def cast(*arrays: Any) -> Sequence[Any]:
-            inside = [_astype(a, low) if chosen else a for a, chosen in zip(arrays, self.cast, strict=True)]
-            outs = self._checked(fn, inside) if self.policy in _REFUSES and any(is_a(a, Tracer) for a in arrays) else fn(*inside)
-            return [_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs]
+            inside = [
+                _astype(a, low) if chosen else a
+                for a, chosen in zip(arrays, self.cast, strict=True)
+            ]
+            outs = (
+                self._checked(fn, inside)
+                if self.policy in _REFUSES and any(is_a(a, Tracer) for a in arrays)
+                else fn(*inside)
+            )
+            return [
+                _astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs
+            ]
 
         return cast
 
@@ -100,7 +134,8 @@ class Precision(Stage):
         low = np.dtype(COMPUTE[self.policy])
         try:
             body = body_of(fn, arrays)
-        except TypeError as error:  # jax 0.12 refuses while it traces, with the operation but not the line
+        # jax 0.12 refuses while it traces, with the operation but not the line
+        except TypeError as error:
             said = re.search(rf"(\w+) does not accept dtype {low}", str(error))
             if said is None or said[1] not in _precision.SOLVERS:
                 raise
@@ -114,12 +149,14 @@ class Precision(Stage):
         autocast = self.policy.removesuffix("-all")
         place = f" at {line}" if line else ""
         return OptionError(
-            sentence(self.where, f"`{name}`{place} would be computed in {np.dtype(COMPUTE[self.policy])}, under precision={self.policy!r}.",
-                     "QR, SVD, eigenvalues, Cholesky, LU and linear solves have no low type: their kernels are LAPACK's, and rounding is "
-                     "amplified by the condition of the matrix.",
-                     f'write precision="{autocast}": it casts products only, and solves stay in float32.'),
+            self.where,
+            f"`{name}`{place} would be computed in {np.dtype(COMPUTE[self.policy])}, under"
+            f" precision={self.policy!r}.",
+            "QR, SVD, eigenvalues, Cholesky, LU and linear solves have no low type: their kernels"
+            " are LAPACK's, and rounding is amplified by the condition of the matrix.",
+            f'write precision="{autocast}": it casts products only, and solves stay in float32.',
             code="J201",
-        )  # fmt: skip
+        )
 
 
 def _astype(array: Any, dtype: np.dtype) -> Any:
@@ -131,7 +168,11 @@ def _dtype(array: Any) -> Any:
 
 
 def _exact(leaf: Leaf) -> bool:
-    return isinstance(leaf.hint, ArrayHint) and leaf.hint.exact_dtype is not None and _is_real(leaf.dtype)
+    return (
+        isinstance(leaf.hint, ArrayHint)
+        and leaf.hint.exact_dtype is not None
+        and _is_real(leaf.dtype)
+    )
 
 
 def _is_real(dtype: Any) -> bool:

@@ -54,10 +54,12 @@ class Choice:
 
 
 def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
-    """A scalar function of a list of arrays, with the bodies of its loops recomputed in the backward pass if the budget asks for it.
+    """A scalar function of a list of arrays, with the bodies of its loops recomputed in the
+    backward pass if the budget asks for it.
 
-    A loop keeps what each of its turns computed, unless its body is rematerialised: then it keeps what it carries. That is where
-    recomputing brings memory down; `jax.checkpoint` around a function without loops computes everything again at once.
+    A loop keeps what each of its turns computed, unless its body is rematerialised: then it keeps
+    what it carries. That is where recomputing brings memory down; `jax.checkpoint` around a
+    function without loops computes everything again at once.
 
     Args:
         traced: The function's program.
@@ -73,7 +75,13 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
 
             return _jax.grad(value)(arrays)
 
-        return compiled_bytes(gradient, [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments] for arguments in (constants, arrays)])
+        return compiled_bytes(
+            gradient,
+            [
+                [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments]
+                for arguments in (constants, arrays)
+            ],
+        )
 
     def as_it_is(arrays: Sequence[Any]) -> Any:
         return applied(program, constants, arrays)[0]
@@ -83,15 +91,22 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
         return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
     less = taken(recomputed)
     if less >= whole:
-        return Choice(as_it_is, f"keeps everything: {text(whole)}, more than {text(budget)}, which recomputing loops does not bring down")
+        return Choice(
+            as_it_is,
+            f"keeps everything: {text(whole)}, more than {text(budget)}, which recomputing loops"
+            " does not bring down",
+        )
     return Choice(
         lambda arrays: recomputed(program, constants, arrays)[0],
-        f"remat of the bodies of loops: {text(less)} instead of {text(whole)}, {'of' if less <= budget else 'more than'} {text(budget)}",
+        f"remat of the bodies of loops: {text(less)} instead of {text(whole)},"
+        f" {'of' if less <= budget else 'more than'} {text(budget)}",
     )
 
 
 def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Evaluate a program with `jax.checkpoint` around the body of every loop over a known length."""
+    """Evaluate a program with `jax.checkpoint` around the body of every loop over a known
+    length.
+    """
 
     def results(eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
         return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)

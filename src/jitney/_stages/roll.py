@@ -1,7 +1,9 @@
-"""Run the equal layers of a program as one loop, so that one of them is compiled and not all: `roll="auto"`.
+"""Run the equal layers of a program as one loop, so that one of them is compiled and not all:
+`roll="auto"`.
 
-It stands outside all that changes the body, so that what it looks at is what will be compiled: mapped, padded, in chunks, with casts. Only
-Saved stands outside of it, which is `remat="auto"`: what is saved of a loop is chosen by its turns.
+It stands outside all that changes the body, so that what it looks at is what will be compiled:
+mapped, padded, in chunks, with casts. Only Saved stands outside of it, which is `remat="auto"`:
+what is saved of a loop is chosen by its turns.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _LINES: ContextVar[dict[tuple[bool, str], None] | None] = ContextVar("rolled", d
 
 @contextmanager
 def rolls() -> Generator[dict[tuple[bool, str], None]]:
-    """Collect what is decided about layers of what is traced meanwhile: whether they were rolled, and why."""
+    """Collect what is decided about layers of what is traced meanwhile: whether they were rolled,
+    and why.
+    """
     made: dict[tuple[bool, str], None] = {}
     token = _LINES.set(made)
     try:
@@ -50,7 +54,10 @@ class Roll(Stage):
     def plan(cls, view: View, request: Request) -> Self | Skip:
         if request.options.roll != AUTO:
             return Skip("roll", "no `roll` given")
-        return cls(request.nested, "equal layers as one loop, where it compiles much faster and runs as fast")
+        return cls(
+            request.nested,
+            "equal layers as one loop, where it compiles much faster and runs as fast",
+        )
 
     @property
     def scope(self) -> str:
@@ -61,7 +68,9 @@ class Roll(Stage):
 
 
 def rolling(fn: Fn, *, differentiated: bool) -> Fn:
-    """A function of flat arrays, with its equal layers as loops; whether it is to be differentiated."""
+    """A function of flat arrays, with its equal layers as loops; whether it is to be
+    differentiated.
+    """
 
     def rolled(*arrays: Any) -> Sequence[Any]:
         if at_any_size() or not any(is_a(x, Tracer) for x in arrays):
@@ -76,7 +85,9 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
 
 
 def rolling_tree(fn: Any) -> Any:
-    """The same of a function of one tree of arrays that is differentiated, and whose result may hold anything."""
+    """The same of a function of one tree of arrays that is differentiated, and whose result may
+    hold anything.
+    """
 
     def rolled(at: Any) -> Any:
         leaves, treedef = tree_flatten(at)

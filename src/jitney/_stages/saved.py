@@ -1,8 +1,9 @@
 """Choose what the backward pass of a gradient finds saved: `remat="auto"`.
 
-It stands outside Vmap, since memory is that of all examples together. It acts where the program is called under an outer trace, which is
-where a gradient of it can be taken; of `f.grad` and its kin it acts inside the derivative. The program is changed before anyone
-differentiates it, so what it is changed to is found on the gradient with respect to all its floating-point arguments.
+It stands outside Vmap, since memory is that of all examples together. It acts where the program is
+called under an outer trace, which is where a gradient of it can be taken; of `f.grad` and its kin
+it acts inside the derivative. The program is changed before anyone differentiates it, so what it is
+changed to is found on the gradient with respect to all its floating-point arguments.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
 _BY_ITSELF = (
-    "no gradient of it is asked: a call by itself saves nothing for a backward pass. It acts on gradients of this function, as "
-    "`jitney.frontier` shows; a gradient that the body takes is that of the loss in it: decorate the loss"
+    "no gradient of it is asked: a call by itself saves nothing for a backward pass. It acts on"
+    " gradients of this function, as `jitney.frontier` shows; a gradient that the body takes is"
+    " that of the loss in it: decorate the loss"
 )
 
 
@@ -65,7 +67,11 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
     if not again:  # the function is run once more
         OWN_TIME.add(traced)
     if chosen is None:
-        return SavedBody(lambda arrays: list(fn(*arrays)), again, why="no gradient: no result or no argument is real and varies")
+        return SavedBody(
+            lambda arrays: list(fn(*arrays)),
+            again,
+            why="no gradient: no result or no argument is real and varies",
+        )
     return SavedBody(chosen.fn, again, chosen.text(budget))
 
 
@@ -86,7 +92,9 @@ class Saved(Stage):
         if not request.nested:
             return Skip("saved", _BY_ITSELF)
         budget = free_bytes() if memory == AUTO else int(memory)
-        return cls(budget, request.where, f"what a gradient saves is chosen to fit into {text(budget)}")
+        return cls(
+            budget, request.where, f"what a gradient saves is chosen to fit into {text(budget)}"
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def saved(*arrays: Any) -> Sequence[Any]:

@@ -1,6 +1,7 @@
 """Keep the results where their annotations say; XLA adds the communication that the body needs.
 
-It stands inside Jit. Arguments come placed (see Place), except under an outer trace, where they are placed here.
+It stands inside Jit. Arguments come placed (see Place), except under an outer trace, where they are
+placed here.
 """
 
 from __future__ import annotations
@@ -38,8 +39,15 @@ class Shard(Stage):
     def plan(cls, view: View, request: Request) -> Self | Skip:
         place, rules = request.decided(Place), request.options.shard
         if place is None or rules is None:
-            return Skip("shard", next(stage.why for stage in request.outer if stage.name == "place"))
-        return cls(place, rules, request, "results lie as annotated; XLA adds the communication between them and the arguments")
+            return Skip(
+                "shard", next(stage.why for stage in request.outer if stage.name == "place")
+            )
+        return cls(
+            place,
+            rules,
+            request,
+            "results lie as annotated; XLA adds the communication between them and the arguments",
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         fn = _axes.spread(fn) if self._is_xlas else fn
@@ -54,23 +62,58 @@ class Shard(Stage):
     @property
     def _is_xlas(self) -> bool:
         """Whether XLA adds the communication: some array is spread."""
-        return any(self.place.mesh.shape[name] > 1 for spec in self.place.specs for along in spec for name in along)
+        return any(
+            self.place.mesh.shape[name] > 1
+            for spec in self.place.specs
+            for along in spec
+            for name in along
+        )
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
-        """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds best."""
+        """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds
+        best.
+        """
         leaves, named = named_results(self.request.result, results, outcome)
-        return [self._placed(x, leaf, axes) for x, leaf, axes in zip(results, leaves, named, strict=True)]
+        return [
+            self._placed(x, leaf, axes)
+            for x, leaf, axes in zip(results, leaves, named, strict=True)
+        ]
 
     def _placed(self, x: Any, leaf: Leaf, axes: Sequence[Named]) -> Any:
         spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
         return _lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x
 
 
-def named_results(hint: Hint | None, results: Sequence[Any], outcome: Outcome) -> tuple[list[Leaf], Sequence[Sequence[Named]]]:
-    """The results as leaves, and their axes that have a name: by the annotation, or by the fields of modules."""
+def named_results(
+    hint: Hint | None, results: Sequence[Any], outcome: Outcome
+) -> tuple[list[Leaf], Sequence[Sequence[Named]]]:
+    """The results as leaves, and their axes that have a name: by the annotation, or by the fields
+    of modules.
+    """
     whole = outcome.whole(results)
-    hints = zip(leaf_hints(hint, outcome.inner(results)), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
-    kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
-    leaves = [Leaf("the result", "", tuple(x.shape), x.dtype, weak_type=False, hint=hint, in_module=in_module)
-              for x, (hint, in_module) in zip(results, kept, strict=True)]  # fmt: skip
-    return leaves, named_axes(View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels])
+    hints = zip(
+        leaf_hints(hint, outcome.inner(results)),
+        axes_in_modules(whole),
+        jax.tree.leaves(whole),
+        strict=True,
+    )
+    kept = [
+        (hint or (inside and inside.hint) or None, inside is not None)
+        for hint, inside, leaf in hints
+        if is_computed(leaf)
+    ]
+    leaves = [
+        Leaf(
+            "the result",
+            "",
+            tuple(x.shape),
+            x.dtype,
+            weak_type=False,
+            hint=hint,
+            in_module=in_module,
+        )
+        for x, (hint, in_module) in zip(results, kept, strict=True)
+    ]
+    return leaves, named_axes(
+        View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels]
+    )

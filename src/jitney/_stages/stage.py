@@ -1,4 +1,6 @@
-"""What every stage is: one decision with its reason, the transform that carries it out, and what it does with the results."""
+"""What every stage is: one decision with its reason, the transform that carries it out, and what it
+does with the results.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Stage:
 
     @property
     def scope(self) -> str:
-        """What profilers show of the operations inside of it: its name, and the axes that it is for. "" if it says so itself."""
+        """What profilers show of the operations inside of it: its name, and the axes that it is
+        for. "" if it says so itself.
+        """
         return self.name
 
     @classmethod
@@ -46,16 +50,22 @@ class Stage:
         return view
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        """The function inside of it, transformed. What the second step needs to know of the trace is left in the outcome."""
+        """The function inside of it, transformed. What the second step needs to know of the trace
+        is left in the outcome.
+        """
         return fn
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
-        """The second step, inside the program, when all functions have run: place results, check them, say what is cut off them."""
+        """The second step, inside the program, when all functions have run: place results, check
+        them, say what is cut off them.
+        """
         return results
 
 
 def named(scope: str, fn: Fn) -> Fn:
-    """The function, under a name in profiles. It is there for the compiler's notes alone: programs, numbers and keys are the same."""
+    """The function, under a name in profiles. It is there for the compiler's notes alone: programs,
+    numbers and keys are the same.
+    """
 
     @functools.wraps(fn)
     def inside(*arrays: Any) -> Sequence[Any]:
@@ -73,7 +83,9 @@ class Request:
     options: Options
     donated: tuple[int, ...] = ()
     nested: bool = False
-    derived: bool = False  # whether, nested, it may be cut into chunks all the same: an outer transform differentiates it once, or maps it
+    # whether, nested, it may be cut into chunks all the same: an outer transform differentiates it
+    # once, or maps it
+    derived: bool = False
     exact: str | None = None  # why nothing is padded
     whole: str | None = None  # why nothing is cut into chunks
     chosen: tuple[Policy, str] | None = None  # what `precision="auto:..."` has come to, and why

@@ -8,7 +8,7 @@ from typing import Self
 import jax
 
 from .. import _axes
-from .._errors import ContractError, counted, few, sentence
+from .._errors import ContractError, counted, few
 from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
 from .._view.result import Outcome
@@ -20,7 +20,9 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Vmap(Stage):
-    """One level for each axis, outermost first; each level has a position, or None to broadcast, for every array."""
+    """One level for each axis, outermost first; each level has a position, or None to broadcast,
+    for every array.
+    """
 
     axes: tuple[str, ...]
     levels: tuple[Dims, ...]
@@ -34,9 +36,15 @@ class Vmap(Stage):
         levels: list[Dims] = []
         reasons: list[str] = []
         for axis in request.options.vmap:
-            dims = _by_rank(view, axis, request) if axis.dims is None else _as_said(view, axis, request)
+            dims = (
+                _by_rank(view, axis, request)
+                if axis.dims is None
+                else _as_said(view, axis, request)
+            )
             if all(dim is None for dim in dims):
-                reasons.append(f"no argument has an axis {axis.name!r} before those of its annotation")
+                reasons.append(
+                    f"no argument has an axis {axis.name!r} before those of its annotation"
+                )
                 continue
             reasons.append(_reason(view, axis, dims, request))
             axes.append(axis.name)
@@ -45,7 +53,11 @@ class Vmap(Stage):
         if not request.options.vmap:
             return Skip("vmap", "no `vmap` axis given")
         why = "; ".join(reasons)
-        return cls(tuple(axes), tuple(levels), why, request.decided(OneByOne)) if levels else Skip("vmap", why)
+        return (
+            cls(tuple(axes), tuple(levels), why, request.decided(OneByOne))
+            if levels
+            else Skip("vmap", why)
+        )
 
     @property
     def scope(self) -> str:
@@ -59,7 +71,11 @@ class Vmap(Stage):
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         outcome.levels = self.axes
         for axis, dims in zip(reversed(self.axes), reversed(self.levels), strict=True):
-            looped = self.one_by_one if self.one_by_one is not None and self.one_by_one.axis == axis else None
+            looped = (
+                self.one_by_one
+                if self.one_by_one is not None and self.one_by_one.axis == axis
+                else None
+            )
             fn = jax.vmap(fn, in_axes=dims) if looped is None else looped.wrapped(fn, dims)
         return fn
 
@@ -79,7 +95,8 @@ class OneByOne(Stage):
 
     @classmethod
     def of(cls, view: View, request: Request) -> Self | None:
-        """Decide; None where the axis is not mapped, is shared by devices, or is cut into longer chunks.
+        """Decide; None where the axis is not mapped, is shared by devices, or is cut into longer
+        chunks.
 
         Nothing has to be proven or known before for it, so it acts under outer transforms too.
         """
@@ -88,16 +105,28 @@ class OneByOne(Stage):
             return None
         ((axis, chunk),) = options.chunk
         vmap = Vmap.plan(view, request)
-        if chunk != 1 or isinstance(vmap, Skip) or axis not in vmap.axes or request.divisor(axis) > 1:
+        if (
+            chunk != 1
+            or isinstance(vmap, Skip)
+            or axis not in vmap.axes
+            or request.divisor(axis) > 1
+        ):
             return None
         at = vmap.axes.index(axis)
         for dims in vmap.levels[:at]:
             view = _drop(view, dims)
-        size = next(leaf.shape[dim] for leaf, dim in zip(view.leaves, vmap.levels[at], strict=True) if dim is not None)
+        size = next(
+            leaf.shape[dim]
+            for leaf, dim in zip(view.leaves, vmap.levels[at], strict=True)
+            if dim is not None
+        )
         if _axes.is_symbolic(size) or size == 0:
             return None
         # Under a trace of JAX's it may be differentiated.
-        why = f"{axis}={size} one at a time, in a loop: a branch of the body is one branch, and a loop ends when it ends"
+        why = (
+            f"{axis}={size} one at a time, in a loop: a branch of the body is one branch, and a"
+            " loop ends when it ends"
+        )
         return cls(axis, request.nested, why)
 
     def wrapped(self, fn: Fn, dims: Dims) -> Fn:
@@ -114,26 +143,39 @@ def _without(leaf: Leaf, dim: int | None) -> Leaf:
 
 
 def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
-    """The rank rule: one above the annotation is mapped over the leading axis, as annotated is broadcast."""
-    dims = tuple(0 if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1 else None for leaf in view.leaves)
+    """The rank rule: one above the annotation is mapped over the leading axis, as annotated is
+    broadcast.
+    """
+    dims = tuple(
+        0 if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1 else None
+        for leaf in view.leaves
+    )
     for argument in dict.fromkeys(leaf.argument for leaf in view.leaves):
         declared = [i for i in view.of(argument) if view.leaves[i].declared_rank is not None]
         mapped = [i for i in declared if dims[i] is not None]
         if mapped and len(mapped) < len(declared):
-            one, other = view.leaves[mapped[0]], next(view.leaves[i] for i in declared if dims[i] is None)
+            one, other = (
+                view.leaves[mapped[0]],
+                next(view.leaves[i] for i in declared if dims[i] is None),
+            )
             raise ContractError(
-                sentence(request.where, f"axis {axis.name!r} is in {one.path} {one.shape} but not in {other.path} {other.shape}.",
-                         "Of one argument all arrays are mapped or none.",
-                         f'stack all of them, or say which: vmap={{"{axis.name}": {{...}}}}.'),
+                request.where,
+                f"axis {axis.name!r} is in {one.path} {one.shape} but not in {other.path}"
+                f" {other.shape}.",
+                "Of one argument all arrays are mapped or none.",
+                f'stack all of them, or say which: vmap={{"{axis.name}": {{...}}}}.',
                 code="J211",
-            )  # fmt: skip
+            )
         if mapped:
             _refuse_unnamed(view, argument, view.leaves[mapped[0]], axis, request)
     return dims
 
 
-def _refuse_unnamed(view: View, argument: str, mapped: Leaf, axis: VmapAxis, request: Request) -> None:
-    """Check that no array beside a mapped one seems to have the axis too, where nothing says whether it does.
+def _refuse_unnamed(
+    view: View, argument: str, mapped: Leaf, axis: VmapAxis, request: Request
+) -> None:
+    """Check that no array beside a mapped one seems to have the axis too, where nothing says
+    whether it does.
 
     Raises:
         ContractError: A field of a module without a rank, as long as the axis.
@@ -141,45 +183,68 @@ def _refuse_unnamed(view: View, argument: str, mapped: Leaf, axis: VmapAxis, req
     for leaf in (view.leaves[i] for i in view.of(argument)):
         if leaf.declared_rank is None and leaf.shape[:1] == mapped.shape[:1]:
             raise ContractError(
-                sentence(request.where, f"axis {axis.name!r} is in {mapped.path} {mapped.shape}, and may be in {leaf.path} {leaf.shape}.",
-                         "An array is mapped if it has one axis more than its annotation, and this one has none.",
-                         f'annotate the field, `jitney.register_axes` it, or say it: vmap={{"{axis.name}": {{"{argument}": 0}}}}.'),
+                request.where,
+                f"axis {axis.name!r} is in {mapped.path} {mapped.shape}, and may be in {leaf.path}"
+                f" {leaf.shape}.",
+                "An array is mapped if it has one axis more than its annotation, and this one has"
+                " none.",
+                f'annotate the field, `jitney.register_axes` it, or say it: vmap={{"{axis.name}":'
+                f' {{"{argument}": 0}}}}.',
                 code="J211",
-            )  # fmt: skip
+            )
 
 
 def _as_said(view: View, axis: VmapAxis, request: Request) -> Dims:
     said = dict(axis.dims or ())
-    return tuple(_position(leaf, said[leaf.argument], axis, request) if leaf.argument in said else None for leaf in view.leaves)
+    return tuple(
+        _position(leaf, said[leaf.argument], axis, request) if leaf.argument in said else None
+        for leaf in view.leaves
+    )
 
 
 def _position(leaf: Leaf, dim: int, axis: VmapAxis, request: Request) -> int:
     rank = len(leaf.shape)
     if not -rank <= dim < rank:
         raise ContractError(
-            sentence(request.where, f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape {leaf.shape}.",
-                     "`vmap` maps every array of a named argument over an axis that it has.",
-                     "pass an array with that axis, or change the position."),
+            request.where,
+            f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape"
+            f" {leaf.shape}.",
+            "`vmap` maps every array of a named argument over an axis that it has.",
+            "pass an array with that axis, or change the position.",
             code="J211",
-        )  # fmt: skip
+        )
     return dim % rank
 
 
 def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
-    mapped = [(leaf, leaf.shape[dim]) for leaf, dim in zip(view.leaves, dims, strict=True) if dim is not None]
+    mapped = [
+        (leaf, leaf.shape[dim])
+        for leaf, dim in zip(view.leaves, dims, strict=True)
+        if dim is not None
+    ]
     first, size = mapped[0]
     for leaf, other in mapped:
         if other != size:
             raise ContractError(
-                sentence(request.where, f"axis {axis.name!r} has two sizes, {size} from {first.path!r} and {other} from {leaf.path!r}.",
-                         f"Every argument mapped over {axis.name!r} must agree on it.", "pass equal sizes."),
+                request.where,
+                f"axis {axis.name!r} has two sizes, {size} from {first.path!r} and {other} from"
+                f" {leaf.path!r}.",
+                f"Every argument mapped over {axis.name!r} must agree on it.",
+                "pass equal sizes.",
                 code="J210",
-            )  # fmt: skip
-    shared = sum(dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True))
-    return f"{axis.name}={size} over {few([leaf.path for leaf, _ in mapped])}; {counted(shared, 'array')} broadcast"
+            )
+    shared = sum(
+        dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True)
+    )
+    return (
+        f"{axis.name}={size} over {few([leaf.path for leaf, _ in mapped])};"
+        f" {counted(shared, 'array')} broadcast"
+    )
 
 
 def levels_of(view: View, request: Request) -> tuple[tuple[str, tuple[int | None, ...]], ...]:
-    """The axes that Vmap maps over, outermost first, with their positions in the arrays as called."""
+    """The axes that Vmap maps over, outermost first, with their positions in the arrays as
+    called.
+    """
     vmap = Vmap.plan(view, request)
     return () if isinstance(vmap, Skip) else tuple(zip(vmap.axes, vmap.levels, strict=True))

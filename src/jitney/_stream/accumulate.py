@@ -1,6 +1,7 @@
 """`jitney.accumulate`: the gradient of a batch from microbatches, one at a time.
 
-It is no engine of its own: `chunk=` cuts the gradient's program, and what is added here is the proof that the loss is a sum.
+It is no engine of its own: `chunk=` cuts the gradient's program, and what is added here is the
+proof that the loss is a sum.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ParamSpec
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .._interface.derivatives import check_names, named
 from .._interface.optimize import optimize
 from .._interface.program import Program
@@ -25,32 +26,39 @@ P = ParamSpec("P")
 def accumulate(
     loss: Callable[P, Any], /, *, axis: str, microbatch: int, wrt: Wrt = None, has_aux: bool = False
 ) -> Program[P, tuple[Any, Any]]:
-    """The value and the gradient of a loss over a batch, accumulated over microbatches inside one program.
+    """The value and the gradient of a loss over a batch, accumulated over microbatches inside one
+    program.
 
-    They equal those of the full batch up to rounding, while what the loss and its backward pass make of the batch is there for one
-    microbatch at a time. A last microbatch that is shorter is worked on too. It acts under an outer trace as well, such as in a training
-    step under `@optimize`.
+    They equal those of the full batch up to rounding, while what the loss and its backward pass
+    make of the batch is there for one microbatch at a time. A last microbatch that is shorter is
+    worked on too. It acts under an outer trace as well, such as in a training step under
+    `@optimize`.
 
-    The loss has to be a mean or a sum along the axis, or a function of such sums (a weighted mean), which is proven on its program:
-    every operation that looks along the axis adds elements up, and no such sum waits for another. A loss that is no plain sum, such as a
-    weighted mean, takes more than one pass over the data; the plan says how many.
+    The loss has to be a mean or a sum along the axis, or a function of such sums (a weighted mean),
+    which is proven on its program: every operation that looks along the axis adds elements up, and
+    no such sum waits for another. A loss that is no plain sum, such as a weighted mean, takes more
+    than one pass over the data; the plan says how many.
 
     Args:
-        loss: A function that returns one number, or a program of `@optimize`, whose options stay. Put the gradient into no step of its own
-            first: what is accumulated is the derivative of this function.
+        loss: A function that returns one number, or a program of `@optimize`, whose options stay.
+            Put the gradient into no step of its own first: what is accumulated is the derivative of
+            this function.
         axis: The axis of its signature that is cut.
         microbatch: How many elements of it at a time; on each device, of a loss with `shard`.
-        wrt: The arguments that the gradient is taken with respect to: one name for the gradient itself, several for a dict by name. Without
-            it, all that hold floating-point arrays. Of an Equinox module the gradient is a module, with None for what is no such array.
-        has_aux: Whether the loss returns `(number, aux)`. The result is `((number, aux), gradient)` then; arrays of `aux` that have
-            the axis come out whole.
+        wrt: The arguments that the gradient is taken with respect to: one name for the gradient
+            itself, several for a dict by name. Without it, all that hold floating-point arrays. Of
+            an Equinox module the gradient is a module, with None for what is no such array.
+        has_aux: Whether the loss returns `(number, aux)`. The result is `((number, aux), gradient)`
+            then; arrays of `aux` that have the axis come out whole.
 
     Returns:
         A `Program` of the loss's arguments that returns `(value, gradient)`.
 
     Raises:
-        AxisError: When it is called: the loss is no sum along the axis. The message says which line does what.
-        OptionError: The axis or an argument does not exist, or an option of the loss contradicts it.
+        AxisError: When it is called: the loss is no sum along the axis. The message says which line
+            does what.
+        OptionError: The axis or an argument does not exist, or an option of the loss contradicts
+            it.
     """
     if not callable(loss):
         fail(
@@ -64,7 +72,13 @@ def accumulate(
     core = program.core
     where = f"accumulate() of {core.where}"
     if not is_a(microbatch, int) or is_a(microbatch, bool) or microbatch < 1:
-        fail(where, f"microbatch={microbatch!r} is no number of elements.", "It is an integer above 0.", "write microbatch=8.", code="J220")
+        fail(
+            where,
+            f"microbatch={microbatch!r} is no number of elements.",
+            "It is an integer above 0.",
+            "write microbatch=8.",
+            code="J220",
+        )
     if type_of(has_aux) is not bool:
         fail(
             where,
@@ -74,7 +88,11 @@ def accumulate(
             code="J220",
         )
     _check(where, core, axis)
-    names, single = named(where, "wrt", wrt) if wrt is not None else (program.defaults.wrt, program.defaults.single)
+    names, single = (
+        named(where, "wrt", wrt)
+        if wrt is not None
+        else (program.defaults.wrt, program.defaults.single)
+    )
     check_names(where, names or (), core)
     derived = Derived(
         program.body,
@@ -89,7 +107,9 @@ def accumulate(
     )
     options = core.options
     if options.disabled is None:
-        options = replace(options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True)
+        options = replace(
+            options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True
+        )
     return program.with_body(derived, options)
 
 
@@ -97,18 +117,34 @@ def _check(where: str, core: Any, axis: str) -> None:
     known = core.contract.axes
     if not is_a(axis, str) or (axis not in known and not core.contract.unresolved):
         mapped = axis in [over.name for over in core.options.vmap]
-        fail(where, f"axis={axis!r} is {'that of `vmap`, along which each element has a loss of its own' if mapped else 'no axis'}.",
-             f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
-             "annotate the arrays of the batch (x: Float[Array, \"batch n\"]), and take the mean inside the loss.",
-             code="J202")  # fmt: skip
+        fail(
+            where,
+            f"axis={axis!r} is that of `vmap`, along which each element has a loss of its own."
+            if mapped
+            else f"axis={axis!r} is no axis.",
+            f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
+            'annotate the arrays of the batch (x: Float[Array, "batch n"]), and take the mean'
+            " inside the loss.",
+            code="J202",
+        )
     for option, value, fix in (
-        ("pad", core.options.pad, "leave it out: a last microbatch that is shorter needs no padding."),
+        (
+            "pad",
+            core.options.pad,
+            "leave it out: a last microbatch that is shorter needs no padding.",
+        ),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
-        ("memory", core.options.memory, 'leave it out, or use chunk={axis: "auto"} with `memory` and `value_and_grad` instead.'),
+        (
+            "memory",
+            core.options.memory,
+            'leave it out, or use chunk={axis: "auto"} with `memory` and `value_and_grad` instead.',
+        ),
     ):
         if value:
             raise OptionError(
-                sentence(where, f"the loss has `{option}`, which contradicts `microbatch`.",
-                         "`microbatch` says how much is worked on at a time.", fix),
+                where,
+                f"the loss has `{option}`, which contradicts `microbatch`.",
+                "`microbatch` says how much is worked on at a time.",
+                fix,
                 code="J201",
-            )  # fmt: skip
+            )

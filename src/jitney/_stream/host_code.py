@@ -1,7 +1,9 @@
-"""The Python code that a program calls back, as text that is the same in another process, wherever its lines stand.
+"""The Python code that a program calls back, as text that is the same in another process, wherever
+its lines stand.
 
-JAX prints such a function by its name and address. What counts is what it does: its instructions, its constants, and the same of the
-functions and plain values it closes over. What it looks up by a global name is not followed.
+JAX prints such a function by its name and address. What counts is what it does: its instructions,
+its constants, and the same of the functions and plain values it closes over. What it looks up by a
+global name is not followed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 def host_code(eqn: Any) -> list[str]:
     """The code behind a callback; empty for other operations."""
-    return [text for value in eqn.params.values() for text in _described(value, set())] if eqn.primitive.name in _CALLS else []
+    return (
+        [text for value in eqn.params.values() for text in _described(value, set())]
+        if eqn.primitive.name in _CALLS
+        else []
+    )
 
 
 def _described(value: Any, seen: set[int]) -> Iterator[str]:
@@ -50,7 +56,10 @@ def _content(cell: Any) -> Any:
 
 
 def _text(code: CodeType) -> str:
-    constants = [_text(constant) if is_a(constant, CodeType) else _constant(constant) for constant in code.co_consts]
+    constants = [
+        _text(constant) if is_a(constant, CodeType) else _constant(constant)
+        for constant in code.co_consts
+    ]
     return repr([code.co_code.hex(), constants, code.co_names])
 
 

@@ -1,7 +1,9 @@
-"""The steps of a stream that another process has planned and traced (`cache="program"`), or that are kept here for the next one.
+"""The steps of a stream that another process has planned and traced (`cache="program"`), or that
+are kept here for the next one.
 
-Each function that a run calls is one exported program, for the whole chunks and for the shorter one in the end; how they are called is the
-schedule, which is data. Whoever keeps them runs them as the next process will.
+Each function that a run calls is one exported program, for the whole chunks and for the shorter one
+in the end; how they are called is the schedule, which is data. Whoever keeps them runs them as the
+next process will.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ class KeptSteps(Runnable):
         super().__init__(entry, stage, laid, Schedule.read(kept.plan["schedule"]), outcome)
         self._program = kept.plan["program"]
         scope = f"{entry.core.name}/stream {stage.axis}"
-        parts = [_part(scope, content, *how) for content, how in zip(kept.programs, kept.plan["parts"], strict=True)]
+        parts = [
+            _part(scope, content, *how)
+            for content, how in zip(kept.programs, kept.plan["parts"], strict=True)
+        ]
         each = 4 if self.total % self.size else 3
         passes = [parts[at : at + each] for at in range(0, len(parts) - 1, each)]
         self.begin, self.join = [part[0] for part in passes], [part[-1] for part in passes]
@@ -61,7 +66,14 @@ class KeptSteps(Runnable):
         return self._program
 
 
-def kept_steps(entry: Entry, arrays: Sequence[Any], stage: Chunk, laid: Laid, size: int | None, plan: Callable[[], Steps]) -> Runnable:
+def kept_steps(
+    entry: Entry,
+    arrays: Sequence[Any],
+    stage: Chunk,
+    laid: Laid,
+    size: int | None,
+    plan: Callable[[], Steps],
+) -> Runnable:
     """The steps of a stream: kept ones, or those that are planned, if they are not to be kept.
 
     Args:
@@ -115,7 +127,10 @@ class _Writer:
             raise Unsure("it has run-time checks, and is read in chunks")
         self.programs.append(exported.program)
         avals = exported.program.out_avals
-        out = [_jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak) for i, x in enumerate(avals)]
+        out = [
+            _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak)
+            for i, x in enumerate(avals)
+        ]
         treedef, _ = trace.form()
         self.said.append([_said(tree_unflatten(treedef, list(range(len(out))))), exported.weak])
         return tree_unflatten(treedef, out)
@@ -128,7 +143,9 @@ def _parts(steps: Steps) -> Parts:
         Unsure: One cannot be.
     """
     plan, write = steps.schedule, _Writer(steps.entry.core.name)
-    avals = dict(zip(plan.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True))
+    avals = dict(
+        zip(plan.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True)
+    )
     values: dict[int, Any] = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
     start, kept = _jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
@@ -139,11 +156,15 @@ def _parts(steps: Steps) -> Parts:
             kept = {**kept, **turn.kept(state)}
             for length in filter(None, (steps.size, rest)):
                 chunk = {n: _chunk(plan, n, length) for n in plan.streamed}
-                state_after, _ = write.add(steps.step[p], values, state, chunk, start, *([kept] if turn.replays else []))
+                state_after, _ = write.add(
+                    steps.step[p], values, state, chunk, start, *([kept] if turn.replays else [])
+                )
                 if not _same(state, state_after):
                     raise Unsure("what it carries from chunk to chunk changes its type")
             values = {**values, **turn.known(write.add(steps.join[p], state))}
-            values |= {n: _jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n]) for n in turn.collects}
+            values |= {
+                n: _jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n]) for n in turn.collects
+            }
         write.add(steps.end, values)
     said = {"schedule": plan.written(), "program": steps.program, "parts": write.said}
     return Parts(write.programs, said, steps.outcome.treedef, steps.outcome.rest)
@@ -155,7 +176,10 @@ def _chunk(plan: Schedule, n: int, length: int) -> Any:
 
 
 def _same(first: Any, second: Any) -> bool:
-    described = [[(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]] for state in (first, second)]
+    described = [
+        [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
+        for state in (first, second)
+    ]
     return described[0] == described[1]
 
 
@@ -180,7 +204,9 @@ def _by_length(steps: Runnable, parts: Sequence[Callable[..., Any]]) -> Callable
 
     def step(values: Any, state: Any, chunk: Any, *more: Any) -> Any:
         n = plan.streamed[0]
-        return parts[0 if chunk[n].shape[plan.axes[n]] == plan.size else -1](values, state, chunk, *more)
+        return parts[0 if chunk[n].shape[plan.axes[n]] == plan.size else -1](
+            values, state, chunk, *more
+        )
 
     return step
 

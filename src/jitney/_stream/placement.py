@@ -1,7 +1,8 @@
 """Where what a stream works on lies: on one device, or over those of a mesh.
 
-Of an axis that lies along the mesh each device has its own part of each chunk, and accumulates for itself; what the devices have is put
-together when a pass is over, so that a step sends nothing. It stands between Shard, which does so inside one program, and the stream.
+Of an axis that lies along the mesh each device has its own part of each chunk, and accumulates for
+itself; what the devices have is put together when a pass is over, so that a step sends nothing. It
+stands between Shard, which does so inside one program, and the stream.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._axes import Devices
-from .._errors import OptionError, sentence
+from .._errors import OptionError
 from .._jax.trees import device_put, is_a, tree_map
 from .._stages import Chunk, Place
 from .._stages.chunk import SYMBOL, devices_of
@@ -53,15 +54,25 @@ class Laid:
             return cls()
         request = replace(entry.on_mesh(), nested=False)
         avals = stage.avals({SYMBOL: request.divisor(stage.axis)})
-        place = Place.plan(View(tuple(leaf.reshaped(aval.shape) for leaf, aval in zip(stage.view.leaves, avals, strict=True))), request)
+        place = Place.plan(
+            View(
+                tuple(
+                    leaf.reshaped(aval.shape)
+                    for leaf, aval in zip(stage.view.leaves, avals, strict=True)
+                )
+            ),
+            request,
+        )
         if isinstance(place, Skip):
             return cls()
         if len({device.process_index for device in place.mesh.devices.flat}) > 1:
             raise OptionError(
-                sentence(entry.core.where, "its mesh has devices of several processes.", "A stream is read by the process of its devices.",
-                         "give it a mesh of jax.local_devices(), and its own part of the data."),
+                entry.core.where,
+                "its mesh has devices of several processes.",
+                "A stream is read by the process of its devices.",
+                "give it a mesh of jax.local_devices(), and its own part of the data.",
                 code="J201",
-            )  # fmt: skip
+            )
         return cls(place, devices_of(stage.axis, place, request))
 
     @property
@@ -79,7 +90,9 @@ class Laid:
         return -(-size // self.parts) * self.parts
 
     def sharding(self, argument: int, axis: int | None) -> Any:
-        """Where an argument lies that has the axis there, or a chunk of it; without the axis, whole on the devices that share it."""
+        """Where an argument lies that has the axis there, or a chunk of it; without the axis, whole
+        on the devices that share it.
+        """
         if self.place is None:
             return None
         spec = list(self.place.specs[argument])
@@ -90,7 +103,9 @@ class Laid:
         return sharding(self.place.mesh, tuple(spec))
 
     def accumulated(self, state: Any) -> Any:
-        """What the devices hold, of a file, back on them; or its abstract values, with where they lie."""
+        """What the devices hold, of a file, back on them; or its abstract values, with where they
+        lie.
+        """
         if self.devices is None:
             return state
         lies = _jax.sharding.NamedSharding(self.devices.mesh, self.devices.spec(0))
@@ -101,7 +116,9 @@ class Laid:
         return tree_map(back, state)
 
     def begin(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
-        """`values -> new values, state`; of several devices each has a state, along a new first axis."""
+        """`values -> new values, state`; of several devices each has a state, along a new first
+        axis.
+        """
         if self.devices is None:
             return fn
 
@@ -112,14 +129,17 @@ class Laid:
         none, own = self.devices.spec(None), self.devices.spec(0)
         return self.devices.mapped(here, (none,), (none, own))
 
-    def step(self, fn: Callable[..., Any], ins: dict[int, int], outs: list[int], *, whole: bool) -> Callable[..., Any]:
+    def step(
+        self, fn: Callable[..., Any], ins: dict[int, int], outs: list[int], *, whole: bool
+    ) -> Callable[..., Any]:
         """`values, state, chunk, start -> state, results`.
 
         Args:
             fn: The same on one device; `here` says whether its callbacks are called.
             ins: Of each array of a chunk, where it has the axis.
             outs: Of each result.
-            whole: Whether the chunk is a rest that the devices do not divide: the first of them accumulates it.
+            whole: Whether the chunk is a rest that the devices do not divide: the first of them
+                accumulates it.
         """
         devices = self.devices
         if devices is None:
@@ -129,11 +149,17 @@ class Laid:
             n, index, held = next(iter(chunk)), devices.index(), _own(state)
             at = start if whole else start + index * chunk[n].shape[ins[n]]
             new, out = fn(values, held, chunk, at, here=index == 0 if whole else True)
-            return _as_part(tree_map(partial(_jnp.where, index == 0), new, held) if whole else new), out
+            return _as_part(
+                tree_map(partial(_jnp.where, index == 0), new, held) if whole else new
+            ), out
 
         none, own = devices.spec(None), devices.spec(0)
         chunks = {n: none if whole else devices.spec(axis) for n, axis in ins.items()}
-        return devices.mapped(here, (none, own, chunks, none), (own, [none if whole else devices.spec(axis) for axis in outs]))
+        return devices.mapped(
+            here,
+            (none, own, chunks, none),
+            (own, [none if whole else devices.spec(axis) for axis in outs]),
+        )
 
     def join(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
         """`state -> state`, of all devices."""

@@ -1,7 +1,8 @@
 """Read the chunks of a stream, and know them again.
 
-A chunk has as many rows as were asked for, of the dtype that its source says. Each is remembered by a checksum where it is read twice:
-by a later pass, or by a run that goes on from a checkpoint. Rows that changed in between would be mixed with what they were.
+A chunk has as many rows as were asked for, of the dtype that its source says. Each is remembered by
+a checksum where it is read twice: by a later pass, or by a run that goes on from a checkpoint. Rows
+that changed in between would be mixed with what they were.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from .._errors import DataError, sentence
+from .._errors import DataError
 from .._jax.trees import is_a
 from .._view.fitting import demand_whole_numbers_fit
 from .sources import Host, exactly, source_of, stamp_of
@@ -38,7 +39,9 @@ def opened(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str,
         failures += 1
 
     def source(name: str, value: Any) -> Any:
-        return again(lambda: source_of(name, value, where), retries, f"Opening {name!r} failed", failed)
+        return again(
+            lambda: source_of(name, value, where), retries, f"Opening {name!r} failed", failed
+        )
 
     return {name: source(name, value) for name, value in data.items()}, failures
 
@@ -49,7 +52,9 @@ def again(read: Callable[[], T], retries: int, note: str, failed: Callable[[], N
         try:
             return read()
         except OSError as error:
-            if tried == retries or is_a(error, (FileNotFoundError, PermissionError, IsADirectoryError)):
+            if tried == retries or is_a(
+                error, (FileNotFoundError, PermissionError, IsADirectoryError)
+            ):
                 error.add_note(f"{note}{f', {tried + 1} times' if tried else ''}.")
                 raise
             failed()
@@ -87,7 +92,14 @@ class Reader:
     """
 
     def __init__(
-        self, sources: Mapping[int, Source], pieces: Sequence[tuple[int, int]], retries: int, where: str, *, passes: int, kept: bool
+        self,
+        sources: Mapping[int, Source],
+        pieces: Sequence[tuple[int, int]],
+        retries: int,
+        where: str,
+        *,
+        passes: int,
+        kept: bool,
     ):
         self.sources = sources
         self.pieces = pieces
@@ -96,7 +108,9 @@ class Reader:
         self._where = where
         self._numbers = {start: j for j, (start, _) in enumerate(pieces)}
         self._stamps = [stamp_of(source.data) for source in sources.values()]
-        self._marked = [kept or (passes > 1 and not _is_fixed(source.data)) for source in sources.values()]
+        self._marked = [
+            kept or (passes > 1 and not _is_fixed(source.data)) for source in sources.values()
+        ]
         self._marks = np.zeros((len(sources), len(pieces)), np.uint32)
         self._seen = np.zeros(len(pieces), np.bool_)
         self._wide: bool = _jax.config.jax_enable_x64  # of this thread; chunks are read in another
@@ -123,16 +137,23 @@ class Reader:
         return parts
 
     def _demand_fit(self, source: Source, part: Any) -> None:
-        """Chunks are read in a thread of their own, whose numbers have 32 bits wherever the caller's have."""
+        """Chunks are read in a thread of their own, whose numbers have 32 bits wherever the
+        caller's have.
+        """
         with _jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
     def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
         """What tells the chunks that are done from others, for a checkpoint."""
-        return {"marks": self._marks, "done": np.asarray(done), "stamps": np.asarray([repr(stamp) for stamp in self._stamps])}
+        return {
+            "marks": self._marks,
+            "done": np.asarray(done),
+            "stamps": np.asarray([repr(stamp) for stamp in self._stamps]),
+        }
 
     def resume(self, known: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Go on after the chunks of a checkpoint. They are read again, unless they are of files that nobody has touched.
+        """Go on after the chunks of a checkpoint. They are read again, unless they are of files
+        that nobody has touched.
 
         Raises:
             DataError: They are not what they were.
@@ -150,23 +171,34 @@ class Reader:
 
     def _part(self, source: Source, rows: slice) -> Host:
         place = (*[slice(None)] * source.axis, rows) if source.axis else rows
-        shape = (*source.data.shape[: source.axis], rows.stop - rows.start, *source.data.shape[source.axis + 1 :])
+        shape = (
+            *source.data.shape[: source.axis],
+            rows.stop - rows.start,
+            *source.data.shape[source.axis + 1 :],
+        )
 
         def read() -> Host:
             with _jax.enable_x64(self._wide):
                 return exactly(source.data[place], shape, source.data.dtype, source.name)
 
-        return again(read, self.retries, f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed", self._failed)
+        return again(
+            read,
+            self.retries,
+            f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed",
+            self._failed,
+        )
 
     def _failed(self) -> None:
         self.failures += 1
 
     def _changed(self, source: Source, start: int, count: int, when: str) -> DataError:
         return DataError(
-            sentence(self._where, f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
-                     "What was computed of them would be mixed with what they are now.",
-                     "begin anew: without the checkpoint, and with data that nobody writes and that read alike each time.")
-        )  # fmt: skip
+            self._where,
+            f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
+            "What was computed of them would be mixed with what they are now.",
+            "begin anew: without the checkpoint, and with data that nobody writes and that read"
+            " alike each time.",
+        )
 
 
 def _is_fixed(data: Any) -> bool:

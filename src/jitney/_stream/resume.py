@@ -1,7 +1,9 @@
-"""Where a stream begins, and the file that it goes on from: what has been accumulated so far, with a checksum, replaced as a whole.
+"""Where a stream begins, and the file that it goes on from: what has been accumulated so far, with
+a checksum, replaced as a whole.
 
-`resumed` decides it: at the first chunk, or at the first one that a checkpoint does not have, once the rows before it have been found
-to be what they were. `_Run.__call__` in `stream.py` loops over the chunks that are left from there (`left`).
+`resumed` decides it: at the first chunk, or at the first one that a checkpoint does not have, once
+the rows before it have been found to be what they were. `_Run.__call__` in `stream.py` loops over
+the chunks that are left from there (`left`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _SHARE = 0.01  # of the run, that saves may take then
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: pass, how many elements of it are done, what earlier passes have computed, and what this one has accumulated.
+    """How far a run is: pass, how many elements of it are done, what earlier passes have computed,
+    and what this one has accumulated.
 
     `known` tells the rows that were read from others; see `Reader`.
     """
@@ -69,7 +72,8 @@ class Position:
 
 
 def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
-    """Where a run begins: behind what its checkpoint has, if there is one, and what was read then is what it was.
+    """Where a run begins: behind what its checkpoint has, if there is one, and what was read then
+    is what it was.
 
     Raises:
         JitneyError: The checkpoint is damaged, or of another run.
@@ -95,18 +99,24 @@ class Checkpoint:
 
     Args:
         path: Where.
-        key: Digests of what the run is made of, by what messages call it; a file of another key is refused.
-        every: After how many chunks (an int) or seconds (a text such as `"30s"`) it is written; None leaves it to jitney.
+        key: Digests of what the run is made of, by what messages call it; a file of another key is
+            refused.
+        every: After how many chunks (an int) or seconds (a text such as `"30s"`) it is written;
+            None leaves it to jitney.
         where: The function, for messages.
     """
 
-    def __init__(self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str):
+    def __init__(
+        self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str
+    ):
         if not is_a(path, (str, os.PathLike)) or Path(path).is_dir():
             raise OptionError(
-                sentence(where, f"checkpoint={path!r} is not the path of a file.", "A run is kept in one file.",
-                         'write checkpoint="run.ckpt", or leave it out.'),
+                where,
+                f"checkpoint={path!r} is not the path of a file.",
+                "A run is kept in one file.",
+                'write checkpoint="run.ckpt", or leave it out.',
                 code="J220",
-            )  # fmt: skip
+            )
         self.path = Path(path).absolute()
         self.key = dict(key)
         self.where = where
@@ -118,16 +128,19 @@ class Checkpoint:
         self._warned = False
         if not self.path.parent.is_dir():
             raise JitneyError(
-                sentence(where, f"there is no folder {self.path.parent} for the checkpoint.", "It is written beside its last version.",
-                         "make the folder, or give another path."),
+                where,
+                f"there is no folder {self.path.parent} for the checkpoint.",
+                "It is written beside its last version.",
+                "make the folder, or give another path.",
                 code="J283",
-            )  # fmt: skip
+            )
 
     def read(self) -> Progress | None:
         """How far the run was; None if there is no file.
 
         Raises:
-            JitneyError: The file is damaged, or of another function, other arguments, other data or another chunk size.
+            JitneyError: The file is damaged, or of another function, other arguments, other data or
+                another chunk size.
         """
         self._tidy()
         try:
@@ -138,24 +151,34 @@ class Checkpoint:
         digest, body = content[head : head + 32], content[head + 32 :]
         if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
             raise JitneyError(
-                sentence(self.where, f"{self.path} is no checkpoint, or it is damaged.", "A checkpoint is used whole or not at all.",
-                         "give another file name, or remove the file to begin anew."),
+                self.where,
+                f"{self.path} is no checkpoint, or it is damaged.",
+                "A checkpoint is used whole or not at all.",
+                "give another file name, or remove the file to begin anew.",
                 code="J281",
-            )  # fmt: skip
+            )
         with np.load(io.BytesIO(body), allow_pickle=False) as file:
             key: dict[str, str] = json.loads(str(file["key"]))
             if key != self.key:
                 other = [name for name in self.key if key.get(name) != self.key[name]]
                 raise JitneyError(
-                    sentence(self.where, f"the checkpoint {self.path} is of another run: {few(other)} differ.",
-                             "A run goes on with what it began with.",
-                             "give another file name, or remove the file to begin anew."),
+                    self.where,
+                    f"the checkpoint {self.path} is of another run: {few(other)} differ.",
+                    "A run goes on with what it began with.",
+                    "give another file name, or remove the file to begin anew.",
                     code="J282",
-                )  # fmt: skip
+                )
             index, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
-            values = {int(name[1:].partition("@")[0]): _restored(name, file[name]) for name in file.files if name.startswith("v")}
+            values = {
+                int(name[1:].partition("@")[0]): _restored(name, file[name])
+                for name in file.files
+                if name.startswith("v")
+            }
             held = sorted(name for name in file.files if name.startswith("s"))
-            state = [[_restored(name, file[name]) for name in held if name.startswith(f"s{i:04}.")] for i in range(nodes)]
+            state = [
+                [_restored(name, file[name]) for name in held if name.startswith(f"s{i:04}.")]
+                for i in range(nodes)
+            ]
             known = {name[1:]: file[name] for name in file.files if name.startswith("r")}
         return Progress(index, at, values, state, known)
 
@@ -166,7 +189,9 @@ class Checkpoint:
         if self.chunks is not None:
             due = self._missed >= self.chunks
         else:
-            due = passed >= (self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE))
+            due = passed >= (
+                self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE)
+            )
         if due:
             failure = self.write(progress)
             if failure is not None and not self._warned:
@@ -174,16 +199,22 @@ class Checkpoint:
                 warnings.warn(failure, JitneyWarning, stacklevel=users_level())
 
     def write(self, progress: Progress) -> str | None:
-        """Write the file; waits for the device. What is in the way, as a full disk, is returned: the file stays as it was then."""
+        """Write the file; waits for the device. What is in the way, as a full disk, is returned:
+        the file stays as it was then.
+        """
         start = time.monotonic()
         try:
             self._replace(self._content(progress))
         except OSError as error:
             self._last, self._missed = time.monotonic(), 0
             old = "the one from before stays" if self.path.exists() else "there is none yet"
-            return sentence(self.where, f"the checkpoint {self.path} could not be written ({error.strerror or error}); {old}.",
-                            "The run goes on, and tries again when the next one is due.", "free some space, or mend what the system says."
-                            )  # fmt: skip
+            return sentence(
+                self.where,
+                f"the checkpoint {self.path} could not be written ({error.strerror or error});"
+                f" {old}.",
+                "The run goes on, and tries again when the next one is due.",
+                "free some space, or mend what the system says.",
+            )
         self._last, self._missed = time.monotonic(), 0
         self._cost = self._last - start
         self.saves += 1
@@ -191,10 +222,21 @@ class Checkpoint:
 
     def _content(self, progress: Progress) -> bytes:
         parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
-        parts.update(_plain(f"s{i:04}.{j:04}", np.asarray(x)) for i, held in enumerate(progress.state) for j, x in enumerate(held))
+        parts.update(
+            _plain(f"s{i:04}.{j:04}", np.asarray(x))
+            for i, held in enumerate(progress.state)
+            for j, x in enumerate(held)
+        )
         parts.update({f"r{name}": x for name, x in progress.known.items()})
         buffer, save = io.BytesIO(), _savez
-        save(buffer, **{"pass": progress.index}, key=json.dumps(self.key), at=progress.at, nodes=len(progress.state), **parts)
+        save(
+            buffer,
+            **{"pass": progress.index},
+            key=json.dumps(self.key),
+            at=progress.at,
+            nodes=len(progress.state),
+            **parts,
+        )
         body = buffer.getvalue()
         return _MAGIC + hashlib.sha256(body).digest() + body
 
@@ -240,16 +282,22 @@ def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
             if seconds >= 0:
                 return None, seconds
     raise OptionError(
-        sentence(where, f"checkpoint_every={every!r} is neither a number of chunks nor of seconds.",
-                 "It says how often a checkpoint is written.",
-                 'write checkpoint_every=100 for chunks, checkpoint_every="30s" for seconds, or leave it out.'),
+        where,
+        f"checkpoint_every={every!r} is neither a number of chunks nor of seconds.",
+        "It says how often a checkpoint is written.",
+        'write checkpoint_every=100 for chunks, checkpoint_every="30s" for seconds, or leave it'
+        " out.",
         code="J220",
-    )  # fmt: skip
+    )
 
 
 def _plain(name: str, x: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
     """An array as NumPy's files hold it: the narrow floats of JAX are none of NumPy's types."""
-    return (name, x) if x.dtype.kind != "V" else (f"{name}@{x.dtype.name}", x.view(f"u{x.dtype.itemsize}"))
+    return (
+        (name, x)
+        if x.dtype.kind != "V"
+        else (f"{name}@{x.dtype.name}", x.view(f"u{x.dtype.itemsize}"))
+    )
 
 
 def _restored(name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

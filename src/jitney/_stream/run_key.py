@@ -22,8 +22,15 @@ _jaxlib: Any = jaxlib
 
 def program_key(passes: Passes) -> list[Any]:
     """Every operation with its parameters and constants, those inside loops and calls too."""
-    nodes = [(_described(node.op.eqn), list(map(_read, node.reads)), node.makes) for node in passes.flat.nodes]
-    return [nodes, [turn.back for turn in passes.passes], [value_key(x) for x in passes.numbers.values()]]
+    nodes = [
+        (_described(node.op.eqn), list(map(_read, node.reads)), node.makes)
+        for node in passes.flat.nodes
+    ]
+    return [
+        nodes,
+        [turn.back for turn in passes.passes],
+        [value_key(x) for x in passes.numbers.values()],
+    ]
 
 
 def _read(ref: Any) -> Any:
@@ -32,8 +39,13 @@ def _read(ref: Any) -> Any:
 
 
 def _described(eqn: Any) -> tuple[str, list[Any]]:
-    """An operation as JAX prints it, without addresses of functions, and the numbers that are not printed."""
-    return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [*map(value_key, _constants(eqn)), *_called_back(eqn)]
+    """An operation as JAX prints it, without addresses of functions, and the numbers that are not
+    printed.
+    """
+    return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [
+        *map(value_key, _constants(eqn)),
+        *_called_back(eqn),
+    ]
 
 
 def _called_back(eqn: Any) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""What a stream does when, as plain data: its passes over the chunks, by the numbers of the values that they take and give.
+"""What a stream does when, as plain data: its passes over the chunks, by the numbers of the values
+that they take and give.
 
-The loop in `stream.py` follows it; what it calls is compiled (`steps.py`), or comes from another process (`kept_steps.py`), where nobody
-has the program that it was planned from.
+The loop in `stream.py` follows it; what it calls is compiled (`steps.py`), or comes from another
+process (`kept_steps.py`), where nobody has the program that it was planned from.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class Turn:
 
     def known(self, state: Sequence[Any]) -> dict[int, Any]:
         """What the states are when it is over."""
-        return {n: x for numbers, held in zip(self.makes, state, strict=True) for n, x in zip(numbers, held, strict=False)}
+        return {
+            n: x
+            for numbers, held in zip(self.makes, state, strict=True)
+            for n, x in zip(numbers, held, strict=False)
+        }
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,25 @@ class Schedule:
         """What was planned, for chunks of a size."""
         turns = tuple(_turn(passes, work, pass_) for pass_ in passes.passes)
         streamed = tuple(n for n in passes.flat.takes if n in passes.streamed)
-        cut = {*streamed, *(n for turn in turns for n in (*turn.collects, *(number for _, number in turn.emits)))}
-        shapes = {n: tuple(evaluate(dim, {passes.symbol: total}) for dim in passes.flat.dims[n]) for n in cut}
+        cut = {
+            *streamed,
+            *(n for turn in turns for n in (*turn.collects, *(number for _, number in turn.emits))),
+        }
+        shapes = {
+            n: tuple(evaluate(dim, {passes.symbol: total}) for dim in passes.flat.dims[n])
+            for n in cut
+        }
         is_wide = type(passes.width) is not nullcontext
         return cls(
-            size, tuple(passes.flat.takes), streamed, {n: passes.axis(n) for n in cut}, shapes, {n: passes.flat.dtypes[n] for n in cut},
-            turns, is_wide,
-        )  # fmt: skip
+            size,
+            tuple(passes.flat.takes),
+            streamed,
+            {n: passes.axis(n) for n in cut},
+            shapes,
+            {n: passes.flat.dtypes[n] for n in cut},
+            turns,
+            is_wide,
+        )
 
     @property
     def width(self) -> AbstractContextManager[Any]:
@@ -93,7 +110,10 @@ class Schedule:
     def written(self) -> Any:
         """It as plain data."""
         cut = [[n, self.axes[n], self.shapes[n], self.dtypes[n].name] for n in sorted(self.axes)]
-        turns = [[turn.back, turn.emits, turn.collects, turn.replays, turn.keeps, turn.makes] for turn in self.turns]
+        turns = [
+            [turn.back, turn.emits, turn.collects, turn.replays, turn.keeps, turn.makes]
+            for turn in self.turns
+        ]
         return [self.size, self.takes, self.streamed, cut, turns, self.is_wide]
 
     @classmethod
@@ -101,9 +121,15 @@ class Schedule:
         """What was written."""
         size, takes, streamed, cut, turns, is_wide = said
         return cls(
-            size, tuple(takes), tuple(streamed), {n: axis for n, axis, _, _ in cut}, {n: tuple(shape) for n, _, shape, _ in cut},
-            {n: _jax.numpy.dtype(name) for n, _, _, name in cut}, tuple(map(_read_turn, turns)), is_wide,
-        )  # fmt: skip
+            size,
+            tuple(takes),
+            tuple(streamed),
+            {n: axis for n, axis, _, _ in cut},
+            {n: tuple(shape) for n, _, shape, _ in cut},
+            {n: _jax.numpy.dtype(name) for n, _, _, name in cut},
+            tuple(map(_read_turn, turns)),
+            is_wide,
+        )
 
 
 def _turn(passes: Passes, work: Chunked, pass_: Any) -> Turn:
@@ -118,4 +144,11 @@ def _turn(passes: Passes, work: Chunked, pass_: Any) -> Turn:
 def _read_turn(said: Any) -> Turn:
     back, emits, collects, replays, keeps, makes = said
     pairs = [tuple((first, second) for first, second in part) for part in (emits, keeps)]
-    return Turn(back, pairs[0], tuple(collects), replays, pairs[1], tuple(tuple(numbers) for numbers in makes))
+    return Turn(
+        back,
+        pairs[0],
+        tuple(collects),
+        replays,
+        pairs[1],
+        tuple(tuple(numbers) for numbers in makes),
+    )

@@ -1,4 +1,6 @@
-"""Where the chunks of a stream come from: arrays, files, and iterables, all read by the same slices."""
+"""Where the chunks of a stream come from: arrays, files, and iterables, all read by the same
+slices.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +17,49 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import ContractError, DataError, sentence
+from .._errors import ContractError, DataError
 from .._jax.trees import canonicalize_dtype, is_a
 
 Host = np.ndarray[Any, Any]
 
 
 def source_of(name: str, value: Any, where: str) -> Any:
-    """What can be sliced, of what was given for an argument; a value that has no rows stays what it is.
+    """What can be sliced, of what was given for an argument; a value that has no rows stays what it
+    is.
 
     Raises:
-        ContractError: A file is of no known kind or lacks the array, or an iterable is read up by its first reader.
+        ContractError: A file is of no known kind or lacks the array, or an iterable is read up by
+            its first reader.
     """
     if is_a(value, (str, Path)):
         return _file(name, Path(value), where)
     if is_a(value, (jax.Array, np.ndarray)):
-        return Mapped(value, name) if is_a(value, np.ndarray) and map_of(value) is not None else value
-    if is_a(value, (list, tuple)) and len(value) > 0 and all(is_sliceable(part) or is_a(part, (str, Path)) for part in value):
+        return (
+            Mapped(value, name) if is_a(value, np.ndarray) and map_of(value) is not None else value
+        )
+    if (
+        is_a(value, (list, tuple))
+        and len(value) > 0
+        and all(is_sliceable(part) or is_a(part, (str, Path)) for part in value)
+    ):
         return Joined([source_of(name, part, where) for part in value], name, where)
-    if not is_sliceable(value) and is_a(value, Iterable) and not is_a(value, (dict, list, tuple, str, bytes, set, frozenset)):
+    if (
+        not is_sliceable(value)
+        and is_a(value, Iterable)
+        and not is_a(value, (dict, list, tuple, str, bytes, set, frozenset))
+    ):
         return _iterated(name, value, where)
     return value
 
 
 def is_sliceable(value: Any) -> bool:
     """Whether it has rows: an array, or something that reads like one."""
-    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "__getitem__") and len(value.shape) > 0
+    return (
+        hasattr(value, "shape")
+        and hasattr(value, "dtype")
+        and hasattr(value, "__getitem__")
+        and len(value.shape) > 0
+    )
 
 
 def abstract(value: Any) -> Any:
@@ -59,10 +78,13 @@ def exactly(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
     array = np.asarray(part)
     if array.shape != shape or array.dtype != np.dtype(dtype):
         raise DataError(
-            sentence(f"reading {name!r}", f"a slice of {np.dtype(dtype)}{list(map(int, shape))} came as {array.dtype}{list(array.shape)}.",
-                     "Data keep their shape and dtype while they are read.",
-                     "let nobody write to them meanwhile; a reader of your own returns the rows that it is asked for.")
-        )  # fmt: skip
+            f"reading {name!r}",
+            f"a slice of {np.dtype(dtype)}{list(map(int, shape))} came as"
+            f" {array.dtype}{list(array.shape)}.",
+            "Data keep their shape and dtype while they are read.",
+            "let nobody write to them meanwhile; a reader of your own returns the rows that it is"
+            " asked for.",
+        )
     return array
 
 
@@ -82,11 +104,24 @@ class Stamp:
 
     @classmethod
     def of(cls, path: Path) -> Stamp:
-        """Of a file now. Times come in steps, so a file that was written just now may change without it."""
+        """Of a file now. Times come in steps, so a file that was written just now may change
+        without it.
+        """
         status = path.stat()
         last = max(status.st_mtime_ns, status.st_ctime_ns)
         settled = time.time_ns() - last > _SETTLED
-        return cls(((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),), settled)
+        return cls(
+            (
+                (
+                    status.st_dev,
+                    status.st_ino,
+                    status.st_size,
+                    status.st_mtime_ns,
+                    status.st_ctime_ns,
+                ),
+            ),
+            settled,
+        )
 
 
 def stamp_of(value: Any) -> Stamp | None:
@@ -99,7 +134,10 @@ def stamp_of(value: Any) -> Stamp | None:
     known = [stamp for stamp in stamps if stamp is not None]
     if len(known) < len(stamps):
         return None
-    return Stamp(tuple(file for stamp in known for file in stamp.files), all(stamp.settled for stamp in known))
+    return Stamp(
+        tuple(file for stamp in known for file in stamp.files),
+        all(stamp.settled for stamp in known),
+    )
 
 
 def map_of(value: Any) -> mmap.mmap | None:
@@ -118,13 +156,16 @@ def _check_size(array: Any, name: str) -> None:
     file = map_of(array)
     if file is not None and file.size() < len(file):
         raise DataError(
-            sentence(f"reading {name!r}", f"its file was cut to {file.size()} bytes; {len(file)} were mapped.",
-                     "Rows that are no longer there cannot be read.", "begin anew when nobody writes to it.")
-        )  # fmt: skip
+            f"reading {name!r}",
+            f"its file was cut to {file.size()} bytes; {len(file)} were mapped.",
+            "Rows that are no longer there cannot be read.",
+            "begin anew when nobody writes to it.",
+        )
 
 
 class Mapped:
-    """An array that lies in a mapped file. Before each reading it is looked whether the file is still as long.
+    """An array that lies in a mapped file. Before each reading it is looked whether the file is
+    still as long.
 
     Args:
         array: Its rows.
@@ -145,7 +186,8 @@ class Mapped:
 
 
 class Stored:
-    """The array of a file that was given by its path. It is watched: a file that is cut reads as zeros where it was mapped.
+    """The array of a file that was given by its path. It is watched: a file that is cut reads as
+    zeros where it was mapped.
 
     Args:
         array: Its rows.
@@ -164,12 +206,18 @@ class Stored:
 
     def __getitem__(self, where: Any) -> Host:
         self._check()
-        rows = self._rows(where) if is_a(where, slice) and is_a(self.array, np.memmap) else np.array(self.array[where])
+        rows = (
+            self._rows(where)
+            if is_a(where, slice) and is_a(self.array, np.memmap)
+            else np.array(self.array[where])
+        )
         self._check()
         return rows
 
     def _rows(self, where: slice) -> Host:
-        """Read, not mapped, where rows lie one behind the other: of a file that is cut meanwhile there are fewer, and the process lives."""
+        """Read, not mapped, where rows lie one behind the other: of a file that is cut meanwhile
+        there are fewer, and the process lives.
+        """
         array = self.array
         if not array.flags.c_contiguous:
             _check_size(array, self.name)
@@ -187,9 +235,11 @@ class Stored:
             same = False
         if not same:
             raise DataError(
-                sentence(f"reading {self.name!r}", f"{self.path} was changed, replaced or removed since it was opened.",
-                         "Rows of the old file would be mixed with rows of the new one.", "begin anew when nobody writes to it.")
-            )  # fmt: skip
+                f"reading {self.name!r}",
+                f"{self.path} was changed, replaced or removed since it was opened.",
+                "Rows of the old file would be mixed with rows of the new one.",
+                "begin anew when nobody writes to it.",
+            )
 
 
 class Joined:
@@ -212,7 +262,11 @@ class Joined:
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
             first, last = max(0, where.start - start), min(where.stop, stop) - start
             if first < last:
-                pieces.append(exactly(part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name))
+                pieces.append(
+                    exactly(
+                        part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name
+                    )
+                )
         return np.concatenate(pieces) if pieces else np.empty((0, *self.shape[1:]), self.dtype)
 
 
@@ -226,7 +280,9 @@ class Sequential:
         name: Of the argument.
     """
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], shape: tuple[int, ...], dtype: Any, name: str):
+    def __init__(
+        self, begin: Callable[[], Iterator[Any]], shape: tuple[int, ...], dtype: Any, name: str
+    ):
         self.begin = begin
         self.shape = shape
         self.dtype = np.dtype(dtype)
@@ -254,18 +310,24 @@ class Sequential:
             if part is None:
                 end = self._at + sum(map(len, self._held))
                 raise DataError(
-                    sentence(f"reading {self.name!r}", f"the rows of {self.name!r} end after {end}; there were {self.shape[0]}.",
-                             "Data keep their length while they are read.", "let each iteration give the same chunks.")
-                )  # fmt: skip
+                    f"reading {self.name!r}",
+                    f"the rows of {self.name!r} end after {end}; there were {self.shape[0]}.",
+                    "Data keep their length while they are read.",
+                    "let each iteration give the same chunks.",
+                )
             self._held.append(np.asarray(part))
             missing -= len(part)
         rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
         self._held = [rows]
-        if where.stop == self.shape[0] and (len(rows) > where.stop - where.start or any(map(len, self._rows))):
+        if where.stop == self.shape[0] and (
+            len(rows) > where.stop - where.start or any(map(len, self._rows))
+        ):
             raise DataError(
-                sentence(f"reading {self.name!r}", f"it gave more than {self.shape[0]} rows, which it had before.",
-                         "Data keep their length while they are read.", "let each iteration give the same chunks.")
-            )  # fmt: skip
+                f"reading {self.name!r}",
+                f"it gave more than {self.shape[0]} rows, which it had before.",
+                "Data keep their length while they are read.",
+                "let each iteration give the same chunks.",
+            )
         return rows[: where.stop - where.start]
 
     def _skip_to(self, row: int) -> None:
@@ -284,7 +346,9 @@ class Sequential:
 
 
 def is_reversible(value: Any) -> bool:
-    """Whether chunks can be read from the last to the first without reading all rows before each."""
+    """Whether chunks can be read from the last to the first without reading all rows before
+    each.
+    """
     if is_a(value, Joined):
         return all(map(is_reversible, value.parts))
     return is_reversible(value.array) if is_a(value, Stored) else not is_a(value, Sequential)
@@ -295,11 +359,12 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
     parts = iter(value)
     if parts is value:
         raise ContractError(
-            sentence(where, f"the chunks of {name!r} can be read only once.",
-                 "A stream reads its data once for their length and once for each pass.",
-                     "pass an object whose `__iter__` begins anew, or a list of files."),
+            where,
+            f"the chunks of {name!r} can be read only once.",
+            "A stream reads its data once for their length and once for each pass.",
+            "pass an object whose `__iter__` begins anew, or a list of files.",
             code="J218",
-        )  # fmt: skip
+        )
     first, count = None, 0
     for part in parts:
         chunk: Host = np.asarray(part)
@@ -310,10 +375,12 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
         count += len(chunk)
     if first is None:
         raise ContractError(
-            sentence(where, f"{name!r} gave no chunk.", "The first chunk says of which dtype and shape the rows are.",
-                     "pass an empty array where there are no rows."),
+            where,
+            f"{name!r} gave no chunk.",
+            "The first chunk says of which dtype and shape the rows are.",
+            "pass an empty array where there are no rows.",
             code="J218",
-        )  # fmt: skip
+        )
     return Sequential(lambda: iter(value), (count, *first.shape[1:]), first.dtype, name)
 
 
@@ -321,33 +388,44 @@ def _file(name: str, path: Path, where: str) -> Any:
     if path.suffix in (".npy", ".npz"):
         stamp = Stamp.of(path)
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _member(name, path, where)
+            array = (
+                np.load(path, mmap_mode="r", allow_pickle=False)
+                if path.suffix == ".npy"
+                else _member(name, path, where)
+            )
         except _DAMAGED as error:
             raise DataError(
-                sentence(f"reading {name!r}", f"{path} is no whole `{path.suffix}` file of numbers ({error}).",
-                         "Rows are read from files as NumPy writes them.", "write it again, with np.save or np.savez."),
+                f"reading {name!r}",
+                f"{path} is no whole `{path.suffix}` file of numbers ({error}).",
+                "Rows are read from files as NumPy writes them.",
+                "write it again, with np.save or np.savez.",
                 code="J313",
-            ) from error  # fmt: skip
+            ) from error
         return Stored(array, path.absolute(), stamp, name)
     raise ContractError(
-        sentence(where, f"{path} is of no kind that is read here.", "Paths are of `.npy` and `.npz` files.",
-                 "open it, and pass the array: an HDF5 dataset, a Zarr array, a NumPy memory map."),
+        where,
+        f"{path} is of no kind that is read here.",
+        "Paths are of `.npy` and `.npz` files.",
+        "open it, and pass the array: an HDF5 dataset, a Zarr array, a NumPy memory map.",
         code="J218",
-    )  # fmt: skip
+    )
 
 
 def _member(name: str, path: Path, where: str) -> Any:
-    """The array of the argument's name in an `.npz` file: mapped where it lies there as it is, read through where it is compressed."""
+    """The array of the argument's name in an `.npz` file: mapped where it lies there as it is, read
+    through where it is compressed.
+    """
     with zipfile.ZipFile(path) as archive:
         inside = f"{name}.npy"
         if inside not in archive.namelist():
             held = ", ".join(other.removesuffix(".npy") for other in archive.namelist())
             raise ContractError(
-                sentence(where, f"{path} holds no array {name!r}; it holds {held}.",
-                         "Of an `.npz` file each argument takes the array of its own name.",
-                         f"save it with np.savez(..., {name}=...)."),
+                where,
+                f"{path} holds no array {name!r}; it holds {held}.",
+                "Of an `.npz` file each argument takes the array of its own name.",
+                f"save it with np.savez(..., {name}=...).",
                 code="J218",
-            )  # fmt: skip
+            )
         info = archive.getinfo(inside)
         with archive.open(info) as file:
             shape, by_column, dtype = _header(file)
@@ -360,10 +438,12 @@ def _member(name: str, path: Path, where: str) -> Any:
         return np.memmap(path, dtype, "r", at, shape, "F" if by_column else "C")
     if by_column:
         raise ContractError(
-            sentence(where, f"{name!r} in {path} is compressed and lies column by column.", "Rows are read from the first to the last.",
-                     "save it row by row (np.ascontiguousarray), or not compressed."),
+            where,
+            f"{name!r} in {path} is compressed and lies column by column.",
+            "Rows are read from the first to the last.",
+            "save it row by row (np.ascontiguousarray), or not compressed.",
             code="J218",
-        )  # fmt: skip
+        )
     return Sequential(lambda: _rows_of(path, inside), shape, dtype, name)
 
 
@@ -382,16 +462,22 @@ def _rows_of(path: Path, inside: str) -> Iterator[Host]:
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
-    return np.lib.format.read_array_header_1_0(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(file)
+    return (
+        np.lib.format.read_array_header_1_0(file)
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0(file)
+    )
 
 
 def _unlike(where: str, name: str, what: str, part: Any, first: Any) -> ContractError:
     return ContractError(
-        sentence(where,
-                 f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with rows of {list(first.shape[1:])}.",
-                 "Parts that lie one behind the other have rows of one shape and dtype.", "convert them before."),
+        where,
+        f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with"
+        f" rows of {list(first.shape[1:])}.",
+        "Parts that lie one behind the other have rows of one shape and dtype.",
+        "convert them before.",
         code="J218",
-    )  # fmt: skip
+    )
 
 
 _DAMAGED = (ValueError, EOFError, zipfile.BadZipFile, zlib.error)

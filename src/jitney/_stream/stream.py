@@ -1,7 +1,9 @@
-"""Run a function over data that does not fit into memory: the same passes as of `chunk=`, with the chunks read one by one.
+"""Run a function over data that does not fit into memory: the same passes as of `chunk=`, with the
+chunks read one by one.
 
-It stands around a program: the loop is on the host, each chunk goes through one compiled step, and what is carried from chunk to chunk
-stays on the device. While one chunk is worked on, the next is read.
+It stands around a program: the loop is on the host, each chunk goes through one compiled step, and
+what is carried from chunk to chunk stays on the device. While one chunk is worked on, the next is
+read.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import jax
 import numpy as np
 
 from .._diagnosis.nonfinite import refuse_nonfinite
-from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of, sentence
+from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
@@ -62,41 +64,57 @@ def stream(
 ) -> Streamed[R]:
     """Run a decorated function over data of any length, a chunk at a time.
 
-    The results are those of one call on all of it, up to the order in which sums are added. As many passes are made over the data as the
-    function needs: one for a mean, two for a variance. Memory holds two chunks, and results that have the axis.
+    The results are those of one call on all of it, up to the order in which sums are added. As many
+    passes are made over the data as the function needs: one for a mean, two for a variance. Memory
+    holds two chunks, and results that have the axis.
 
     Args:
-        program: A function under `@optimize`, without `pad`; or a derivative of one, such as `f.grad`.
-        data: Argument name -> value. Of an array with the axis, anything that has `shape` and `dtype` and can be sliced: a NumPy array or
-            memory map, a Zarr or HDF5 array; the path of an `.npy` file, or of an `.npz` file that holds an array of the argument's name;
-            a sequence of these, one behind the other; or an object whose `__iter__` gives chunks of any length, each time anew, which is
-            read once more, for its length. Everything else is passed whole.
-        chunk: Axis name -> how many of its elements are read at a time; `"auto"` for as many as keep a step of the run under the program's
-            `memory=` (256 MiB if it has none), by what the compiler says of it, on one device. If the axis lies along a mesh, each device
-            works on its part of a chunk, whose size is rounded up to what the devices divide; of the rest in the end what they divide is a
-            chunk, and what is left then, fewer elements than devices, another one, which one device accumulates.
-        checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on from there, to the same bits as an
-            unbroken one; when the run is over, it is removed. It is of one computation (comments, and on which lines it stands, do not
-            count), chunk size and arguments, of data of one shape and dtype, and of JAX's settings and version. One that cannot be
-            written, as on a full disk, is a warning: the one from before stays, and the run goes on. The rows that were done are read
-            again first, and have to be what they were; those of an `.npy` or `.npz` file that was given by its path are not, if nobody
+        program: A function under `@optimize`, without `pad`; or a derivative of one, such as
+            `f.grad`.
+        data: Argument name -> value. Of an array with the axis, anything that has `shape` and
+            `dtype` and can be sliced: a NumPy array or memory map, a Zarr or HDF5 array; the path
+            of an `.npy` file, or of an `.npz` file that holds an array of the argument's name; a
+            sequence of these, one behind the other; or an object whose `__iter__` gives chunks of
+            any length, each time anew, which is read once more, for its length. Everything else is
+            passed whole.
+        chunk: Axis name -> how many of its elements are read at a time; `"auto"` for as many as
+            keep a step of the run under the program's `memory=` (256 MiB if it has none), by what
+            the compiler says of it, on one device. If the axis lies along a mesh, each device works
+            on its part of a chunk, whose size is rounded up to what the devices divide; of the rest
+            in the end what they divide is a chunk, and what is left then, fewer elements than
+            devices, another one, which one device accumulates.
+        checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on
+            from there, to the same bits as an unbroken one; when the run is over, it is removed. It
+            is of one computation (comments, and on which lines it stands, do not count), chunk size
+            and arguments, of data of one shape and dtype, and of JAX's settings and version. One
+            that cannot be written, as on a full disk, is a warning: the one from before stays, and
+            the run goes on. The rows that were done are read again first, and have to be what they
+            were; those of an `.npy` or `.npz` file that was given by its path are not, if nobody
             has touched it.
-        checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`. By default once a second at most, and so
-            that it takes a hundredth of the run at most. Ctrl-C writes it too.
-        retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2 s, 0.4 s, ...; and how often the data
-            are opened again. An object that is iterated, and a compressed `.npz`, are begun anew, up to the row that was reached.
-        progress: Whether a bar shows how far the run is, its rate, and the time left; in a notebook by ipywidgets.
+        checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`. By
+            default once a second at most, and so that it takes a hundredth of the run at most.
+            Ctrl-C writes it too.
+        retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2
+            s, 0.4 s, ...; and how often the data are opened again. An object that is iterated, and
+            a compressed `.npz`, are begun anew, up to the row that was reached.
+        progress: Whether a bar shows how far the run is, its rate, and the time left; in a notebook
+            by ipywidgets.
 
     Returns:
-        What the function returns, where arrays that have the axis are NumPy arrays, and what the run did.
+        What the function returns, where arrays that have the axis are NumPy arrays, and what the
+        run did.
 
     Raises:
-        AxisError: An operation looks along the axis in a way that is not carried from chunk to chunk.
+        AxisError: An operation looks along the axis in a way that is not carried from chunk to
+            chunk.
         ContractError: The data do not fit the contract, or no array has the axis.
-        MeshError: The program has `shard`, and there is no mesh, or another axis than the one that is cut does not divide.
-        JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
-        DataError: A slice came with other rows than asked for, a file is damaged, was cut or changed while it was read, or rows are not
-            what they were in the pass before or when the checkpoint was written.
+        MeshError: The program has `shard`, and there is no mesh, or another axis than the one that
+            is cut does not divide.
+        JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot
+            be kept in one.
+        DataError: A slice came with other rows than asked for, a file is damaged, was cut or
+            changed while it was read, or rows are not what they were in the pass before or when the
+            checkpoint was written.
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
     began = time.perf_counter()
@@ -104,62 +122,108 @@ def stream(
     axis, size = _one(program, chunk)
     if program.options.roll is not None:
         raise OptionError(
-            sentence(str(program), "`roll` and `jitney.stream` together are not there yet.",
-                     "Layers are rolled in a program as a whole, and a stream compiles its steps.", "stream a program without `roll`."),
+            str(program),
+            "`roll` and `jitney.stream` together are not there yet.",
+            "Layers are rolled in a program as a whole, and a stream compiles its steps.",
+            "stream a program without `roll`.",
             code="J201",
-        )  # fmt: skip
+        )
     if not is_a(retries, int) or retries < 0:
         raise OptionError(
-            sentence(str(program), f"retries={retries!r} is no number of times.", "A reading that failed is made again so often.",
-                     "write retries=2, or retries=0 for none."),
+            str(program),
+            f"retries={retries!r} is no number of times.",
+            "A reading that failed is made again so often.",
+            "write retries=2, or retries=0 for none.",
             code="J220",
-        )  # fmt: skip
+        )
     if not is_a(progress, bool):
         raise OptionError(
-            sentence(str(program), f"progress={repr_of(progress)} is neither.", "It is True or False.",
-                     "write progress=False, or leave it out."),
+            str(program),
+            f"progress={repr_of(progress)} is neither.",
+            "It is True or False.",
+            "write progress=False, or leave it out.",
             code="J220",
-        )  # fmt: skip
+        )
     where = str(program.core.where)
     if not is_a(data, Mapping):
         raise OptionError(
-            sentence(where, f"the data are a {type_of(data).__name__}.", "Data are given by the names of arguments.",
-                     'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).'),
+            where,
+            f"the data are a {type_of(data).__name__}.",
+            "Data are given by the names of arguments.",
+            'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).',
             code="J220",
-        )  # fmt: skip
+        )
     sources, failures = opened(data, where, retries)
-    entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
+    entry, arrays = program.abstract(
+        (), {name: abstract(value) for name, value in sources.items()}, None
+    )
     with entry.numbers(), entry.scope():
         view = entry.planned(arrays, jit=False).view
-        stage = Chunk.of(view, replace(entry.request, nested=False, single="read in chunks"), axis, size, "stream")
+        stage = Chunk.of(
+            view,
+            replace(entry.request, nested=False, single="read in chunks"),
+            axis,
+            size,
+            "stream",
+        )
         if stage is None:
             raise ContractError(
-                sentence(entry.core.where, f"no array has an axis {axis!r}.", "Data are cut along an axis that annotations name.",
-                         "pass an array with it, or correct the name."),
+                entry.core.where,
+                f"no array has an axis {axis!r}.",
+                "Data are cut along an axis that annotations name.",
+                "pass an array with it, or correct the name.",
                 code="J218",
-            )  # fmt: skip
+            )
         laid = Laid.of(entry, stage)
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
             steps = _steps(entry, arrays, replace(stage, devices=laid.devices), laid, size)
-            values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
-            run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries, kept=checkpoint is not None)
+            values = [
+                sources.get(leaf.path, array)
+                for leaf, array in zip(view.leaves, arrays, strict=True)
+            ]
+            run = _Run(
+                steps,
+                [leaf.path for leaf in view.leaves],
+                values,
+                retries,
+                kept=checkpoint is not None,
+            )
             kept = None
             if checkpoint is not None:
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.schedule.width:
-                value = _jax.block_until_ready(run(kept, progress=progress))  # what was given may change from now on
+                # what was given may change from now on
+                value = _jax.block_until_ready(run(kept, progress=progress))
             if entry.core.options.debug_nans:
-                unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
-                refuse_nonfinite(entry.core.where, value, unknown, "call the function itself on a part of the data")
-            verify_stream(entry, (axis, steps.size), values, value, partial(_unverified, program, {axis: size or AUTO}))
+                unknown = (
+                    "Which operation made it is known of calls only, not of a stream of several"
+                    " chunks."
+                )
+                refuse_nonfinite(
+                    entry.core.where,
+                    value,
+                    unknown,
+                    "call the function itself on a part of the data",
+                )
+            verify_stream(
+                entry,
+                (axis, steps.size),
+                values,
+                value,
+                partial(_unverified, program, {axis: size or AUTO}),
+            )
             saves = kept.saves if kept is not None else 0
             took, failures = time.perf_counter() - began, failures + run.reader.failures
-            stats = StreamStats(run.chunks, stage.size, len(steps.schedule.turns), took, failures, saves, steps.kept)
+            stats = StreamStats(
+                run.chunks, stage.size, len(steps.schedule.turns), took, failures, saves, steps.kept
+            )
             return Streamed(value, stats)
     if stage.size == 1:  # which devices cannot share
         program = _on_one_device(program)
-    whole = _jax.block_until_ready(program(**{name: read_whole(value, name) for name, value in sources.items()}))
+    whole = _jax.block_until_ready(
+        program(**{name: read_whole(value, name) for name, value in sources.items()})
+    )
     return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, failures, 0))
 
 
@@ -172,7 +236,10 @@ def _on_one_device(program: Any) -> Any:
 
 def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
     return stream(
-        program.with_body(program.body, replace(program.options, verify=False)).bound_to((), {}), data, chunk=chunk, progress=False
+        program.with_body(program.body, replace(program.options, verify=False)).bound_to((), {}),
+        data,
+        chunk=chunk,
+        progress=False,
     ).value
 
 
@@ -186,25 +253,41 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
             if is_a(size, int) and not is_a(size, bool) and size > 0:
                 return axis, size
     raise ContractError(
-        sentence(str(program), f"chunk={chunk!r} does not say which axis is read how many elements at a time.", "One axis is cut.",
-                 'write chunk={"points": 65536}.'),
+        str(program),
+        f"chunk={chunk!r} does not say which axis is read how many elements at a time.",
+        "One axis is cut.",
+        'write chunk={"points": 65536}.',
         code="J218",
-    )  # fmt: skip
+    )
 
 
-def _steps(entry: Entry, arrays: Sequence[Any], stage: Chunk, laid: Laid, size: int | None) -> Runnable:
+def _steps(
+    entry: Entry, arrays: Sequence[Any], stage: Chunk, laid: Laid, size: int | None
+) -> Runnable:
     """Those of an earlier run over data of this length, or new ones."""
-    key = (laid, stage.axis, size, settings(), *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
+    key = (
+        laid,
+        stage.axis,
+        size,
+        settings(),
+        *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves),
+    )
     steps = entry.streams.get(key)
     if steps is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        steps = entry.streams[key] = kept_steps(entry, arrays, stage, laid, size, partial(_planned, entry, stage, laid, size))
+        steps = entry.streams[key] = kept_steps(
+            entry, arrays, stage, laid, size, partial(_planned, entry, stage, laid, size)
+        )
     return steps
 
 
 def _planned(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
-    return Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
+    return (
+        Steps(entry, stage, laid, size)
+        if size
+        else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
+    )
 
 
 def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
@@ -212,59 +295,98 @@ def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
         return widest(entry, stage, laid, budget)[0]
     except Misfit as misfit:
         raise AxisError(
-            sentence(entry.core.where,
-                     f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the least is {text(misfit.least)}.",
-                     "`memory` bounds temporaries and arguments of a step, and the chunk that is read meanwhile.",
-                     f"give it memory={misfit.least}."),
+            entry.core.where,
+            f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the"
+            f" least is {text(misfit.least)}.",
+            "`memory` bounds temporaries and arguments of a step, and the chunk that is read"
+            " meanwhile.",
+            f"give it memory={misfit.least}.",
             code="J230",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _on_host(value: Any) -> Any:
-    """Data that lie on several devices come from the host: a slice of them would be put together on each of these first."""
-    return np.asarray(value) if is_a(value, jax.Array) and len(value.sharding.device_set) > 1 else value
+    """Data that lie on several devices come from the host: a slice of them would be put together on
+    each of these first.
+    """
+    return (
+        np.asarray(value)
+        if is_a(value, jax.Array) and len(value.sharding.device_set) > 1
+        else value
+    )
 
 
 class _Run:
     """One run over one set of data."""
 
-    def __init__(self, steps: Runnable, names: Sequence[str], values: Sequence[Any], retries: int, *, kept: bool):
+    def __init__(
+        self,
+        steps: Runnable,
+        names: Sequence[str],
+        values: Sequence[Any],
+        retries: int,
+        *,
+        kept: bool,
+    ):
         self.steps = steps
         self.schedule = plan = steps.schedule
         self.chunks = 0
         given = dict(zip(plan.takes, zip(names, values, strict=True), strict=True))
-        sources = {n: Source(name, _on_host(x), plan.axes[n], plan.dtypes[n]) for n, (name, x) in given.items() if n in plan.streamed}
-        self.fixed = {n: read_whole(x, name) for n, (name, x) in given.items() if n not in plan.streamed}
-        self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}  # in the types that they have outside of the run
+        sources = {
+            n: Source(name, _on_host(x), plan.axes[n], plan.dtypes[n])
+            for n, (name, x) in given.items()
+            if n in plan.streamed
+        }
+        self.fixed = {
+            n: read_whole(x, name) for n, (name, x) in given.items() if n not in plan.streamed
+        }
+        # in the types that they have outside of the run
+        self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}
         where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
-        self.reader = Reader(sources, steps.pieces, retries, where, passes=len(plan.turns), kept=kept)
+        self.reader = Reader(
+            sources, steps.pieces, retries, where, passes=len(plan.turns), kept=kept
+        )
 
     def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
         axis, back = self.steps.stage.axis, any(turn.back for turn in self.schedule.turns)
         for source in sources.values():
             if is_reversible(source.data) or not (back or source.axis):
                 continue
-            what = f"a pass over {axis!r} runs from the end" if back else f"{axis!r} is not its first axis"
+            what = (
+                f"a pass over {axis!r} runs from the end"
+                if back
+                else f"{axis!r} is not its first axis"
+            )
             raise AxisError(
-                sentence(where, f"{source.name!r} can only be read from its first row on, and {what}.",
-                         "What accumulates from the end of an axis takes its last chunk first; of another axis, each chunk has all rows.",
-                         "pass an array, or the path of an `.npy` file."),
+                where,
+                f"{source.name!r} can only be read from its first row on, and {what}.",
+                "What accumulates from the end of an axis takes its last chunk first; of another"
+                " axis, each chunk has all rows.",
+                "pass an array, or the path of an `.npy` file.",
                 code="J231",
-            )  # fmt: skip
+            )
 
     def key(self) -> dict[str, str]:
-        """What a checkpoint must be of, to be gone on from, as digests; the rows themselves the reader knows."""
+        """What a checkpoint must be of, to be gone on from, as digests; the rows themselves the
+        reader knows.
+        """
         steps = self.steps
         texts = {
             "the size of a chunk": repr([steps.size, steps.laid.key]),
             "the arguments": repr([value_key(x) for x in self.fixed.values()]),
             "the shapes and dtypes of the data": repr(
-                [(source.data.shape, str(source.data.dtype)) for source in self.reader.sources.values()]
+                [
+                    (source.data.shape, str(source.data.dtype))
+                    for source in self.reader.sources.values()
+                ]
             ),
             "the settings and the version of JAX": repr([settings(), platform()]),
         }
-        return {"the function": steps.program, **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}}
+        return {
+            "the function": steps.program,
+            **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},
+        }
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
         steps, turns = self.steps, self.schedule.turns
@@ -274,16 +396,22 @@ class _Run:
         if kept is not None and emitted:
             where = steps.entry.core.where
             raise JitneyError(
-                sentence(where, f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is accumulated only.",
-                         "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin."),
+                where,
+                f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is"
+                " accumulated only.",
+                "A run that goes on later has to find its results again.",
+                "drop checkpoint=..., or return sums and their kin.",
                 code="J284",
-            )  # fmt: skip
+            )
         begins = resumed(kept, self.reader, steps.laid)
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
-        back = any(turn.back for turn in turns[first : first + 1])  # what does not depend on the data takes no pass
-        done = first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
+        # what does not depend on the data takes no pass
+        back = any(turn.back for turn in turns[first : first + 1])
+        done = (
+            first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
+        )
         with _bar(steps, done, show=progress) as advance:
             try:
                 for p, turn in enumerate(turns[first:], first):
@@ -296,8 +424,15 @@ class _Run:
                         carried.setdefault(start, {}).update(turn.kept(state))
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
-                        state, outs = step(values, state, chunk, np.int32(start), *([carried[start]] if turn.replays else []))
-                        _jax.block_until_ready(before)  # so that no more than two chunks are under way
+                        state, outs = step(
+                            values,
+                            state,
+                            chunk,
+                            np.int32(start),
+                            *([carried[start]] if turn.replays else []),
+                        )
+                        # so that no more than two chunks are under way
+                        _jax.block_until_ready(before)
                         for (i, n), out in zip(turn.emits, outs, strict=False):
                             emitted[i][self._place(n, start, count)] = np.asarray(out)
                         for n, out in zip(turn.collects, outs[len(turn.emits) :], strict=True):
@@ -307,7 +442,11 @@ class _Run:
                         if kept is not None:
                             over = steps.total - start if turn.back else start + count
                             reached = Reached(
-                                p, over, {n: x for n, x in values.items() if n not in self.fixed}, state, self._known(p, over)
+                                p,
+                                over,
+                                {n: x for n, x in values.items() if n not in self.fixed},
+                                state,
+                                self._known(p, over),
                             )
                             kept.reached(reached)
                     values.update(turn.known(steps.join[p](state)))
@@ -315,7 +454,11 @@ class _Run:
                     at, state = 0, None
             except KeyboardInterrupt as stop:
                 if kept is not None and reached is not None:
-                    stop.add_note(kept.write(reached) or f"The checkpoint {kept.path} was written; the same call goes on from there.")
+                    stop.add_note(
+                        kept.write(reached)
+                        or f"The checkpoint {kept.path} was written;"
+                        " the same call goes on from there."
+                    )
                 raise
         flat = [emitted.get(i, x) for i, x in enumerate(steps.end(values))]
         if kept is not None:
@@ -323,13 +466,21 @@ class _Run:
         return unmixed(steps.outcome.output(flat))
 
     def _known(self, index: int, at: int) -> Mapping[str, np.ndarray[Any, Any]]:
-        """What the reader knows of the chunks that are done; after the first pass that is all of them."""
+        """What the reader knows of the chunks that are done; after the first pass that is all of
+        them.
+        """
         pieces = self.steps.pieces
-        missing = set(left(pieces, at, back=self.schedule.turns[0].back)) if index == 0 else set[tuple[int, int]]()
+        missing = (
+            set(left(pieces, at, back=self.schedule.turns[0].back))
+            if index == 0
+            else set[tuple[int, int]]()
+        )
         return self.reader.known([piece not in missing for piece in pieces])
 
     def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, Any]]]:
-        """The chunks that are not done, with where they start and how long they are, each read while the one before is worked on."""
+        """The chunks that are not done, with where they start and how long they are, each read
+        while the one before is worked on.
+        """
         pieces = left(self.steps.pieces, done, back=back)
         if not pieces:
             return
@@ -345,20 +496,27 @@ class _Run:
         what = self.schedule.turns
         if kept is None or not any(turn.collects or turn.keeps for turn in what):
             return
-        how = "collects all of it" if any(turn.collects for turn in what) else "goes through all of it in both directions"
+        how = (
+            "collects all of it"
+            if any(turn.collects for turn in what)
+            else "goes through all of it in both directions"
+        )
         raise JitneyError(
-            sentence(self.steps.entry.core.where, f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
-                     "What is collected, and what is carried into each chunk, lies in memory until the run is over.",
-                     "drop checkpoint=...."),
+            self.steps.entry.core.where,
+            f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
+            "What is collected, and what is carried into each chunk, lies in memory until the run"
+            " is over.",
+            "drop checkpoint=....",
             code="J284",
-        )  # fmt: skip
+        )
 
     def _empty(self, n: Any) -> np.ndarray[Any, Any]:
         return np.empty(self.schedule.shapes[n], self.schedule.dtypes[n])
 
     def _place(self, n: Any, start: int, count: int) -> tuple[slice, ...]:
         axis = self.schedule.axes[n]
-        times = self.schedule.shapes[n][axis] // self.steps.total  # of each element there may be several, one behind the other
+        # of each element there may be several, one behind the other
+        times = self.schedule.shapes[n][axis] // self.steps.total
         return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
 
 

@@ -1,4 +1,6 @@
-"""`verify` of `jitney.stream`: the function called plainly on all of the data, if they fit into memory."""
+"""`verify` of `jitney.stream`: the function called plainly on all of the data, if they fit into
+memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ LIMIT = 2**30
 """Up to how many bytes data are read as a whole, to be compared with."""
 
 
-def verify_stream(entry: Entry, chunk: tuple[str, int], values: Sequence[Any], result: Any, again: Callable[[dict[str, Any]], Any]) -> None:
+def verify_stream(
+    entry: Entry,
+    chunk: tuple[str, int],
+    values: Sequence[Any],
+    result: Any,
+    again: Callable[[dict[str, Any]], Any],
+) -> None:
     """Compare the result of a stream, once for each length of data and chunk size.
 
     Args:
@@ -49,8 +57,15 @@ def verify_stream(entry: Entry, chunk: tuple[str, int], values: Sequence[Any], r
         entry.verified[key] = "left out"
         if core.counters.warn_once("verify stream"):
             what = f"a stream of {text(size)} is not verified."
-            rule = f"What is compared with is one plain call on all of the data, which are read for it up to {text(LIMIT)}."
-            warnings.warn(sentence(core.where, what, rule, "stream a part of them to verify."), JitneyWarning, stacklevel=users_level())
+            rule = (
+                "What is compared with is one plain call on all of the data, which are read for it"
+                f" up to {text(LIMIT)}."
+            )
+            warnings.warn(
+                sentence(core.where, what, rule, "stream a part of them to verify."),
+                JitneyWarning,
+                stacklevel=users_level(),
+            )
         return
 
     def streamed(arrays: Sequence[Any]) -> Any:
@@ -58,7 +73,10 @@ def verify_stream(entry: Entry, chunk: tuple[str, int], values: Sequence[Any], r
 
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
     options = replace(core.options, chunk=(chunk,), memory=None)
-    changes = (Change("stream", (chunk[0],)), *changes_of(replace(core.options, chunk=(), memory=None, pad=()), core.fn()))
+    changes = (
+        Change("stream", (chunk[0],)),
+        *changes_of(replace(core.options, chunk=(), memory=None, pad=()), core.fn()),
+    )
     entry.verified[key] = Verification(entry, streamed, changes, options).verify(arrays, result)
 
 

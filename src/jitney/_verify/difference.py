@@ -1,8 +1,10 @@
-"""Two results of one call, element by element: how far they may be apart, by option and dtype, and where they are further.
+"""Two results of one call, element by element: how far they may be apart, by option and dtype, and
+where they are further.
 
-A difference is judged in three steps, so that what is honest raises no alarm and what is wrong does. It is small, by the table below. Or
-rounding explains it: the plain function, with the last bit of all that it computes changed (`noise.py`), moves by a comparable amount in
-that element, as where differences of nearly equal numbers are taken. Otherwise the results differ.
+A difference is judged in three steps, so that what is honest raises no alarm and what is wrong
+does. It is small, by the table below. Or rounding explains it: the plain function, with the last
+bit of all that it computes changed (`noise.py`), moves by a comparable amount in that element, as
+where differences of nearly equal numbers are taken. Otherwise the results differ.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ import numpy as np
 from .._body.plain import Change
 from .._jax.linearized import Linear
 from .._jax.sparse_arrays import is_bcoo
-from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of, words_of_keys
+from .._jax.trees import (
+    extended,
+    is_a,
+    issubdtype,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    type_of,
+    words_of_keys,
+)
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -33,10 +44,12 @@ class Tolerance:
     """How far two results may be apart.
 
     Args:
-        unit: The rounding of one operation; None for that of the result's dtype, and then element by element. Else as a part of the largest
-            element, since low products round what they add up.
+        unit: The rounding of one operation; None for that of the result's dtype, and then element
+            by element. Else as a part of the largest element, since low products round what they
+            add up.
         factor: So many of these.
-        root: So many more, times the square root of the elements of the largest argument, since sums add in another order.
+        root: So many more, times the square root of the elements of the largest argument, since
+            sums add in another order.
     """
 
     unit: float | None
@@ -47,7 +60,8 @@ class Tolerance:
         """As a part of the result."""
         unit = self.unit if self.unit is not None else _rounding(dtype)
         if self.unit is None and unit > _SINGLE:
-            return _LOW_RESULT * unit  # sums of such numbers are accumulated in float32, and rounded once
+            # sums of such numbers are accumulated in float32, and rounded once
+            return _LOW_RESULT * unit
         return unit * (self.factor + self.root * math.sqrt(count))
 
 
@@ -72,18 +86,24 @@ TOLERANCES = {
     "precision=bf16-all": Tolerance(2.0**-8, 32),
     "precision=fp16-all": Tolerance(2.0**-11, 32),
 }
-"""By what is done to a program. Results without rounding (integers, booleans, random keys) are equal; so are NaN and infinities."""
+"""By what is done to a program. Results without rounding (integers, booleans, random keys) are
+equal; so are NaN and infinities.
+"""
 _EXPLAINED, _EXPLAINED_LOW = 64.0, 8.0
 """So many times what the last bit changes is rounding, and that of a low type."""
 _BITS = ("pad",)
 """What leaves elementwise results equal to the bit."""
 _OVERFLOWS = ("precision=fp16", "precision=fp16-all")
-"""Where the low type has overflowed nothing is compared: that is what `LossScale` and `debug_nans` are for."""
+"""Where the low type has overflowed nothing is compared: that is what `LossScale` and `debug_nans`
+are for.
+"""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is done to one program, and to how many elements; `alone` says which results are elementwise."""
+    """What is done to one program, and to how many elements; `alone` says which results are
+    elementwise.
+    """
 
     changes: tuple[Change, ...]
     count: int
@@ -100,12 +120,20 @@ class Allowed:
 
     def unit(self, all_: str = "") -> float:
         """The coarsest rounding of what is done, or of what is done to all operations."""
-        units = [TOLERANCES[change.option].unit or 0.0 for change in self.changes if change.option.endswith(all_)]
+        units = [
+            TOLERANCES[change.option].unit or 0.0
+            for change in self.changes
+            if change.option.endswith(all_)
+        ]
         return max(units, default=0.0)
 
     def to_the_bit(self, number: int) -> bool:
         """Whether a result is promised to the bit."""
-        return all(change.option in _BITS for change in self.changes) and number < len(self.alone) and self.alone[number]
+        return (
+            all(change.option in _BITS for change in self.changes)
+            and number < len(self.alone)
+            and self.alone[number]
+        )
 
     @property
     def overflows(self) -> bool:
@@ -145,7 +173,9 @@ class Difference:
 
 
 def tree_of(result: Any) -> Any:
-    """A result as arrays that can be compared: sparse ones dense, and a linear function as what it makes of a direction."""
+    """A result as arrays that can be compared: sparse ones dense, and a linear function as what it
+    makes of a direction.
+    """
 
     def plain(leaf: Any) -> Any:
         if is_bcoo(leaf):
@@ -162,13 +192,16 @@ def _pushed(linear: Linear) -> Any:
     return linear(linear.draw(np.random.default_rng(0)))
 
 
-def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None) -> Difference | None:
+def compared(
+    ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None
+) -> Difference | None:
     """The largest difference between two results, if there is one.
 
     Args:
         ours, plain: The results, by `tree_of`.
         allowed: How far they may be apart.
-        spread: Gives results of the plain function with other last bits; asked only where results differ by more.
+        spread: Gives results of the plain function with other last bits; asked only where results
+            differ by more.
     """
     left, right = tree_flatten_with_path(ours), tree_flatten_with_path(plain)
     if left[1] != right[1]:
@@ -176,21 +209,34 @@ def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Itera
     pairs = [(f"{keystr(path)}", a, b) for (path, a), (_, b) in zip(left[0], right[0], strict=True)]
     differences: list[tuple[int, Difference]] = []
     for i, (path, a, b) in enumerate(pairs):
-        difference = _leaf(path, a, b, replace(allowed, changes=()) if allowed.to_the_bit(i) else allowed, None)
+        difference = _leaf(
+            path, a, b, replace(allowed, changes=()) if allowed.to_the_bit(i) else allowed, None
+        )
         if difference is not None:
             differences.append((i, difference))
-    if differences and spread is not None and all(difference.at is not None for _, difference in differences):
+    if (
+        differences
+        and spread is not None
+        and all(difference.at is not None for _, difference in differences)
+    ):
         changes = _changes([b for _, _, b in pairs], spread)
-        again = [(i, was if allowed.to_the_bit(i) else _leaf(*pairs[i], allowed, changes[i])) for i, was in differences]
+        again = [
+            (i, was if allowed.to_the_bit(i) else _leaf(*pairs[i], allowed, changes[i]))
+            for i, was in differences
+        ]
         differences = [(i, difference) for i, difference in again if difference is not None]
     return differences[0][1] if differences else None
 
 
-def _leaf(path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | None) -> Difference | None:
+def _leaf(
+    path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | None
+) -> Difference | None:
     if not _is_array(ours) or not _is_array(plain):
         return None if _is_same(ours, plain) else Difference(path, None, ours, plain)
     if (ours.shape, ours.dtype) != (plain.shape, plain.dtype):
-        return Difference(path, None, f"{ours.dtype}{list(ours.shape)}", f"{plain.dtype}{list(plain.shape)}")
+        return Difference(
+            path, None, f"{ours.dtype}{list(ours.shape)}", f"{plain.dtype}{list(plain.shape)}"
+        )
     a, b = numbers(ours), numbers(plain)
     if not a.size:
         return None
@@ -215,10 +261,16 @@ def _leaf(path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | 
 
 
 def _is_same(ours: Any, plain: Any) -> bool:
-    """Whether two results that are no arrays are the same, as far as their types say what that is."""
+    """Whether two results that are no arrays are the same, as far as their types say what that
+    is.
+    """
     if type_of(ours) is not type_of(plain):
         return False
-    return not is_a(plain, (int, float, complex, str, bytes)) or ours == plain or (ours != ours and plain != plain)
+    return (
+        not is_a(plain, (int, float, complex, str, bytes))
+        or ours == plain
+        or (ours != ours and plain != plain)
+    )
 
 
 _TINIEST = float(np.finfo(np.float64).tiny)
@@ -230,10 +282,13 @@ def _limits(plain: Numbers, dtype: Any, allowed: Allowed) -> Numbers:
     size = np.where(np.isfinite(size), size, 0.0)
     if allowed.low:
         size = np.full_like(size, size.max(initial=0.0))
-    return allowed.of(dtype) * size + float(_jnp.finfo(dtype).tiny)  # XLA takes what is smaller for zero, or does not
+    # XLA takes what is smaller for zero, or does not
+    return allowed.of(dtype) * size + float(_jnp.finfo(dtype).tiny)
 
 
-def _worst(path: str, ours: Any, plain: Any, wrong: Numbers, excess: Numbers, limits: Any) -> Difference | None:
+def _worst(
+    path: str, ours: Any, plain: Any, wrong: Numbers, excess: Numbers, limits: Any
+) -> Difference | None:
     if not wrong.any():
         return None
     flat = int(np.argmax(np.where(wrong, excess, -1.0)))
@@ -247,7 +302,9 @@ def _scalar(array: Any, at: tuple[int, ...]) -> Any:
 
 
 def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[Numbers | None]:
-    """How far each element moves with the last bits; infinitely far where it stops being a number, or starts."""
+    """How far each element moves with the last bits; infinitely far where it stops being a number,
+    or starts.
+    """
     moves: list[Numbers | None] = [np.zeros(b.shape) if _is_array(b) else None for b in plain]
     for other in spread():
         leaves = tree_flatten(other)[0]
@@ -257,7 +314,9 @@ def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[
                 continue
             x, y = numbers(b), numbers(moved)
             with np.errstate(all="ignore"):
-                apart = np.where((x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if x.dtype != bool else 1.0)
+                apart = np.where(
+                    (x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if x.dtype != bool else 1.0
+                )
             moves[i] = np.maximum(seen, np.where(np.isnan(apart), np.inf, apart))
     return moves
 
@@ -271,7 +330,13 @@ def numbers(array: Any) -> Numbers:
         return host.astype(np.complex128)
     if issubdtype(host.dtype, np.floating) or _jnp.issubdtype(host.dtype, np.floating):
         return host.astype(np.float64)
-    return host if host.dtype == np.bool_ else host.astype(object) if host.dtype == np.uint64 else host.astype(np.int64)
+    return (
+        host
+        if host.dtype == np.bool_
+        else host.astype(object)
+        if host.dtype == np.uint64
+        else host.astype(np.int64)
+    )
 
 
 def _rounding(dtype: Any) -> float:

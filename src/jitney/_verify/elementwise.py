@@ -1,6 +1,8 @@
-"""Which results of a program are elementwise: each operation on the way treats every element alone, or only moves it.
+"""Which results of a program are elementwise: each operation on the way treats every element alone,
+or only moves it.
 
-Such results are promised to the bit under `pad`: the same operations on the same numbers, in whatever shape.
+Such results are promised to the bit under `pad`: the same operations on the same numbers, in
+whatever shape.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def elementwise(closed: Any) -> list[bool]:
 
 
 def _results(eqn: Any, inside: Sequence[bool], _: SeenAt) -> Sequence[bool]:
-    return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(eqn.outvars)
+    return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(
+        eqn.outvars
+    )
 
 
 def _alone(_value: Any, _aval: Any, _eqn: Any) -> bool:

@@ -1,8 +1,10 @@
-"""What rounding does to the results of a program: the same program, with the last bit of everything that it computes changed at random.
+"""What rounding does to the results of a program: the same program, with the last bit of everything
+that it computes changed at random.
 
-Where results of two orders of computing differ, that tells honest rounding from a wrong number: sums that cancel and softmaxes that are
-nearly one-hot move as much when their last bits do. It is the Monte Carlo arithmetic of Parker (1997), one operation at a time; of loops,
-what goes in and what comes out.
+Where results of two orders of computing differ, that tells honest rounding from a wrong number:
+sums that cancel and softmaxes that are nearly one-hot move as much when their last bits do. It is
+the Monte Carlo arithmetic of Parker (1997), one operation at a time; of loops, what goes in and
+what comes out.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from .._jax.primitives import PRODUCTS, UNROUNDED
 
 _jax: Any = jax
 _jnp: Any = jnp
-_EXACT: Final = UNROUNDED | {"complex", "conj", "convert_element_type", "imag", "real", "scatter", "stop_gradient", "top_k"}
+_EXACT: Final = UNROUNDED | {
+    "complex",
+    "conj",
+    "convert_element_type",
+    "imag",
+    "real",
+    "scatter",
+    "stop_gradient",
+    "top_k",
+}
 
 
 def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any]]:
@@ -27,13 +38,16 @@ def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any
 
     Args:
         closed: The program.
-        products: How much low types round products, as a part of them; and the arguments. At least the last bit is changed.
+        products: How much low types round products, as a part of them; and the arguments. At least
+            the last bit is changed.
         others: The same, of everything else.
     """
 
     def run(key: Any, *arrays: Any) -> list[Any]:
         noise = _Noise(key, products, others)
-        return without_calls(closed, [noise.on(array, products) for array in arrays], noise.results, runs)
+        return without_calls(
+            closed, [noise.on(array, products) for array in arrays], noise.results, runs
+        )
 
     return run
 
@@ -57,4 +71,8 @@ class _Noise:
     def results(self, eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
         """The results of an operation, changed."""
         out, name = bound(eqn, operands), eqn.primitive.name
-        return out if name in _EXACT else [self.on(x, self.products if name in PRODUCTS else self.others) for x in out]
+        return (
+            out
+            if name in _EXACT
+            else [self.on(x, self.products if name in PRODUCTS else self.others) for x in out]
+        )

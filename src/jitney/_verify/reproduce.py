@@ -1,7 +1,8 @@
 """What a `VerificationError` says, and the script that shows the difference by itself.
 
-The script knows nothing of jitney's inside: it decorates the function with the same options, calls it, and calls it again in a second
-process with JITNEY_DISABLE=1, where jitney does nothing. The function is imported where it can be; else its source is copied.
+The script knows nothing of jitney's inside: it decorates the function with the same options, calls
+it, and calls it again in a second process with JITNEY_DISABLE=1, where jitney does nothing. The
+function is imported where it can be; else its source is copied.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._errors import VerificationError, sentence
+from .._errors import VerificationError
 from .._jax.mesh import current
 from .._jax.trees import extended, is_a, issubdtype, type_of, words_of_keys
 from .._signature.options import Options
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
 _jax: Any = jax
 
 
-def failure(verification: Verification, arrays: Sequence[Any], difference: Difference, said: str) -> VerificationError:
-    """The error of a call whose result differs from the plain one: with a smaller call, the operation, and the script."""
+def failure(
+    verification: Verification, arrays: Sequence[Any], difference: Difference, said: str
+) -> VerificationError:
+    """The error of a call whose result differs from the plain one: with a smaller call, the
+    operation, and the script.
+    """
     smaller, cut = shrunk(verification, arrays)
     if cut:
         difference = verification.difference(smaller, verification.again(smaller))[0] or difference
@@ -44,14 +49,21 @@ def failure(verification: Verification, arrays: Sequence[Any], difference: Diffe
     path = _write(verification, smaller, difference)
     core = verification.body.core
     changes = ", ".join(map(str, verification.changes))
-    at = f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}." if cut else ""
+    at = (
+        f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}."
+        if cut
+        else ""
+    )
     where = f" The first operation that differs is {operation}." if operation else ""
     note = said.partition("; ")[2]
     error = VerificationError(
-        sentence(core.where, f"{difference.text}.{where}{at}{f' {note}.' if note else ''}",
-                 f"Under {changes} a result is that of plain `jax.jit`, here up to {difference.allowed:.3g}.",
-                 f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is mended.")
-    )  # fmt: skip
+        core.where,
+        f"{difference.text}.{where}{at}{f' {note}.' if note else ''}",
+        f"Under {changes} a result is that of plain `jax.jit`, here up to"
+        f" {difference.allowed:.3g}.",
+        f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is"
+        " mended.",
+    )
     error.script = str(path)
     return error
 
@@ -112,7 +124,8 @@ def _write(verification: Verification, arrays: Sequence[Any], difference: Differ
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
     given = _Arguments()
     args, kwargs = core.binder.call(
-        lambda *args, **kwargs: (args, kwargs), verification.body.layout.values(arrays, verification.body.statics)
+        lambda *args, **kwargs: (args, kwargs),
+        verification.body.layout.values(arrays, verification.body.statics),
     )
     fn = core.fn()
     source = SourceText(fn.fn if isinstance(fn, Derived) else fn)
@@ -123,10 +136,14 @@ def _write(verification: Verification, arrays: Sequence[Any], difference: Differ
         jax=jax.__version__,
         jitney=__version__,
         python=sys.version.split()[0],
-        environment="\n".join(f"os.environ.setdefault({name!r}, {value!r})" for name, value in _environment().items()),
+        environment="\n".join(
+            f"os.environ.setdefault({name!r}, {value!r})" for name, value in _environment().items()
+        ),
         path=source.paths,
         source=f"{source.text}\n\n{settings}".rstrip(),
-        call="\n".join(f"    {line}" for line in _call(verification, source.name, given, args, kwargs)),
+        call="\n".join(
+            f"    {line}" for line in _call(verification, source.name, given, args, kwargs)
+        ),
     )
     script = folder / "reproduce.py"
     script.write_text(text)
@@ -137,7 +154,9 @@ def _write(verification: Verification, arrays: Sequence[Any], difference: Differ
 
 
 def _environment() -> dict[str, str]:
-    variables = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ}
+    variables = {
+        name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ
+    }
     flags, devices = variables.get("XLA_FLAGS", ""), _jax.device_count()
     if devices > 1 and jax.default_backend() == "cpu" and "host_platform_device_count" not in flags:
         variables["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
@@ -149,27 +168,57 @@ def _settings() -> str:
     options: Any = jax.config
     names = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion")
     values = [(name, getattr(options, name)) for name in names]
-    return "\n".join(f"jax.config.update({name!r}, {getattr(value, 'value', value)!r})" for name, value in values)
+    return "\n".join(
+        f"jax.config.update({name!r}, {getattr(value, 'value', value)!r})" for name, value in values
+    )
 
 
-def _call(verification: Verification, name: str, given: _Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+def _call(
+    verification: Verification,
+    name: str,
+    given: _Arguments,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> list[str]:
     """Lines that make `result`."""
     core = verification.body.core
     fn = core.fn()
     options = _written(core.options)
-    lines = [f"program = jitney.optimize({', '.join([name, *(f'{key}={value}' for key, value in options.items())])})"]
+    lines = [
+        "program ="
+        f" jitney.optimize({', '.join([name, *(f'{key}={value}' for key, value in options.items())])})"
+    ]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
     if isinstance(fn, Derived):
         lines += _derivative(fn, core.options)
-        directions = {name.removeprefix("tangent_of_"): kwargs[name] for name in fn.directions if name != COTANGENT}
-        kwargs = {key: value for key, value in kwargs.items() if key not in fn.directions or key == COTANGENT}
+        directions = {
+            name.removeprefix("tangent_of_"): kwargs[name]
+            for name in fn.directions
+            if name != COTANGENT
+        }
+        kwargs = {
+            key: value
+            for key, value in kwargs.items()
+            if key not in fn.directions or key == COTANGENT
+        }
         if directions:
             kwargs["tangents"] = directions if not fn.single else next(iter(directions.values()))
     if stream is not None:
-        named = {**dict(zip([p.name for p in core.binder.parameters], args, strict=False)), **kwargs}
+        named = {
+            **dict(zip([p.name for p in core.binder.parameters], args, strict=False)),
+            **kwargs,
+        }
         chunk = dict(verification.options.chunk)
-        return [*lines, f"result, _ = jitney.stream(program, {given.text(named)}, chunk={chunk!r}, progress=False)"]
-    values = [given.text(value) for value in args] + [f"{key}={given.text(value)}" for key, value in kwargs.items()]
+        return [
+            *lines,
+            (
+                f"result, _ = jitney.stream(program, {given.text(named)}, chunk={chunk!r},"
+                " progress=False)"
+            ),
+        ]
+    values = [given.text(value) for value in args] + [
+        f"{key}={given.text(value)}" for key, value in kwargs.items()
+    ]
     return [*lines, f"result = program({', '.join(values)})"]
 
 
@@ -177,30 +226,56 @@ def _derivative(fn: Derived, options: Options) -> list[str]:
     wrt = None if fn.wrt is None else fn.wrt[0] if fn.single else fn.wrt
     if options.accumulate:
         ((axis, microbatch),) = options.chunk
-        return [f"program = jitney.accumulate(program, axis={axis!r}, microbatch={microbatch!r}, wrt={wrt!r}, has_aux={fn.aux!r})"]
+        return [
+            f"program = jitney.accumulate(program, axis={axis!r}, microbatch={microbatch!r},"
+            f" wrt={wrt!r}, has_aux={fn.aux!r})"
+        ]
     chosen = f"wrt={wrt!r}" if wrt is not None else f"skip={fn.skip!r}" if fn.skip else ""
-    given = ", ".join(filter(None, ["program", chosen, f"mode={fn.mode!r}", f"sparse={fn.sparse!r}"]))
+    given = ", ".join(
+        filter(None, ["program", chosen, f"mode={fn.mode!r}", f"sparse={fn.sparse!r}"])
+    )
     return [f"program = jitney.lazy_derivatives({given}).{fn.what}"]
 
 
 def _written(options: Options) -> dict[str, str]:
     """The options as one writes them."""
-    settings: dict[str, Any] = {"static": options.static or None, "memory": options.memory, "remat": options.remat, "roll": options.roll}
+    settings: dict[str, Any] = {
+        "static": options.static or None,
+        "memory": options.memory,
+        "remat": options.remat,
+        "roll": options.roll,
+    }
     if options.vmap:
         ruled = options.vmap[0].dims is None
-        settings["vmap"] = options.vmap[0].name if ruled else {axis.name: dict(axis.dims or ()) for axis in options.vmap}
+        settings["vmap"] = (
+            options.vmap[0].name
+            if ruled
+            else {axis.name: dict(axis.dims or ()) for axis in options.vmap}
+        )
     if options.chunk and not options.accumulate:
         settings["chunk"] = dict(options.chunk)
     if options.precision is not None:
-        settings["precision"] = dict(options.precision) if isinstance(options.precision, tuple) else options.precision
+        settings["precision"] = (
+            dict(options.precision) if isinstance(options.precision, tuple) else options.precision
+        )
     written = {name: repr(value) for name, value in settings.items() if value is not None}
     if options.pad:
-        written["pad"] = f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
+        written["pad"] = (
+            f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
+        )
     mesh = current(options.mesh) if options.shard is not None else None
     if options.shard is not None and mesh is not None:
         axes = dict(options.shard.axes)
-        written["shard"] = repr(("fsdp", axes) if options.shard.fsdp and axes else "fsdp" if options.shard.fsdp else axes)
-        written["mesh"] = f"jitney.mesh({', '.join(f'{name}={size}' for name, size in mesh.shape.items())})"
+        written["shard"] = repr(
+            ("fsdp", axes)
+            if options.shard.fsdp and axes
+            else "fsdp"
+            if options.shard.fsdp
+            else axes
+        )
+        written["mesh"] = (
+            f"jitney.mesh({', '.join(f'{name}={size}' for name, size in mesh.shape.items())})"
+        )
     if not options.check:
         written["check"] = "False"
     return written
@@ -234,7 +309,10 @@ class _Arguments:
         name = f"a{len(self.arrays)}"
         if issubdtype(array.dtype, extended):
             self.arrays[name] = words_of_keys(array)
-            return f"jax.random.wrap_key_data(DATA[{name!r}], impl={str(_jax.random.key_impl(array))!r})"
+            return (
+                f"jax.random.wrap_key_data(DATA[{name!r}],"
+                f" impl={str(_jax.random.key_impl(array))!r})"
+            )
         host = np.asarray(array)
         wide = host if host.dtype.kind in "biufc" else numbers(host)
         self.arrays[name] = wide
@@ -242,7 +320,9 @@ class _Arguments:
             return f"DATA[{name!r}]" if wide is host else f"DATA[{name!r}].astype(jnp.{host.dtype})"
         if bool(array.weak_type) and not array.shape:
             return repr(array.item())
-        return f"jnp.asarray(DATA[{name!r}], jnp.{'bool_' if host.dtype == np.bool_ else host.dtype})"
+        return (
+            f"jnp.asarray(DATA[{name!r}], jnp.{'bool_' if host.dtype == np.bool_ else host.dtype})"
+        )
 
     def _object(self, value: Any) -> str:
         name = f"p{len(self.pickled)}"

@@ -1,4 +1,6 @@
-"""A call that is verified and fails, made smaller, and the operation that makes it fail, for the message and the script."""
+"""A call that is verified and fails, made smaller, and the operation that makes it fail, for the
+message and the script.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,23 @@ if TYPE_CHECKING:
 _jax: Any = jax
 SECONDS = 30.0
 _SMALL = (2, 3, 5, 6, 9, 17, 33)
-FAILURES = (JitneyError, Refused, TypeError, ValueError, RuntimeError, ArithmeticError, LookupError, NotImplementedError)
+FAILURES = (
+    JitneyError,
+    Refused,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    ArithmeticError,
+    LookupError,
+    NotImplementedError,
+)
 """What a function may raise for sizes that its caller never gave it."""
 
 
 def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
-    """The arrays of a call cut along their named axes, as short as the difference stays, and the sizes that were cut."""
+    """The arrays of a call cut along their named axes, as short as the difference stays, and the
+    sizes that were cut.
+    """
     body = verification.body
     if tolerance_of(body.core.options.precision) is not None:
         return list(arrays), {}  # what is cast is chosen by the numbers of the call
@@ -45,11 +58,16 @@ def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any]
     first = [name for change in verification.changes for name in change.axes if name in known]
     for name in dict.fromkeys((*first, *known)):
         size = known[name]
-        for smaller in sorted({s for s in (*_SMALL, size // 8, size // 4, size // 2) if 1 < s < size}):
+        for smaller in sorted(
+            {s for s in (*_SMALL, size // 8, size // 4, size // 2) if 1 < s < size}
+        ):
             if time.perf_counter() > until:
                 return arrays, cut
             try:
-                shapes = [shape_at(leaf, axes, known, {name: smaller}) for leaf, axes in zip(view.leaves, named, strict=True)]
+                shapes = [
+                    shape_at(leaf, axes, known, {name: smaller})
+                    for leaf, axes in zip(view.leaves, named, strict=True)
+                ]
                 candidate = [_cut(x, shape) for x, shape in zip(arrays, shapes, strict=True)]
                 if _differs(verification, candidate):
                     arrays, known[name], cut[name] = candidate, smaller, smaller
@@ -61,7 +79,11 @@ def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any]
 
 
 def _cut(array: Any, shape: Sequence[int]) -> Any:
-    return array[tuple(slice(0, size) for size in shape)] if is_array(array) and tuple(array.shape) != tuple(shape) else array
+    return (
+        array[tuple(slice(0, size) for size in shape)]
+        if is_array(array) and tuple(array.shape) != tuple(shape)
+        else array
+    )
 
 
 def _differs(verification: Verification, arrays: Sequence[Any]) -> bool:
@@ -71,9 +93,14 @@ def _differs(verification: Verification, arrays: Sequence[Any]) -> bool:
 
 
 def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | None:
-    """The first operation of the body whose results differ, where a function that returns the results of all operations shows it."""
+    """The first operation of the body whose results differ, where a function that returns the
+    results of all operations shows it.
+    """
     fn = verification.body.core.fn()
-    if plain_function(fn) != fn or tolerance_of(verification.body.core.options.precision) is not None:
+    if (
+        plain_function(fn) != fn
+        or tolerance_of(verification.body.core.options.precision) is not None
+    ):
         return None  # a derivative that is not made as the plain one has other operations
     steps = EachOperation(fn)
     probe = verification.of(steps)
@@ -88,18 +115,34 @@ def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | 
     return steps.labels[int(difference.path[1 : difference.path.index("]")])]
 
 
-_MOVES = ("broadcast_in_dim", "reshape", "squeeze", "convert_element_type", "copy", "iota", "select_n")
+_MOVES = (
+    "broadcast_in_dim",
+    "reshape",
+    "squeeze",
+    "convert_element_type",
+    "copy",
+    "iota",
+    "select_n",
+)
 
 
 def _computes(eqn: Any) -> bool:
-    """Whether an operation is one of the data. Around those that are, a program of symbolic sizes moves arrays and counts in other ways."""
+    """Whether an operation is one of the data. Around those that are, a program of symbolic sizes
+    moves arrays and counts in other ways.
+    """
     avals = [var.aval for var in eqn.outvars]
     large = any(getattr(atom.aval, "ndim", 0) for atom in (*eqn.invars, *eqn.outvars))
-    return large and eqn.primitive.name not in _MOVES and all(getattr(getattr(a, "dtype", None), "kind", "") in "fcV" for a in avals)
+    return (
+        large
+        and eqn.primitive.name not in _MOVES
+        and all(getattr(getattr(a, "dtype", None), "kind", "") in "fcV" for a in avals)
+    )
 
 
 class EachOperation:
-    """A function of the same arguments that returns what each operation of another makes, in order; `labels` says which."""
+    """A function of the same arguments that returns what each operation of another makes, in order;
+    `labels` says which.
+    """
 
     def __init__(self, fn: Callable[..., Any]):
         self.fn = fn

@@ -1,4 +1,6 @@
-"""The source of a function for a script of its own: an import where that finds it, else a copy with what it names."""
+"""The source of a function for a script of its own: an import where that finds it, else a copy with
+what it names.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class SourceText:
     @property
     def text(self) -> str:
         """The imports, and the copies behind them."""
-        return "\n".join(dict.fromkeys(self.lines)) + "".join(f"\n\n\n{copy}" for copy in self.copies)
+        return "\n".join(dict.fromkeys(self.lines)) + "".join(
+            f"\n\n\n{copy}" for copy in self.copies
+        )
 
     def _function(self, fn: Any, name: str) -> str:
         imported = self._imported(fn)
@@ -60,7 +64,9 @@ class SourceText:
         return tree.name
 
     def _imported(self, value: Any) -> tuple[str, str] | None:
-        """Module and qualified name, where an import finds this very object or what decorates it."""
+        """Module and qualified name, where an import finds this very object or what decorates
+        it.
+        """
         module: Any = attribute(value, "__module__", None)
         name: Any = attribute(value, "__qualname__", None)
         if not module or not name or "<" in name or module in ("__main__", "builtins"):
@@ -103,7 +109,10 @@ class SourceText:
             self.lines.append(f"from jax import Array as {name}")
         elif (imported := self._imported(value)) is not None:
             first, *rest = imported[1].split(".")
-            self.lines.append(f"from {imported[0]} import {first}{f' as {name}' if not rest and first != name else ''}")
+            self.lines.append(
+                f"from {imported[0]} import"
+                f" {first}{f' as {name}' if not rest and first != name else ''}"
+            )
             if rest:
                 self.lines.append(f"{name} = {imported[1]}")
         elif is_a(inner, types.FunctionType):
@@ -121,7 +130,11 @@ def _closure(fn: Any) -> dict[str, Any]:
     """What a function closes over."""
     cells = attribute(fn, "__closure__", None) or ()
     names = fn.__code__.co_freevars if cells else ()
-    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
+    return {
+        name: cell.cell_contents
+        for name, cell in zip(names, cells, strict=True)
+        if _is_filled(cell)
+    }
 
 
 def _is_filled(cell: Any) -> bool:
@@ -133,7 +146,9 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _parsed(fn: Any) -> Any:
-    """The definition of a function or a lambda; None if the source is not there or not to be told from others."""
+    """The definition of a function or a lambda; None if the source is not there or not to be told
+    from others.
+    """
     try:
         text = textwrap.dedent(inspect.getsource(fn)).strip()
     except (OSError, TypeError):
@@ -146,6 +161,10 @@ def _parsed(fn: Any) -> Any:
         if tree.body and isinstance(tree.body[0], ast.FunctionDef) and fn.__name__ != "<lambda>":
             return tree.body[0]
         lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
-        same = [node for node in lambdas if [a.arg for a in node.args.args] == list(inspect.signature(fn).parameters)]
+        same = [
+            node
+            for node in lambdas
+            if [a.arg for a in node.args.args] == list(inspect.signature(fn).parameters)
+        ]
         return same[0] if len(same) == 1 else None
     return None

@@ -1,9 +1,11 @@
 """`verify`: each new program is also run plainly, and the results are compared.
 
-It stands around how a body runs, and only where it was asked for: a function that is not verified does not know of it. What is verified
-is what was padded, cut, sharded, cast, recomputed or coloured, in the program or in those that its body calls; a program of which jitney
-changed nothing is traced plainly, to see that, and not run twice. A call of a new size in a known bucket is new here, since what
-goes wrong in a bucket goes wrong at some sizes: under `verify` each size costs a plain compile, as it does without jitney.
+It stands around how a body runs, and only where it was asked for: a function that is not verified
+does not know of it. What is verified is what was padded, cut, sharded, cast, recomputed or
+coloured, in the program or in those that its body calls; a program of which jitney changed nothing
+is traced plainly, to see that, and not run twice. A call of a new size in a known bucket is new
+here, since what goes wrong in a bucket goes wrong at some sizes: under `verify` each size costs a
+plain compile, as it does without jitney.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class Plainly:
             return body.plainly(*arrays)
 
         with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            self.traced: Any = own_jit()(body.core.called_as_written(written, body.paths)).trace(*arrays)
+            self.traced: Any = own_jit()(body.core.called_as_written(written, body.paths)).trace(
+                *arrays
+            )
         self.stripped: Stripped = stripped
         self._compiled: Any = None
 
@@ -66,14 +70,19 @@ class Plainly:
         with self.body.numbers():
             self._compiled = self.traced.lower().compile()
         needed, free = counted_bytes(self._compiled), free_bytes()
-        return f"plainly it takes {text(needed)}, and {text(free)} are free" if needed > free else None
+        return (
+            f"plainly it takes {text(needed)}, and {text(free)} are free" if needed > free else None
+        )
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
         with self.body.numbers():
             try:
                 return tree_of(unmixed(self._compiled(*arrays)))
             except Exception as error:
-                error.add_note(f"{self.body.core.where} raises this when `verify` runs it plainly, and did not under its options.")
+                error.add_note(
+                    f"{self.body.core.where} raises this when `verify` runs it plainly, and did not"
+                    " under its options."
+                )
                 raise
 
     def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
@@ -86,10 +95,14 @@ class Plainly:
     def step_by_step(self, arrays: Sequence[Any]) -> Any:
         """The result with each operation compiled by itself."""
         with self.body.numbers():
-            return self._tree(_jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0]))
+            return self._tree(
+                _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0])
+            )
 
     def _tree(self, flat: Sequence[Any]) -> Any:
-        return tree_of(unmixed(_jax.tree.unflatten(_jax.tree.structure(self.traced.out_info), flat)))
+        return tree_of(
+            unmixed(_jax.tree.unflatten(_jax.tree.structure(self.traced.out_info), flat))
+        )
 
 
 class Verifying:
@@ -102,7 +115,13 @@ class Verifying:
         unlooked: Says that a call cannot be verified, since an outer transform traces it.
     """
 
-    def __init__(self, body: Body, run: Callable[..., Any], pads: Callable[[Sequence[Any]], bool] | None, unlooked: Callable[[], None]):
+    def __init__(
+        self,
+        body: Body,
+        run: Callable[..., Any],
+        pads: Callable[[Sequence[Any]], bool] | None,
+        unlooked: Callable[[], None],
+    ):
         self.body = body
         self.run = run
         self.pads = pads
@@ -114,7 +133,8 @@ class Verifying:
             return self.run(*arrays)
         if jit_is_off():
             return self.run(*arrays)
-        if plain_run() is not None:  # on known values, in the body of another function that is run plainly
+        # on known values, in the body of another function that is run plainly
+        if plain_run() is not None:
             return self.body.plainly(*arrays)
         key = self._key(arrays)
         if key in self.body.verified:
@@ -127,7 +147,9 @@ class Verifying:
         verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:
             verified.clear()
-        verified[key] = Verification(self.body, self._fresh, self._changes(given)).verify(given, unmixed(out))
+        verified[key] = Verification(self.body, self._fresh, self._changes(given)).verify(
+            given, unmixed(out)
+        )
         return out
 
     def _fresh(self, arrays: Sequence[Any]) -> Any:
@@ -137,7 +159,13 @@ class Verifying:
         settings: Any = jax.config
         where = self.body.where()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
-        return (*map(described, arrays), shardings, where, settings.jax_enable_x64, settings.jax_default_matmul_precision)
+        return (
+            *map(described, arrays),
+            shardings,
+            where,
+            settings.jax_enable_x64,
+            settings.jax_default_matmul_precision,
+        )
 
     def _changes(self, arrays: Sequence[Any]) -> tuple[Change, ...]:
         core = self.body.core
@@ -157,7 +185,13 @@ class Verification:
         options: Those of a call that does the same; by default the program's own.
     """
 
-    def __init__(self, body: Body, again: Callable[[Sequence[Any]], Any], changes: Sequence[Change], options: Options | None = None):
+    def __init__(
+        self,
+        body: Body,
+        again: Callable[[Sequence[Any]], Any],
+        changes: Sequence[Change],
+        options: Options | None = None,
+    ):
         self.body = body
         self.again = again
         self.changes = tuple(changes)
@@ -166,7 +200,9 @@ class Verification:
     def of(self, fn: Callable[..., Any]) -> Verification:
         """That of another function of the same arguments."""
         probe = self.body.of(self.body.core.of(fn, replace(self.options, verify=False)))
-        return Verification(probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes)
+        return Verification(
+            probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes
+        )
 
     def verify(self, arrays: Sequence[Any], ours: Any) -> str:
         """Compare a result with that of the plain function; what came of it, in words.
@@ -197,28 +233,51 @@ class Verification:
         return self._not_xlas(difference, plain, arrays, got, expected, allowed)
 
     def _not_xlas(
-        self, difference: Difference, plain: Plainly, arrays: Sequence[Any], got: Any, expected: Any, allowed: Allowed
+        self,
+        difference: Difference,
+        plain: Plainly,
+        arrays: Sequence[Any],
+        got: Any,
+        expected: Any,
+        allowed: Allowed,
     ) -> tuple[Difference | None, str]:
-        """A difference, unless the plain program is what is wrong: XLA's own fault, which its operations one by one do not have."""
+        """A difference, unless the plain program is what is wrong: XLA's own fault, which its
+        operations one by one do not have.
+        """
         slowly = plain.step_by_step(arrays)
         own = compared(expected, slowly, allowed)
         if own is None:
             return difference, "differs"
         if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
-            return difference, f"differs; plain `jax.jit` differs from its own operations one by one too: {own.text}"
+            return (
+                difference,
+                (
+                    "differs; plain `jax.jit` differs from its own operations one by one too:"
+                    f" {own.text}"
+                ),
+            )
         warnings.warn(
-            sentence(self.body.core.where,
-                     f"plain `jax.jit` gives {difference.plain!r} where its operations one by one, and this program, "
-                     f"give {difference.ours!r}.",
-                     "`verify` compares with plain `jax.jit`, which the compiler XLA has got wrong here, not jitney.",
-                     "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report it to XLA."),
-            JitneyWarning, stacklevel=users_level(),
-        )  # fmt: skip
+            sentence(
+                self.body.core.where,
+                f"plain `jax.jit` gives {difference.plain!r} where its operations one by one, and"
+                f" this program, give {difference.ours!r}.",
+                "`verify` compares with plain `jax.jit`, which the compiler XLA has got wrong here,"
+                " not jitney.",
+                "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report"
+                " it to XLA.",
+            ),
+            JitneyWarning,
+            stacklevel=users_level(),
+        )
         return None, "verified, by the operations of the plain function one by one"
 
 
-def _verified(verification: Verification, arrays: Sequence[Any], ours: Any, counters: Counters) -> str:
-    """`Verification.verify`, with the counters that what is compiled below belongs to: it is not the program's."""
+def _verified(
+    verification: Verification, arrays: Sequence[Any], ours: Any, counters: Counters
+) -> str:
+    """`Verification.verify`, with the counters that what is compiled below belongs to: it is not
+    the program's.
+    """
     from .reproduce import failure  # it stands on programs
 
     difference, said = verification.difference(arrays, ours)
@@ -249,9 +308,17 @@ def _on_one_device(array: Any) -> Any:
 def forecast(body: Body, arrays: Sequence[Any]) -> tuple[bool, str]:
     """Whether a call with such arrays will be verified, and why, for its plan."""
     plain = Plainly(body, arrays)
-    changes = dict.fromkeys((*changes_of(body.core.options, body.core.fn()), *plain.stripped.changes))
+    changes = dict.fromkeys(
+        (*changes_of(body.core.options, body.core.fn()), *plain.stripped.changes)
+    )
     if plain.effects is not None:
         return False, f"left out: {plain.effects}"
     if not changes:
         return False, "nothing is changed that could be compared"
-    return True, f"each new program and size is also run as plain `jax.jit`, and compared: {', '.join(map(str, changes))}"
+    return (
+        True,
+        (
+            "each new program and size is also run as plain `jax.jit`, and compared:"
+            f" {', '.join(map(str, changes))}"
+        ),
+    )

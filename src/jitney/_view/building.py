@@ -1,9 +1,10 @@
 """Make the modules of a result as Equinox makes them, in one function for each structure.
 
-Equinox unflattens a module in Python, as it flattens it, which takes longer than a small program. The function is written from a result
-that JAX's own unflatten made of stand-ins: a module is an object of its class with such fields and no others, a container of Python's is a
-display, and other nodes JAX makes. What the function makes is compared once with what JAX makes, part by part; were it another, JAX would
-make all.
+Equinox unflattens a module in Python, as it flattens it, which takes longer than a small program.
+The function is written from a result that JAX's own unflatten made of stand-ins: a module is an
+object of its class with such fields and no others, a container of Python's is a display, and other
+nodes JAX makes. What the function makes is compared once with what JAX makes, part by part; were it
+another, JAX would make all.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class _StandIn:
 def holds_modules(treedef: Any) -> bool:
     """Whether a module is among the nodes."""
     node = treedef.node_data()
-    return node is not None and (issubclass(node[0], eqx.Module) or any(map(holds_modules, treedef.children())))
+    return node is not None and (
+        issubclass(node[0], eqx.Module) or any(map(holds_modules, treedef.children()))
+    )
 
 
 def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any], Any]) -> Build:
@@ -48,7 +51,10 @@ def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any]
 
     def by_jax(arrays: Sequence[Any]) -> Any:
         found = iter(arrays)
-        return tree_unflatten(treedef, [fresh(held[i]) if i in held else next(found) for i in range(treedef.num_leaves)])
+        return tree_unflatten(
+            treedef,
+            [fresh(held[i]) if i in held else next(found) for i in range(treedef.num_leaves)],
+        )
 
     return by_jax
 
@@ -63,9 +69,15 @@ def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
         return True
     if is_a(b, eqx.Module) or type_of(b) is dict:
         of_a, of_b = _items(a), _items(b)
-        return [*of_a] == [*of_b] and all(_are_alike(of_a[key], part, copied) for key, part in of_b.items())
+        return [*of_a] == [*of_b] and all(
+            _are_alike(of_a[key], part, copied) for key, part in of_b.items()
+        )
     parts, others = children(a), children(b)
-    return not is_leaf(b) and len(parts) == len(others) and all(_are_alike(x, y, copied) for x, y in zip(parts, others, strict=True))
+    return (
+        not is_leaf(b)
+        and len(parts) == len(others)
+        and all(_are_alike(x, y, copied) for x, y in zip(parts, others, strict=True))
+    )
 
 
 def _items(node: Any) -> dict[Any, Any]:
@@ -76,7 +88,12 @@ class _Writer:
     """Writes the function of one structure."""
 
     def __init__(self, treedef: Any, held: dict[int, Any], fresh: Callable[[Any], Any]):
-        self._names: dict[str, Any] = {"new": object.__new__, "put": FIELDS.__set__, "fresh": fresh, "unflatten": tree_unflatten}
+        self._names: dict[str, Any] = {
+            "new": object.__new__,
+            "put": FIELDS.__set__,
+            "fresh": fresh,
+            "unflatten": tree_unflatten,
+        }
         self._lines: list[str] = []
         stand_ins = [_StandIn() for _ in range(treedef.num_leaves)]
         self._number = {id(each): i for i, each in enumerate(stand_ins)}
@@ -115,22 +132,37 @@ class _Writer:
         if kind is list:
             return f"[{', '.join(map(self._part, node))}]"
         if kind is dict:
-            return f"{{{', '.join(f'{self._constant(key)}: {self._part(part)}' for key, part in node.items())}}}"
+            items = [f"{self._constant(key)}: {self._part(part)}" for key, part in node.items()]
+            return f"{{{', '.join(items)}}}"
         if kind is tuple or (is_a(node, tuple) and hasattr(kind, "_fields")):
             parts = "".join(f"{self._part(part)}, " for part in node)
             return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
         leaves, treedef = tree_flatten(node)
-        return f"unflatten({self._constant(treedef)}, [{', '.join(self._leaves[self._number[id(leaf)]] for leaf in leaves)}])"
+        return (
+            f"unflatten({self._constant(treedef)},"
+            f" [{', '.join(self._leaves[self._number[id(leaf)]] for leaf in leaves)}])"
+        )
 
     def _module(self, node: Any) -> str:
-        traced = {field.name for field in dataclasses.fields(node) if not field.metadata.get("static")}
-        parts = {name: self._part(part) if name in traced else self._constant(part) for name, part in fields_of(node).items()}
+        traced = {
+            field.name for field in dataclasses.fields(node) if not field.metadata.get("static")
+        }
+        parts = {
+            name: self._part(part) if name in traced else self._constant(part)
+            for name, part in fields_of(node).items()
+        }
         fields = ", ".join(f"{name!r}: {part}" for name, part in parts.items())
         name = f"m{len(self._lines)}"
-        self._lines += [f"{name} = new({self._constant(type_of(node))})", f"put({name}, {{{fields}}})"]
+        self._lines += [
+            f"{name} = new({self._constant(type_of(node))})",
+            f"put({name}, {{{fields}}})",
+        ]
         return name
 
 
 def _lies_in_vars(module: Any) -> bool:
     """Whether all of its fields do, and none in a slot."""
-    return all(field.name in vars(module) or not hasattr(module, field.name) for field in dataclasses.fields(module))
+    return all(
+        field.name in vars(module) or not hasattr(module, field.name)
+        for field in dataclasses.fields(module)
+    )

@@ -1,4 +1,6 @@
-"""Which axes of the results of a padded program are longer than the results are, and what is cut off."""
+"""Which axes of the results of a padded program are longer than the results are, and what is cut
+off.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from .true_sizes import Proof
 
 @dataclass(frozen=True)
 class Cutting:
-    """A padded axis of a result: its position, and its size as the name of a mapped axis or as an expression of symbols."""
+    """A padded axis of a result: its position, and its size as the name of a mapped axis or as an
+    expression of symbols.
+    """
 
     axis: int
     names: str | dict[str, str]
@@ -28,7 +32,9 @@ Cut = tuple[Cutting, ...]
 """The padded axes of one result."""
 
 
-def cuts_of(count: int, levels: Sequence[str], proof: Proof | None, padded: Sequence[str]) -> list[Cut]:
+def cuts_of(
+    count: int, levels: Sequence[str], proof: Proof | None, padded: Sequence[str]
+) -> list[Cut]:
     """Which axes of which results are padded.
 
     Args:
@@ -40,7 +46,17 @@ def cuts_of(count: int, levels: Sequence[str], proof: Proof | None, padded: Sequ
     mapped = [Cutting(axis, name) for axis, name in enumerate(levels) if name in padded]
     inside: Sequence[Sequence[Any]] = [()] * count if proof is None else proof.program.out_dims
     symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}
-    return [(*mapped, *(Cutting(len(levels) + axis, symbols, dim) for axis, dim in enumerate(dims) if is_symbolic(dim))) for dims in inside]
+    return [
+        (
+            *mapped,
+            *(
+                Cutting(len(levels) + axis, symbols, dim)
+                for axis, dim in enumerate(dims)
+                if is_symbolic(dim)
+            ),
+        )
+        for dims in inside
+    ]
 
 
 def shape_after(shape: Sequence[int], cut: Cut, sizes: Mapping[str, int]) -> list[int]:

@@ -1,8 +1,9 @@
-"""NumPy's numbers of 64 bits where JAX takes 32: what does not fit is said, and never cut off in silence.
+"""NumPy's numbers of 64 bits where JAX takes 32: what does not fit is said, and never cut off in
+silence.
 
 Integers that need more than 32 bits would be other integers, and floats beyond float32's range
-infinities: errors. Floats that lie closer together than float32 can tell apart, as seconds since 1970
-do, lose what they say: a warning, since every float loses a little.
+infinities: errors. Floats that lie closer together than float32 can tell apart, as seconds since
+1970 do, lose what they say: a warning, since every float loses a little.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from .._jax.trees import canonicalize_dtype, is_a
 from .._owners import users_level
 
 _RULE = "Without x64 JAX takes NumPy's numbers of 64 bits in 32."
-_WIDER = 'decorate with precision="f64", or set `jax.config.update("jax_enable_x64", True)` before the first array'
+_WIDER = (
+    'decorate with precision="f64", or set `jax.config.update("jax_enable_x64", True)` before the'
+    " first array"
+)
 _LOST = 1e-3
 """The part of the spread of an array that rounding may move one of its numbers by."""
 
@@ -34,18 +38,30 @@ def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Any])
         ContractError: One is beyond what its 32 bits hold.
     """
     for path, array in zip(paths, arrays, strict=False):
-        if is_a(array, (np.ndarray, np.generic)) and array.dtype.kind in "fc" and array.size and is_cut(array.dtype):
+        if (
+            is_a(array, (np.ndarray, np.generic))
+            and array.dtype.kind in "fc"
+            and array.size
+            and is_cut(array.dtype)
+        ):
             _demand_floats(where, path, np.asarray(array))
 
 
-def demand_whole_numbers_fit(where: Where | str, paths: Sequence[str], arrays: Sequence[Any]) -> None:
+def demand_whole_numbers_fit(
+    where: Where | str, paths: Sequence[str], arrays: Sequence[Any]
+) -> None:
     """Check integers.
 
     Raises:
         ContractError: One is beyond what its 32 bits hold.
     """
     for path, array in zip(paths, arrays, strict=False):
-        if is_a(array, (np.ndarray, np.generic)) and array.dtype in WHOLE and array.size and is_cut(array.dtype):
+        if (
+            is_a(array, (np.ndarray, np.generic))
+            and array.dtype in WHOLE
+            and array.size
+            and is_cut(array.dtype)
+        ):
             low = np.dtype(canonicalize_dtype(array.dtype))
             limits, least, most = np.iinfo(low), array.min(), array.max()
             if least < limits.min or most > limits.max:
@@ -69,19 +85,28 @@ def _demand_floats(where: Where, path: str, array: np.ndarray[Any, Any]) -> None
         _warn_of_spread(where, path, array[kept], rounded[kept])
 
 
-def _warn_of_spread(where: Where, path: str, numbers: np.ndarray[Any, Any], rounded: np.ndarray[Any, Any]) -> None:
+def _warn_of_spread(
+    where: Where, path: str, numbers: np.ndarray[Any, Any], rounded: np.ndarray[Any, Any]
+) -> None:
     least, most, moved = numbers.min(), numbers.max(), np.abs(numbers - rounded).max()
     if moved > _LOST * (most - least) > 0:
         text = sentence(
-            where, f"{path!r} has float64 numbers between {least:.17g} and {most:.17g}, which move by up to {moved:.3g} as float32.",
-            _RULE, f"subtract the first of them on the host, in float64; or {_WIDER}.",
-        )  # fmt: skip
+            where,
+            f"{path!r} has float64 numbers between {least:.17g} and {most:.17g}, which move by up"
+            f" to {moved:.3g} as float32.",
+            _RULE,
+            f"subtract the first of them on the host, in float64; or {_WIDER}.",
+        )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
-def _beyond(where: Where | str, path: str, dtype: np.dtype[Any], number: Any, low: np.dtype[Any]) -> ContractError:
+def _beyond(
+    where: Where | str, path: str, dtype: np.dtype[Any], number: Any, low: np.dtype[Any]
+) -> ContractError:
     return ContractError(
-        sentence(where, f"{path!r} has dtype {dtype} and holds {number}, which {low} does not hold.", _RULE,
-                 f"{_WIDER}; or make them smaller on the host."),
+        where,
+        f"{path!r} has dtype {dtype} and holds {number}, which {low} does not hold.",
+        _RULE,
+        f"{_WIDER}; or make them smaller on the host.",
         code="J212",
-    )  # fmt: skip
+    )

@@ -1,8 +1,10 @@
-"""Flatten the arguments of a call, modules by functions that were written for others of their structure.
+"""Flatten the arguments of a call, modules by functions that were written for others of their
+structure.
 
-Equinox flattens a module in Python, about a microsecond for each module inside it, and that is most of what a warm call with a
-model costs. The function of a structure (`taking.py`) takes a tenth of that. Most calls do not come here, since those of a pattern that is
-known are taken apart as a whole.
+Equinox flattens a module in Python, about a microsecond for each module inside it, and that is most
+of what a warm call with a model costs. The function of a structure (`taking.py`) takes a tenth of
+that. Most calls do not come here, since those of a pattern that is known are taken apart as a
+whole.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ from .taking import Taker, is_told, leaves_taker
 
 _NODES = (tuple, eqx.Module)
 _NO_KEYWORDS: dict[str, Any] = {}
-_APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
-_SEEN = 3  # modules of a class that are flattened by JAX before a function is written: most calls are taken apart as a whole by then
+# a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
+_APART = "by argument"
+# modules of a class that are flattened by JAX before a function is written: most calls are taken
+# apart as a whole by then
+_SEEN = 3
 _MOST_SEEN = 64  # after which no more functions are written for its modules
 _MOST_TAKERS = 8  # of one class
 
 
 class Structure:
-    """What the modules of one tree structure, with one type for each leaf, have in their keys: compared by identity, which is fast.
+    """What the modules of one tree structure, with one type for each leaf, have in their keys:
+    compared by identity, which is fast.
 
     Args:
-        constants: How many leaves are functions and other constants, which are the same for all of these modules.
+        constants: How many leaves are functions and other constants, which are the same for all of
+            these modules.
     """
 
     __slots__ = ("__weakref__", "constants")
@@ -50,7 +57,9 @@ def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
     constants = tuple(leaf for leaf in leaves if is_told(leaf))
     with _lock:
-        return _structures.setdefault((treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(len(constants)))
+        return _structures.setdefault(
+            (treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(len(constants))
+        )
 
 
 def constants_in(key: Any) -> int:
@@ -104,7 +113,9 @@ class Flattener:
         return leaves, tuple(key)
 
     def _add(self, node: Any, leaves: list[Any], key: list[Hashable]) -> None:
-        """The leaves of one argument, or part of one; and its part of the key, which tells where it ends."""
+        """The leaves of one argument, or part of one; and its part of the key, which tells where it
+        ends.
+        """
         kind = type_of(node)
         if kind in self._arrays:
             leaves.append(node)
@@ -139,7 +150,9 @@ class Flattener:
         known.learn(flat, treedef)
 
     def _holds_more(self, node: Any) -> bool:
-        """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
+        """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX
+        takes apart in another way.
+        """
         return any(isinstance(child, _NODES) for child in node) and self._is_plain(node)
 
     def _is_plain(self, node: Any) -> bool:

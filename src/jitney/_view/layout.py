@@ -1,7 +1,8 @@
-"""A call as data: which leaves of its arguments are arrays, which are static, and how to put them together again.
+"""A call as data: which leaves of its arguments are arrays, which are static, and how to put them
+together again.
 
-A `Layout` belongs to one tree structure with one type for each leaf, so finding it is one dictionary look-up; what it
-then does on each call is pick the arrays out of a list.
+A `Layout` belongs to one tree structure with one type for each leaf, so finding it is one
+dictionary look-up; what it then does on each call is pick the arrays out of a list.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
 from .._contract.contract import Contract
-from .._errors import ContractError, StaticError, repr_of, sentence
+from .._errors import ContractError, StaticError, repr_of
 from .._jax.trees import (
     Path,
     Tracer,
@@ -45,13 +46,23 @@ from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
-MAX_ENTRIES = 4096  # sets of static values kept for one function; past that the oldest goes, and would be traced again
+# sets of static values kept for one function; past that the oldest goes, and would be traced again
+MAX_ENTRIES = 4096
 
 
 class Layout:
-    """How calls of one tree structure and one type for each leaf split into arrays and static values."""
+    """How calls of one tree structure and one type for each leaf split into arrays and static
+    values.
+    """
 
-    def __init__(self, binder: Binder, contract: Contract, values: tuple[Any, ...], donate: tuple[str, ...], constants: int = 0):
+    def __init__(
+        self,
+        binder: Binder,
+        contract: Contract,
+        values: tuple[Any, ...],
+        donate: tuple[str, ...],
+        constants: int = 0,
+    ):
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
@@ -63,7 +74,8 @@ class Layout:
         self.nested = traced(leaves)
         self._refuse_lost_meanings(leaves)
         for i in self.static:
-            self._refuse_array_likes(leaves[i], self.names[i][1])  # before its key is made, for which it may have no hash
+            # before its key is made, for which it may have no hash
+            self._refuse_array_likes(leaves[i], self.names[i][1])
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         kinds = tuple(type_of(leaves[i]) for i in self.static)
@@ -76,10 +88,12 @@ class Layout:
         # What runs its calls, kept here because a call has found its layout when it looks for that.
         self.only: Any = None  # the one entry, where no static value can tell two apart
         self.entries: dict[Hashable, Any] = {}
-        self.called_again = False  # most functions that are called twice alike are called again and again
+        # most functions that are called twice alike are called again and again
+        self.called_again = False
 
     def _refuse_lost_meanings(self, leaves: Sequence[Any]) -> None:
-        """Check that JAX sees all that its arrays are. Their types tell, so calls that follow need not ask.
+        """Check that JAX sees all that its arrays are. Their types tell, so calls that follow need
+        not ask.
 
         Raises:
             ContractError: An array of NumPy's has a mask, a unit or fields.
@@ -88,14 +102,17 @@ class Layout:
             leaf, path = leaves[i], self.names[i][1]
             if means_more(type_of(leaf)):
                 raise ContractError(
-                    sentence(self._where, f"{path!r} is {a_kind(leaf)}, which is more than its numbers.",
-                             "Of a subclass of NumPy's array JAX sees the numbers alone: a mask or a unit would be lost.",
-                             f"{numbers_of(leaf, path)}."),
+                    self._where,
+                    f"{path!r} is {a_kind(leaf)}, which is more than its numbers.",
+                    "Of a subclass of NumPy's array JAX sees the numbers alone: a mask or a unit"
+                    " would be lost.",
+                    f"{numbers_of(leaf, path)}.",
                     code="J213",
-                )  # fmt: skip
+                )
 
     def refuse_unreadable(self, leaves: Sequence[Any]) -> None:
-        """Check that a trace can read the static values of a call for all calls that will share its program.
+        """Check that a trace can read the static values of a call for all calls that will share its
+        program.
 
         Raises:
             StaticError: An iterator or a coroutine, which the trace uses up.
@@ -112,16 +129,20 @@ class Layout:
 
     def _refuse_array_likes(self, leaf: Any, path: str) -> None:
         for found in () if is_a(leaf, Opaque) else array_likes(leaf):
-            raise array_like_error(self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path)
+            raise array_like_error(
+                self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path
+            )
 
     def _refuse_used_up(self, what: str, value: Any) -> None:
         used_up = first_used_up(value)
         if used_up is not None:
             raise StaticError(
-                sentence(self._where, f"{what} {'is' if used_up is value else 'holds'} {article(used_up)}.",
-                         "It can be read once, and what is traced once serves many calls.", "pass a list, a tuple or an array."),
+                self._where,
+                f"{what} {'is' if used_up is value else 'holds'} {article(used_up)}.",
+                "It can be read once, and what is traced once serves many calls.",
+                "pass a list, a tuple or an array.",
                 code="J311",
-            )  # fmt: skip
+            )
 
     def remember(self, key: Hashable, entry: _T) -> _T:
         """Find this entry by the key of its static values from now on."""
@@ -132,11 +153,16 @@ class Layout:
         self.entries[key] = entry
         return entry
 
-    def _picker(self, leaves: Sequence[Any], hints: Sequence[LeafHint]) -> Callable[[list[Any]], Sequence[Any]]:
+    def _picker(
+        self, leaves: Sequence[Any], hints: Sequence[LeafHint]
+    ) -> Callable[[list[Any]], Sequence[Any]]:
         """From the leaves of a call to its arrays, with as little work as the types allow."""
         whole = {i: hints[i] for i in self.dynamic if type(leaves[i]) is int}
-        if whole:  # an int passed for a float is that float, or the function would compile once more for ints
-            return lambda all_: [_number(whole[i], all_[i]) if i in whole else all_[i] for i in self.dynamic]
+        # an int passed for a float is that float, or the function would compile once more for ints
+        if whole:
+            return lambda all_: [
+                _number(whole[i], all_[i]) if i in whole else all_[i] for i in self.dynamic
+            ]
         if not self.static:
             return _all
         if len(self.dynamic) == 1:
@@ -148,12 +174,15 @@ class Layout:
     def key(self, leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         """The key of the static values of a call; their types are part of `form`."""
         try:
-            return tuple([leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers])
+            return tuple(
+                [leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers]
+            )
         except Unkeyed:
             raise self._unkeyed(leaves, self.static) from None
 
     def check_hashes(self, leaves: Sequence[Any]) -> None:
-        """Check that static values have the `hash` that their classes say they have, which fails when it is looked for an entry.
+        """Check that static values have the `hash` that their classes say they have, which fails
+        when it is looked for an entry.
 
         Raises:
             StaticError: One has none, for now: it is made of a list, say.
@@ -163,15 +192,22 @@ class Layout:
             raise self._unkeyed(leaves, unhashed) from None
 
     def _unkeyed(self, leaves: Sequence[Any], at: Sequence[int]) -> StaticError:
-        return unkeyed(self._where, ((self.names[i][1], leaves[i]) for i in at if not isinstance(leaves[i], Opaque)))
+        return unkeyed(
+            self._where,
+            ((self.names[i][1], leaves[i]) for i in at if not isinstance(leaves[i], Opaque)),
+        )
 
     def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The static values of a call, copied, in the order of `static`."""
         values, copies = (leaves[i] for i in self.static), Copies()
         return tuple(snapshot(v.value if isinstance(v, Opaque) else v, copies) for v in values)
 
-    def values(self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False) -> tuple[Any, ...]:
-        """One value per parameter, from arrays (or what stands for them) and static values; static fields are copied for a body."""
+    def values(
+        self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False
+    ) -> tuple[Any, ...]:
+        """One value per parameter, from arrays (or what stands for them) and static values; static
+        fields are copied for a body.
+        """
         leaves: list[Any] = [None] * (len(self.dynamic) + len(self.static))
         for i, array in zip(self.dynamic, arrays, strict=True):
             leaves[i] = array
@@ -192,11 +228,18 @@ class Layout:
         return tuple(self.names[i][1] for i in self.static)
 
     def view(self, contract: Contract, arrays: Sequence[Any], statics: Sequence[Any]) -> View:
-        """What the outermost stage sees. Static values that are trees of their own stand as one leaf each."""
+        """What the outermost stage sees. Static values that are trees of their own stand as one
+        leaf each.
+        """
         values = self.values(arrays, [Opaque.holding(value) for value in statics])
         hints = leaf_annotations(contract, values)
         fields = axes_in_modules(values) if holds_modules(self.treedef) else [None] * len(hints)
-        return View(tuple(_leaf(self.names[i], hints[i], fields[i], array) for i, array in zip(self.dynamic, arrays, strict=True)))
+        return View(
+            tuple(
+                _leaf(self.names[i], hints[i], fields[i], array)
+                for i, array in zip(self.dynamic, arrays, strict=True)
+            )
+        )
 
 
 def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: Any) -> Leaf:
@@ -216,7 +259,9 @@ def jit_is_off() -> bool:
 
 
 def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
-    """Shape, dtype as JAX takes it, and weak type of an array, a tracer, an abstract value or a Python number."""
+    """Shape, dtype as JAX takes it, and weak type of an array, a tracer, an abstract value or a
+    Python number.
+    """
     if isinstance(array, (bool, int, float, complex)) and not isinstance(array, np.generic):
         return (), canonicalize_dtype(type(array)), True
     dtype = array.dtype
@@ -225,13 +270,20 @@ def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
     return tuple(array.shape), dtype, bool(getattr(array, "weak_type", False))
 
 
-def wrap_statics(values: tuple[Any, ...], positions: Mapping[int, Known], names: Mapping[str, Known]) -> tuple[Any, ...]:
-    """Hold the arguments at `positions` (and `names` among `**kwargs`, which come last) static as a whole."""
+def wrap_statics(
+    values: tuple[Any, ...], positions: Mapping[int, Known], names: Mapping[str, Known]
+) -> tuple[Any, ...]:
+    """Hold the arguments at `positions` (and `names` among `**kwargs`, which come last) static as a
+    whole.
+    """
     out = list(values)
     for i, known in positions.items():
         out[i] = known.opaque(out[i])
     if names:
-        out[-1] = {name: names[name].opaque(part) if name in names else part for name, part in out[-1].items()}
+        out[-1] = {
+            name: names[name].opaque(part) if name in names else part
+            for name, part in out[-1].items()
+        }
     return tuple(out)
 
 
@@ -260,21 +312,31 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
         elif parameter.kind is Parameter.VAR_POSITIONAL:
             hints += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
         elif parameter.kind is Parameter.VAR_KEYWORD:
-            hints += [hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])]
+            hints += [
+                hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])
+            ]
         else:
             hints += leaf_hints(parameter.hint, value)
     return hints
 
 
 def is_traced(leaf: Any, hint: LeafHint) -> bool:
-    """Whether a leaf of the arguments is traced: an array, or a number whose annotation says that it varies. All else is static."""
-    if isinstance(hint, ScalarHint) and isinstance(leaf, (float, int, complex)) and not isinstance(leaf, bool):
+    """Whether a leaf of the arguments is traced: an array, or a number whose annotation says that
+    it varies. All else is static.
+    """
+    if (
+        isinstance(hint, ScalarHint)
+        and isinstance(leaf, (float, int, complex))
+        and not isinstance(leaf, bool)
+    ):
         return True
     return is_array(leaf)
 
 
 def _number(hint: LeafHint, value: Any) -> Any:
-    return complex(value) if isinstance(hint, ScalarHint) and hint.kind == "complex" else float(value)
+    return (
+        complex(value) if isinstance(hint, ScalarHint) and hint.kind == "complex" else float(value)
+    )
 
 
 def name_of(binder: Binder, path: Path) -> tuple[str, str]:

@@ -21,21 +21,31 @@ from .nodes import nodes
 
 
 def made_in(result: Any, leaves: Sequence[Any]) -> frozenset[int]:
-    """The `id`s of the objects of plain classes in the leaves of a result that nothing outside of it refers to."""
+    """The `id`s of the objects of plain classes in the leaves of a result that nothing outside of
+    it refers to.
+    """
     found = _reached(leaves)
     objects = {key: value for key, value in found.items() if is_plain(type_of(value))}
     if not objects:
         return frozenset()
     holders = [*objects.values(), *nodes(result)]
     inside = {*found, *map(id, (found, objects, leaves, holders)), *map(id, holders)}
-    inside |= {id(held.__dict__) for held in (*holders, *found.values()) if hasattr(held, "__dict__")}
-    there_before = {key for key in objects if not _is_only_in(objects[key], inside)}  # a tuple of `items()` would refer to it
+    inside |= {
+        id(held.__dict__) for held in (*holders, *found.values()) if hasattr(held, "__dict__")
+    }
+    # a tuple of `items()` would refer to it
+    there_before = {key for key in objects if not _is_only_in(objects[key], inside)}
     return frozenset(objects.keys() - there_before - _behind(there_before, objects))
 
 
 def _is_only_in(value: Any, inside: set[int]) -> bool:
-    """Frames do not count: what a body reaches, it reaches through a cell, a module, an argument or another object."""
-    return all(id(referrer) in inside or is_a(referrer, types.FrameType) for referrer in gc.get_referrers(value))
+    """Frames do not count: what a body reaches, it reaches through a cell, a module, an argument or
+    another object.
+    """
+    return all(
+        id(referrer) in inside or is_a(referrer, types.FrameType)
+        for referrer in gc.get_referrers(value)
+    )
 
 
 def _behind(roots: set[int], objects: dict[int, Any]) -> set[int]:
@@ -44,7 +54,9 @@ def _behind(roots: set[int], objects: dict[int, Any]) -> set[int]:
 
 
 def _reached(values: Sequence[Any]) -> dict[int, Any]:
-    """By `id`, what lies in them: in objects, in containers of Python's, behind methods and partials."""
+    """By `id`, what lies in them: in objects, in containers of Python's, behind methods and
+    partials.
+    """
     found: dict[int, Any] = {}
     coming = [*values]
     while coming:

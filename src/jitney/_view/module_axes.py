@@ -1,6 +1,8 @@
-"""Which axes the arrays inside Equinox modules have: from the annotations of the fields, or as registered for a class.
+"""Which axes the arrays inside Equinox modules have: from the annotations of the fields, or as
+registered for a class.
 
-A field of a class that one does not own says `weight: Array`; `register_axes` gives it names. All of `equinox.nn` comes registered.
+A field of a class that one does not own says `weight: Array`; `register_axes` gives it names. All
+of `equinox.nn` comes registered.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .._errors import OptionError, name_fix, sentence
+from .._errors import OptionError, name_fix
 from .._jax.trees import is_a, tree_flatten_with_path, type_of
 from .._owners import public
 from .._signature.annotations import fields_of, named_array
@@ -31,7 +33,8 @@ class InModule:
 
 @public
 def register_axes(cls: type, **fields: str) -> None:
-    """Name the axes of the fields of a class, as its annotations would: `register_axes(eqx.nn.Linear, weight="out in", bias="out")`.
+    """Name the axes of the fields of a class, as its annotations would:
+    `register_axes(eqx.nn.Linear, weight="out in", bias="out")`.
 
     It holds for subclasses too, and comes before annotations. `...` stands for axes without names.
 
@@ -45,22 +48,40 @@ def register_axes(cls: type, **fields: str) -> None:
     where = f"jitney.register_axes({getattr(cls, '__name__', cls)})"
     if not (is_a(cls, type) and issubclass(cls, eqx.Module)):
         raise OptionError(
-            sentence(where, "that is no class of modules.", "Axes are registered for an Equinox module.", "pass the class."), code="J220"
+            where,
+            "that is no class of modules.",
+            "Axes are registered for an Equinox module.",
+            "pass the class.",
+            code="J220",
         )
     known = [field.name for field in dataclasses.fields(cls)]
     for name, axes in fields.items():
         if name not in known:
             what = f"it has no field {name!r}."
-            raise OptionError(sentence(where, what, f"Its fields are {', '.join(known)}.", name_fix(name, known)), code="J202")
+            raise OptionError(
+                where,
+                what,
+                f"Its fields are {', '.join(known)}.",
+                name_fix(name, known),
+                code="J202",
+            )
         if not is_a(axes, str):
             raise OptionError(
-                sentence(where, f"{name}={axes!r} is no text.", "Axes are written as jaxtyping does.", 'write "out in".'), code="J220"
+                where,
+                f"{name}={axes!r} is no text.",
+                "Axes are written as jaxtyping does.",
+                'write "out in".',
+                code="J220",
             )
-    _registered().setdefault(cls, {}).update({name: named_array(axes) for name, axes in fields.items()})
+    _registered().setdefault(cls, {}).update(
+        {name: named_array(axes) for name, axes in fields.items()}
+    )
 
 
 def axes_in_modules(value: Any) -> list[InModule | None]:
-    """For each leaf of a tree, the field of the innermost module that holds it; None outside modules."""
+    """For each leaf of a tree, the field of the innermost module that holds it; None outside
+    modules.
+    """
     if is_a(value, eqx.Module):
         hints = _fields(type_of(value))
         fields: list[InModule | None] = []
@@ -76,12 +97,18 @@ def axes_in_modules(value: Any) -> list[InModule | None]:
 
 
 def with_modules(view: View, fields: list[InModule | None]) -> View:
-    """A view whose arrays in modules have the axes of their fields, where the signature gives them none."""
+    """A view whose arrays in modules have the axes of their fields, where the signature gives them
+    none.
+    """
     leaves = zip(view.leaves, fields, strict=True)
-    return View(tuple(
-        leaf if inside is None else replace(leaf, hint=inside.hint if leaf.hint is None else leaf.hint, in_module=True)
-        for leaf, inside in leaves
-    ))  # fmt: skip
+    return View(
+        tuple(
+            leaf
+            if inside is None
+            else replace(leaf, hint=inside.hint if leaf.hint is None else leaf.hint, in_module=True)
+            for leaf, inside in leaves
+        )
+    )
 
 
 def _fields(cls: type) -> dict[str, Hint]:
@@ -106,8 +133,9 @@ def _name(path: Any) -> str:
 
 @functools.cache
 def _registered() -> dict[type, dict[str, Hint]]:
-    """What is registered; at first the parameters of `equinox.nn`, as its documentation gives their shapes. Tried on Equinox 0.13.3 to
-    0.13.8."""
+    """What is registered; at first the parameters of `equinox.nn`, as its documentation gives their
+    shapes. Tried on Equinox 0.13.3 to 0.13.8.
+    """
     nn: Any = eqx.nn
     conv = {"weight": "out in ...", "bias": "out ..."}
     channels = {"weight": "channels", "bias": "channels"}
@@ -122,4 +150,7 @@ def _registered() -> dict[type, dict[str, Hint]]:
         nn.GRUCell: {**cell, "bias_n": "hidden"},
         nn.LSTMCell: cell,
     }
-    return {cls: {name: named_array(axes) for name, axes in fields.items()} for cls, fields in known.items()}
+    return {
+        cls: {name: named_array(axes) for name, axes in fields.items()}
+        for cls, fields in known.items()
+    }

@@ -11,7 +11,9 @@ from jax.tree_util import all_leaves
 
 _leaves: Any = jax.tree.leaves
 FIELDS: Any = vars(eqx.Module)["__dict__"]
-"""What reads and sets the `__dict__` of a module; by its name each attribute of a module is looked for in Python."""
+"""What reads and sets the `__dict__` of a module; by its name each attribute of a module is looked
+for in Python.
+"""
 fields_of: Callable[[Any], dict[str, Any]] = vars
 
 

@@ -1,4 +1,6 @@
-"""What arguments hold beside leaves and callers can change in place: static fields of modules, what a registered class tells JAX."""
+"""What arguments hold beside leaves and callers can change in place: static fields of modules, what
+a registered class tells JAX.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,18 @@ _OTHERS = ("user", "generated", "library")
 
 def loose_parts(values: Any) -> tuple[Any, ...]:
     """Those parts, of all nodes."""
-    return tuple(part for node in nodes(values) for part in _beside(node) if not is_settled(part) or first_used_up(part) is not None)
+    return tuple(
+        part
+        for node in nodes(values)
+        for part in _beside(node)
+        if not is_settled(part) or first_used_up(part) is not None
+    )
 
 
 def copy_loose(values: Any) -> None:
-    """Give modules that were made for one trace copies of what their static fields hold: JAX knows an array of NumPy's by identity."""
+    """Give modules that were made for one trace copies of what their static fields hold: JAX knows
+    an array of NumPy's by identity.
+    """
     for node in nodes(values):
         if is_a(node, eqx.Module):
             for name in _names(node):
@@ -33,12 +42,19 @@ def copy_loose(values: Any) -> None:
 def _beside(node: Any) -> Iterator[Any]:
     if is_a(node, eqx.Module):
         yield from (getattr(node, name) for name in _names(node))
-    elif node is not None and not is_a(node, (tuple, list, dict)) and not is_leaf(node) and owner_of_class(type_of(node)) in _OTHERS:
+    elif (
+        node is not None
+        and not is_a(node, (tuple, list, dict))
+        and not is_leaf(node)
+        and owner_of_class(type_of(node)) in _OTHERS
+    ):
         treedef: Any = tree_flatten(node)[1]
         told = treedef.node_data()
         yield None if told is None else told[1]
 
 
 def _names(module: Any) -> list[str]:
-    fixed = (field.name for field in dataclasses.fields(module) if field.metadata.get("static", False))
+    fixed = (
+        field.name for field in dataclasses.fields(module) if field.metadata.get("static", False)
+    )
     return [name for name in fixed if hasattr(module, name)]

@@ -1,8 +1,9 @@
 """The true sizes of padded axes, as they travel behind the arrays of a call into its program.
 
-Beside them travel the numbers that Python made of the sizes, where the body has such: `1 - n / (n + 1)` is a number for Python, in 64 bits.
-They are read off a trace at the true size. A program that meets its first size learns only while it is traced that there are such
-numbers: it stops, and is called again with them.
+Beside them travel the numbers that Python made of the sizes, where the body has such: `1 - n / (n +
+1)` is a number for Python, in 64 bits. They are read off a trace at the true size. A program that
+meets its first size learns only while it is traced that there are such numbers: it stops, and is
+called again with them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Counts:
     Args:
         values: The true sizes.
         names: Of which axes.
-        weak: Which arrays were weakly typed before they were filled; NumPy arrays are not. It changes what the body computes, so it is
-            part of the program's key, as the names are.
+        weak: Which arrays were weakly typed before they were filled; NumPy arrays are not. It
+            changes what the body computes, so it is part of the program's key, as the names are.
         numbers: What Python made of the sizes.
         sizes: Axis -> true size, where it is known: not inside a program.
     """
@@ -80,7 +81,9 @@ class Proof:
     avals: Callable[[Any], Sequence[Any]]
     symbols: Mapping[str, str]
     check: Callable[[], None] | None = None
-    _done: dict[tuple[int, ...], list[Any]] = field(default_factory=dict[tuple[int, ...], list[Any]], compare=False, repr=False)
+    _done: dict[tuple[int, ...], list[Any]] = field(
+        default_factory=dict[tuple[int, ...], list[Any]], compare=False, repr=False
+    )
 
     def numbers_at(self, sizes: Mapping[str, int]) -> list[Any]:
         """What Python makes of these sizes of axes.
@@ -91,10 +94,14 @@ class Proof:
         key = tuple(sizes[name] for name in self.symbols)
         numbers = self._done.get(key)
         if numbers is None:
-            numbers = self.program.numbers_at(self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()})
+            numbers = self.program.numbers_at(
+                self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()}
+            )
             if self.check is not None:
                 self.check()
-            if len(self._done) < min(_MOST_SIZES, _MOST_BYTES // (sum(x.nbytes for x in numbers) or 1)):
+            if len(self._done) < min(
+                _MOST_SIZES, _MOST_BYTES // (sum(x.nbytes for x in numbers) or 1)
+            ):
                 self._done[key] = numbers
         return numbers
 
@@ -141,7 +148,9 @@ def known() -> KnownSizes:
 
 def parted(arrays: Sequence[Any]) -> tuple[Sequence[Any], Counts | None]:
     """The arrays of a call, and its true sizes if it is padded."""
-    return (arrays[:-1], arrays[-1]) if arrays and isinstance(arrays[-1], Counts) else (arrays, None)
+    return (
+        (arrays[:-1], arrays[-1]) if arrays and isinstance(arrays[-1], Counts) else (arrays, None)
+    )
 
 
 register_pytree_node(

@@ -1,4 +1,6 @@
-"""What a stage sees of a call: the arrays with their paths, shapes, dtypes and annotations, at one depth of the plan."""
+"""What a stage sees of a call: the arrays with their paths, shapes, dtypes and annotations, at one
+depth of the plan.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import jax
 import numpy as np
 
 from .._jax.trees import is_a
-from .._signature.hints import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
+from .._signature.hints import (
+    ArrayHint,
+    ContainerHint,
+    Hint,
+    ScalarHint,
+    StaticHint,
+    TreeHint,
+    UnionHint,
+)
 
 LeafHint = ArrayHint | ScalarHint | None
 
@@ -31,7 +41,9 @@ class Leaf:
 
     @property
     def declared_rank(self) -> int | None:
-        """The rank that the annotation gives, or that of the field of a module; None if neither gives one."""
+        """The rank that the annotation gives, or that of the field of a module; None if neither
+        gives one.
+        """
         hint = self.field if self.hint is None else self.hint
         if isinstance(hint, ArrayHint):
             return hint.rank
@@ -44,7 +56,10 @@ class Leaf:
         return replace(self, shape=shape)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.dtype}[{','.join(map(str, self.shape))}]{' weak' if self.weak_type else ''}"
+        return (
+            f"{self.path}:"
+            f" {self.dtype}[{','.join(map(str, self.shape))}]{' weak' if self.weak_type else ''}"
+        )
 
 
 @dataclass(frozen=True)
@@ -59,37 +74,54 @@ class View:
 
 
 def is_array(value: Any) -> bool:
-    """Equinox's rule for what is traced when nothing says otherwise; abstract values count as what they stand for."""
+    """Equinox's rule for what is traced when nothing says otherwise; abstract values count as what
+    they stand for.
+    """
     return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
 
 
 def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
-    """The annotation of each leaf of `value`, in the order in which JAX flattens it; None where there is none."""
+    """The annotation of each leaf of `value`, in the order in which JAX flattens it; None where
+    there is none.
+    """
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
     if isinstance(hint, (ArrayHint, ScalarHint)):
         return [hint] if _is_leaf(value) else _none(value)
     if isinstance(hint, TreeHint):
-        return [leaf_hint for leaf in jax.tree.leaves(value) for leaf_hint in leaf_hints(hint.leaf, leaf)]
-    if isinstance(hint, ContainerHint) and not _is_leaf(value):  # JAX takes a subclass of a list or a dict for a leaf
+        return [
+            leaf_hint
+            for leaf in jax.tree.leaves(value)
+            for leaf_hint in leaf_hints(hint.leaf, leaf)
+        ]
+    # JAX takes a subclass of a list or a dict for a leaf
+    if isinstance(hint, ContainerHint) and not _is_leaf(value):
         return _in_container(hint, value)
     return _none(value)
 
 
 def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
     if is_a(value, Mapping) and len(hint.items) >= 1:
-        return [leaf_hint for part in _children(value) for leaf_hint in leaf_hints(hint.items[-1], part)]
+        return [
+            leaf_hint for part in _children(value) for leaf_hint in leaf_hints(hint.items[-1], part)
+        ]
     if not is_a(value, (tuple, list)):
         return _none(value)
     many = hint.variadic or (is_a(value, list) and len(hint.items) == 1)
     items: Sequence[Hint] = hint.items * len(value) if many else hint.items
     if len(items) != len(value):
         return _none(value)
-    return [leaf_hint for item, part in zip(items, value, strict=True) for leaf_hint in leaf_hints(item, part)]
+    return [
+        leaf_hint
+        for item, part in zip(items, value, strict=True)
+        for leaf_hint in leaf_hints(item, part)
+    ]
 
 
 def _alternative(hint: UnionHint, value: Any) -> Hint | None:
-    """The alternative of a union that a value belongs to, as far as its kind and rank tell; None if they do not."""
+    """The alternative of a union that a value belongs to, as far as its kind and rank tell; None if
+    they do not.
+    """
     if is_array(value):
         arrays = [option for option in hint.options if isinstance(option, ArrayHint)]
         exact = [option for option in arrays if option.rank == len(value.shape)]
@@ -98,7 +130,9 @@ def _alternative(hint: UnionHint, value: Any) -> Hint | None:
         return chosen[0] if len(chosen) == 1 else None
     if isinstance(value, (float, int, complex)):
         static = [o for o in hint.options if isinstance(o, StaticHint) and o.hint is type(value)]
-        return None if static else next((o for o in hint.options if isinstance(o, ScalarHint)), None)
+        return (
+            None if static else next((o for o in hint.options if isinstance(o, ScalarHint)), None)
+        )
     return next((o for o in hint.options if isinstance(o, (ContainerHint, TreeHint))), None)
 
 

@@ -1,4 +1,6 @@
-"""Draws of `examples/equilibrium` on eight devices, against one device and against shardings by hand."""
+"""Draws of `examples/equilibrium` on eight devices, against one device and against shardings by
+hand.
+"""
 
 import jax
 import numpy as np
@@ -33,14 +35,20 @@ def test_draws_are_those_of_one_device():
 
 
 def test_they_send_what_is_sent_by_hand():
-    """Whether any draw is not done, one byte, in each turn of Newton's two loops. The results are the same."""
+    """Whether any draw is not done, one byte, in each turn of Newton's two loops. The results are
+    the same.
+    """
     on = mesh()
     with jax.enable_x64(True), on:
         given = arguments(*GIVEN)
         draws, by = program(MODEL), by_hand.program(MODEL, on.mesh)
         ours = sent(draws.lower(*given), on)
         assert ours == sent(by.lower(*given), on) == {("all-reduce", ("draw",), 1, True): 2}
-        pairs = zip(jax.tree.leaves(jax.block_until_ready(draws(*given))), jax.tree.leaves(jax.block_until_ready(by(*given))), strict=True)
+        pairs = zip(
+            jax.tree.leaves(jax.block_until_ready(draws(*given))),
+            jax.tree.leaves(jax.block_until_ready(by(*given))),
+            strict=True,
+        )
         for found, hand in pairs:
             assert found.sharding.is_equivalent_to(hand.sharding, hand.ndim)
             np.testing.assert_array_equal(found, hand)
@@ -48,5 +56,10 @@ def test_they_send_what_is_sent_by_hand():
 
 def test_draws_that_the_devices_do_not_divide_are_refused():
     """With the sizes."""
-    with mesh(), pytest.raises(jitney.MeshError, match="axis 'draw' of theta has size 12, which the 8 devices"):
+    with (
+        mesh(),
+        pytest.raises(
+            jitney.MeshError, match="axis 'draw' of theta has size 12, which the 8 devices"
+        ),
+    ):
         sweep(MODEL, Params(ALPHA[:12], BETA[:12]), dates=3)

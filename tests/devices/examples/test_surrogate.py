@@ -49,7 +49,9 @@ def one():
 
 @pytest.mark.parametrize("fsdp", [False, True])
 def test_steps_on_eight_devices_are_those_on_one_and_send_what_is_sent_by_hand(one, fsdp):
-    """Losses, gradient norms, weights and moments after four steps; the same collectives with the same bytes as with shardings by hand."""
+    """Losses, gradient norms, weights and moments after four steps; the same collectives with the
+    same bytes as with shardings by hand.
+    """
     on = mesh()
     step = step_of(RECIPE, pad=None, fsdp=fsdp)
     with on:
@@ -79,7 +81,9 @@ def test_moments_lie_as_their_weights():
     """With `fsdp`, each moment of AdamW is cut as the weight that it is of."""
     model, opt = begin()
     with mesh():
-        model, opt, _ = jax.block_until_ready(step_of(RECIPE, pad=None, fsdp=True)(model, opt, *batches()[0]))
+        model, opt, _ = jax.block_until_ready(
+            step_of(RECIPE, pad=None, fsdp=True)(model, opt, *batches()[0])
+        )
     moments = opt[1][0]
     for tree in (moments.mu, moments.nu):
         for weight, moment in zip(jax.tree.leaves(model), jax.tree.leaves(tree), strict=True):
@@ -88,7 +92,9 @@ def test_moments_lie_as_their_weights():
 
 
 def test_a_run_goes_on_with_other_devices(tmp_path):
-    """Padded and donated: two devices with `fsdp`, broken off, then one: loss, gradient norm and weights of one device throughout."""
+    """Padded and donated: two devices with `fsdp`, broken off, then one: loss, gradient norm and
+    weights of one device throughout.
+    """
     on = mesh(2)
 
     def broken(done, loss):

@@ -1,4 +1,6 @@
-"""A batch of fits of `examples/trf` on eight devices, against one device and against shardings by hand."""
+"""A batch of fits of `examples/trf` on eight devices, against one device and against shardings by
+hand.
+"""
 
 import equinox as eqx
 import jax
@@ -28,7 +30,9 @@ def mesh():
 
 
 def test_a_batch_of_fits_is_that_of_one_device():
-    """To 1e-10, with as many evaluations, whatever turns the others take; over all axes of the mesh."""
+    """To 1e-10, with as many evaluations, whatever turns the others take; over all axes of the
+    mesh.
+    """
     with mesh():
         many = curve_fit(decay, T, Y, [1, 1, 0])
     one = curve_fit(decay, T, Y, [1, 1, 0])
@@ -39,8 +43,12 @@ def test_a_batch_of_fits_is_that_of_one_device():
 
 
 def test_it_sends_what_is_sent_by_hand():
-    """Whether any fit is not done, one byte, once for each turn of a loop: nothing of the data. The results are the same."""
-    setup = Setup(Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+    """Whether any fit is not done, one byte, once for each turn of a loop: nothing of the data. The
+    results are the same.
+    """
+    setup = Setup(
+        Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None
+    )
     data = Data(None, None, None, np.array([1e-8, 1e-8, 1e-8, 1, 300]), None, (T, Y, None), {})
     own = Data(None, None, None, controls=False, mask=None, args=(False, True, None), kwargs={})
     given = np.ones((16, 3)), *eqx.partition(data, own)
@@ -50,12 +58,17 @@ def test_it_sends_what_is_sent_by_hand():
         ours = sent(fit.lower(*given), on)
         assert ours == sent(by.lower(*given), on)
         assert set(ours) == {("all-reduce", ("data", "model"), 1, True)}
-        np.testing.assert_array_equal(jax.block_until_ready(fit(*given))[0], jax.block_until_ready(by(*given))[0])
+        np.testing.assert_array_equal(
+            jax.block_until_ready(fit(*given))[0], jax.block_until_ready(by(*given))[0]
+        )
 
 
 def test_fits_that_the_devices_do_not_divide_are_refused():
     """With the sizes."""
-    with mesh(), pytest.raises(jitney.MeshError, match=r"axis 'fit' of x0 has size 10(.|\n)*make it 16"):
+    with (
+        mesh(),
+        pytest.raises(jitney.MeshError, match=r"axis 'fit' of x0 has size 10(.|\n)*make it 16"),
+    ):
         curve_fit(decay, T, Y[:10], [1, 1, 0])
 
 

@@ -54,6 +54,8 @@ def process(code, base=None, **environment):
     if base is not None:
         env["JITNEY_CACHE_DIR"] = str(base)
     program = PRELUDE + textwrap.dedent(code) + "\nprint(json.dumps(out, default=str))"
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

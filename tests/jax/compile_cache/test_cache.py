@@ -13,7 +13,9 @@ from tests.jax.compile_cache._processes import UNTOUCHED, process
 
 
 def test_a_second_process_compiles_nothing_again(tmp_path):
-    """The first process keeps its programs, also after a compile without cache; the second reads them."""
+    """The first process keeps its programs, also after a compile without cache; the second reads
+    them.
+    """
     code = """
         out["before"] = compiled(2.0)
         _cache.ensure()
@@ -37,7 +39,9 @@ def test_the_default_folder_is_the_users_cache_folder(tmp_path):
         import platformdirs
         out["home"] = [platformdirs.user_cache_dir("jitney"), warned(), _cache.facts().directory]
     """
-    home, warnings, directory = process(code, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path))["home"]
+    home, warnings, directory = process(code, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path))[
+        "home"
+    ]
     assert Path(directory).is_relative_to(home)
     assert Path(home).is_relative_to(tmp_path)
     assert not warnings
@@ -45,7 +49,9 @@ def test_the_default_folder_is_the_users_cache_folder(tmp_path):
 
 @pytest.mark.rest
 def test_a_program_can_be_compiled_past_the_cache(tmp_path):
-    """Neither read nor written inside `disabled`, nested, after an error, and across threads; as before outside."""
+    """Neither read nor written inside `disabled`, nested, after an error, and across threads; as
+    before outside.
+    """
     code = """
         _cache.ensure()
         compiled(2.0)
@@ -91,7 +97,9 @@ def test_many_threads_turn_it_on_once(tmp_path):
 
 @pytest.mark.rest
 def test_it_is_turned_off_and_changed_while_the_process_runs(tmp_path):
-    """`configure` applies from the next compile on, and gives JAX's settings back when it turns the cache off."""
+    """`configure` applies from the next compile on, and gives JAX's settings back when it turns the
+    cache off.
+    """
     code = """
         _cache.ensure()
         first = [compiled(2.0)]
@@ -120,7 +128,8 @@ def test_an_environment_variable_turns_it_off(tmp_path, monkeypatch, word):
     monkeypatch.setenv("JITNEY_CACHE", word)
     monkeypatch.setenv("JITNEY_CACHE_DIR", str(tmp_path / "new"))
     before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)  # as in a process where no test has turned the cache on yet
+    # as in a process where no test has turned the cache on yet
+    jax.config.update("jax_compilation_cache_dir", None)
     switch = _cache._Switch()
     try:
         switch.settle()
@@ -143,7 +152,8 @@ def test_a_directory_set_in_jax_is_left_alone(tmp_path):
         out["asked"] = warned(lambda: _cache.configure(cache_dir=base)) + warned()
     """
     out = process(code, tmp_path / "ours", JAX_COMPILATION_CACHE_DIR=str(tmp_path / "theirs"))
-    assert out["kept"] == [True, False, "past"]  # theirs keeps what took a second or more, as JAX has it
+    # theirs keeps what took a second or more, as JAX has it
+    assert out["kept"] == [True, False, "past"]
     assert out["facts"]["directory"] == str(tmp_path / "theirs")
     assert "set by the user" in out["facts"]["reason"]
     assert out["warned"] == []
@@ -216,7 +226,9 @@ def test_the_defaults_of_jax_are_what_we_take_them_for():
 
 @pytest.mark.rest
 def test_the_least_recently_used_programs_go_first(tmp_path):
-    """Where the limit is made smaller, and as the folder grows past it; what was used last is found again."""
+    """Where the limit is made smaller, and as the folder grows past it; what was used last is found
+    again.
+    """
     code = """
         _cache._LOOK_AFTER = 2
         _cache.configure(cache_size="unlimited")
@@ -246,7 +258,9 @@ def test_the_least_recently_used_programs_go_first(tmp_path):
 
 @pytest.mark.rest
 def test_a_limit_given_to_jax_is_kept_by_jax(tmp_path):
-    """Also over entries of a time without limit, which have no time stamp and fail its writes in jax 0.10."""
+    """Also over entries of a time without limit, which have no time stamp and fail its writes in
+    jax 0.10.
+    """
     code = """
         _cache.ensure()
         compiled(2.0)
@@ -268,7 +282,11 @@ def test_a_limit_given_to_jax_is_kept_by_jax(tmp_path):
 @pytest.mark.rest
 def test_an_unknown_word_in_the_environment_is_a_warning(tmp_path):
     """The cache stays on."""
-    out = process("out['state'] = [warned(), warned(), _cache.facts().enabled]", tmp_path, JITNEY_CACHE="maybe")
+    out = process(
+        "out['state'] = [warned(), warned(), _cache.facts().enabled]",
+        tmp_path,
+        JITNEY_CACHE="maybe",
+    )
     first, again, enabled = out["state"]
     assert "JITNEY_CACHE='maybe'" in first[0]
     assert again == []
@@ -277,7 +295,9 @@ def test_an_unknown_word_in_the_environment_is_a_warning(tmp_path):
 
 @pytest.mark.rest
 def test_a_limit_given_to_jax_needs_filelock(tmp_path):
-    """Without it JAX would warn at each compile and keep nothing; jitney's own limit does not need it."""
+    """Without it JAX would warn at each compile and keep nothing; jitney's own limit does not need
+    it.
+    """
     code = """
         import sys
         sys.modules["filelock"] = None
@@ -293,7 +313,16 @@ def test_a_limit_given_to_jax_needs_filelock(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [(1, 1), ("512", 512), ("1kB", 1000), ("1 KiB", 1024), ("1.5MiB", 1572864), ("2GiB", 2**31), ("3 tb", 3 * 10**12), ("unlimited", -1)],
+    [
+        (1, 1),
+        ("512", 512),
+        ("1kB", 1000),
+        ("1 KiB", 1024),
+        ("1.5MiB", 1572864),
+        ("2GiB", 2**31),
+        ("3 tb", 3 * 10**12),
+        ("unlimited", -1),
+    ],
 )
 def test_sizes_are_bytes_or_text(text, size):
     """Powers of 1000 and of 1024 keep their names apart."""

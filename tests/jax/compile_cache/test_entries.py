@@ -37,7 +37,9 @@ class ZstdDecompressor:
 
 
 def codec(tmp_path, name):
-    """The environment of a process whose JAX compresses so: Python 3.14 has zstd, others have it where `zstandard` is installed."""
+    """The environment of a process whose JAX compresses so: Python 3.14 has zstd, others have it
+    where `zstandard` is installed.
+    """
     if name == "zlib" and _entries.NAME != "xla":
         pytest.skip("zstd is here")
     if name == "zstd" and _entries.NAME == "xla":
@@ -49,7 +51,9 @@ def codec(tmp_path, name):
 @pytest.mark.core("zlib")
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_a_flipped_bit_is_never_run(tmp_path, name):
-    """The program is compiled anew, and the entry is replaced; without a checksum XLA runs what the bit has made of it, or dies."""
+    """The program is compiled anew, and the entry is replaced; without a checksum XLA runs what the
+    bit has made of it, or dies.
+    """
     code = """
         import random
         _cache.ensure()
@@ -74,7 +78,9 @@ def test_a_flipped_bit_is_never_run(tmp_path, name):
 @pytest.mark.rest
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_what_is_empty_cut_or_unfinished_heals(tmp_path, name):
-    """Empty ones are gone before JAX looks; at a cut one it warns once. Of zstd, what has no checksum yet is not trusted either."""
+    """Empty ones are gone before JAX looks; at a cut one it warns once. Of zstd, what has no
+    checksum yet is not trusted either.
+    """
     code = """
         said = []
         warnings.showwarning = lambda message, *_, **__: said.append(str(message))
@@ -145,7 +151,9 @@ def test_what_threads_write_at_once_is_no_sign_of_damage(tmp_path, name):
 @pytest.mark.core("zlib")
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_of_an_entry_its_name_is_remembered(tmp_path, name):
-    """A process that compiles all day holds two objects for each program that it has kept: a name, and a number."""
+    """A process that compiles all day holds two objects for each program that it has kept: a name,
+    and a number.
+    """
     code = f"""{AT_ONCE}
     pairs(0)
     blocks = sys.getallocatedblocks()

@@ -45,7 +45,16 @@ def a_file_inside(path):
 
 @POSIX
 @pytest.mark.parametrize(
-    "make", [a_file, below_a_file, open_to_others, a_link_to_nothing, a_link_to_an_open_folder, a_link_to_itself, a_file_inside]
+    "make",
+    [
+        a_file,
+        below_a_file,
+        open_to_others,
+        a_link_to_nothing,
+        a_link_to_an_open_folder,
+        a_link_to_itself,
+        a_file_inside,
+    ],
 )
 def test_a_folder_that_cannot_be_trusted_is_refused(tmp_path, make):
     """With the reason and a fix, and without an exception."""
@@ -71,7 +80,9 @@ def test_a_folder_that_others_could_write_is_not_to_be_closed_but_left(tmp_path)
 @POSIX
 @pytest.mark.parametrize(("mode", "taken"), [(0o777, False), (0o1777, True), (0o755, True)])
 def test_a_folder_above_counts_unless_each_keeps_their_own_there(tmp_path, mode, taken):
-    """Whoever can write it could put another folder in the place of the cache; /tmp has a sticky bit."""
+    """Whoever can write it could put another folder in the place of the cache; /tmp has a sticky
+    bit.
+    """
     above = tmp_path / "above"
     (above / "mine").mkdir(parents=True)
     above.chmod(mode)
@@ -79,7 +90,10 @@ def test_a_folder_above_counts_unless_each_keeps_their_own_there(tmp_path, mode,
     (tmp_path / "link").symlink_to(above / "mine")
     refusals.append(_folder.prepare(tmp_path / "link" / "cache"))
     assert [refusal is None for refusal in refusals] == [taken] * 3
-    assert all(refusal is None or f"lies below {above}, which other users can write" in refusal.what for refusal in refusals)
+    assert all(
+        refusal is None or f"lies below {above}, which other users can write" in refusal.what
+        for refusal in refusals
+    )
 
 
 @pytest.mark.rest
@@ -96,7 +110,9 @@ def test_a_loose_umask_leaves_no_folder_to_others(tmp_path):
     assert process(code, tmp_path / "above" / "cache")["modes"] == ["0o700", "0o700", "0o600"]
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away"
+)
 def test_a_folder_with_files_of_another_user_is_refused(tmp_path):
     """They were planted while it was open."""
     planted = tmp_path / "cache" / _entries.NAME / "jit_f-0-cache"
@@ -155,7 +171,9 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
 @pytest.mark.rest
 @POSIX
 def test_a_folder_that_takes_no_more_is_one_warning_and_a_run_without_it(tmp_path):
-    """Writes fail, as on a full disk or past a quota; programs still run, JAX's settings are untouched."""
+    """Writes fail, as on a full disk or past a quota; programs still run, JAX's settings are
+    untouched.
+    """
     code = """
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         out["warned"] = [warned(), warned()]

@@ -1,1 +1,3 @@
-"""What of the models that people train can be padded, cut, accumulated and streamed: `python -m tests.perf.coverage`."""
+"""What of the models that people train can be padded, cut, accumulated and streamed: `python -m
+tests.perf.coverage`.
+"""

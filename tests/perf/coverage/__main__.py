@@ -11,10 +11,12 @@ from typing import Any
 
 from examples._figures import record
 
-# XLA for CPUs changes numbers by itself where it fuses products so; and most of the time is its compiler's.
+# XLA for CPUs changes numbers by itself where it fuses products so; and most of the time is its
+# compiler's.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_cpu_experimental_ynn_fusion_type= --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_experimental_ynn_fusion_type= --xla_backend_optimization_level=0"
+    " --xla_llvm_disable_expensive_passes=true",
 )
 os.environ.setdefault("JITNEY_CACHE", "off")
 
@@ -23,23 +25,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.coverage", description=__doc__)
     parser.add_argument("--only", default="", help="models whose names hold this")
     parser.add_argument("--group", choices=("models", "scripts"), help="one table of the two")
-    parser.add_argument("--floors", action="store_true", help="how many are exact of each model, for the test")
-    parser.add_argument("--read", type=Path, nargs="*", help="lines of --json of earlier runs, instead of a run")
+    parser.add_argument(
+        "--floors", action="store_true", help="how many are exact of each model, for the test"
+    )
+    parser.add_argument(
+        "--read", type=Path, nargs="*", help="lines of --json of earlier runs, instead of a run"
+    )
     parser.add_argument("--page", type=Path, help="docs/models.md, whose tables are written anew")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each cell instead of tables")
+    parser.add_argument(
+        "--json", action="store_true", help="a line of JSON for each cell instead of tables"
+    )
     options = parser.parse_args()
     from ._table import counted, page, printed  # after the flags: it imports JAX
 
     found = _read(options.read) if options.read else _run(options)
     if options.page:
         old, tables = options.page.read_text(), page(found)
-        options.page.write_text(re.sub(r"(<!-- tables -->\n).*(\n<!-- end -->)", lambda at: at[1] + tables + at[2], old, flags=re.DOTALL))
+        options.page.write_text(
+            re.sub(
+                r"(<!-- tables -->\n).*(\n<!-- end -->)",
+                lambda at: at[1] + tables + at[2],
+                old,
+                flags=re.DOTALL,
+            )
+        )
     elif options.floors:
         for name in dict.fromkeys(cell.model for cell in found):
-            print(f'    "{name}": {sum(cell.outcome == "exact" for cell in found if cell.model == name)},')
+            print(
+                f'    "{name}":'
+                f" {sum(cell.outcome == 'exact' for cell in found if cell.model == name)},"
+            )
     elif not options.json:
         print(printed(found))
-    record(**{group: counted([cell for cell in found if cell.group == group]) for group in ("models", "scripts")})
+    record(
+        **{
+            group: counted([cell for cell in found if cell.group == group])
+            for group in ("models", "scripts")
+        }
+    )
     return any(cell.outcome in ("WRONG", "raw error") for cell in found)
 
 
@@ -64,7 +87,12 @@ def _read(files: list[Path]) -> list[Any]:
 
     models = {model.name: model for model in ALL}
     cells = [Cell(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
-    return [Cell(**{**cell.data(), "never": models[cell.model].impossible(cell.axis, cell.way, cell.of)}) for cell in cells]
+    return [
+        Cell(
+            **{**cell.data(), "never": models[cell.model].impossible(cell.axis, cell.way, cell.of)}
+        )
+        for cell in cells
+    ]
 
 
 if __name__ == "__main__":

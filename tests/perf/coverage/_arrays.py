@@ -1,4 +1,6 @@
-"""Numbers for the models: different ones in each place, so that an element that is left out or counted twice shows."""
+"""Numbers for the models: different ones in each place, so that an element that is left out or
+counted twice shows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-KEY = jax.random.wrap_key_data(np.uint32([0, 7]))  # `jax.random.key(7)`, which would compile on import
+# `jax.random.key(7)`, which would compile on import
+KEY = jax.random.wrap_key_data(np.uint32([0, 7]))
 
 
 def normal(*shape: int, seed: int = 0) -> Any:

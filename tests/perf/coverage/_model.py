@@ -1,5 +1,5 @@
-"""What a model of the scoreboard is: a loss as its author writes it, its arguments, the axes that are tried, and what mathematics
-does not allow.
+"""What a model of the scoreboard is: a loss as its author writes it, its arguments, the axes that
+are tried, and what mathematics does not allow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Model:
     Args:
         name: For the table.
         loss: The function, with a jaxtyping signature and nothing of jitney.
-        data: Sizes of axes -> the arguments by name. Networks are made here, since their constructors compile.
+        data: Sizes of axes -> the arguments by name. Networks are made here, since their
+            constructors compile.
         sizes: Axis -> its size. Each is tried, the others stay as they are.
         wrt: The argument that the gradient is taken with respect to.
         never: (axis, way) or (axis, way, "gradient") -> why mathematics does not allow it.
@@ -48,6 +49,15 @@ def never(axis: str, ways: tuple[str, ...], why: str) -> dict[tuple[str, ...], s
     return {(axis, way): why for way in ways}
 
 
-STATE = "each step begins with the state of the one before, so the loss is no sum of terms of one step each"
-PAIRS = "every position looks at every other one: no chunk sees them, and what would be carried grows with the axis"
-HALO = "each step in time begins with the neighbours of the one before, so the loss is no sum of terms of one point each"
+STATE = (
+    "each step begins with the state of the one before, so the loss is no sum of terms of one step"
+    " each"
+)
+PAIRS = (
+    "every position looks at every other one: no chunk sees them, and what would be carried grows"
+    " with the axis"
+)
+HALO = (
+    "each step in time begins with the neighbours of the one before, so the loss is no sum of terms"
+    " of one point each"
+)

@@ -1,4 +1,6 @@
-"""The scoreboard as a table for people: a line for each axis of a model, a column for each way, and each refusal below with its reason."""
+"""The scoreboard as a table for people: a line for each axis of a model, a column for each way, and
+each refusal below with its reason.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,17 @@ from ._tried import Cell
 
 def printed(cells: Sequence[Cell]) -> str:
     """Both tables, in Markdown."""
-    parts = [_group(group, [cell for cell in cells if cell.group == group]) for group in ("models", "scripts")]
+    parts = [
+        _group(group, [cell for cell in cells if cell.group == group])
+        for group in ("models", "scripts")
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
 def page(cells: Sequence[Cell]) -> str:
-    """What stands in docs/models.md: the tables, and below each why mathematics does not allow what it does not."""
+    """What stands in docs/models.md: the tables, and below each why mathematics does not allow what
+    it does not.
+    """
     parts: list[str] = []
     for group in ("models", "scripts"):
         mine = [cell for cell in cells if cell.group == group]
@@ -24,16 +31,28 @@ def page(cells: Sequence[Cell]) -> str:
         for cell in mine:
             if cell.never is not None:
                 reasons.setdefault(cell.never, []).append(f"{cell.model} ({cell.axis})")
-        why = [f"- {', '.join(dict.fromkeys(where))}: {reason}." for reason, where in reasons.items()]
-        parts.append("\n".join([table, "", rest.partition("\n")[0], "", 'Where it says "mathematics":', "", *why]))
+        why = [
+            f"- {', '.join(dict.fromkeys(where))}: {reason}." for reason, where in reasons.items()
+        ]
+        parts.append(
+            "\n".join(
+                [table, "", rest.partition("\n")[0], "", 'Where it says "mathematics":', "", *why]
+            )
+        )
     return "\n\n".join(parts)
 
 
 def counted(cells: Sequence[Cell]) -> dict[str, int]:
-    """How many are exact of how many that mathematics allows, and how many are wrong numbers or raw errors."""
+    """How many are exact of how many that mathematics allows, and how many are wrong numbers or raw
+    errors.
+    """
     allowed = [cell for cell in cells if cell.never is None]
     wrong = sum(cell.outcome in ("WRONG", "raw error") for cell in cells)
-    return {"exact": sum(cell.outcome == "exact" for cell in allowed), "all": len(allowed), "wrong": wrong}
+    return {
+        "exact": sum(cell.outcome == "exact" for cell in allowed),
+        "all": len(allowed),
+        "wrong": wrong,
+    }
 
 
 def _group(group: str, cells: Sequence[Cell]) -> str:
@@ -43,7 +62,9 @@ def _group(group: str, cells: Sequence[Cell]) -> str:
     reasons: list[str] = []
     for model, axis in dict.fromkeys((cell.model, cell.axis) for cell in cells):
         mine = [cell for cell in cells if (cell.model, cell.axis) == (model, axis)]
-        lines.append(f"| {model} | {axis} | {' | '.join(_of(way, mine, reasons) for way in WAYS)} |")
+        lines.append(
+            f"| {model} | {axis} | {' | '.join(_of(way, mine, reasons) for way in WAYS)} |"
+        )
     return "\n".join([*lines, "", _count(cells), "", *reasons])
 
 

@@ -1,4 +1,6 @@
-"""Try one way on one axis of a model, for the value or the gradient, and say what came of it, beside plain JAX at exact size."""
+"""Try one way on one axis of a model, for the value or the gradient, and say what came of it,
+beside plain JAX at exact size.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,16 @@ def cells(model: Model) -> Iterator[Cell]:
     for axis in model.sizes:
         for way, of in TRIED:
             outcome, why = _outcome(model, axis, way, of, arguments, exact[of])
-            yield Cell(model.name, model.group, axis, way, of, outcome, why, model.impossible(axis, way, of))
+            yield Cell(
+                model.name,
+                model.group,
+                axis,
+                way,
+                of,
+                outcome,
+                why,
+                model.impossible(axis, way, of),
+            )
 
 
 def _exact(model: Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,11 +93,15 @@ def _exact(model: Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return model.loss(**{model.wrt: varied}, **rest)
 
     value = eqx.filter_jit(loss)(arguments[model.wrt], rest)
-    gradient = eqx.filter_jit(eqx.filter_value_and_grad(loss, has_aux=model.has_aux))(arguments[model.wrt], rest)
+    gradient = eqx.filter_jit(eqx.filter_value_and_grad(loss, has_aux=model.has_aux))(
+        arguments[model.wrt], rest
+    )
     return {"value": value, "gradient": gradient}
 
 
-def _outcome(model: Model, axis: str, way: str, of: str, arguments: Mapping[str, Any], exact: Any) -> tuple[str, str]:
+def _outcome(
+    model: Model, axis: str, way: str, of: str, arguments: Mapping[str, Any], exact: Any
+) -> tuple[str, str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -98,16 +113,31 @@ def _outcome(model: Model, axis: str, way: str, of: str, arguments: Mapping[str,
     off = difference(got, exact, model.tolerance)
     if off:
         return "WRONG", off
-    told = unfilled or next((str(each.message) for each in caught if issubclass(each.category, jitney.JitneyWarning)), None)
+    told = unfilled or next(
+        (str(each.message) for each in caught if issubclass(each.category, jitney.JitneyWarning)),
+        None,
+    )
     return ("refused", _plain(told)) if told else ("exact", "")
 
 
-def _run(model: Model, axis: str, way: str, of: str, arguments: Mapping[str, Any]) -> tuple[Any, str | None]:
-    """The result, and why it was not padded, by the plan: a second warning of the same line is not given."""
+def _run(
+    model: Model, axis: str, way: str, of: str, arguments: Mapping[str, Any]
+) -> tuple[Any, str | None]:
+    """The result, and why it was not padded, by the plan: a second warning of the same line is not
+    given.
+    """
     extra = {"has_aux": True} if model.has_aux else {}
     if way == "accumulate":
-        return jitney.accumulate(model.loss, axis=axis, microbatch=CHUNK, wrt=model.wrt, **extra)(**arguments), None
-    options: dict[str, Any] = {"pad": {"pad": {axis: "pow2"}}, "chunk": {"chunk": {axis: CHUNK}}}.get(way, {})
+        return (
+            jitney.accumulate(model.loss, axis=axis, microbatch=CHUNK, wrt=model.wrt, **extra)(
+                **arguments
+            ),
+            None,
+        )
+    options: dict[str, Any] = {
+        "pad": {"pad": {axis: "pow2"}},
+        "chunk": {"chunk": {axis: CHUNK}},
+    }.get(way, {})
     program: Any = jitney.optimize(**options)(model.loss)
     if of == "gradient":
         program = program.value_and_grad.program(wrt=model.wrt, **extra)
@@ -132,15 +162,29 @@ def _plain(text: str) -> str:
 
 
 def difference(got: Any, exact: Any, tolerance: float) -> str:
-    """How far numbers are off, "" if they are equal up to rounding: of the largest of an array, or of a hundredth of that of all."""
+    """How far numbers are off, "" if they are equal up to rounding: of the largest of an array, or
+    of a hundredth of that of all.
+    """
     ours, theirs = (jax.tree.leaves(eqx.filter(tree, eqx.is_array_like)) for tree in (got, exact))
     if len(ours) != len(theirs):
         return f"{len(ours)} arrays instead of {len(theirs)}"
-    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(ours, theirs, strict=True)]
+    pairs = [
+        (np.asarray(a, np.float64), np.asarray(b, np.float64))
+        for a, b in zip(ours, theirs, strict=True)
+    ]
     largest = max((float(np.max(np.abs(b))) for _, b in pairs if b.size), default=0.0)
     for a, b in pairs:
         if a.shape != b.shape:
             return f"shape {a.shape} instead of {b.shape}"
-        if b.size and not np.allclose(a, b, rtol=0, atol=tolerance * max(float(np.max(np.abs(b))), largest / 100), equal_nan=True):
-            return f"off by {np.max(np.abs(a - b)):.2g} where numbers are up to {np.max(np.abs(b)):.2g}"
+        if b.size and not np.allclose(
+            a,
+            b,
+            rtol=0,
+            atol=tolerance * max(float(np.max(np.abs(b))), largest / 100),
+            equal_nan=True,
+        ):
+            return (
+                f"off by {np.max(np.abs(a - b)):.2g} where numbers are up to"
+                f" {np.max(np.abs(b)):.2g}"
+            )
     return ""

@@ -1,4 +1,6 @@
-"""Models that go through time by themselves, and graphs: neural differential equations and message passing."""
+"""Models that go through time by themselves, and graphs: neural differential equations and message
+passing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from ._model import Model, never
 
 
 def solved(field: Any, y: Any, end: Any) -> Any:
-    """Heun's method with steps of its own from 0 to `end`: a loop as diffrax has it, which is differentiable by checkpoints."""
+    """Heun's method with steps of its own from 0 to `end`: a loop as diffrax has it, which is
+    differentiable by checkpoints.
+    """
 
     def unfinished(carry: Any) -> Any:
         return carry[0] < end
@@ -31,15 +35,21 @@ def solved(field: Any, y: Any, end: Any) -> Any:
         t = jnp.where(good, jnp.where(end - t <= h, end, t + h), t)
         return t, y, h * jnp.where(good, 1.5, 0.5)
 
-    return eqxi.while_loop(unfinished, step, (jnp.zeros(()), y, jnp.float32(0.3)), max_steps=64, kind="checkpointed")[1]
+    return eqxi.while_loop(
+        unfinished, step, (jnp.zeros(()), y, jnp.float32(0.3)), max_steps=64, kind="checkpointed"
+    )[1]
 
 
-def neural_ode(net: eqx.nn.MLP, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"]) -> Float[Array, ""]:
+def neural_ode(
+    net: eqx.nn.MLP, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"]
+) -> Float[Array, ""]:
     ends = jax.vmap(lambda y: solved(net, y, jnp.float32(1.0)))(y0)
     return jnp.mean((ends - y1) ** 2)
 
 
-def steered(net: eqx.nn.MLP, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"]) -> Float[Array, ""]:
+def steered(
+    net: eqx.nn.MLP, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"]
+) -> Float[Array, ""]:
     """The same equation in a given number of steps."""
 
     def end(y: Any) -> Any:
@@ -92,8 +102,14 @@ def _ends(n: Any) -> dict[str, Any]:
     return {"net": field, "y0": normal(n["batch"], 2), "y1": normal(n["batch"], 2, seed=1)}
 
 
-_NODES = "a node's term needs those of the nodes that are joined to it: the loss is no sum of terms of one node each"
-_ROUNDS = "an edge of the second round reads the sums of all edges in the first: the loss is no sum over edges"
+_NODES = (
+    "a node's term needs those of the nodes that are joined to it: the loss is no sum of terms of"
+    " one node each"
+)
+_ROUNDS = (
+    "an edge of the second round reads the sums of all edges in the first: the loss is no sum over"
+    " edges"
+)
 
 MODELS = (
     Model(

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from . import dynamics, networks, probability, scripts_diffrax, scripts_equinox, scripts_graphs, scripts_numpyro, sequences
+from . import (
+    dynamics,
+    networks,
+    probability,
+    scripts_diffrax,
+    scripts_equinox,
+    scripts_graphs,
+    scripts_numpyro,
+    sequences,
+)
 
 ALL = tuple(
     model
-    for part in (networks, sequences, probability, dynamics, scripts_equinox, scripts_diffrax, scripts_numpyro, scripts_graphs)
+    for part in (
+        networks,
+        sequences,
+        probability,
+        dynamics,
+        scripts_equinox,
+        scripts_diffrax,
+        scripts_numpyro,
+        scripts_graphs,
+    )
     for model in part.MODELS
 )

@@ -14,7 +14,9 @@ from ._arrays import KEY, normal, whole
 from ._model import Model, never
 
 
-def mlp(net: eqx.nn.MLP, x: Float[Array, "batch features"], y: Float[Array, "batch out"]) -> Float[Array, ""]:
+def mlp(
+    net: eqx.nn.MLP, x: Float[Array, "batch features"], y: Float[Array, "batch out"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
@@ -37,7 +39,9 @@ class Convolutional(eqx.Module):
         return self.head(x.reshape(-1))
 
 
-def classified(net: Convolutional, image: Float[Array, "batch 1 height width"], label: Int[Array, "batch"]) -> Float[Array, ""]:
+def classified(
+    net: Convolutional, image: Float[Array, "batch 1 height width"], label: Int[Array, "batch"]
+) -> Float[Array, ""]:
     logits = jax.vmap(net)(image)
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, None], axis=1)
     return -jnp.mean(chosen)
@@ -54,7 +58,9 @@ class Normed(eqx.Module):
         self.norm = eqx.nn.BatchNorm(4, axis_name="batch", mode=mode)
         self.second = eqx.nn.Linear(4, 1, key=two)
 
-    def __call__(self, x: Float[Array, "3"], state: eqx.nn.State) -> tuple[Float[Array, "1"], eqx.nn.State]:
+    def __call__(
+        self, x: Float[Array, "3"], state: eqx.nn.State
+    ) -> tuple[Float[Array, "1"], eqx.nn.State]:
         x, state = self.norm(self.first(x), state)
         return self.second(jax.nn.relu(x)), state
 
@@ -81,22 +87,37 @@ class LayerNormed(eqx.Module):
         return self.second(jax.nn.relu(self.norm(self.first(x))))
 
 
-def layer_normed(net: LayerNormed, x: Float[Array, "batch 3"], y: Float[Array, "batch 1"]) -> Float[Array, ""]:
+def layer_normed(
+    net: LayerNormed, x: Float[Array, "batch 3"], y: Float[Array, "batch 1"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
 def _regression(net: Callable[[], Any], *, features: int = 3) -> Any:
-    return lambda n: {"net": net(), "x": normal(n["batch"], features), "y": normal(n["batch"], 1, seed=1)}
+    return lambda n: {
+        "net": net(),
+        "x": normal(n["batch"], features),
+        "y": normal(n["batch"], 1, seed=1),
+    }
 
 
 def _images(net: Callable[[], Any]) -> Any:
-    return lambda n: {"net": net(), "image": normal(n["batch"], 1, 10, 10), "label": whole(n["batch"], below=5)}
+    return lambda n: {
+        "net": net(),
+        "image": normal(n["batch"], 1, 10, 10),
+        "label": whole(n["batch"], below=5),
+    }
 
 
 def _batch_norm(mode: str) -> Model:
     def data(n: Any) -> dict[str, Any]:
         net, state = eqx.nn.make_with_state(Normed)(mode)
-        return {"net": net, "state": state, "x": normal(n["batch"], 3), "y": normal(n["batch"], 1, seed=1)}
+        return {
+            "net": net,
+            "state": state,
+            "x": normal(n["batch"], 3),
+            "y": normal(n["batch"], 1, seed=1),
+        }
 
     return Model(
         f"batch norm ({mode})",
@@ -104,7 +125,11 @@ def _batch_norm(mode: str) -> Model:
         data,
         {"batch": 11},
         "net",
-        never("batch", ("accumulate",), "its statistics are of the whole batch: an example's loss waits for them"),
+        never(
+            "batch",
+            ("accumulate",),
+            "its statistics are of the whole batch: an example's loss waits for them",
+        ),
         has_aux=True,
     )
 
@@ -117,8 +142,20 @@ MODELS = (
         {"batch": 11},
         "net",
     ),
-    Model("CNN, max pooling", classified, _images(lambda: Convolutional(eqx.nn.MaxPool2d)), {"batch": 11}, "net"),
-    Model("CNN, average pooling", classified, _images(lambda: Convolutional(eqx.nn.AvgPool2d)), {"batch": 11}, "net"),
+    Model(
+        "CNN, max pooling",
+        classified,
+        _images(lambda: Convolutional(eqx.nn.MaxPool2d)),
+        {"batch": 11},
+        "net",
+    ),
+    Model(
+        "CNN, average pooling",
+        classified,
+        _images(lambda: Convolutional(eqx.nn.AvgPool2d)),
+        {"batch": 11},
+        "net",
+    ),
     _batch_norm("batch"),
     _batch_norm("ema"),
     Model("layer norm", layer_normed, _regression(LayerNormed), {"batch": 11}, "net"),

@@ -1,4 +1,6 @@
-"""Models of probabilities: diffusion, a variational autoencoder, a Gaussian process, the density that a Hamiltonian sampler asks for."""
+"""Models of probabilities: diffusion, a variational autoencoder, a Gaussian process, the density
+that a Hamiltonian sampler asks for.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,12 @@ from ._arrays import KEY, normal
 from ._model import CUTS, Model, never
 
 
-def diffusion(net: eqx.nn.MLP, x: Float[Array, "batch features"], key: Key[Array, ""]) -> Float[Array, ""]:
-    """Denoising score matching with one time and one noise for each example, as in Equinox's example."""
+def diffusion(
+    net: eqx.nn.MLP, x: Float[Array, "batch features"], key: Key[Array, ""]
+) -> Float[Array, ""]:
+    """Denoising score matching with one time and one noise for each example, as in Equinox's
+    example.
+    """
 
     def one(row: Any, t: Any, key: Any) -> Any:
         mean = row * jnp.exp(-0.5 * t)
@@ -40,7 +46,9 @@ class Autoencoder(eqx.Module):
         self.decoder = eqx.nn.MLP(2, 3, 8, 1, key=two)
 
 
-def variational(net: Autoencoder, x: Float[Array, "batch 3"], key: Key[Array, ""]) -> Float[Array, ""]:
+def variational(
+    net: Autoencoder, x: Float[Array, "batch 3"], key: Key[Array, ""]
+) -> Float[Array, ""]:
     mean, logvar = jnp.split(jax.vmap(net.encoder)(x), 2, axis=1)
     z = mean + jnp.exp(0.5 * logvar) * jax.random.normal(key, mean.shape)
     seen = jax.vmap(net.decoder)(z)
@@ -48,19 +56,29 @@ def variational(net: Autoencoder, x: Float[Array, "batch 3"], key: Key[Array, ""
     return jnp.mean(jnp.sum((seen - x) ** 2, axis=1) + kl)
 
 
-def gaussian_process(params: dict[str, Float[Array, ""]], x: Float[Array, "points 2"], y: Float[Array, "points"]) -> Float[Array, ""]:
+def gaussian_process(
+    params: dict[str, Float[Array, ""]], x: Float[Array, "points 2"], y: Float[Array, "points"]
+) -> Float[Array, ""]:
     """Negative log marginal likelihood with a squared exponential kernel."""
     distance = jnp.sum((x[:, None] - x[None]) ** 2, axis=-1)
     kernel = jnp.exp(params["scale"] - distance * jnp.exp(-params["length"]))
     factor = jnp.linalg.cholesky(kernel + jnp.exp(params["noise"]) * jnp.eye(x.shape[0]))
     alpha = jax.scipy.linalg.cho_solve((factor, True), y)
-    return 0.5 * y @ alpha + jnp.sum(jnp.log(jnp.diag(factor))) + 0.5 * x.shape[0] * jnp.log(2 * jnp.pi)
+    return (
+        0.5 * y @ alpha
+        + jnp.sum(jnp.log(jnp.diag(factor)))
+        + 0.5 * x.shape[0] * jnp.log(2 * jnp.pi)
+    )
 
 
-def log_density(q: dict[str, Array], x: Float[Array, "points k"], y: Float[Array, "points"]) -> Float[Array, ""]:
+def log_density(
+    q: dict[str, Array], x: Float[Array, "points k"], y: Float[Array, "points"]
+) -> Float[Array, ""]:
     """Of a logistic regression with priors: what a Hamiltonian sampler differentiates."""
     w, b, log_scale = q["w"], q["b"], q["log_scale"]
-    prior = jnp.sum(jax.scipy.stats.norm.logpdf(w, 0.0, jnp.exp(log_scale))) + jax.scipy.stats.norm.logpdf(b)
+    prior = jnp.sum(
+        jax.scipy.stats.norm.logpdf(w, 0.0, jnp.exp(log_scale))
+    ) + jax.scipy.stats.norm.logpdf(b)
     prior = prior + jax.scipy.stats.norm.logpdf(log_scale)
     logits = x @ w + b
     return prior + jnp.sum(y * jax.nn.log_sigmoid(logits) + (1 - y) * jax.nn.log_sigmoid(-logits))
@@ -71,17 +89,30 @@ def _gp() -> dict[str, Any]:
 
 
 def _position() -> dict[str, Any]:
-    return {"w": jnp.asarray(normal(3, seed=5)), "b": jnp.float32(0.3), "log_scale": jnp.float32(0.1)}
+    return {
+        "w": jnp.asarray(normal(3, seed=5)),
+        "b": jnp.float32(0.3),
+        "log_scale": jnp.float32(0.1),
+    }
 
 
 def _denoiser() -> eqx.nn.MLP:
     return eqx.nn.MLP(4, 3, 8, 2, activation=jax.nn.gelu, key=KEY)
 
 
-_FACTOR = "each element of a factor depends on all points before it: the matrix of all pairs is needed whole"
+_FACTOR = (
+    "each element of a factor depends on all points before it: the matrix of all pairs is needed"
+    " whole"
+)
 
 MODELS = (
-    Model("diffusion", diffusion, lambda n: {"net": _denoiser(), "x": normal(n["batch"], 3), "key": KEY}, {"batch": 11}, "net"),
+    Model(
+        "diffusion",
+        diffusion,
+        lambda n: {"net": _denoiser(), "x": normal(n["batch"], 3), "key": KEY},
+        {"batch": 11},
+        "net",
+    ),
     Model(
         "variational autoencoder",
         variational,
@@ -100,7 +131,11 @@ MODELS = (
     Model(
         "HMC log-density",
         log_density,
-        lambda n: {"q": _position(), "x": normal(n["points"], 3), "y": (normal(n["points"], seed=1) > 0).astype("float32")},
+        lambda n: {
+            "q": _position(),
+            "x": normal(n["points"], 3),
+            "y": (normal(n["points"], seed=1) > 0).astype("float32"),
+        },
         {"points": 11},
         "q",
     ),

@@ -1,4 +1,6 @@
-"""Losses as in the examples of diffrax, written anew with hand-written solvers: controlled, latent, stochastic and partial equations."""
+"""Losses as in the examples of diffrax, written anew with hand-written solvers: controlled, latent,
+stochastic and partial equations.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Controlled(eqx.Module):
         return self.head(y)[0]
 
 
-def controlled(net: Controlled, x: Float[Array, "batch time 2"], label: Float[Array, "batch"]) -> Float[Array, ""]:
+def controlled(
+    net: Controlled, x: Float[Array, "batch time 2"], label: Float[Array, "batch"]
+) -> Float[Array, ""]:
     logits = jax.vmap(net)(x)
     return jnp.mean(jax.nn.softplus(logits) - label * logits)
 
@@ -50,9 +54,13 @@ class Latent(eqx.Module):
         self.field = eqx.nn.MLP(2, 2, 8, 1, activation=jnp.tanh, key=keys[2])
         self.decoder = eqx.nn.Linear(2, 2, key=keys[3])
 
-    def __call__(self, t: Float[Array, "time"], y: Float[Array, "time 2"], key: Key[Array, ""]) -> Float[Array, ""]:
+    def __call__(
+        self, t: Float[Array, "time"], y: Float[Array, "time 2"], key: Key[Array, ""]
+    ) -> Float[Array, ""]:
         data = jnp.concatenate([t[:, None], y], axis=1)
-        hidden, _ = jax.lax.scan(lambda h, row: (self.encoder(row, h), None), jnp.zeros(4), data, reverse=True)
+        hidden, _ = jax.lax.scan(
+            lambda h, row: (self.encoder(row, h), None), jnp.zeros(4), data, reverse=True
+        )
         mean, logstd = jnp.split(self.to_latent(hidden), 2)
         z = mean + jnp.exp(logstd) * jax.random.normal(key, (2,))
 
@@ -65,12 +73,16 @@ class Latent(eqx.Module):
         return 0.5 * jnp.sum((seen - y) ** 2) + kl
 
 
-def latent(net: Latent, t: Float[Array, "batch time"], y: Float[Array, "batch time 2"], key: Key[Array, ""]) -> Float[Array, ""]:
+def latent(
+    net: Latent, t: Float[Array, "batch time"], y: Float[Array, "batch time 2"], key: Key[Array, ""]
+) -> Float[Array, ""]:
     return jnp.mean(jax.vmap(net)(t, y, jax.random.split(key, t.shape[0])))
 
 
 def normalising_flow(net: eqx.nn.MLP, x: Float[Array, "batch 2"]) -> Float[Array, ""]:
-    """Negative log-likelihood of a continuous normalising flow, with the exact trace of the Jacobian."""
+    """Negative log-likelihood of a continuous normalising flow, with the exact trace of the
+    Jacobian.
+    """
 
     def one(y: Any) -> Any:
         def step(carry: Any, t: Any) -> Any:
@@ -95,8 +107,12 @@ class Stochastic(eqx.Module):
         self.diffusion = eqx.nn.MLP(2, 2, 8, 1, activation=jnp.tanh, key=two)
 
 
-def stochastic(net: Stochastic, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"], key: Key[Array, ""]) -> Float[Array, ""]:
-    """A neural stochastic differential equation by Euler's method, with a Brownian path for each example."""
+def stochastic(
+    net: Stochastic, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"], key: Key[Array, ""]
+) -> Float[Array, ""]:
+    """A neural stochastic differential equation by Euler's method, with a Brownian path for each
+    example.
+    """
 
     def one(y: Any, key: Any) -> Any:
         noise = jax.random.normal(key, (8, 2))
@@ -107,12 +123,16 @@ def stochastic(net: Stochastic, y0: Float[Array, "batch 2"], y1: Float[Array, "b
     return jnp.mean((ends - y1) ** 2)
 
 
-def heat(params: dict[str, Float[Array, ""]], start: Float[Array, "points"], end: Float[Array, "points"]) -> Float[Array, ""]:
+def heat(
+    params: dict[str, Float[Array, ""]], start: Float[Array, "points"], end: Float[Array, "points"]
+) -> Float[Array, ""]:
     """A nonlinear heat equation by finite differences, with fixed ends."""
 
     def step(_: Any, y: Any) -> Any:
         bend = y[:-2] - 2 * y[1:-1] + y[2:]
-        return jnp.concatenate([y[:1], y[1:-1] + params["rate"] * bend - params["sink"] * y[1:-1] ** 3, y[-1:]])
+        return jnp.concatenate(
+            [y[:1], y[1:-1] + params["rate"] * bend - params["sink"] * y[1:-1] ** 3, y[-1:]]
+        )
 
     return jnp.mean((jax.lax.fori_loop(0, 5, step, start) - end) ** 2)
 
@@ -165,7 +185,11 @@ MODELS = tuple(
         (
             "neural CDE",
             controlled,
-            lambda n: {"net": Controlled(), "x": normal(n["batch"], n["time"], 2), "label": (normal(n["batch"], seed=1) > 0).astype("f")},
+            lambda n: {
+                "net": Controlled(),
+                "x": normal(n["batch"], n["time"], 2),
+                "label": (normal(n["batch"], seed=1) > 0).astype("f"),
+            },
             _BATCH_TIME,
             "net",
             {"never": never("time", ("accumulate",), STATE)},
@@ -173,13 +197,32 @@ MODELS = tuple(
         (
             "latent ODE",
             latent,
-            lambda n: {"net": Latent(), "t": _times(n), "y": normal(n["batch"], n["time"], 2), "key": KEY},
+            lambda n: {
+                "net": Latent(),
+                "t": _times(n),
+                "y": normal(n["batch"], n["time"], 2),
+                "key": KEY,
+            },
             _BATCH_TIME,
             "net",
             {"never": never("time", ("accumulate",), STATE)},
         ),
-        ("normalising flow", normalising_flow, lambda n: {"net": _flow(), "x": normal(n["batch"], 2)}, {"batch": 11}, "net", {}),
-        ("neural SDE", stochastic, lambda n: {"net": Stochastic(), **_ends(n), "key": KEY}, {"batch": 11}, "net", {}),
+        (
+            "normalising flow",
+            normalising_flow,
+            lambda n: {"net": _flow(), "x": normal(n["batch"], 2)},
+            {"batch": 11},
+            "net",
+            {},
+        ),
+        (
+            "neural SDE",
+            stochastic,
+            lambda n: {"net": Stochastic(), **_ends(n), "key": KEY},
+            {"batch": 11},
+            "net",
+            {},
+        ),
         (
             "heat equation",
             heat,

@@ -1,4 +1,6 @@
-"""Losses as in the examples of Equinox, written anew: language and vision models, a mixer, a GAN, a U-Net, spectral norms."""
+"""Losses as in the examples of Equinox, written anew: language and vision models, a mixer, a GAN, a
+U-Net, spectral norms.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Language(eqx.Module):
         return jax.lax.scan(step, (jnp.zeros(4), jnp.zeros(4)), jax.vmap(self.embedding)(token))[1]
 
 
-def language(net: Language, token: Int[Array, "batch time"], target: Int[Array, "batch time"]) -> Float[Array, ""]:
+def language(
+    net: Language, token: Int[Array, "batch time"], target: Int[Array, "batch time"]
+) -> Float[Array, ""]:
     return jnp.mean(cross_entropy(jax.vmap(net)(token), target))
 
 
@@ -79,7 +83,9 @@ class VisionTransformer(eqx.Module):
         return self.head(self.block(x)[0])
 
 
-def vision(net: VisionTransformer, image: Float[Array, "batch 1 8 8"], label: Int[Array, "batch"]) -> Float[Array, ""]:
+def vision(
+    net: VisionTransformer, image: Float[Array, "batch 1 8 8"], label: Int[Array, "batch"]
+) -> Float[Array, ""]:
     return jnp.mean(cross_entropy(jax.vmap(net)(image), label))
 
 
@@ -96,11 +102,16 @@ class Masked(eqx.Module):
 
     def __call__(self, token: Int[Array, "time"]) -> Float[Array, "time 6"]:
         seen = token > 0  # 0 fills a sentence
-        x = self.block(jax.vmap(self.embedding)(token), mask=jnp.broadcast_to(seen[None], (token.size, token.size)))
+        x = self.block(
+            jax.vmap(self.embedding)(token),
+            mask=jnp.broadcast_to(seen[None], (token.size, token.size)),
+        )
         return jax.vmap(self.head)(x)
 
 
-def masked_language(net: Masked, token: Int[Array, "batch time"], target: Int[Array, "batch time"]) -> Float[Array, ""]:
+def masked_language(
+    net: Masked, token: Int[Array, "batch time"], target: Int[Array, "batch time"]
+) -> Float[Array, ""]:
     wanted = (target > 0).astype(jnp.float32)
     losses = cross_entropy(jax.vmap(net)(token), target)[..., 0]
     return jnp.sum(losses * wanted) / jnp.sum(wanted)
@@ -122,7 +133,9 @@ class Mixer(eqx.Module):
         return x + jax.vmap(self.over_channels)(self.norm(x).T).T
 
 
-def mixed(net: Mixer, x: Float[Array, "batch 3 4"], y: Float[Array, "batch 3 4"]) -> Float[Array, ""]:
+def mixed(
+    net: Mixer, x: Float[Array, "batch 3 4"], y: Float[Array, "batch 3 4"]
+) -> Float[Array, ""]:
     return jnp.mean(jnp.abs(jax.vmap(net)(x) - y))
 
 
@@ -135,7 +148,9 @@ class Adversaries(eqx.Module):
     def __init__(self):
         keys = jax.random.split(KEY, 4)
         self.start = eqx.nn.Linear(2, 2 * 4 * 4, key=keys[0])
-        self.generator = eqx.nn.ConvTranspose2d(2, 1, kernel_size=4, stride=2, padding=1, key=keys[1])
+        self.generator = eqx.nn.ConvTranspose2d(
+            2, 1, kernel_size=4, stride=2, padding=1, key=keys[1]
+        )
         self.discriminator = eqx.nn.Conv2d(1, 2, kernel_size=4, stride=2, padding=1, key=keys[2])
         self.head = eqx.nn.Linear(2 * 4 * 4, 1, key=keys[3])
 
@@ -146,7 +161,9 @@ class Adversaries(eqx.Module):
         return self.head(jax.nn.leaky_relu(self.discriminator(image)).reshape(-1))[0]
 
 
-def adversarial(net: Adversaries, image: Float[Array, "batch 1 8 8"], key: Key[Array, ""]) -> Float[Array, ""]:
+def adversarial(
+    net: Adversaries, image: Float[Array, "batch 1 8 8"], key: Key[Array, ""]
+) -> Float[Array, ""]:
     made = jax.vmap(net.make)(jax.random.split(key, image.shape[0]))
     real, fake = jax.vmap(net.judge)(image), jax.vmap(net.judge)(made)
     return jnp.mean(jax.nn.softplus(-real)) + jnp.mean(jax.nn.softplus(fake))
@@ -175,7 +192,9 @@ class UNet(eqx.Module):
         return self.out(jnp.concatenate([high, self.up(low)]))
 
 
-def segmented(net: UNet, image: Float[Array, "batch 1 8 8"], mask: Float[Array, "batch 1 8 8"]) -> Float[Array, ""]:
+def segmented(
+    net: UNet, image: Float[Array, "batch 1 8 8"], mask: Float[Array, "batch 1 8 8"]
+) -> Float[Array, ""]:
     logits = jax.vmap(net)(image)
     return jnp.mean(jnp.maximum(logits, 0) - logits * mask + jnp.log1p(jnp.exp(-jnp.abs(logits))))
 
@@ -186,10 +205,14 @@ class Bounded(eqx.Module):
 
     def __init__(self):
         one, two, three = jax.random.split(KEY, 3)
-        self.first = eqx.nn.SpectralNorm(eqx.nn.Linear(3, 4, key=one), weight_name="weight", key=two)
+        self.first = eqx.nn.SpectralNorm(
+            eqx.nn.Linear(3, 4, key=one), weight_name="weight", key=two
+        )
         self.second = eqx.nn.Linear(4, 1, key=three)
 
-    def __call__(self, x: Float[Array, "3"], state: eqx.nn.State) -> tuple[Float[Array, "1"], eqx.nn.State]:
+    def __call__(
+        self, x: Float[Array, "3"], state: eqx.nn.State
+    ) -> tuple[Float[Array, "1"], eqx.nn.State]:
         x, state = self.first(x, state)
         return self.second(jax.nn.relu(x)), state
 
@@ -201,7 +224,9 @@ def bounded(
     return jnp.mean((out - y) ** 2), state
 
 
-def contrastive(net: eqx.nn.MLP, x: Float[Array, "batch 3"], y: Float[Array, "batch 3"]) -> Float[Array, ""]:
+def contrastive(
+    net: eqx.nn.MLP, x: Float[Array, "batch 3"], y: Float[Array, "batch 3"]
+) -> Float[Array, ""]:
     """Each pair against all others of the batch (InfoNCE)."""
     one, two = jax.vmap(net)(x), jax.vmap(net)(y)
     one, two = (v / jnp.linalg.norm(v, axis=1, keepdims=True) for v in (one, two))
@@ -221,35 +246,73 @@ def _text(net: Callable[[], Any]) -> Any:
 
 def _spectral(n: Any) -> dict[str, Any]:
     net, state = eqx.nn.make_with_state(Bounded)()
-    return {"net": net, "state": state, "x": normal(n["batch"], 3), "y": normal(n["batch"], 1, seed=1)}
+    return {
+        "net": net,
+        "state": state,
+        "x": normal(n["batch"], 3),
+        "y": normal(n["batch"], 1, seed=1),
+    }
 
 
 MODELS = tuple(
     Model(*parts, group="scripts", **options)
     for *parts, options in (
-        ("language model, LSTM", language, _text(Language), _TEXT, "net", {"never": never("time", ("accumulate",), STATE)}),
+        (
+            "language model, LSTM",
+            language,
+            _text(Language),
+            _TEXT,
+            "net",
+            {"never": never("time", ("accumulate",), STATE)},
+        ),
         (
             "vision transformer",
             vision,
-            lambda n: {"net": VisionTransformer(), "image": normal(n["batch"], 1, 8, 8), "label": whole(n["batch"], below=5)},
+            lambda n: {
+                "net": VisionTransformer(),
+                "image": normal(n["batch"], 1, 8, 8),
+                "label": whole(n["batch"], below=5),
+            },
             {"batch": 11},
             "net",
             {},
         ),
-        ("masked language model", masked_language, _text(Masked), _TEXT, "net", {"never": never("time", CUTS, PAIRS)}),
+        (
+            "masked language model",
+            masked_language,
+            _text(Masked),
+            _TEXT,
+            "net",
+            {"never": never("time", CUTS, PAIRS)},
+        ),
         (
             "MLP mixer",
             mixed,
-            lambda n: {"net": Mixer(), "x": normal(n["batch"], 3, 4), "y": normal(n["batch"], 3, 4, seed=1)},
+            lambda n: {
+                "net": Mixer(),
+                "x": normal(n["batch"], 3, 4),
+                "y": normal(n["batch"], 3, 4, seed=1),
+            },
             {"batch": 11},
             "net",
             {},
         ),
-        ("GAN", adversarial, lambda n: {"net": Adversaries(), "image": normal(n["batch"], 1, 8, 8), "key": KEY}, {"batch": 11}, "net", {}),
+        (
+            "GAN",
+            adversarial,
+            lambda n: {"net": Adversaries(), "image": normal(n["batch"], 1, 8, 8), "key": KEY},
+            {"batch": 11},
+            "net",
+            {},
+        ),
         (
             "U-Net",
             segmented,
-            lambda n: {"net": UNet(), "image": normal(n["batch"], 1, 8, 8), "mask": (normal(n["batch"], 1, 8, 8, seed=1) > 0).astype("f")},
+            lambda n: {
+                "net": UNet(),
+                "image": normal(n["batch"], 1, 8, 8),
+                "mask": (normal(n["batch"], 1, 8, 8, seed=1) > 0).astype("f"),
+            },
             {"batch": 11},
             "net",
             {},
@@ -265,14 +328,19 @@ MODELS = tuple(
         (
             "contrastive loss",
             contrastive,
-            lambda n: {"net": eqx.nn.MLP(3, 4, 8, 1, key=KEY), "x": normal(n["batch"], 3), "y": normal(n["batch"], 3, seed=1)},
+            lambda n: {
+                "net": eqx.nn.MLP(3, 4, 8, 1, key=KEY),
+                "x": normal(n["batch"], 3),
+                "y": normal(n["batch"], 3, seed=1),
+            },
             {"batch": 11},
             "net",
             {
                 "never": never(
                     "batch",
                     CUTS,
-                    "each example is compared with every other one: no chunk sees them, and what would be carried grows with the axis",
+                    "each example is compared with every other one: no chunk sees them, and what"
+                    " would be carried grows with the axis",
                 )
             },
         ),

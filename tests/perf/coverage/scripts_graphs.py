@@ -1,4 +1,6 @@
-"""Losses as in the examples of jraph and of reinforcement learning, written anew: graph convolutions and attention, advantages."""
+"""Losses as in the examples of jraph and of reinforcement learning, written anew: graph
+convolutions and attention, advantages.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def convolved(
         out = jax.ops.segment_sum(ones, sender, num_segments=n) + 1
         into = jax.ops.segment_sum(ones, receiver, num_segments=n) + 1
         x = jax.vmap(linear)(x) * jax.lax.rsqrt(out)[:, None]
-        return (x + jax.ops.segment_sum(x[sender], receiver, num_segments=n)) * jax.lax.rsqrt(into)[:, None]
+        return (x + jax.ops.segment_sum(x[sender], receiver, num_segments=n)) * jax.lax.rsqrt(into)[
+            :, None
+        ]
 
     logits = layer(net.second, jax.nn.relu(layer(net.first, node)))
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, None], axis=1))
@@ -66,7 +70,9 @@ def graph_attention(
     """Messages weighted by a softmax over the edges of each receiver."""
     n = node.shape[0]
     h = jax.vmap(net.query)(node)
-    logits = jax.nn.leaky_relu(jax.vmap(net.weight)(jnp.concatenate([h[sender], h[receiver]], axis=1)))[:, 0]
+    logits = jax.nn.leaky_relu(
+        jax.vmap(net.weight)(jnp.concatenate([h[sender], h[receiver]], axis=1))
+    )[:, 0]
     largest = jax.ops.segment_max(logits, receiver, num_segments=n)
     weight = jnp.exp(logits - largest[receiver])
     weight = weight / jax.ops.segment_sum(weight, receiver, num_segments=n)[receiver]
@@ -85,7 +91,10 @@ class Sets(eqx.Module):
 
 
 def classified_graphs(
-    net: Sets, node: Float[Array, "nodes 3"], graph: Int[Array, "nodes"], label: Float[Array, "graphs"]
+    net: Sets,
+    node: Float[Array, "nodes 3"],
+    graph: Int[Array, "nodes"],
+    label: Float[Array, "graphs"],
 ) -> Float[Array, ""]:
     """A label for each graph of a batch, from the mean over its nodes."""
     n = label.shape[0]
@@ -118,8 +127,12 @@ def policy(
         value = jax.vmap(net.critic)(seen)
         fixed = jax.lax.stop_gradient(value)
         delta = reward + 0.9 * jnp.append(fixed[1:], 0.0) - fixed
-        _, advantage = jax.lax.scan(lambda a, d: (d + 0.8 * a, d + 0.8 * a), 0.0, delta, reverse=True)
-        logp = jnp.take_along_axis(jax.nn.log_softmax(jax.vmap(net.actor)(seen)), action[:, None], axis=1)[:, 0]
+        _, advantage = jax.lax.scan(
+            lambda a, d: (d + 0.8 * a, d + 0.8 * a), 0.0, delta, reverse=True
+        )
+        logp = jnp.take_along_axis(
+            jax.nn.log_softmax(jax.vmap(net.actor)(seen)), action[:, None], axis=1
+        )[:, 0]
         ratio = jnp.exp(logp - before)
         gain = jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.8, 1.2) * advantage)
         return jnp.mean(0.5 * (value - advantage - fixed) ** 2 - gain)
@@ -143,9 +156,16 @@ def temporal_difference(
     return jnp.mean(jnp.where(error < 1, 0.5 * error**2, error - 0.5))
 
 
-_NODES = "a node's term needs those of the nodes that are joined to it: the loss is no sum of terms of one node each"
-_ROUNDS = "sums over all edges are put into edges again: the loss is no sum of terms of one edge each"
-_ADVANTAGE = "an advantage is of all rewards that follow: the loss is no sum of terms of one step each"
+_NODES = (
+    "a node's term needs those of the nodes that are joined to it: the loss is no sum of terms of"
+    " one node each"
+)
+_ROUNDS = (
+    "sums over all edges are put into edges again: the loss is no sum of terms of one edge each"
+)
+_ADVANTAGE = (
+    "an advantage is of all rewards that follow: the loss is no sum of terms of one step each"
+)
 
 
 def _edges(n: Any) -> dict[str, Any]:
@@ -178,7 +198,11 @@ MODELS = tuple(
         (
             "graph convolution",
             convolved,
-            lambda n: {"net": Convolution(), **_edges(n), "label": whole(n["nodes"], below=2, seed=3)},
+            lambda n: {
+                "net": Convolution(),
+                **_edges(n),
+                "label": whole(n["nodes"], below=2, seed=3),
+            },
             _GRAPH,
             "net",
             {"never": _GRAPH_NEVER},
@@ -186,7 +210,11 @@ MODELS = tuple(
         (
             "graph attention",
             graph_attention,
-            lambda n: {"net": GraphAttention(), **_edges(n), "target": normal(n["nodes"], 1, seed=3)},
+            lambda n: {
+                "net": GraphAttention(),
+                **_edges(n),
+                "target": normal(n["nodes"], 1, seed=3),
+            },
             _GRAPH,
             "net",
             {"never": _GRAPH_NEVER},

@@ -1,4 +1,6 @@
-"""Log densities as in the examples of NumPyro, written anew: what a sampler or variational inference differentiates."""
+"""Log densities as in the examples of NumPyro, written anew: what a sampler or variational
+inference differentiates.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,20 @@ Params = dict[str, Array]
 
 
 def hierarchical(
-    q: Params, offset: Float[Array, "groups"], group: Int[Array, "points"], x: Float[Array, "points"], y: Float[Array, "points"]
+    q: Params,
+    offset: Float[Array, "groups"],
+    group: Int[Array, "points"],
+    x: Float[Array, "points"],
+    y: Float[Array, "points"],
 ) -> Float[Array, ""]:
     """A regression with an intercept for each group."""
     intercepts = q["mean"] + jnp.exp(q["log_sd"]) * offset
-    prior = jnp.sum(norm.logpdf(offset)) + norm.logpdf(q["mean"]) + norm.logpdf(q["log_sd"]) + norm.logpdf(q["slope"])
+    prior = (
+        jnp.sum(norm.logpdf(offset))
+        + norm.logpdf(q["mean"])
+        + norm.logpdf(q["log_sd"])
+        + norm.logpdf(q["slope"])
+    )
     return prior + jnp.sum(norm.logpdf(y, intercepts[group] + q["slope"] * x, 0.5))
 
 
@@ -41,7 +52,9 @@ def hidden_markov(q: Params, y: Float[Array, "series time"]) -> Float[Array, ""]
     return jnp.sum(jax.vmap(one)(y))
 
 
-def stochastic_volatility(q: Params, step: Float[Array, "time"], returns: Float[Array, "time"]) -> Float[Array, ""]:
+def stochastic_volatility(
+    q: Params, step: Float[Array, "time"], returns: Float[Array, "time"]
+) -> Float[Array, ""]:
     """A random walk of the logarithm of the volatility."""
     walk = jnp.cumsum(step * jnp.exp(q["log_sd"]))
     prior = jnp.sum(norm.logpdf(step)) + norm.logpdf(q["log_sd"])
@@ -57,8 +70,12 @@ def horseshoe(
 ) -> Float[Array, ""]:
     """A sparse regression."""
     scale = jnp.exp(log_scale + q["log_tau"])
-    prior = jnp.sum(norm.logpdf(beta, 0.0, scale)) + jnp.sum(jax.scipy.stats.cauchy.logpdf(jnp.exp(log_scale)) + log_scale)
-    return prior + jnp.sum(norm.logpdf(y, x @ beta, jnp.exp(q["log_sd"]))) + norm.logpdf(q["log_tau"])
+    prior = jnp.sum(norm.logpdf(beta, 0.0, scale)) + jnp.sum(
+        jax.scipy.stats.cauchy.logpdf(jnp.exp(log_scale)) + log_scale
+    )
+    return (
+        prior + jnp.sum(norm.logpdf(y, x @ beta, jnp.exp(q["log_sd"]))) + norm.logpdf(q["log_tau"])
+    )
 
 
 def mixture(q: Params, x: Float[Array, "points 2"]) -> Float[Array, ""]:
@@ -67,25 +84,35 @@ def mixture(q: Params, x: Float[Array, "points 2"]) -> Float[Array, ""]:
     return jnp.sum(jax.nn.logsumexp(each + jax.nn.log_softmax(q["weight"]), axis=1))
 
 
-def proportional_hazards(q: Params, x: Float[Array, "patients 3"], died: Float[Array, "patients"]) -> Float[Array, ""]:
+def proportional_hazards(
+    q: Params, x: Float[Array, "patients 3"], died: Float[Array, "patients"]
+) -> Float[Array, ""]:
     """Cox's partial likelihood of patients in the order of their times."""
     risk = x @ q["w"]
     at_risk = jax.lax.cumlogsumexp(risk, reverse=True)
     return jnp.sum((risk - at_risk) * died) + jnp.sum(norm.logpdf(q["w"]))
 
 
-def neural_regression(q: Params, x: Float[Array, "points 3"], y: Float[Array, "points"]) -> Float[Array, ""]:
+def neural_regression(
+    q: Params, x: Float[Array, "points 3"], y: Float[Array, "points"]
+) -> Float[Array, ""]:
     """A Bayesian neural network."""
     z = jnp.tanh(jnp.tanh(x @ q["w1"]) @ q["w2"]) @ q["w3"]
     prior = sum(jnp.sum(norm.logpdf(q[name])) for name in ("w1", "w2", "w3"))
     return prior + jnp.sum(norm.logpdf(y, z[:, 0], jnp.exp(q["log_sd"])))
 
 
-def multivariate(q: Params, x: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, ""]:
+def multivariate(
+    q: Params, x: Float[Array, "points"], y: Float[Array, "points"]
+) -> Float[Array, ""]:
     """A Gaussian process by the density of a multivariate normal."""
     distance = (x[:, None] - x[None]) ** 2
-    kernel = jnp.exp(q["scale"] - 0.5 * distance * jnp.exp(-q["length"])) + (jnp.exp(q["noise"]) + 1e-3) * jnp.eye(x.shape[0])
-    return jax.scipy.stats.multivariate_normal.logpdf(y, jnp.zeros_like(y), kernel) + sum(map(norm.logpdf, q.values()))
+    kernel = jnp.exp(q["scale"] - 0.5 * distance * jnp.exp(-q["length"])) + (
+        jnp.exp(q["noise"]) + 1e-3
+    ) * jnp.eye(x.shape[0])
+    return jax.scipy.stats.multivariate_normal.logpdf(y, jnp.zeros_like(y), kernel) + sum(
+        map(norm.logpdf, q.values())
+    )
 
 
 def capture(q: Params, seen: Float[Array, "animals time"]) -> Float[Array, ""]:
@@ -113,13 +140,27 @@ def _numbers(**values: float) -> Params:
     return {name: jnp.float32(value) for name, value in values.items()}
 
 
-_FACTOR = "each element of a factor depends on all points before it: the matrix of all pairs is needed whole"
+_FACTOR = (
+    "each element of a factor depends on all points before it: the matrix of all pairs is needed"
+    " whole"
+)
 _NEXT = "a term is of neighbours: the loss is no sum of terms of one element each"
-_WALK = "a step of the walk adds to all that follow: the loss is no sum of terms of one element each"
-_RISK = "each patient's term is of all who live longer: the loss is no sum of terms of one element each"
+_WALK = (
+    "a step of the walk adds to all that follow: the loss is no sum of terms of one element each"
+)
+_RISK = (
+    "each patient's term is of all who live longer: the loss is no sum of terms of one element each"
+)
 _HMM = jax.device_put({"transition": normal(3, 3, seed=9), "mean": np.float32([-1.0, 0.0, 1.5])})
-_MIXTURE = jax.device_put({"mean": normal(3, 2, seed=8), "log_sd": np.zeros(3, np.float32), "weight": normal(3, seed=7)})
-_NETWORK = jax.device_put({name: normal(*shape, seed=6) for name, shape in (("w1", (3, 4)), ("w2", (4, 4)), ("w3", (4, 1)))})
+_MIXTURE = jax.device_put(
+    {"mean": normal(3, 2, seed=8), "log_sd": np.zeros(3, np.float32), "weight": normal(3, seed=7)}
+)
+_NETWORK = jax.device_put(
+    {
+        name: normal(*shape, seed=6)
+        for name, shape in (("w1", (3, 4)), ("w2", (4, 4)), ("w3", (4, 1)))
+    }
+)
 
 MODELS = tuple(
     Model(*parts, group="scripts", **options)
@@ -149,7 +190,11 @@ MODELS = tuple(
         (
             "stochastic volatility",
             stochastic_volatility,
-            lambda n: {"q": _numbers(log_sd=-1.0), "step": normal(n["time"]), "returns": normal(n["time"], seed=1)},
+            lambda n: {
+                "q": _numbers(log_sd=-1.0),
+                "step": normal(n["time"]),
+                "returns": normal(n["time"], seed=1),
+            },
             {"time": 11},
             "q",
             {"never": never("time", ("accumulate",), _WALK)},
@@ -168,7 +213,14 @@ MODELS = tuple(
             "q",
             {},
         ),
-        ("normal mixture", mixture, lambda n: {"q": _MIXTURE, "x": normal(n["points"], 2)}, {"points": 11}, "q", {}),
+        (
+            "normal mixture",
+            mixture,
+            lambda n: {"q": _MIXTURE, "x": normal(n["points"], 2)},
+            {"points": 11},
+            "q",
+            {},
+        ),
         (
             "proportional hazards",
             proportional_hazards,
@@ -184,7 +236,11 @@ MODELS = tuple(
         (
             "Bayesian neural network",
             neural_regression,
-            lambda n: {"q": {**_NETWORK, "log_sd": jnp.float32(0.1)}, "x": normal(n["points"], 3), "y": normal(n["points"], seed=1)},
+            lambda n: {
+                "q": {**_NETWORK, "log_sd": jnp.float32(0.1)},
+                "x": normal(n["points"], 3),
+                "y": normal(n["points"], seed=1),
+            },
             {"points": 11},
             "q",
             {},

@@ -28,11 +28,15 @@ class Recurrent(eqx.Module):
             return self.cell(row, state), None
 
         zero = jnp.zeros(4)
-        state, _ = jax.lax.scan(step, (zero, zero) if isinstance(self.cell, eqx.nn.LSTMCell) else zero, x)
+        state, _ = jax.lax.scan(
+            step, (zero, zero) if isinstance(self.cell, eqx.nn.LSTMCell) else zero, x
+        )
         return self.head(state[0] if isinstance(state, tuple) else state)
 
 
-def recurrent(net: Recurrent, x: Float[Array, "batch time 2"], y: Float[Array, "batch 1"]) -> Float[Array, ""]:
+def recurrent(
+    net: Recurrent, x: Float[Array, "batch time 2"], y: Float[Array, "batch 1"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
@@ -48,7 +52,9 @@ class Predictor(eqx.Module):
         return jax.lax.scan(step, jnp.zeros(4), x)[1]
 
 
-def predicted(net: Predictor, x: Float[Array, "batch time 2"], y: Float[Array, "batch time 2"]) -> Float[Array, ""]:
+def predicted(
+    net: Predictor, x: Float[Array, "batch time 2"], y: Float[Array, "batch time 2"]
+) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
@@ -73,13 +79,21 @@ class Block(eqx.Module):
         return x + self.dropout(jax.vmap(self.mlp)(x), key=two)
 
 
-def attended(net: Block, x: Float[Array, "batch time 4"], y: Float[Array, "batch time 4"], key: Key[Array, ""]) -> Float[Array, ""]:
+def attended(
+    net: Block,
+    x: Float[Array, "batch time 4"],
+    y: Float[Array, "batch time 4"],
+    key: Key[Array, ""],
+) -> Float[Array, ""]:
     keys = jax.random.split(key, x.shape[0])
     return jnp.mean((jax.vmap(net)(x, keys) - y) ** 2)
 
 
 def attended_given(
-    net: Block, x: Float[Array, "batch time 4"], y: Float[Array, "batch time 4"], keys: Key[Array, "batch"]
+    net: Block,
+    x: Float[Array, "batch time 4"],
+    y: Float[Array, "batch time 4"],
+    keys: Key[Array, "batch"],
 ) -> Float[Array, ""]:
     return jnp.mean((jax.vmap(net)(x, keys) - y) ** 2)
 
@@ -93,18 +107,39 @@ def _series(net: Callable[[], Any], *, every: bool = False) -> Any:
 
 
 def _embedded(n: Any) -> dict[str, Any]:
-    return {"net": Block(), "x": normal(n["batch"], n["time"], 4), "y": normal(n["batch"], n["time"], 4, seed=1)}
+    return {
+        "net": Block(),
+        "x": normal(n["batch"], n["time"], 4),
+        "y": normal(n["batch"], n["time"], 4, seed=1),
+    }
 
 
 _SIZES = {"batch": 11, "time": 7}
 
 MODELS = (
-    Model("GRU", recurrent, _series(lambda: Recurrent(eqx.nn.GRUCell)), _SIZES, "net", never("time", ("accumulate",), STATE)),
-    Model("LSTM", recurrent, _series(lambda: Recurrent(eqx.nn.LSTMCell)), _SIZES, "net", never("time", ("accumulate",), STATE)),
+    Model(
+        "GRU",
+        recurrent,
+        _series(lambda: Recurrent(eqx.nn.GRUCell)),
+        _SIZES,
+        "net",
+        never("time", ("accumulate",), STATE),
+    ),
+    Model(
+        "LSTM",
+        recurrent,
+        _series(lambda: Recurrent(eqx.nn.LSTMCell)),
+        _SIZES,
+        "net",
+        never("time", ("accumulate",), STATE),
+    ),
     Model(
         "GRU, a loss at each step",
         predicted,
-        _series(lambda: Predictor(eqx.nn.GRUCell(2, 4, key=KEY), eqx.nn.Linear(4, 2, key=KEY)), every=True),
+        _series(
+            lambda: Predictor(eqx.nn.GRUCell(2, 4, key=KEY), eqx.nn.Linear(4, 2, key=KEY)),
+            every=True,
+        ),
         _SIZES,
         "net",
         never("time", ("accumulate",), STATE),

@@ -1,4 +1,6 @@
-"""The scoreboard of models holds: no number is wrong, no error is raw, and what was reached stays reached."""
+"""The scoreboard of models holds: no number is wrong, no error is raw, and what was reached stays
+reached.
+"""
 
 import jax
 import pytest
@@ -6,7 +8,8 @@ import pytest
 from tests.perf.coverage._tried import cells
 from tests.perf.coverage.models import ALL
 
-# How many ways along axes are exact, at least. `python -m tests.perf.coverage --floors` prints them as they are.
+# How many ways along axes are exact, at least. `python -m tests.perf.coverage --floors` prints them
+# as they are.
 FLOORS = {
     "MLP": 7,
     "CNN, max pooling": 7,
@@ -58,7 +61,8 @@ FLOORS = {
 }
 
 
-# All of them take minutes of compiling; recurrent and convolutional ones are in `tests/axes/test_models.py` too.
+# All of them take minutes of compiling; recurrent and convolutional ones are in
+# `tests/axes/test_models.py` too.
 ALWAYS = ("batch norm (batch)", "Gaussian process")
 
 
@@ -72,9 +76,13 @@ def test_each_model_has_a_floor():
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("model", [pytest.param(model, id=model.name, marks=_marks(model)) for model in ALL])
+@pytest.mark.parametrize(
+    "model", [pytest.param(model, id=model.name, marks=_marks(model)) for model in ALL]
+)
 def test_a_model_is_exact_or_refused_with_a_sentence(model):
-    """Against plain JAX at exact size, of values and gradients; what mathematics does not allow is refused."""
+    """Against plain JAX at exact size, of values and gradients; what mathematics does not allow is
+    refused.
+    """
     with jax.numpy_dtype_promotion("standard"):  # models are of other people
         tried = list(cells(model))
     assert [str(cell) for cell in tried if cell.outcome in ("WRONG", "raw error")] == []

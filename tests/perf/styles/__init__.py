@@ -1,4 +1,6 @@
-"""Functions in the style of the documentation of public packages, written anew and short, with arguments: what one would decorate first."""
+"""Functions in the style of the documentation of public packages, written anew and short, with
+arguments: what one would decorate first.
+"""
 
 from . import gradients, images, models, numerics, optimisers, probability, solvers
 

@@ -18,7 +18,8 @@ class Case:
     Args:
         style: Whose documentation calls functions so.
         fn: The function.
-        make: Makes its arguments: arrays, trees of them, modules. To make them compiles, so whoever imports the cases does not.
+        make: Makes its arguments: arrays, trees of them, modules. To make them compiles, so whoever
+            imports the cases does not.
     """
 
     style: str
@@ -37,7 +38,9 @@ class Case:
 
 def normal(*shape: int, seed: int = 0) -> Any:
     """The same numbers each time."""
-    return jax.device_put(np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32))
+    return jax.device_put(
+        np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
+    )
 
 
 def positive(*shape: int, seed: int = 0) -> Any:

@@ -45,16 +45,22 @@ def recurrent(w, u, h, xs):
 
 
 def square_root(x):
-    return lax.while_loop(lambda y: jnp.max(jnp.abs(y * y - x)) > 1e-3, lambda y: (y + x / y) / 2, x)
+    return lax.while_loop(
+        lambda y: jnp.max(jnp.abs(y * y - x)) > 1e-3, lambda y: (y + x / y) / 2, x
+    )
 
 
 def heat(u):
-    return lax.fori_loop(0, 50, lambda _, u: u.at[1:-1].set(u[1:-1] + 0.2 * (u[2:] - 2 * u[1:-1] + u[:-2])), u)
+    return lax.fori_loop(
+        0, 50, lambda _, u: u.at[1:-1].set(u[1:-1] + 0.2 * (u[2:] - 2 * u[1:-1] + u[:-2])), u
+    )
 
 
 def clipped(grads, limit):
     norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(grads)))
-    return lax.cond(norm > limit, lambda g: jax.tree.map(lambda x: x * limit / norm, g), lambda g: g, grads)
+    return lax.cond(
+        norm > limit, lambda g: jax.tree.map(lambda x: x * limit / norm, g), lambda g: g, grads
+    )
 
 
 def layers():
@@ -68,7 +74,9 @@ def labelled_rows():
 CASES = [
     Case("jax", selu, lambda: (normal(200_000),)),
     Case("jax", predict, lambda: (layers(), normal(64, 256))),
-    Case("jax", update, lambda: (layers(), normal(64, 256), jax.nn.one_hot(jnp.arange(64) % 10, 10))),
+    Case(
+        "jax", update, lambda: (layers(), normal(64, 256), jax.nn.one_hot(jnp.arange(64) % 10, 10))
+    ),
     Case("jax", logistic_gradient, lambda: (normal(20), *labelled_rows())),
     Case("jax", logistic_hessian, lambda: (normal(20), *labelled_rows())),
     Case("jax", convolved, lambda: (normal(32, 1000), normal(9))),

@@ -10,7 +10,9 @@ IMAGE = positive(128, 128)
 
 def blurred(image, kernel):
     rows = jax.vmap(lambda row: jnp.convolve(row, kernel, mode="same"))(image)
-    return jax.vmap(lambda column: jnp.convolve(column, kernel, mode="same"), in_axes=1, out_axes=1)(rows)
+    return jax.vmap(
+        lambda column: jnp.convolve(column, kernel, mode="same"), in_axes=1, out_axes=1
+    )(rows)
 
 
 def low_pass(image):
@@ -31,7 +33,11 @@ def resized(image):
 
 def total_variation_step(image, noisy):
     def loss(image):
-        return jnp.sum((image - noisy) ** 2) + jnp.sum(jnp.abs(jnp.diff(image, axis=0))) + jnp.sum(jnp.abs(jnp.diff(image, axis=1)))
+        return (
+            jnp.sum((image - noisy) ** 2)
+            + jnp.sum(jnp.abs(jnp.diff(image, axis=0)))
+            + jnp.sum(jnp.abs(jnp.diff(image, axis=1)))
+        )
 
     return image - 0.1 * jax.grad(loss)(image)
 

@@ -40,11 +40,15 @@ def bag_of_words(embedding, linear, tokens):
 
 
 def dropped(linear, dropout, x, key):
-    return jax.vmap(lambda x, key: dropout(linear(x), key=key))(x, jax.random.split(key, x.shape[0]))
+    return jax.vmap(lambda x, key: dropout(linear(x), key=key))(
+        x, jax.random.split(key, x.shape[0])
+    )
 
 
 def reconstruction(encoder, decoder, x):
-    return eqx.filter_grad(lambda pair: jnp.mean((jax.vmap(lambda x: pair[1](pair[0](x)))(x) - x) ** 2))((encoder, decoder))
+    return eqx.filter_grad(
+        lambda pair: jnp.mean((jax.vmap(lambda x: pair[1](pair[0](x)))(x) - x) ** 2)
+    )((encoder, decoder))
 
 
 def cnn():
@@ -55,7 +59,9 @@ def cnn():
         jnp.ravel,
         eqx.nn.Linear(576, 10, key=key(1)),
     ]
-    return eqx.nn.Sequential([layer if isinstance(layer, eqx.Module) else eqx.nn.Lambda(layer) for layer in layers])
+    return eqx.nn.Sequential(
+        [layer if isinstance(layer, eqx.Module) else eqx.nn.Lambda(layer) for layer in layers]
+    )
 
 
 def mlp(inside, out, width, depth, seed=0):
@@ -74,10 +80,20 @@ def words():
 CASES = [
     Case("equinox", forward, lambda: (mlp(32, 8, 64, 3), normal(128, 32))),
     Case("equinox", regression_step, lambda: (mlp(32, 8, 64, 3), normal(128, 32), normal(128, 8))),
-    Case("equinox", classifier_gradient, lambda: (cnn(), normal(32, 1, 28, 28), jnp.arange(32) % 10)),
+    Case(
+        "equinox", classifier_gradient, lambda: (cnn(), normal(32, 1, 28, 28), jnp.arange(32) % 10)
+    ),
     Case("equinox", gru, lambda: (eqx.nn.GRUCell(8, 32, key=key(0)), normal(50, 8))),
     Case("equinox", attention_block, lambda: (attention(), eqx.nn.LayerNorm(64), normal(64, 64))),
     Case("equinox", bag_of_words, words),
-    Case("equinox", dropped, lambda: (eqx.nn.Linear(64, 64, key=key(0)), eqx.nn.Dropout(0.3), normal(64, 64), key(1))),
-    Case("equinox", reconstruction, lambda: (mlp(64, 4, 64, 1), mlp(4, 64, 64, 1, seed=1), normal(128, 64))),
+    Case(
+        "equinox",
+        dropped,
+        lambda: (eqx.nn.Linear(64, 64, key=key(0)), eqx.nn.Dropout(0.3), normal(64, 64), key(1)),
+    ),
+    Case(
+        "equinox",
+        reconstruction,
+        lambda: (mlp(64, 4, 64, 1), mlp(4, 64, 64, 1, seed=1), normal(128, 64)),
+    ),
 ]

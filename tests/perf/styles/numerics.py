@@ -19,9 +19,15 @@ def message_passing(nodes, edges, w, senders, receivers):
 def graph_attention(nodes, w, a, senders, receivers):
     h = nodes @ w
     scores = jax.nn.leaky_relu(jnp.concatenate([h[senders], h[receivers]], axis=1) @ a)
-    scores = jnp.exp(scores - jax.ops.segment_max(scores, receivers, num_segments=nodes.shape[0])[receivers])
-    weights = scores / jax.ops.segment_sum(scores, receivers, num_segments=nodes.shape[0])[receivers]
-    return jax.ops.segment_sum(weights[:, None] * h[senders], receivers, num_segments=nodes.shape[0])
+    scores = jnp.exp(
+        scores - jax.ops.segment_max(scores, receivers, num_segments=nodes.shape[0])[receivers]
+    )
+    weights = (
+        scores / jax.ops.segment_sum(scores, receivers, num_segments=nodes.shape[0])[receivers]
+    )
+    return jax.ops.segment_sum(
+        weights[:, None] * h[senders], receivers, num_segments=nodes.shape[0]
+    )
 
 
 def page_rank(matrix):
@@ -33,7 +39,9 @@ def spline_slopes(x, y):
     h, d = jnp.diff(x), jnp.diff(y)
     inner = 2 * (h[:-1] + h[1:])
     matrix = (
-        jnp.diag(jnp.concatenate([jnp.ones(1), inner, jnp.ones(1)])) + jnp.diag(jnp.r_[0.0, h[:-1]], 1) + jnp.diag(jnp.r_[h[1:], 0.0], -1)
+        jnp.diag(jnp.concatenate([jnp.ones(1), inner, jnp.ones(1)]))
+        + jnp.diag(jnp.r_[0.0, h[:-1]], 1)
+        + jnp.diag(jnp.r_[h[1:], 0.0], -1)
     )
     return jnp.linalg.solve(matrix, jnp.concatenate([d[:1], 3 * (d[:-1] + d[1:]), d[-1:]]))
 
@@ -64,14 +72,20 @@ def waves(u, v):
 
 def lennard_jones(positions):
     def energy(positions):
-        squared = jnp.sum((positions[:, None] - positions[None]) ** 2, axis=-1) + 10 * jnp.eye(positions.shape[0])
+        squared = jnp.sum((positions[:, None] - positions[None]) ** 2, axis=-1) + 10 * jnp.eye(
+            positions.shape[0]
+        )
         return jnp.sum(squared**-6 - squared**-3)
 
     return jax.value_and_grad(energy)(positions)
 
 
 CASES = [
-    Case("jraph", message_passing, lambda: (normal(300, 16), normal(2000, 8), normal(24, 16), *ends())),
+    Case(
+        "jraph",
+        message_passing,
+        lambda: (normal(300, 16), normal(2000, 8), normal(24, 16), *ends()),
+    ),
     Case("jraph", graph_attention, lambda: (normal(300, 16), normal(16, 16), normal(32), *ends())),
     Case("networkx", page_rank, lambda: (positive(200, 200) / 200,)),
     Case("scipy", spline_slopes, lambda: (jnp.linspace(0.0, 1.0, 60), normal(60))),

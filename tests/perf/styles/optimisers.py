@@ -43,7 +43,9 @@ def adam_arguments():
 
 
 def deep_arguments(optimiser):
-    params = {f"layer{i}": {"w": normal(32, 32, seed=i) / 8, "b": normal(32, seed=i)} for i in range(6)}
+    params = {
+        f"layer{i}": {"w": normal(32, 32, seed=i) / 8, "b": normal(32, seed=i)} for i in range(6)
+    }
     return params, optimiser.init(params), normal(64, 32)
 
 

@@ -15,8 +15,16 @@ def log_density(w, x, y):
 
 def eight_schools(params, y, sigma):
     theta = params["mu"] + jnp.exp(params["log_tau"]) * params["z"]
-    prior = stats.norm.logpdf(params["mu"], 0.0, 5.0) + stats.cauchy.logpdf(jnp.exp(params["log_tau"]), 0.0, 5.0) + params["log_tau"]
-    return prior + jnp.sum(stats.norm.logpdf(params["z"])) + jnp.sum(stats.norm.logpdf(y, theta, sigma))
+    prior = (
+        stats.norm.logpdf(params["mu"], 0.0, 5.0)
+        + stats.cauchy.logpdf(jnp.exp(params["log_tau"]), 0.0, 5.0)
+        + params["log_tau"]
+    )
+    return (
+        prior
+        + jnp.sum(stats.norm.logpdf(params["z"]))
+        + jnp.sum(stats.norm.logpdf(y, theta, sigma))
+    )
 
 
 def schools_gradient(params, y, sigma):
@@ -78,7 +86,9 @@ def particles(key, ys):
         y, key = inputs
         first, second = jax.random.split(key)
         x = 0.9 * x + jax.random.normal(first, x.shape)
-        return jax.random.choice(second, x, x.shape, p=jax.nn.softmax(-0.5 * (y - x) ** 2)), jnp.mean(x)
+        return jax.random.choice(
+            second, x, x.shape, p=jax.nn.softmax(-0.5 * (y - x) ** 2)
+        ), jnp.mean(x)
 
     return jax.lax.scan(step, jnp.zeros(200), (ys, jax.random.split(key, ys.size)))[1]
 
@@ -94,10 +104,20 @@ def schools():
 CASES = [
     Case("numpyro", log_density, lambda: (normal(10), *data())),
     Case("numpyro", schools_gradient, lambda: (schools(), normal(8), positive(8))),
-    Case("numpyro", evidence_gradient, lambda: ((normal(10), normal(10)), jax.random.key(0), *data())),
+    Case(
+        "numpyro", evidence_gradient, lambda: ((normal(10), normal(10)), jax.random.key(0), *data())
+    ),
     Case("blackjax", leapfrog, lambda: (normal(10) / 10, normal(10), *data())),
     Case("blackjax", random_walk, lambda: (jax.random.key(0), normal(10), *data())),
-    Case("gpjax", gaussian_process, lambda: (jnp.array([0.0, -1.0]), jnp.linspace(0.0, 5.0, 100), normal(100))),
-    Case("dynamax", kalman, lambda: (normal(4), jnp.eye(4), 0.9 * jnp.eye(4), 0.1 * jnp.eye(4), normal(100))),
+    Case(
+        "gpjax",
+        gaussian_process,
+        lambda: (jnp.array([0.0, -1.0]), jnp.linspace(0.0, 5.0, 100), normal(100)),
+    ),
+    Case(
+        "dynamax",
+        kalman,
+        lambda: (normal(4), jnp.eye(4), 0.9 * jnp.eye(4), 0.1 * jnp.eye(4), normal(100)),
+    ),
     Case("dynamax", particles, lambda: (jax.random.key(0), normal(20))),
 ]

@@ -16,7 +16,9 @@ def lotka_volterra(y, args):
         return jnp.stack([a * y[0] - b * y[0] * y[1], -c * y[1] + d * y[0] * y[1]])
 
     saveat = diffrax.SaveAt(ts=jnp.linspace(0.0, 10.0, 50))
-    return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 10.0, 0.1, y, args, saveat=saveat).ys
+    return diffrax.diffeqsolve(
+        diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 10.0, 0.1, y, args, saveat=saveat
+    ).ys
 
 
 def stiff(y, rates):
@@ -24,7 +26,16 @@ def stiff(y, rates):
         return jnp.stack([-rates[0] * y[0] + y[1], rates[1] * (y[0] - y[1])])
 
     control = diffrax.PIDController(rtol=1e-4, atol=1e-6)
-    return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Kvaerno3(), 0.0, 1.0, 0.01, y, rates, stepsize_controller=control).ys
+    return diffrax.diffeqsolve(
+        diffrax.ODETerm(field),
+        diffrax.Kvaerno3(),
+        0.0,
+        1.0,
+        0.01,
+        y,
+        rates,
+        stepsize_controller=control,
+    ).ys
 
 
 def neural_ode(model, y):
@@ -36,11 +47,15 @@ def decay_fit(start, t, y):
     def residuals(p, ty):
         return p[0] * jnp.exp(-p[1] * ty[0]) - ty[1]
 
-    return optimistix.least_squares(residuals, optimistix.LevenbergMarquardt(1e-4, 1e-4), start, (t, y)).value
+    return optimistix.least_squares(
+        residuals, optimistix.LevenbergMarquardt(1e-4, 1e-4), start, (t, y)
+    ).value
 
 
 def implicit_step(y):
-    return optimistix.root_find(lambda z, y: z - y - 0.1 * jnp.tanh(z[::-1]), optimistix.Newton(1e-4, 1e-4), y, y).value
+    return optimistix.root_find(
+        lambda z, y: z - y - 0.1 * jnp.tanh(z[::-1]), optimistix.Newton(1e-4, 1e-4), y, y
+    ).value
 
 
 def rosenbrock(y):
@@ -55,7 +70,9 @@ def dense_solve(matrix, b):
 
 
 def conjugate_gradients(factor, b):
-    operator = lineax.MatrixLinearOperator(factor @ factor.T + 10 * jnp.eye(64), lineax.positive_semidefinite_tag)
+    operator = lineax.MatrixLinearOperator(
+        factor @ factor.T + 10 * jnp.eye(64), lineax.positive_semidefinite_tag
+    )
     return lineax.linear_solve(operator, b, lineax.CG(1e-4, 1e-4)).value
 
 
@@ -65,9 +82,15 @@ def decay():
 
 
 CASES = [
-    Case("diffrax", lotka_volterra, lambda: (jnp.array([10.0, 10.0]), jnp.array([0.1, 0.02, 0.4, 0.02]))),
+    Case(
+        "diffrax",
+        lotka_volterra,
+        lambda: (jnp.array([10.0, 10.0]), jnp.array([0.1, 0.02, 0.4, 0.02])),
+    ),
     Case("diffrax", stiff, lambda: (jnp.array([1.0, 0.0]), jnp.array([100.0, 1.0]))),
-    Case("diffrax", neural_ode, lambda: (eqx.nn.MLP(4, 4, 32, 2, key=jax.random.key(0)), normal(4))),
+    Case(
+        "diffrax", neural_ode, lambda: (eqx.nn.MLP(4, 4, 32, 2, key=jax.random.key(0)), normal(4))
+    ),
     Case("optimistix", decay_fit, lambda: (jnp.array([1.0, 1.0]), *decay())),
     Case("optimistix", implicit_step, lambda: (normal(10),)),
     Case("optimistix", rosenbrock, lambda: (jnp.zeros(4),)),

@@ -1,4 +1,6 @@
-"""What one operation does along the axis that is cut: where it looks, and what of it goes on from chunk to chunk."""
+"""What one operation does along the axis that is cut: where it looks, and what of it goes on from
+chunk to chunk.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def uses_along(op: Op) -> Iterator[Use]:
         return
     rule = RULES.get(op.name)
     if rule is None:
-        yield Use(frozenset(), "mixed", f"`{spelled(op.name)}`, which has no rule,", op.name, op.place)
+        yield Use(
+            frozenset(), "mixed", f"`{spelled(op.name)}`, which has no rule,", op.name, op.place
+        )
         return
     yield from rule.uses_of(op)
     for program in inner(op):
@@ -48,11 +52,17 @@ def checked_uses(op: Op) -> tuple[Use, ...]:
 def looks_along(op: Op, use: Use) -> str:
     """What an operation, or one inside of it, does along the axis, as a part of a sentence."""
     what = use.refused or use.how
-    return f"looks along it: {what} (`{spelled(op.name)}`)" if use.op == op.name else f"looks along it inside `{spelled(op.name)}`: {what}"
+    return (
+        f"looks along it: {what} (`{spelled(op.name)}`)"
+        if use.op == op.name
+        else f"looks along it inside `{spelled(op.name)}`: {what}"
+    )
 
 
 def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
-    """Whether what an operation does along the axis can be accumulated, or carried from chunk to chunk."""
+    """Whether what an operation does along the axis can be accumulated, or carried from chunk to
+    chunk.
+    """
     if any(use.refused for use in uses):
         return False
     way = way_of(op)
@@ -63,7 +73,8 @@ def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     if way == "looped":
         return is_along(op) and len(uses) == 1  # none inside its body
     if way == "folded":
-        return all(use.monoid is not None for use in uses)  # a convolution sums over features, and looks around along space
+        # a convolution sums over features, and looks around along space
+        return all(use.monoid is not None for use in uses)
     return way is not None
 
 
@@ -95,13 +106,15 @@ def is_cumulated(op: Op) -> bool:
 def accumulates(op: Op) -> bool:
     """Whether an operation of the axis makes one value of all of it together.
 
-    Others make values without the axis beside those with it, such as the counter of a loop over another axis. Since nothing looks along
-    the axis to make them, they are the same in each chunk, and are made anew there.
+    Others make values without the axis beside those with it, such as the counter of a loop over
+    another axis. Since nothing looks along the axis to make them, they are the same in each chunk,
+    and are made anew there.
     """
     way = way_of(op)
     if way == "looped":
         return is_along(op)
-    if way == "written" and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
+    # its rows are each written alone, else it cannot be cut
+    if way == "written" and ragged(op.ins[0]):
         return False
     return way in ("folded", "placed", "picked", "topped", "written") and any(map(ragged, op.ins))
 

@@ -1,10 +1,12 @@
 """Branches that look along a cut axis: what looks along it is taken out of them.
 
-`cond(p, sum, max, x)` becomes `a, b = cond(p, (x, zeros), (zeros, x))`, `s, m = sum(a), max(b)` and `cond(p, s, m)`: a sum of what a branch
-makes, or of zeros that nobody reads where it is not taken. What a branch does with one chunk stays in it. Sums that wait for one another
-are taken out one after the other, with a branch before each of them, which makes anew what it needs, as passes do.
+`cond(p, sum, max, x)` becomes `a, b = cond(p, (x, zeros), (zeros, x))`, `s, m = sum(a), max(b)` and
+`cond(p, s, m)`: a sum of what a branch makes, or of zeros that nobody reads where it is not taken.
+What a branch does with one chunk stays in it. Sums that wait for one another are taken out one
+after the other, with a branch before each of them, which makes anew what it needs, as passes do.
 
-What may not end or tell on zeros stays inside, and is refused there: loops without a length, callbacks.
+What may not end or tell on zeros stays inside, and is refused there: loops without a length,
+callbacks.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from ..walk import ragged
 
 @dataclass(frozen=True)
 class _Step:
-    """One operation of a branch, and after how many of those that are taken out it can be done; `is_out` if it is one."""
+    """One operation of a branch, and after how many of those that are taken out it can be done;
+    `is_out` if it is one.
+    """
 
     eqn: Any
     reads: tuple[Ref, ...]
@@ -43,7 +47,9 @@ class _Branch:
     def out(self, stage: int) -> list[_Step]:
         return [step for step in self.steps if step.is_out and step.stage == stage]
 
-    def values(self, operands: Sequence[Any], found: dict[int, Any], refs: Sequence[Ref]) -> list[Any]:
+    def values(
+        self, operands: Sequence[Any], found: dict[int, Any], refs: Sequence[Ref]
+    ) -> list[Any]:
         """What some values are, made of the operands, and of what has been found outside."""
         known = {**dict(zip(self.takes, operands, strict=True)), **found}
         needed = set(numbers_of(refs))
@@ -53,22 +59,32 @@ class _Branch:
                 todo.append(step)
                 needed.update(numbers_of(step.reads))
         for step in reversed(todo):
-            known.update(zip(step.makes, bound(step.eqn, values_at(step.reads, known)), strict=True))
+            known.update(
+                zip(step.makes, bound(step.eqn, values_at(step.reads, known)), strict=True)
+            )
         return values_at(refs, known)
 
 
 def without_looks(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
-    """The program that does what a `cond` does, without looking along the axis inside of branches; None if there is none.
+    """The program that does what a `cond` does, without looking along the axis inside of branches;
+    None if there is none.
 
     Args:
         eqn: The `cond`.
         looks: Whether an operation looks along the axis.
     """
     programs = eqn.params["branches"]
-    if eqn.effects or any(map(depends_on_rows, programs)) or not any(looks(held) for held in _all(programs)):
+    if (
+        eqn.effects
+        or any(map(depends_on_rows, programs))
+        or not any(looks(held) for held in _all(programs))
+    ):
         return None
     branches = [_taken_apart(program, looks) for program in programs]
-    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in eqn.invars]
+    avals = [
+        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
+        for atom in eqn.invars
+    ]
     out = [step for branch in branches for step in branch.steps if step.is_out]
     made = [atom.aval for step in out for atom in (*step.eqn.invars, *step.eqn.outvars)]
     if not all(isinstance(aval.dtype, np.dtype) for aval in made):
@@ -86,7 +102,10 @@ def without_looks(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
         return _finished(index, operands, branches, found, [atom.aval for atom in eqn.outvars])
 
     program = make_jaxpr(whole)(*avals)
-    lines = [made.replace(source_info=eqn.source_info) if made.primitive.name == "cond" else made for made in program.jaxpr.eqns]
+    lines = [
+        made.replace(source_info=eqn.source_info) if made.primitive.name == "cond" else made
+        for made in program.jaxpr.eqns
+    ]
     return program.replace(jaxpr=program.jaxpr.replace(eqns=lines))
 
 
@@ -116,16 +135,33 @@ def _taken_apart(program: Any, looks: Callable[[Any], bool]) -> _Branch:
 
 
 def _chosen(
-    index: Any, operands: Sequence[Any], branches: Sequence[_Branch], found: list[dict[int, Any]], steps: Sequence[tuple[int, _Step]]
+    index: Any,
+    operands: Sequence[Any],
+    branches: Sequence[_Branch],
+    found: list[dict[int, Any]],
+    steps: Sequence[tuple[int, _Step]],
 ) -> list[Any]:
-    """What the operations read that are taken out; zeros, of those in branches that are not taken."""
-    wanted = [(b, ref, atom.aval) for b, step in steps for ref, atom in zip(step.reads, step.eqn.invars, strict=True)]
+    """What the operations read that are taken out; zeros, of those in branches that are not
+    taken.
+    """
+    wanted = [
+        (b, ref, atom.aval)
+        for b, step in steps
+        for ref, atom in zip(step.reads, step.eqn.invars, strict=True)
+    ]
     wanted = [(b, ref, aval) for b, ref, aval in wanted if not isinstance(ref, Const)]
 
     def branch(b: int) -> Callable[[], list[Any]]:
         def taken() -> list[Any]:
-            values = iter(branches[b].values(operands, found[b], [ref for other, ref, _ in wanted if other == b]))
-            return [_strong(next(values), aval) if other == b else lax.full(aval.shape, 0, aval.dtype) for other, _, aval in wanted]
+            values = iter(
+                branches[b].values(
+                    operands, found[b], [ref for other, ref, _ in wanted if other == b]
+                )
+            )
+            return [
+                _strong(next(values), aval) if other == b else lax.full(aval.shape, 0, aval.dtype)
+                for other, _, aval in wanted
+            ]
 
         return taken
 
@@ -133,21 +169,31 @@ def _chosen(
 
 
 def _finished(
-    index: Any, operands: Sequence[Any], branches: Sequence[_Branch], found: list[dict[int, Any]], avals: Sequence[Any]
+    index: Any,
+    operands: Sequence[Any],
+    branches: Sequence[_Branch],
+    found: list[dict[int, Any]],
+    avals: Sequence[Any],
 ) -> list[Any]:
-    """The results: those with the axis, which are made in chunks, apart from those without it, which are made once."""
+    """The results: those with the axis, which are made in chunks, apart from those without it,
+    which are made once.
+    """
     out: list[Any] = [None for _ in avals]
     for has_axis in (False, True):
         mine = [i for i, aval in enumerate(avals) if bool(ragged(aval.shape)) == has_axis]
 
         def branch(b: int, mine: Sequence[int] = mine) -> Callable[[], list[Any]]:
             def taken() -> list[Any]:
-                values = branches[b].values(operands, found[b], [branches[b].gives[i] for i in mine])
+                values = branches[b].values(
+                    operands, found[b], [branches[b].gives[i] for i in mine]
+                )
                 return [_strong(x, avals[i]) for x, i in zip(values, mine, strict=True)]
 
             return taken
 
-        for i, x in zip(mine, _switch(index, [branch(b) for b in range(len(branches))]), strict=True):
+        for i, x in zip(
+            mine, _switch(index, [branch(b) for b in range(len(branches))]), strict=True
+        ):
             out[i] = x
     return out
 

@@ -30,7 +30,9 @@ _jax: Any = jax
 State = list[list[Any]]
 """Of each node with a state, in order, what is carried from chunk to chunk."""
 Kept = dict[int, list[Any]]
-"""By the number of a node's first result, what it carried into a chunk, in the pass that went its way."""
+"""By the number of a node's first result, what it carried into a chunk, in the pass that went its
+way.
+"""
 
 
 @dataclass
@@ -42,7 +44,14 @@ class KnownValues:
     def read(self, refs: Sequence[Any], made: dict[int, Any] | None = None) -> list[Any]:
         """The values with these numbers; `made` holds those of the chunk at hand."""
         chunk = made or {}
-        return [ref.value if isinstance(ref, Const) else chunk[ref] if ref in chunk else self.values[ref] for ref in refs]
+        return [
+            ref.value
+            if isinstance(ref, Const)
+            else chunk[ref]
+            if ref in chunk
+            else self.values[ref]
+            for ref in refs
+        ]
 
 
 class Chunked:
@@ -51,13 +60,21 @@ class Chunked:
     Args:
         passes: What is done when.
         size: The size of the whole axis, an int or an int32 scalar.
-        devices: Those that share the axis, if several do; what is called here is called inside their `mapped` then.
+        devices: Those that share the axis, if several do; what is called here is called inside
+            their `mapped` then.
         is_spread: Whether XLA lays other axes over devices.
-        is_differentiated: Whether JAX goes back through it, as it cannot through the bits of an array.
+        is_differentiated: Whether JAX goes back through it, as it cannot through the bits of an
+            array.
     """
 
     def __init__(
-        self, passes: Passes, size: Any, devices: Devices | None = None, *, is_spread: bool = False, is_differentiated: bool = False
+        self,
+        passes: Passes,
+        size: Any,
+        devices: Devices | None = None,
+        *,
+        is_spread: bool = False,
+        is_differentiated: bool = False,
     ):
         self.passes = passes
         self.size = size
@@ -70,18 +87,34 @@ class Chunked:
         return KnownValues(dict(zip(self.passes.flat.takes, given, strict=True)))
 
     def settle(self, nodes: Sequence[Node], known: KnownValues) -> None:
-        """Compute what can be computed now, once: from what does not have the axis, and on what is there as a whole."""
+        """Compute what can be computed now, once: from what does not have the axis, and on what is
+        there as a whole.
+        """
         apart = self._walk(1, 1, 0)
         for node in nodes:
-            walk = self._walk(int(self.size), int(self.size)) if has_axis(node, self.passes.streamed) else apart
+            walk = (
+                self._walk(int(self.size), int(self.size))
+                if has_axis(node, self.passes.streamed)
+                else apart
+            )
             values = known.read(node.reads)
-            out = walk.make(node.op, values) if node.token is None or self.devices is None else self._once(self.devices, walk, node, values)
+            out = (
+                walk.make(node.op, values)
+                if node.token is None or self.devices is None
+                else self._once(self.devices, walk, node, values)
+            )
             known.values.update(zip(node.makes, out, strict=True))
 
     def _once(self, devices: Devices, walk: Walk, node: Node, values: list[Any]) -> list[Any]:
-        """What calls back, on the first of the devices; what it is answered, the others get from there."""
+        """What calls back, on the first of the devices; what it is answered, the others get from
+        there.
+        """
         out = told(walk, node.op, values, devices.index() == 0)
-        return [lax.all_gather(x, devices.along)[0] for x in out] if answers(node.op, is_used=True) else out
+        return (
+            [lax.all_gather(x, devices.along)[0] for x in out]
+            if answers(node.op, is_used=True)
+            else out
+        )
 
     def start(self, work: Pass, known: KnownValues) -> State:
         """The states that a pass begins with."""
@@ -105,9 +138,10 @@ class Chunked:
         kept: Kept | None = None,
         here: Any = True,
     ) -> tuple[State, list[Any]]:
-        """One chunk: the next states, and the results that come out of it, what is collected behind them. `kept` is what was carried into
-        this chunk by the nodes that the pass replays. Where `here` is false it is worked on elsewhere as well, and its callbacks are called
-        there."""
+        """One chunk: the next states, and the results that come out of it, what is collected behind
+        them. `kept` is what was carried into this chunk by the nodes that the pass replays. Where
+        `here` is false it is worked on elsewhere as well, and its callbacks are called there.
+        """
         walk = self._walk(allocated, count, start)
         made = dict(chunk)
         for n in work.slices:
@@ -120,24 +154,48 @@ class Chunked:
         for node in work.nodes:
             values = known.read(node.reads, made)
             if node.makes and node.makes[0] in work.replays:
-                out, _ = self._carry(walk.muted(), node, values, before[node.makes[0]], back=work.back)
+                out, _ = self._carry(
+                    walk.muted(), node, values, before[node.makes[0]], back=work.back
+                )
             elif node.parts is not None and has_state(node, self.passes.streamed):
-                out, after = self._add(walk, node, node.parts, values, next(states), self._is_told(node, start, here=here))
+                out, after = self._add(
+                    walk,
+                    node,
+                    node.parts,
+                    values,
+                    next(states),
+                    self._is_told(node, start, here=here),
+                )
                 new.append(after)
             elif has_state(node, self.passes.streamed):
-                out, after = self._carry(walk.muted() if node.is_mute else walk, node, values, next(states), back=work.back)
+                out, after = self._carry(
+                    walk.muted() if node.is_mute else walk,
+                    node,
+                    values,
+                    next(states),
+                    back=work.back,
+                )
                 new.append(after)
             else:
                 out = told(walk, node.op, values, self._is_told(node, start, here=here))
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
-        return new, known.read([*(self.passes.flat.gives[i] for i in work.emits), *work.collects], made)
+        return new, known.read(
+            [*(self.passes.flat.gives[i] for i in work.emits), *work.collects], made
+        )
 
     def together(self, work: Pass, state: State) -> State:
         """What a pass has accumulated, of all devices, rounded to the types of the program."""
-        state = state if self.devices is None else self.devices.together(work, self.passes.streamed, state)
+        state = (
+            state
+            if self.devices is None
+            else self.devices.together(work, self.passes.streamed, state)
+        )
         with_state = work.states(self.passes.streamed)
         return [
-            [_as(x, self.passes.flat.dtypes[n]) for n, x in zip(self.accumulated(node), held, strict=False)]
+            [
+                _as(x, self.passes.flat.dtypes[n])
+                for n, x in zip(self.accumulated(node), held, strict=False)
+            ]
             for node, held in zip(with_state, state, strict=True)
         ]
 
@@ -156,25 +214,40 @@ class Chunked:
     def _walk(self, allocated: int, count: Any, start: Any = None) -> Walk:
         symbol = self.passes.symbol
         starts = {} if start is None else {symbol: start}
-        walk = Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, starts, self.passes.numbers)
+        walk = Walk(
+            {symbol: allocated},
+            {symbol: count},
+            RULES,
+            {symbol: self.size},
+            starts,
+            self.passes.numbers,
+        )
         walk.is_spread = self.is_spread
         return walk
 
     def _is_told(self, node: Node, start: Any, *, here: Any) -> Any:
-        """Whether an operation calls its callbacks in this chunk: one that is the same in all of them does in the first."""
+        """Whether an operation calls its callbacks in this chunk: one that is the same in all of
+        them does in the first.
+        """
         if node.token is None or node.is_mute:
             return node.token is None
         return here if is_along(node.op) else (start == 0) & here
 
     @property
     def accumulators(self) -> list[str]:
-        """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on from."""
+        """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on
+        from.
+        """
         nodes = [node for work in self.passes.passes for node in work.states(self.passes.streamed)]
         return [
             str(monoid.accumulator(self.passes.flat.dtypes[n]))
-            for node in nodes if node.parts is not None or way_of(node.op) not in ("looped", "placed", "picked", "topped")
-            for n, monoid in zip(self.accumulated(node) or node.makes, monoids_of(node), strict=True)
-        ]  # fmt: skip
+            for node in nodes
+            if node.parts is not None
+            or way_of(node.op) not in ("looped", "placed", "picked", "topped")
+            for n, monoid in zip(
+                self.accumulated(node) or node.makes, monoids_of(node), strict=True
+            )
+        ]
 
     def accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
@@ -186,7 +259,12 @@ class Chunked:
             made = zip(self.accumulated(node), monoids_of(node), strict=True)
             return [_begun(monoid, dims[n], monoid.accumulator(dtypes[n])) for n, monoid in made]
         if way == "looped":
-            values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
+            values = [
+                None
+                if isinstance(ref, int) and ref in self.passes.streamed
+                else known.read([ref])[0]
+                for ref in node.reads
+            ]
             return [jnp.asarray(x) for x in carried(op, values)]
         if way == "topped":
             return top_begins(op)
@@ -196,35 +274,57 @@ class Chunked:
         monoid = monoid_of(op)
         if way == "written":
             (x,) = known.read(node.reads[:1])
-            return [self._on_first(_as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid)]
+            return [
+                self._on_first(
+                    _as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid
+                )
+            ]
         aval = op.eqn.outvars[0].aval
         if way == "cumulated":
-            shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
+            shape = [
+                1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)
+            ]
             return [_identity(op, shape)]
         if way == "placed":
             dtype = op.eqn.invars[0].aval.dtype
-            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, monoid.identity(dtype), dtype)]
+            return [
+                lax.full(aval.shape, 0, aval.dtype),
+                lax.full(aval.shape, monoid.identity(dtype), dtype),
+            ]
         return [_identity(op, aval.shape)]
 
     def _on_first(self, x: Any, monoid: Monoid) -> Any:
         """What is added to is there once, on the first of the devices."""
         if self.devices is None:
             return x
-        return jnp.where(self.devices.index() == 0, x, lax.full(x.shape, monoid.identity(x.dtype), x.dtype))
+        return jnp.where(
+            self.devices.index() == 0, x, lax.full(x.shape, monoid.identity(x.dtype), x.dtype)
+        )
 
-    def _add(self, walk: Walk, node: Node, parts: Parts, values: list[Any], state: list[Any], when: Any) -> tuple[list[Any], list[Any]]:
-        """The results of a loop or a branch over another axis for one chunk, and what is put together until now."""
+    def _add(
+        self, walk: Walk, node: Node, parts: Parts, values: list[Any], state: list[Any], when: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """The results of a loop or a branch over another axis for one chunk, and what is put
+        together until now.
+        """
         is_first = jnp.equal(walk.start[self.passes.symbol], 0)
         begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
         for i, monoid in parts.begun.items():
-            begins[i] = lax.select(is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype))
+            begins[i] = lax.select(
+                is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype)
+            )
         out = told(walk, node.op, begins, when)
         both = list(zip(out, parts.monoids, strict=True))
         added = [(x, monoid) for x, monoid in both if monoid is not None]
-        new = [monoid.combine(held, _as(x, held.dtype)) for held, (x, monoid) in zip(state, added, strict=True)]
+        new = [
+            monoid.combine(held, _as(x, held.dtype))
+            for held, (x, monoid) in zip(state, added, strict=True)
+        ]
         return [None if monoid is not None else x for x, monoid in both], new
 
-    def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
+    def _carry(
+        self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool
+    ) -> tuple[list[Any], list[Any]]:
         """The results for one chunk (None where they are known only later), and the next state."""
         op, way = node.op, way_of(node.op)
         rule = RULES[op.name]
@@ -240,7 +340,14 @@ class Chunked:
             return [None], [picked(walk, op, values, state[0])]
         if way == "placed":
             part = rule.pad(walk, op, values)[0]
-            return [None], _further(op, values[0], part, state, walk.start_of(op.ins[0][op.params["axes"][0]]), back=back)
+            return [None], _further(
+                op,
+                values[0],
+                part,
+                state,
+                walk.start_of(op.ins[0][op.params["axes"][0]]),
+                back=back,
+            )
         part = _wide(walk, op, values)
         combine = monoid_of(op).combine
         if way == "cumulated":
@@ -266,7 +373,9 @@ def _begun(monoid: Monoid, shape: Any, dtype: Any) -> Any:
 
 
 def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
-    """The result for one chunk, in the type that it is accumulated in: it is rounded when all chunks are done."""
+    """The result for one chunk, in the type that it is accumulated in: it is rounded when all
+    chunks are done.
+    """
     dtype = op.eqn.outvars[0].aval.dtype
     wide = monoid_of(op).accumulator(dtype)
     if wide == dtype:
@@ -277,18 +386,26 @@ def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
 
 
 def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool) -> list[Any]:
-    """Where the extreme element is of all chunks until now, and that element: the first of equal ones, and the first NaN before all."""
+    """Where the extreme element is of all chunks until now, and that element: the first of equal
+    ones, and the first NaN before all.
+    """
     (axis,) = op.params["axes"]
     index, best = state
     extreme = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
-    above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)  # of equal ones the chunk further in front has the first
+    # of equal ones the chunk further in front has the first
+    above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)
     better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
     if jnp.issubdtype(extreme.dtype, jnp.inexact):
         better |= jnp.isnan(extreme) & (back | ~jnp.isnan(best))
-    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, extreme, best)]
+    return [
+        lax.select(better, part + lax.convert_element_type(start, part.dtype), index),
+        lax.select(better, extreme, best),
+    ]
 
 
-def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None) -> list[Any]:
+def run_chunked(
+    passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None
+) -> list[Any]:
     """Evaluate a program in memory, chunk by chunk.
 
     Args:
@@ -302,8 +419,11 @@ def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, de
         return _run(Chunked(passes, size, devices), arrays, size, chunk)
 
 
-def run_chunked_differentiable(passes: Passes, derivative: Derivative[Passes], arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
-    """`run_chunked` on one device, for whoever differentiates it once: what a chunk computes is made again on the way back.
+def run_chunked_differentiable(
+    passes: Passes, derivative: Derivative[Passes], arrays: Sequence[Any], size: int, chunk: int
+) -> list[Any]:
+    """`run_chunked` on one device, for whoever differentiates it once: what a chunk computes is
+    made again on the way back.
 
     Args:
         passes: The plan.
@@ -319,7 +439,9 @@ def run_chunked_differentiable(passes: Passes, derivative: Derivative[Passes], a
     def along(passes: Passes, arrays: Sequence[Any], _: None, tangents: Sequence[Any]) -> list[Any]:
         with passes.width:
             work = Chunked(passes, size, is_differentiated=True)
-            return _in_turn(work, [*arrays, *tangents], size, chunk, frozenset(passes.flat.takes[len(arrays) :]))
+            return _in_turn(
+                work, [*arrays, *tangents], size, chunk, frozenset(passes.flat.takes[len(arrays) :])
+            )
 
     return with_derivative(run, along, derivative, arrays, None, len(passes.flat.gives))
 
@@ -342,21 +464,37 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
     return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
 
 
-def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangents: frozenset[int] | None = None) -> list[Any]:
-    """The chunks that are here one after the other: `size` elements of the axis, which lie where this device's part begins.
+def _in_turn(
+    work: Chunked,
+    arrays: Sequence[Any],
+    size: int,
+    chunk: int,
+    tangents: frozenset[int] | None = None,
+) -> list[Any]:
+    """The chunks that are here one after the other: `size` elements of the axis, which lie where
+    this device's part begins.
 
-    If some of the arguments are tangents, JAX goes back through them. Of a chunk it keeps nothing then; and the loop is handed the
-    tangents in parts, since a slice out of a whole would come back as a whole in every turn.
+    If some of the arguments are tangents, JAX goes back through them. Of a chunk it keeps nothing
+    then; and the loop is handed the tangents in parts, since a slice out of a whole would come back
+    as a whole in every turn.
     """
     passes = work.passes
     takes = passes.flat.takes
     streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
     known = work.known(arrays)
     full, rest = divmod(size, chunk)
-    parted = {n: _parted(streamed[n], passes.axis(n), full, chunk) for n in tangents or () if n in streamed}
+    parted = {
+        n: _parted(streamed[n], passes.axis(n), full, chunk)
+        for n in tangents or ()
+        if n in streamed
+    }
     moved: Any = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
-    offset = np.int32(0) if work.devices is None else lax.convert_element_type(work.devices.index() * size, np.int32)
+    offset = (
+        np.int32(0)
+        if work.devices is None
+        else lax.convert_element_type(work.devices.index() * size, np.int32)
+    )
     emitted: dict[int, Any] = {}
     kept: Kept = {}
     kept_rest: Kept = {}
@@ -366,36 +504,64 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangen
             work.settle(turn.before, known)
             here = known
 
-            def step(state: State, given: Any, turn: Pass = turn, here: KnownValues = here) -> tuple[State, Any]:
+            def step(
+                state: State, given: Any, turn: Pass = turn, here: KnownValues = here
+            ) -> tuple[State, Any]:
                 i, parts, before = given
                 at = i * np.int32(chunk)
-                cut = {n: parts[n] if n in parts else _part(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
-                new, outs = work.step(turn, here, cut, state, offset + at, chunk, chunk, kept=before)
+                cut = {
+                    n: parts[n] if n in parts else _part(x, at, chunk, passes.axis(n))
+                    for n, x in streamed.items()
+                }
+                new, outs = work.step(
+                    turn, here, cut, state, offset + at, chunk, chunk, kept=before
+                )
                 return new, (moved(outs), work.kept(turn, state))
 
-            def remainder(state: State, before: Kept, turn: Pass = turn, here: KnownValues = here) -> tuple[State, Any]:
+            def remainder(
+                state: State, before: Kept, turn: Pass = turn, here: KnownValues = here
+            ) -> tuple[State, Any]:
                 at = full * chunk
-                cut = {n: (_slice if n in parted else _part)(x, at, rest, passes.axis(n)) for n, x in streamed.items()}
-                new, outs = work.step(turn, here, cut, state, offset + np.int32(at), rest, rest, kept=before)
+                cut = {
+                    n: (_slice if n in parted else _part)(x, at, rest, passes.axis(n))
+                    for n, x in streamed.items()
+                }
+                new, outs = work.step(
+                    turn, here, cut, state, offset + np.int32(at), rest, rest, kept=before
+                )
                 return new, (moved(outs), work.kept(turn, state))
 
-            again: Any = partial(_jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
+            again: Any = (
+                partial(_jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
+            )
             state, tail = work.start(turn, known), list[Any]()
-            before, before_rest = ({key: each[key] for key in turn.replays if key in each} for each in (kept, kept_rest))
+            before, before_rest = (
+                {key: each[key] for key in turn.replays if key in each}
+                for each in (kept, kept_rest)
+            )
             if rest and turn.back:
                 state, (tail, carried_in) = again(remainder)(state, before_rest)
                 kept_rest.update(carried_in)
-            state, (outs, carried_in) = lax.scan(again(step), state, (numbered, parted, before), reverse=turn.back)
+            state, (outs, carried_in) = lax.scan(
+                again(step), state, (numbered, parted, before), reverse=turn.back
+            )
             kept.update(carried_in)
             if rest and not turn.back:
                 state, (tail, carried_in) = again(remainder)(state, before_rest)
                 kept_rest.update(carried_in)
-            axes = [*(passes.axis_of_result(i) for i in turn.emits), *map(passes.axis, turn.collects)]
+            axes = [
+                *(passes.axis_of_result(i) for i in turn.emits),
+                *map(passes.axis, turn.collects),
+            ]
             joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
             if rest:
-                joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
+                joined = [
+                    lax.concatenate([a, b], axis)
+                    for axis, a, b in zip(axes, joined, tail, strict=True)
+                ]
             refs = [*(passes.flat.gives[i] for i in turn.emits), *turn.collects]
-            dtypes = [passes.flat.dtypes[n] for n in refs if isinstance(n, int)]  # what has the axis is no constant
+            # what has the axis is no constant
+            dtypes = [passes.flat.dtypes[n] for n in refs if isinstance(n, int)]
             joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
             work.finish(turn, known, work.together(turn, state))
             emitted.update(zip(turn.emits, joined, strict=False))
@@ -423,10 +589,14 @@ def _part(x: Any, start: Any, size: int, axis: int) -> Any:
 def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:
     """The full chunks of an array along a new leading axis."""
     whole = lax.slice_in_dim(x, 0, full * chunk, axis=axis)
-    return jnp.moveaxis(whole.reshape(*whole.shape[:axis], full, chunk, *whole.shape[axis + 1 :]), axis, 0)
+    return jnp.moveaxis(
+        whole.reshape(*whole.shape[:axis], full, chunk, *whole.shape[axis + 1 :]), axis, 0
+    )
 
 
 def _joined(chunks: Any, axis: int) -> Any:
     """The chunks of a result, which lie along a new leading axis, one behind the other."""
     moved = jnp.moveaxis(chunks, 0, axis)
-    return moved.reshape(*moved.shape[:axis], moved.shape[axis] * moved.shape[axis + 1], *moved.shape[axis + 2 :])
+    return moved.reshape(
+        *moved.shape[:axis], moved.shape[axis] * moved.shape[axis + 1], *moved.shape[axis + 2 :]
+    )

@@ -1,10 +1,12 @@
 """What is there as a whole though its axis is cut.
 
-Some operations cannot be put together of chunks: a sort looks at all elements before it gives the first. Such a one is done at once, on the
-whole of what it reads, as plain JAX does it, and so with its very bits. Memory holds that, and what comes of it, as long as the program
-runs; everything else is still made one chunk at a time, and made of slices of it where it is read again. What is read is an argument, which
-is there anyhow where the axis is cut in memory; or it is collected, chunk by chunk, in the pass that makes it; or it is made of nothing
-that has the axis (positions, zeros), or moved or counted of what is there, and made as a whole too.
+Some operations cannot be put together of chunks: a sort looks at all elements before it gives the
+first. Such a one is done at once, on the whole of what it reads, as plain JAX does it, and so with
+its very bits. Memory holds that, and what comes of it, as long as the program runs; everything else
+is still made one chunk at a time, and made of slices of it where it is read again. What is read is
+an argument, which is there anyhow where the axis is cut in memory; or it is collected, chunk by
+chunk, in the pass that makes it; or it is made of nothing that has the axis (positions, zeros), or
+moved or counted of what is there, and made as a whole too.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any
 
 @dataclass
 class Held:
-    """The values that have the axis and are there as a whole, by number, as a plan comes to know them.
+    """The values that have the axis and are there as a whole, by number, as a plan comes to know
+    them.
 
     Args:
         given: Arguments.

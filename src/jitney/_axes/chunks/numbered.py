@@ -1,4 +1,6 @@
-"""A program without calls, as operations whose operands and results have numbers, and what an operation makes of the axis that is cut."""
+"""A program without calls, as operations whose operands and results have numbers, and what an
+operation makes of the axis that is cut.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ class Node:
         op: The operation.
         reads: Its operands.
         makes: Its results.
-        token: Of one that calls back: the number of that having happened, which is wanted as results are.
+        token: Of one that calls back: the number of that having happened, which is wanted as
+            results are.
         waits: The token of what has to have happened before, of one whose callbacks are ordered.
         is_mute: Whether it is evaluated without its callbacks, which another pass calls.
         uses: Where it looks along the axis, itself or in a program that it holds.
-        parts: Of a loop, a branch or a solve over another axis that looks along this one: what of its results is put together.
+        parts: Of a loop, a branch or a solve over another axis that looks along this one: what of
+            its results is put together.
     """
 
     op: Op
@@ -96,11 +100,17 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
     def inside(eqn: Any) -> Any | None:
         if is_number(eqn):
             return None
-        return without_looks(eqn, looks) if eqn.primitive.name == "cond" and is_torn(eqn) else entered(eqn)
+        return (
+            without_looks(eqn, looks)
+            if eqn.primitive.name == "cond" and is_torn(eqn)
+            else entered(eqn)
+        )
 
     def is_torn(eqn: Any) -> bool:
         """Whether a branch looks along the axis, and what it makes is not put together as it is."""
-        if not mentions(Op(eqn, ranges)) or any(is_number(held) for program in programs(eqn.params) for held in equations(program)):
+        if not mentions(Op(eqn, ranges)) or any(
+            is_number(held) for program in programs(eqn.params) for held in equations(program)
+        ):
             return False
         try:
             if checked_uses(Op(eqn, ranges)):
@@ -111,12 +121,17 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
 
     def looks(eqn: Any) -> bool:
         op = Op(eqn, ranges)
-        return called(eqn) is None and eqn.primitive.name != "cond" and any(True for _ in uses_along(op))
+        return (
+            called(eqn) is None
+            and eqn.primitive.name != "cond"
+            and any(True for _ in uses_along(op))
+        )
 
     def results(eqn: Any, reads: list[Ref], within: SeenAt) -> Sequence[Ref]:
         if is_number(eqn):
             return [Const(numbers[eqn.outvars[0]])]
-        if eqn.primitive.name == "reshard":  # of values as they are; what lies where is decided outside
+        # of values as they are; what lies where is decided outside
+        if eqn.primitive.name == "reshard":
             return reads
         makes = numbered(eqn.outvars, avals)
         nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
@@ -139,7 +154,9 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
 
 
 def has_axis(node: Node, streamed: set[int] | frozenset[int]) -> bool:
-    """Whether an operation is of the axis: it reads or makes what has it, or looks along what it makes inside, such as draws."""
+    """Whether an operation is of the axis: it reads or makes what has it, or looks along what it
+    makes inside, such as draws.
+    """
     return bool(node.uses) or not streamed.isdisjoint((*node.numbers, *node.makes))
 
 
@@ -157,13 +174,23 @@ def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
 
 def monoids_of(node: Node) -> list[Monoid]:
     """What puts the parts of each value that an operation accumulates together."""
-    return [monoid_of(node.op)] if node.parts is None else [monoid for monoid in node.parts.monoids if monoid is not None]
+    return (
+        [monoid_of(node.op)]
+        if node.parts is None
+        else [monoid for monoid in node.parts.monoids if monoid is not None]
+    )
 
 
 def begins_with(node: Node) -> list[Any]:
     """The values that what is accumulated starts from."""
     way = way_of(node.op)
-    return carried(node.op, list(node.reads)) if way == "looped" else list(node.reads[:1]) if way == "written" else []
+    return (
+        carried(node.op, list(node.reads))
+        if way == "looped"
+        else list(node.reads[:1])
+        if way == "written"
+        else []
+    )
 
 
 def size_per_element(dims: Sequence[Any]) -> int:

@@ -1,8 +1,9 @@
-"""Passes over an axis that lies along axes of a mesh: each device works on its own part, and what the passes accumulate is put together
-over the devices when a pass is over.
+"""Passes over an axis that lies along axes of a mesh: each device works on its own part, and what
+the passes accumulate is put together over the devices when a pass is over.
 
-What goes on from one element to the next has no such end: it is refused. What the body says of positions and of the size of the axis is
-that of the whole axis, never of a part: an unaided `jnp.mean` inside `shard_map` would be the mean of a part.
+What goes on from one element to the next has no such end: it is refused. What the body says of
+positions and of the size of the axis is that of the whole axis, never of a part: an unaided
+`jnp.mean` inside `shard_map` would be the mean of a part.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Devices:
 
     Args:
         mesh: JAX's mesh.
-        along: The axes of it that the axis lies along, the slowest first. Along others XLA goes on to place what it likes.
+        along: The axes of it that the axis lies along, the slowest first. Along others XLA goes on
+            to place what it likes.
     """
 
     mesh: Any
@@ -59,7 +61,11 @@ class Devices:
 
     def spec(self, axis: int | None) -> Any:
         """Where an array lies that has the axis there; None if it has not."""
-        return _jax.sharding.PartitionSpec() if axis is None else _jax.sharding.PartitionSpec(*[None] * axis, self.along)
+        return (
+            _jax.sharding.PartitionSpec()
+            if axis is None
+            else _jax.sharding.PartitionSpec(*[None] * axis, self.along)
+        )
 
     def index(self) -> Any:
         """Which part a device works on, inside `mapped`."""
@@ -67,26 +73,48 @@ class Devices:
 
     @property
     def inside(self) -> Any:
-        """The scope in which a program is traced that is evaluated inside `mapped`: JAX notes the mesh with each operation."""
+        """The scope in which a program is traced that is evaluated inside `mapped`: JAX notes the
+        mesh with each operation.
+        """
         mesh = getattr(self.mesh, "abstract_mesh", self.mesh)
-        kinds = [_AxisType.Manual if name in self.along else _AxisType.Auto for name in mesh.axis_names]
+        kinds = [
+            _AxisType.Manual if name in self.along else _AxisType.Auto for name in mesh.axis_names
+        ]
         return _jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
 
     def mapped(self, fn: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
         """A function of the parts as a function of whole arrays, by JAX's `shard_map`."""
-        return _jax.shard_map(fn, mesh=self.mesh, in_specs=ins, out_specs=outs, axis_names=set(self.along), check_vma=False)
+        return _jax.shard_map(
+            fn,
+            mesh=self.mesh,
+            in_specs=ins,
+            out_specs=outs,
+            axis_names=set(self.along),
+            check_vma=False,
+        )
 
-    def together(self, work: Pass, streamed: frozenset[int], state: list[list[Any]]) -> list[list[Any]]:
+    def together(
+        self, work: Pass, streamed: frozenset[int], state: list[list[Any]]
+    ) -> list[list[Any]]:
         """What a pass has accumulated, of all devices. All sums are one collective operation."""
         nodes = work.states(streamed)
-        held = [(i, k, monoid) for i, node in enumerate(nodes) if not _is_placed(node) for k, monoid in enumerate(monoids_of(node))]
+        held = [
+            (i, k, monoid)
+            for i, node in enumerate(nodes)
+            if not _is_placed(node)
+            for k, monoid in enumerate(monoids_of(node))
+        ]
         sums = [(i, k) for i, k, monoid in held if monoid is MONOIDS["add"]]
         out = [list(each) for each in state]
-        for (i, k), total in zip(sums, self._reduced(lax.psum, [state[i][k] for i, k in sums]), strict=True):
+        for (i, k), total in zip(
+            sums, self._reduced(lax.psum, [state[i][k] for i, k in sums]), strict=True
+        ):
             out[i][k] = total
         for i, node in enumerate(nodes):
             if _is_placed(node):
-                out[i] = _first_place(monoid_of(node.op), [lax.all_gather(x, self.along) for x in state[i]])
+                out[i] = _first_place(
+                    monoid_of(node.op), [lax.all_gather(x, self.along) for x in state[i]]
+                )
         for i, k, monoid in held:
             if monoid in (MONOIDS["max"], MONOIDS["min"]):
                 out[i][k] = self._extreme(state[i][k], monoid)
@@ -96,10 +124,15 @@ class Devices:
 
     def _reduced(self, over: Any, xs: Sequence[Any]) -> list[Any]:
         wide = [lax.convert_element_type(x, sendable(x.dtype)) for x in xs]
-        return [lax.convert_element_type(y, x.dtype) for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)]
+        return [
+            lax.convert_element_type(y, x.dtype)
+            for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)
+        ]
 
     def _extreme(self, x: Any, monoid: Monoid) -> Any:
-        """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it comes, so it goes beside."""
+        """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it
+        comes, so it goes beside.
+        """
         over, least = lax.pmax if monoid is MONOIDS["max"] else lax.pmin, monoid.identity
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return self._reduced(over, [x])[0]
@@ -114,8 +147,9 @@ def _is_placed(node: Node) -> bool:
 
 
 def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
-    """Where the extreme element is, of the places that the devices found: of equal ones, or of NaNs, that in front. In a stream a device
-    whose part of one chunk is in front may have found its element in a later chunk.
+    """Where the extreme element is, of the places that the devices found: of equal ones, or of
+    NaNs, that in front. In a stream a device whose part of one chunk is in front may have found its
+    element in a later chunk.
     """
     index, best = parts
     extreme = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
@@ -126,13 +160,18 @@ def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
 
 
 def check_order(passes: Passes, devices: Devices) -> None:
-    """Check that nothing goes on from one element of the axis to the next, and that callbacks are such as devices can call.
+    """Check that nothing goes on from one element of the axis to the next, and that callbacks are
+    such as devices can call.
 
     Raises:
         Refused: Something does.
     """
     for node in (node for work in passes.passes for node in work.nodes):
-        if node.parts is None and has_state(node, passes.streamed) and way_of(node.op) not in ("folded", "placed", "written"):
+        if (
+            node.parts is None
+            and has_state(node, passes.streamed)
+            and way_of(node.op) not in ("folded", "placed", "written")
+        ):
             few = way_of(node.op) in ("picked", "topped")
             what = (
                 "looks for elements of it on all devices"
@@ -141,27 +180,49 @@ def check_order(passes: Passes, devices: Devices) -> None:
             )
             raise Refused(node.op.place, f"{what} (`{spelled(node.op.name)}`)")
     for node in passes.at_once:
-        raise Refused(node.op.place, f"needs all of it at once, of which each device has a part (`{spelled(node.op.name)}`)")
+        raise Refused(
+            node.op.place,
+            f"needs all of it at once, of which each device has a part (`{spelled(node.op.name)}`)",
+        )
     for node in passes.flat.nodes:
-        if devices.is_part and any(eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))):
-            raise Refused(node.op.place, f"calls back where the mesh has other axes too, which JAX does not (`{spelled(node.op.name)}`)")
+        if devices.is_part and any(
+            eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))
+        ):
+            raise Refused(
+                node.op.place,
+                "calls back where the mesh has other axes too, which JAX does not"
+                f" (`{spelled(node.op.name)}`)",
+            )
         if node.token is not None and is_ordered(node.op):
-            raise Refused(node.op.place, f"calls back in order, which several devices do not (`{spelled(node.op.name)}`)")
+            raise Refused(
+                node.op.place,
+                f"calls back in order, which several devices do not (`{spelled(node.op.name)}`)",
+            )
         if node.token is not None and is_along(node.op) and answers(node.op, is_used=True):
-            raise Refused(node.op.place, f"calls back for each element, and needs the answer (`{spelled(node.op.name)}`)")
+            raise Refused(
+                node.op.place,
+                f"calls back for each element, and needs the answer (`{spelled(node.op.name)}`)",
+            )
 
 
-_ANSWERED = ("io_callback", "pure_callback")  # in jax 0.10.2 and 0.12.0.1; `jax.debug.callback` is called there
+# in jax 0.10.2 and 0.12.0.1; `jax.debug.callback` is called there
+_ANSWERED = ("io_callback", "pure_callback")
 
 
 def told(passes: Passes) -> str:
     """What is put together over the devices, for a line of the plan."""
     counts = Counter(_collectives(passes))
-    sent = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
+    sent = [
+        f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()
+    ]
     return f"{', '.join(sent)} at the end of a pass" if sent else "nothing is sent"
 
 
 def _collectives(passes: Passes) -> Iterator[str]:
     for node in (node for work in passes.passes for node in work.nodes):
         if has_state(node, passes.streamed):
-            yield from ["all_gather"] if _is_placed(node) else [monoid.collective for monoid in monoids_of(node)]
+            yield from (
+                ["all_gather"]
+                if _is_placed(node)
+                else [monoid.collective for monoid in monoids_of(node)]
+            )

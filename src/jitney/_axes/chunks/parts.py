@@ -1,9 +1,10 @@
-"""What a loop, a branch or a solve makes of an axis that is cut and that it does not run over: what is made in each chunk, and what is put
-together over the chunks.
+"""What a loop, a branch or a solve makes of an axis that is cut and that it does not run over: what
+is made in each chunk, and what is put together over the chunks.
 
-The gradient of a weight that every turn of a loop over time uses is added up in the loop: over the batch in each turn, and over the turns.
-Where the batch is cut each chunk can do so with its part, beginning from zero, if all that reads such a sum is linear in it. That is proven
-here, on the program inside. What the loop began with is given to one chunk.
+The gradient of a weight that every turn of a loop over time uses is added up in the loop: over the
+batch in each turn, and over the turns. Where the batch is cut each chunk can do so with its part,
+beginning from zero, if all that reads such a sum is linear in it. That is proven here, on the
+program inside. What the loop began with is given to one chunk.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ class Parts:
     """What of an operation's results is put together.
 
     Args:
-        monoids: Of each result, by what the parts of the chunks are put together; None of one that is made in each chunk.
-        begun: Which operands are what a loop begins with, and are added to: they are there in one chunk, and the identity in the others.
+        monoids: Of each result, by what the parts of the chunks are put together; None of one that
+            is made in each chunk.
+        begun: Which operands are what a loop begins with, and are added to: they are there in one
+            chunk, and the identity in the others.
     """
 
     monoids: tuple[Monoid | None, ...]
@@ -59,14 +62,22 @@ def parts_of(op: Op, zeros: Sequence[bool]) -> Parts:
     Raises:
         Refused: What is put together over the chunks is read before it is.
     """
-    given: list[Standing] = [_standing(dims, "zero" if zero else "fixed") for dims, zero in zip(op.ins, zeros, strict=True)]
+    given: list[Standing] = [
+        _standing(dims, "zero" if zero else "fixed")
+        for dims, zero in zip(op.ins, zeros, strict=True)
+    ]
     made = _Inside(op).control(op, given, begins=True)
     monoids = tuple(each if isinstance(each, Monoid) else None for each in made)
     if op.name not in ("scan", "while"):
         return Parts(monoids, {})
     places = list(range(len(given)))
-    carry = (scan_parts if op.name == "scan" else while_parts)(op.eqn, places)[1 if op.name == "scan" else 2]
-    return Parts(monoids, {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None})
+    carry = (scan_parts if op.name == "scan" else while_parts)(op.eqn, places)[
+        1 if op.name == "scan" else 2
+    ]
+    return Parts(
+        monoids,
+        {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None},
+    )
 
 
 def _standing(dims: Sequence[Any], otherwise: Standing) -> Standing:
@@ -97,7 +108,11 @@ class _Inside:
     def made(self, op: Op, given: list[Standing]) -> list[Standing]:
         """What the results of one operation are."""
         if any(len(ragged(dims)) > 1 for dims in op.outs):
-            raise Refused(op.place, f"makes an array that has it twice, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)")
+            raise Refused(
+                op.place,
+                f"makes an array that has it twice, inside `{spelled(self.outer.name)}`"
+                f" (`{spelled(op.name)}`)",
+            )
         if all(map(is_fixed, given)) and not mentions(op):
             return [of_fixed(op, given)] * len(op.outs)
         program = entered(op.eqn)
@@ -121,19 +136,30 @@ class _Inside:
         if not parts:
             return [_standing(dims, of_fixed(op, given)) for dims in op.outs]
         monoid = _truths(op, parts[0])
-        if any(map(ragged, op.outs)) or any(each is not parts[0] for each in parts) or (
-            monoid is parts[0] and not keeps(op, given, monoid)
-        ):  # fmt: skip
+        if (
+            any(map(ragged, op.outs))
+            or any(each is not parts[0] for each in parts)
+            or (monoid is parts[0] and not keeps(op, given, monoid))
+        ):
             raise self.read_early(op)
         return [monoid] * len(op.outs)
 
     def folded(self, op: Op, given: list[Standing], use: Use) -> Monoid:
-        """Of an operation that looks along the axis: the part of a reduction, or of what is written into an array without the axis."""
+        """Of an operation that looks along the axis: the part of a reduction, or of what is written
+        into an array without the axis.
+        """
         across = RULES[op.name].across
-        if across is None or across.monoid is None or use.monoid is None or any(map(ragged, op.outs)):
+        if (
+            across is None
+            or across.monoid is None
+            or use.monoid is None
+            or any(map(ragged, op.outs))
+        ):
             raise self.looks(op, use)
         base, rest = (given[:1], given[1:]) if across.way == "written" else ([], given)
-        if across.way not in ("folded", "written") or any(isinstance(each, Monoid) for each in rest):
+        if across.way not in ("folded", "written") or any(
+            isinstance(each, Monoid) for each in rest
+        ):
             raise self.looks(op, use)
         if not all(within(across.monoid, each) for each in base):
             raise self.read_early(op)
@@ -141,16 +167,24 @@ class _Inside:
 
     def looks(self, op: Op, use: Use) -> Refused:
         what = use.refused or use.how
-        return Refused(op.place, f"looks along it inside `{spelled(self.outer.name)}`: {what} (`{spelled(op.name)}`)")
+        return Refused(
+            op.place,
+            f"looks along it inside `{spelled(self.outer.name)}`: {what} (`{spelled(op.name)}`)",
+        )
 
     def read_early(self, op: Op) -> Refused:
         what = "is put together over all of it only when that is done"
-        return Refused(op.place, f"reads what {what}, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)")
+        return Refused(
+            op.place,
+            f"reads what {what}, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)",
+        )
 
     # Loops, branches and solves.
 
     def control(self, op: Op, given: list[Standing], *, begins: bool = False) -> list[Standing]:
-        """Of an operation that runs programs. The outermost loop may begin with any numbers, which one chunk has."""
+        """Of an operation that runs programs. The outermost loop may begin with any numbers, which
+        one chunk has.
+        """
         if op.name == "cond":
             return self.branches(op, given)
         if op.name == "custom_linear_solve":
@@ -162,12 +196,21 @@ class _Inside:
         of_condition, of_body, start = while_parts(op.eqn, given)
         carry, _ = self.loop(op, op.params["body_jaxpr"], of_body, start, [], begins=begins)
         (goes_on,) = self.run(op.params["cond_jaxpr"], [*of_condition, *carry], op.place)
-        if isinstance(goes_on, Monoid) or (goes_on == "along" and any(each != "along" for each in carry)):
+        if isinstance(goes_on, Monoid) or (
+            goes_on == "along" and any(each != "along" for each in carry)
+        ):
             raise self.read_early(op)
         return carry
 
     def loop(
-        self, op: Op, body: Any, constants: list[Standing], start: list[Standing], xs: list[Standing], *, begins: bool
+        self,
+        op: Op,
+        body: Any,
+        constants: list[Standing],
+        start: list[Standing],
+        xs: list[Standing],
+        *,
+        begins: bool,
     ) -> tuple[list[Standing], list[Standing]]:
         """The carry of a loop, whichever turn it is in, and the rest of what its turns make."""
         carry: list[Standing] = ["start" if is_fixed(each) else each for each in start]
@@ -179,7 +222,10 @@ class _Inside:
             if after == carry:
                 break
             carry = after
-        if not all(begins or not isinstance(b, Monoid) or within(b, a) for a, b in zip(start, carry, strict=True)):
+        if not all(
+            begins or not isinstance(b, Monoid) or within(b, a)
+            for a, b in zip(start, carry, strict=True)
+        ):
             raise self.read_early(op)
         return carry, out[len(carry) :]
 
@@ -195,7 +241,9 @@ class _Inside:
             made = self.either(op, made, self.run(program, operands, op.place))
         return made
 
-    def either(self, op: Op, these: Sequence[Standing], those: Sequence[Standing]) -> list[Standing]:
+    def either(
+        self, op: Op, these: Sequence[Standing], those: Sequence[Standing]
+    ) -> list[Standing]:
         """What values are that are the ones or the others."""
         made: list[Standing] = []
         for a, b in zip(these, those, strict=True):
@@ -212,11 +260,18 @@ class _Inside:
 
 def _unchanged(start: Sequence[Standing], carry: Sequence[Standing]) -> list[Standing]:
     """The carry of a loop, of which what no turn makes anything else of is what it started with."""
-    return [a if b == "start" or (a, b) == ("fixed", "zero") else b for a, b in zip(start, carry, strict=True)]
+    return [
+        a if b == "start" or (a, b) == ("fixed", "zero") else b
+        for a, b in zip(start, carry, strict=True)
+    ]
 
 
 def _truths(op: Op, monoid: Monoid) -> Monoid:
     """Of truths as whole numbers, which a branch is chosen by, the "or" is the largest."""
     dtypes = [atom.aval.dtype for atom in (*op.eqn.invars, *op.eqn.outvars)]
-    is_counted = op.name == "convert_element_type" and dtypes[0] == np.bool_ and issubdtype(dtypes[1], np.integer)
+    is_counted = (
+        op.name == "convert_element_type"
+        and dtypes[0] == np.bool_
+        and issubdtype(dtypes[1], np.integer)
+    )
     return MONOIDS["max"] if is_counted and monoid is MONOIDS["or"] else monoid

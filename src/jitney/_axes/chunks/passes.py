@@ -1,6 +1,7 @@
 """A program as passes over the data, and what they take.
 
-They are planned in `planning.py`, and run in `chunked.py`, by `jitney.stream` and in `over_devices.py`.
+They are planned in `planning.py`, and run in `chunked.py`, by `jitney.stream` and in
+`over_devices.py`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ class Pass:
 
     Args:
         before: What is computed once, when the pass before is over.
-        nodes: What is made for each chunk, in order; among them those with a state that is carried from chunk to chunk.
+        nodes: What is made for each chunk, in order; among them those with a state that is carried
+            from chunk to chunk.
         emits: The positions of the results that come out chunk by chunk.
         back: Whether the chunks come from the last to the first.
-        collects: The values whose chunks are put together for what is done at once, when the pass is over.
+        collects: The values whose chunks are put together for what is done at once, when the pass
+            is over.
         slices: The values that are there as a whole, and cut for it.
-        keeps: The operations of which it keeps what they carry into each chunk; each by the number of its first result.
-        replays: The operations that go the other way along the axis, and begin each chunk with what was kept.
+        keeps: The operations of which it keeps what they carry into each chunk; each by the number
+            of its first result.
+        replays: The operations that go the other way along the axis, and begin each chunk with what
+            was kept.
     """
 
     before: tuple[Node, ...]
@@ -47,7 +52,11 @@ class Pass:
 
     def states(self, streamed: frozenset[int]) -> list[Node]:
         """The operations whose state is carried through it, in order."""
-        return [node for node in self.nodes if node.makes and node.makes[0] not in self.replays and has_state(node, streamed)]
+        return [
+            node
+            for node in self.nodes
+            if node.makes and node.makes[0] not in self.replays and has_state(node, streamed)
+        ]
 
 
 @dataclass(frozen=True)
@@ -80,12 +89,17 @@ class Passes:
         """What the values take that are there as a whole, for an axis of a size."""
         at = {self.symbol: size}
         dtypes = self.flat.dtypes
-        return sum(math.prod(evaluate(dim, at) for dim in self.flat.dims[n]) * dtypes[n].itemsize for n in self.held)
+        return sum(
+            math.prod(evaluate(dim, at) for dim in self.flat.dims[n]) * dtypes[n].itemsize
+            for n in self.held
+        )
 
     def kept_bytes(self, chunks: int) -> int:
         """What is kept at the boundaries of chunks takes."""
         kept = {key for work in self.passes for key in work.keeps}
-        return chunks * sum(_carried_bytes(node) for node in self.flat.nodes if node.makes and node.makes[0] in kept)
+        return chunks * sum(
+            _carried_bytes(node) for node in self.flat.nodes if node.makes and node.makes[0] in kept
+        )
 
     @property
     def width(self) -> AbstractContextManager[Any]:
@@ -100,7 +114,11 @@ class Passes:
         """
         for node in self.flat.nodes:
             if node.token is not None:
-                raise Refused(node.op.place, f"calls back, and a chunk is worked on again on the way back (`{spelled(node.op.name)}`)")
+                raise Refused(
+                    node.op.place,
+                    "calls back, and a chunk is worked on again on the way back"
+                    f" (`{spelled(node.op.name)}`)",
+                )
 
     def axis(self, number: int) -> int:
         """Where a streamed value has the axis."""
@@ -115,7 +133,9 @@ class Passes:
 
 
 def bytes_per_element(passes: Passes) -> int:
-    """An upper bound of what one element of the axis takes in the pass that takes most, if no value shared its memory with another."""
+    """An upper bound of what one element of the axis takes in the pass that takes most, if no value
+    shared its memory with another.
+    """
     return max((sum(map(_bytes, turn.nodes)) for turn in passes.passes), default=0) + sum(
         size_per_element(passes.flat.dims[n]) * 8 for n in passes.flat.takes if n in passes.streamed
     )
@@ -133,4 +153,6 @@ def _carried_bytes(node: Node) -> int:
 
 def _bytes(node: Node) -> int:
     avals = [atom.aval for atom in node.op.eqn.outvars]
-    return sum(size_per_element(aval.shape) * aval.dtype.itemsize for aval in avals if ragged(aval.shape))
+    return sum(
+        size_per_element(aval.shape) * aval.dtype.itemsize for aval in avals if ragged(aval.shape)
+    )

@@ -1,4 +1,6 @@
-"""Which statistic of a whole axis its elements wait for, for people: why a loss is no sum of terms of one element each."""
+"""Which statistic of a whole axis its elements wait for, for people: why a loss is no sum of terms
+of one element each.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from .passes import Passes
 
 
 def waiting(passes: Passes) -> str:
-    """The line of the first reduction whose result goes back into elements that are put together again; "" if it has none."""
+    """The line of the first reduction whose result goes back into elements that are put together
+    again; "" if it has none.
+    """
     origin: dict[int, str] = {}
     planned = {id(node) for work in passes.passes for node in (*work.before, *work.nodes)}
     for node in passes.flat.nodes:

@@ -4,7 +4,21 @@ An operation that is not here is refused as soon as a symbolic size touches it.
 """
 
 from ..rule import Rule as Rule
-from . import callback, control, elementwise, index, linear, mapped, matrices, order, pooling, random, reduce, shape, windows
+from . import (
+    callback,
+    control,
+    elementwise,
+    index,
+    linear,
+    mapped,
+    matrices,
+    order,
+    pooling,
+    random,
+    reduce,
+    shape,
+    windows,
+)
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,

@@ -1,9 +1,10 @@
 """What may be made of the parts of a sum, a product or an extreme before they are put together.
 
-Where an axis is cut, each chunk has its part of a sum over it, inside a loop over another axis. What is linear in the part makes the part
-of what it would make of the sum: parts are moved, added to each other, and multiplied by what is the same in each chunk. (Where that is
-infinite, a part of zero makes a NaN, where the sum makes an infinity.) Of an extreme they may be moved, and compared with each other.
-Whatever else reads a part would read what no number of the program is.
+Where an axis is cut, each chunk has its part of a sum over it, inside a loop over another axis.
+What is linear in the part makes the part of what it would make of the sum: parts are moved, added
+to each other, and multiplied by what is the same in each chunk. (Where that is infinite, a part of
+zero makes a NaN, where the sum makes an infinity.) Of an extreme they may be moved, and compared
+with each other. Whatever else reads a part would read what no number of the program is.
 """
 
 from __future__ import annotations
@@ -20,15 +21,40 @@ from ..typed_jax import dtypes, lax
 from ..walk import Op
 
 Standing = Literal["fixed", "zero", "start", "along"] | Monoid
-"""What a value is in a chunk: the same in each; that, and zero; that, and what a loop starts with, as long as no turn is known to make
-anything else of it; what has the axis; or a part of what the monoid puts together."""
+"""What a value is in a chunk: the same in each; that, and zero; that, and what a loop starts with,
+as long as no turn is known to make anything else of it; what has the axis; or a part of what the
+monoid puts together.
+"""
 
 _ADD = MONOIDS["add"]
 _IDEMPOTENT = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
-_COMBINING = {"add": "add", "add_any": "add", "mul": "mul", "max": "max", "min": "min", "and": "and", "or": "or", "xor": "xor"}
-_MOVED = REARRANGED | {"copy", "copy_p", "pad", "split", "stack", "tile", "unstack"}  # the filler of a pad is moved as well
-_AT_POSITIONS = {"dynamic_slice": 1, "gather": 1, "dynamic_update_slice": 2}  # -> how many operands are read; positions come behind
-_LINEAR = ("complex", "conj", "cumsum", "fft", "imag", "neg", "real", "reduce_precision", "reduce_sum", "reduce_window_sum", "sub")
+_COMBINING = {
+    "add": "add",
+    "add_any": "add",
+    "mul": "mul",
+    "max": "max",
+    "min": "min",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+# the filler of a pad is moved as well
+_MOVED = REARRANGED | {"copy", "copy_p", "pad", "split", "stack", "tile", "unstack"}
+# -> how many operands are read; positions come behind
+_AT_POSITIONS = {"dynamic_slice": 1, "gather": 1, "dynamic_update_slice": 2}
+_LINEAR = (
+    "complex",
+    "conj",
+    "cumsum",
+    "fft",
+    "imag",
+    "neg",
+    "real",
+    "reduce_precision",
+    "reduce_sum",
+    "reduce_window_sum",
+    "sub",
+)
 _PRODUCTS = ("conv_general_dilated", "dot_general", "mul")
 
 
@@ -46,19 +72,27 @@ def is_fixed(standing: Standing) -> bool:
 
 
 def within(monoid: Monoid, standing: Standing) -> bool:
-    """Whether a value is a part of what the monoid puts together: of an extreme that is the same in each chunk too."""
+    """Whether a value is a part of what the monoid puts together: of an extreme that is the same in
+    each chunk too.
+    """
     if standing == "zero":
         return monoid is not MONOIDS["mul"]
     return standing in ("start", monoid) or (standing == "fixed" and monoid in _IDEMPOTENT)
 
 
 def of_fixed(op: Op, given: Sequence[Standing]) -> Standing:
-    """What an operation makes of values that are the same in each chunk: of zeros what is linear in them makes zeros."""
+    """What an operation makes of values that are the same in each chunk: of zeros what is linear in
+    them makes zeros.
+    """
     at = _values(op, len(given))
-    zeros: list[Standing] = [_ADD if i in at and each != "fixed" else each for i, each in enumerate(given)]
+    zeros: list[Standing] = [
+        _ADD if i in at and each != "fixed" else each for i, each in enumerate(given)
+    ]
     if not any(each is _ADD for each in zeros) or not keeps(op, zeros, _ADD):
         return "fixed"
-    return "start" if op.name in (*_MOVED, "convert_element_type") and "zero" not in given else "zero"
+    return (
+        "start" if op.name in (*_MOVED, "convert_element_type") and "zero" not in given else "zero"
+    )
 
 
 def _values(op: Op, count: int) -> Sequence[int]:
@@ -86,7 +120,9 @@ def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
         return all(parts[:read]) and all(map(is_fixed, given[read:])) and not _fills(op)
     if op.name in SCATTERS or op.name == "scatter":
         by = SCATTERS.get(op.name)
-        return (by is None or MONOIDS[by] is monoid) and parts[0] and is_fixed(given[1]) and parts[2]
+        return (
+            (by is None or MONOIDS[by] is monoid) and parts[0] and is_fixed(given[1]) and parts[2]
+        )
     by = REDUCTIONS.get(op.name) or CUMULATIVE.get(op.name)
     if by is not None and MONOIDS[by] is monoid:
         return True
@@ -96,7 +132,9 @@ def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
 
 
 def _is_linear(op: Op, given: Sequence[Standing], parts: Sequence[bool]) -> bool:
-    """Whether an operation is linear in the parts among its operands. One of whole numbers may wrap in a part, and not in the sum."""
+    """Whether an operation is linear in the parts among its operands. One of whole numbers may wrap
+    in a part, and not in the sum.
+    """
     if op.name in _LINEAR:
         return all(parts) and (op.name in ("neg", "sub") or _is_inexact(op))
     if not _is_inexact(op):
@@ -109,7 +147,9 @@ def _is_linear(op: Op, given: Sequence[Standing], parts: Sequence[bool]) -> bool
 
 
 def _converts(op: Op, monoid: Monoid) -> bool:
-    """Whether parts stay parts in another type. A sum of whole numbers is one up to a power of two, which a narrower type divides."""
+    """Whether parts stay parts in another type. A sum of whole numbers is one up to a power of two,
+    which a narrower type divides.
+    """
     was, now = (np.dtype(atom.aval.dtype) for atom in (*op.eqn.invars, *op.eqn.outvars))
     if was == now:
         return True
@@ -119,12 +159,20 @@ def _converts(op: Op, monoid: Monoid) -> bool:
 
 
 def _is_inexact(op: Op) -> bool:
-    return all(issubdtype(atom.aval.dtype, np.inexact) for atom in (*op.eqn.invars, *op.eqn.outvars))
+    return all(
+        issubdtype(atom.aval.dtype, np.inexact) for atom in (*op.eqn.invars, *op.eqn.outvars)
+    )
 
 
 def _fills(op: Op) -> bool:
-    """Whether an operation puts a number there where a position is outside: a NaN is one of each part and of their sum."""
+    """Whether an operation puts a number there where a position is outside: a NaN is one of each
+    part and of their sum.
+    """
     if op.params.get("mode") != lax.GatherScatterMode.FILL_OR_DROP or op.name != "gather":
         return False
     filler = op.params["fill_value"]
-    return not issubdtype(op.eqn.outvars[0].aval.dtype, np.inexact) if filler is None else not (is_zero(filler) or np.isnan(filler))
+    return (
+        not issubdtype(op.eqn.outvars[0].aval.dtype, np.inexact)
+        if filler is None
+        else not (is_zero(filler) or np.isnan(filler))
+    )

@@ -1,4 +1,5 @@
-"""Callbacks see whole arrays, padding too, so they are refused; except those of `eqx.error_if`, which raise whatever they are given.
+"""Callbacks see whole arrays, padding too, so they are refused; except those of `eqx.error_if`,
+which raise whatever they are given.
 
 Which they are is told by `_jax/equinox_checks.py`.
 """
@@ -31,7 +32,9 @@ def _same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _unmapped(monoid: Monoid) -> Rule:
-    """Of Equinox's reductions over all that is mapped, by which `eqx.error_if` asks if an element is in error: none that is padding."""
+    """Of Equinox's reductions over all that is mapped, by which `eqx.error_if` asks if an element
+    is in error: none that is padding.
+    """
 
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0])
@@ -46,6 +49,10 @@ def _unmapped(monoid: Monoid) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),  # what a check returns is the same everywhere
-    **{f"unvmap_{name}": _unmapped(MONOIDS[monoid]) for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))},
+    # what a check returns is the same everywhere
+    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),
+    **{
+        f"unvmap_{name}": _unmapped(MONOIDS[monoid])
+        for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))
+    },
 }

@@ -1,4 +1,6 @@
-"""Calls, branches and loops: the rules apply inside. A loop over a padded axis keeps its carry where it has passed the true size."""
+"""Calls, branches and loops: the rules apply inside. A loop over a padded axis keeps its carry
+where it has passed the true size.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,22 @@ def inner(op: Op) -> Sequence[Any]:
 
 
 def entered(eqn: Any) -> Any | None:
-    """The program of an operation that does nothing but to run it: of a call, and of an operation of JAX's newer kind."""
+    """The program of an operation that does nothing but to run it: of a call, and of an operation
+    of JAX's newer kind.
+    """
     if eqn.primitive.name == "reduce":
         return as_reduction(Op(eqn))
     return expanded(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
 
 
 def expanded(op: Op) -> Any:
-    """What an operation of JAX's newer kind consists of. Its `expand` is public in `jax.experimental.hijax`, of jax 0.12.0.1."""
-    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in op.eqn.invars]
+    """What an operation of JAX's newer kind consists of. Its `expand` is public in
+    `jax.experimental.hijax`, of jax 0.12.0.1.
+    """
+    avals = [
+        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
+        for atom in op.eqn.invars
+    ]
 
     def low(*operands: Any) -> list[Any]:
         return jax.tree.leaves(op.params["_prim"].expand(*operands))
@@ -60,7 +69,12 @@ def _uses(op: Op) -> Iterator[Use]:
         if dims:
             yield use(op, dims, "reduced", "a loop until all of it are done", monoid=MONOIDS["or"])
     if op.name == "scan" and is_ragged(op.params["length"]):
-        yield use(op, op.params["length"], "scanned", "a loop over it" + (", from the end" if op.params["reverse"] else ""))
+        yield use(
+            op,
+            op.params["length"],
+            "scanned",
+            "a loop over it" + (", from the end" if op.params["reverse"] else ""),
+        )
 
 
 def _call(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -72,8 +86,14 @@ def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Rematerialised in a derivative: the barrier keeps XLA from merging it with the first evaluation, as JAX's own lowering does."""
-    if op.params["differentiated"] and op.params["prevent_cse"] is not False and not walk.is_differentiated:
+    """Rematerialised in a derivative: the barrier keeps XLA from merging it with the first
+    evaluation, as JAX's own lowering does.
+    """
+    if (
+        op.params["differentiated"]
+        and op.params["prevent_cse"] is not False
+        and not walk.is_differentiated
+    ):
         values = list(lax.optimization_barrier(values))
     return walk.run(op.params["jaxpr"], values)
 
@@ -87,14 +107,17 @@ def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
         return taken
 
-    return list(lax.switch(index, [branch(program) for program in op.params["branches"]], *operands))
+    return list(
+        lax.switch(index, [branch(program) for program in op.params["branches"]], *operands)
+    )
 
 
 def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     of_condition, of_body, start = while_parts(op.eqn, values)
 
     condition = op.params["cond_jaxpr"]
-    dims = shape_of(opened(condition)[0].outvars[0])  # of one answer for each element of a batch, under vmap
+    # of one answer for each element of a batch, under vmap
+    dims = shape_of(opened(condition)[0].outvars[0])
     start = [jnp.asarray(x) for x in start]
 
     def answers(carry: Sequence[Any]) -> Any:
@@ -106,7 +129,10 @@ def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         if not dims:
             return new
         going = answers(carry)
-        return [lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b) for a, b in zip(new, carry, strict=True)]
+        return [
+            lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b)
+            for a, b in zip(new, carry, strict=True)
+        ]
 
     def more(carry: Sequence[Any]) -> Any:
         return jnp.any(answers(carry))
@@ -126,8 +152,11 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
         return _typed(out[: len(held)], held), out[len(held) :]
 
-    if not may_be_shorter:  # the very loop: with a counter beside it XLA may round its numbers otherwise
-        carry, ys = lax.scan(turn, carry, xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
+    # the very loop: with a counter beside it XLA may round its numbers otherwise
+    if not may_be_shorter:
+        carry, ys = lax.scan(
+            turn, carry, xs, length=allocated, reverse=reverse, unroll=op.params["unroll"]
+        )
         return [*carry, *ys]
 
     def skipped(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -140,19 +169,26 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         inside = i < walk.count(length)
         new, ys = lax.cond(inside, turn, skipped, held, x) if skips else turn(held, x)
         if not skips:
-            new = [lax.select(lax.broadcast(inside, a.shape), a, b) for a, b in zip(new, held, strict=True)]
+            new = [
+                lax.select(lax.broadcast(inside, a.shape), a, b)
+                for a, b in zip(new, held, strict=True)
+            ]
         return (i + np.int32(-1 if reverse else 1), list(new)), ys
 
     first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)
-    (_, carry), ys = lax.scan(body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
+    (_, carry), ys = lax.scan(
+        body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"]
+    )
     return [*carry, *ys]
 
 
 def depends_on_rows(jaxpr: Any) -> bool:
-    """Whether how long a program runs, or whether it raises, depends on its numbers: it has a loop without a length, or a callback.
+    """Whether how long a program runs, or whether it raises, depends on its numbers: it has a loop
+    without a length, or a callback.
 
-    Then it is not run on rows that do not exist. They would be rows of any numbers, on which such a loop may go on for ever. A branch costs
-    more than a selection where the body is small, so others run.
+    Then it is not run on rows that do not exist. They would be rows of any numbers, on which such a
+    loop may go on for ever. A branch costs more than a selection where the body is small, so others
+    run.
     """
     return any(eqn.primitive.name in _OPEN for eqn in equations(jaxpr))
 
@@ -161,9 +197,14 @@ _OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
 def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
-    """A carry as strongly typed as the loop started, which evaluating the operations one by one can change."""
+    """A carry as strongly typed as the loop started, which evaluating the operations one by one can
+    change.
+    """
     values = [jnp.asarray(value) for value in new]
-    return [x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype) for x, was in zip(values, old, strict=True)]
+    return [
+        x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype)
+        for x, was in zip(values, old, strict=True)
+    ]
 
 
 def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:

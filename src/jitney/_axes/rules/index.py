@@ -1,6 +1,8 @@
-"""Reading and writing at positions: bounds are those of the true size, and what stands behind it is neither read nor written from.
+"""Reading and writing at positions: bounds are those of the true size, and what stands behind it is
+neither read nor written from.
 
-JAX clamps, fills or drops by the size of the array that it sees, so positions beyond the true size are moved to where it does the same.
+JAX clamps, fills or drops by the size of the array that it sees, so positions beyond the true size
+are moved to where it does the same.
 """
 
 from __future__ import annotations
@@ -19,29 +21,41 @@ from .reduce import unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 _CLIP = lax.GatherScatterMode.CLIP
-_ADDED: dict[tuple[str, bool], Any] = {("add", False): lax.scatter_add, ("add", True): lax.scatter_sub, ("mul", False): lax.scatter_mul}
+_ADDED: dict[tuple[str, bool], Any] = {
+    ("add", False): lax.scatter_add,
+    ("add", True): lax.scatter_sub,
+    ("mul", False): lax.scatter_mul,
+}
 
 
 def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
-    """Whether a window that lies inside at the true size also lies inside of what is allocated, at the same position."""
+    """Whether a window that lies inside at the true size also lies inside of what is allocated, at
+    the same position.
+    """
     return grows(dim - window, op.ranges)
 
 
 def wide(positions: Any) -> Any:
-    """Positions in int32, which every size fits: a size is no number of a narrow type. What is beyond int32 is beyond any array."""
+    """Positions in int32, which every size fits: a size is no number of a narrow type. What is
+    beyond int32 is beyond any array.
+    """
     dtype, info = positions.dtype, np.iinfo(np.int32)
     if dtype == np.int32:
         return positions
     own = dtypes.iinfo(dtype)
     if own.max > info.max:
-        positions = lax.clamp(np.asarray(max(own.min, info.min), dtype), positions, np.asarray(info.max, dtype))
+        positions = lax.clamp(
+            np.asarray(max(own.min, info.min), dtype), positions, np.asarray(info.max, dtype)
+        )
     return lax.convert_element_type(positions, np.int32)
 
 
 def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
-    """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it sees.
+    """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it
+    sees.
 
-    Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the end, as was done while this was traced.
+    Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the
+    end, as was done while this was traced.
     """
     return lax.clamp(np.int32(0), wide(start), walk.count(dim) - walk.count(window))
 
@@ -69,8 +83,13 @@ def _dynamic_slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return [lax.dynamic_slice(x, inside, walk.shape(windows))]
 
 
-def _starts(walk: Walk, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]) -> list[Any]:
-    return [_bounded(walk, start, dim, window) for dim, window, start in zip(dims, windows, starts, strict=True)]
+def _starts(
+    walk: Walk, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]
+) -> list[Any]:
+    return [
+        _bounded(walk, start, dim, window)
+        for dim, window, start in zip(dims, windows, starts, strict=True)
+    ]
 
 
 def _update_uses(op: Op) -> Iterator[Use]:
@@ -100,7 +119,12 @@ def _windows(op: Op, sizes: Sequence[Dim], indexed: Sequence[int]) -> Iterator[U
             if not _leaves_room(op, dim, window):
                 yield refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
             else:
-                yield use(op, (dim, window), "gathered", "read at positions" if op.name == "gather" else "written at positions")
+                yield use(
+                    op,
+                    (dim, window),
+                    "gathered",
+                    "read at positions" if op.name == "gather" else "written at positions",
+                )
 
 
 def _gather_uses(op: Op) -> Iterator[Use]:
@@ -110,8 +134,17 @@ def _gather_uses(op: Op) -> Iterator[Use]:
     yield from _windows(op, op.params["slice_sizes"], numbers.start_index_map)
 
 
-def _move(walk: Walk, indices: Any, dims: Sequence[Dim], sizes: Sequence[Dim], indexed: Sequence[int], mode: Any) -> Any:
-    """Positions clamped to the true size, or those beyond it moved out of what is allocated, as the mode asks."""
+def _move(
+    walk: Walk,
+    indices: Any,
+    dims: Sequence[Dim],
+    sizes: Sequence[Dim],
+    indexed: Sequence[int],
+    mode: Any,
+) -> Any:
+    """Positions clamped to the true size, or those beyond it moved out of what is allocated, as the
+    mode asks.
+    """
     columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
     for i, axis in enumerate(indexed):
         if is_ragged(dims[axis]) or is_ragged(sizes[axis]):
@@ -131,19 +164,37 @@ def _outside(positions: Any) -> Any:
 
 def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, indices = values[0], wide(values[1])
-    numbers, sizes, mode = op.params["dimension_numbers"], op.params["slice_sizes"], op.params["mode"]
+    numbers, sizes, mode = (
+        op.params["dimension_numbers"],
+        op.params["slice_sizes"],
+        op.params["mode"],
+    )
     if mode not in (_DROP, _CLIP) and not is_ragged(op.ins[1][-1]):
         moved = _promised(walk, op, x, indices)
         if moved is not None:
-            return walk.bind(op, list(moved), slice_sizes=walk.shape(sizes), indices_are_sorted=False, unique_indices=False)
+            return walk.bind(
+                op,
+                list(moved),
+                slice_sizes=walk.shape(sizes),
+                indices_are_sorted=False,
+                unique_indices=False,
+            )
     indices = _move(walk, indices, op.ins[0], sizes, numbers.start_index_map, mode)
     mode = mode if mode == _DROP else _CLIP
-    return walk.bind(op, [x, indices], slice_sizes=walk.shape(sizes), indices_are_sorted=False, unique_indices=False, mode=mode)
+    return walk.bind(
+        op,
+        [x, indices],
+        slice_sizes=walk.shape(sizes),
+        indices_are_sorted=False,
+        unique_indices=False,
+        mode=mode,
+    )
 
 
 def _promised(walk: Walk, op: Op, x: Any, indices: Any) -> tuple[Any, Any] | None:
-    """An array and positions that are promised to be inside of it. XLA clamps those that are not, and drops them on the way back, so their
-    mode stays. None where they have to be clamped here, and nobody goes back.
+    """An array and positions that are promised to be inside of it. XLA clamps those that are not,
+    and drops them on the way back, so their mode stays. None where they have to be clamped here,
+    and nobody goes back.
     """
     dims, sizes = op.ins[0], op.params["slice_sizes"]
     columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
@@ -152,14 +203,20 @@ def _promised(walk: Walk, op: Op, x: Any, indices: Any) -> tuple[Any, Any] | Non
             continue
         if not walk.is_differentiated or is_ragged(sizes[axis]):
             return None
-        x, columns[i] = _behind_all(x, columns[i], walk.count(dims[axis]) - np.int32(sizes[axis]), axis, sizes[axis])
+        x, columns[i] = _behind_all(
+            x, columns[i], walk.count(dims[axis]) - np.int32(sizes[axis]), axis, sizes[axis]
+        )
     return x, lax.concatenate(columns, indices.ndim - 1) if columns else indices
 
 
 def _behind_all(x: Any, positions: Any, last: Any, axis: int, size: int) -> tuple[Any, Any]:
-    """An array with its window at `last` behind all of it too, and positions above `last` moved beyond that: XLA clamps them to it."""
+    """An array with its window at `last` behind all of it too, and positions above `last` moved
+    beyond that: XLA clamps them to it.
+    """
     window = lax.dynamic_slice_in_dim(x, last, size, axis)
-    return lax.concatenate([x, window], axis), lax.select(positions > last, _outside(positions), positions)
+    return lax.concatenate([x, window], axis), lax.select(
+        positions > last, _outside(positions), positions
+    )
 
 
 def _window_sizes(op: Op) -> list[Dim]:
@@ -171,12 +228,18 @@ def _window_sizes(op: Op) -> list[Dim]:
 
 
 def _partly_written(op: Op) -> list[int]:
-    """The axes of the updates that are symbolic and cover only a part of the operand's axis: their padding would land on valid elements."""
+    """The axes of the updates that are symbolic and cover only a part of the operand's axis: their
+    padding would land on valid elements.
+    """
     numbers = op.params["dimension_numbers"]
     outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     covered = [dim for axis, dim in enumerate(op.ins[0]) if axis not in outside]
     pairs = zip(numbers.update_window_dims, covered, strict=True)
-    return [axis for axis, dim in pairs if is_ragged(op.ins[2][axis]) and str(op.ins[2][axis]) != str(dim)]
+    return [
+        axis
+        for axis, dim in pairs
+        if is_ragged(op.ins[2][axis]) and str(op.ins[2][axis]) != str(dim)
+    ]
 
 
 def _scattered(op: Op) -> list[Dim]:
@@ -189,7 +252,11 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
     if is_ragged(op.ins[1][-1]):
         yield refuse(op, op.ins[1][-1], "uses it as the length of an index")
     yield from _windows(op, _window_sizes(op), numbers.scatter_dims_to_operand_dims)
-    rows = ragged_dims(dim for axis, dim in enumerate(op.ins[1][:-1]) if axis not in numbers.scatter_indices_batching_dims)
+    rows = ragged_dims(
+        dim
+        for axis, dim in enumerate(op.ins[1][:-1])
+        if axis not in numbers.scatter_indices_batching_dims
+    )
     if rows:  # along a batching axis each row is written into its own
         if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")
@@ -198,17 +265,29 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
             if monoid is None:
                 yield use(op, rows, "gathered", "scattered")
             else:
-                yield from unordered(op, rows, MONOIDS[monoid]) or [use(op, rows, "reduced", monoid=MONOIDS[monoid])]
-    if _partly_written(op) and op.name not in SCATTERS and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
-        yield refuse(op, [op.ins[2][axis] for axis in _partly_written(op)], "writes several windows of it over each other")
+                yield from unordered(op, rows, MONOIDS[monoid]) or [
+                    use(op, rows, "reduced", monoid=MONOIDS[monoid])
+                ]
+    if (
+        _partly_written(op)
+        and op.name not in SCATTERS
+        and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1])
+    ):
+        yield refuse(
+            op,
+            [op.ins[2][axis] for axis in _partly_written(op)],
+            "writes several windows of it over each other",
+        )
 
 
 def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, indices, updates = values[0], wide(values[1]), values[2]
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
     indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
-    mode = mode if mode == _CLIP else _DROP  # out of bounds, XLA drops an update that was promised to be inside
-    if mode == _CLIP and _scattered(op):  # clamp all now, since the rows that are padding have to be dropped
+    # out of bounds, XLA drops an update that was promised to be inside
+    mode = mode if mode == _CLIP else _DROP
+    # clamp all now, since the rows that are padding have to be dropped
+    if mode == _CLIP and _scattered(op):
         shape = walk.shape(op.ins[0])
         columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
         for i, axis in enumerate(indexed):
@@ -224,17 +303,33 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     partly = _partly_written(op)
     if partly:
         updates = _protected(walk, op, x, indices, updates, partly, sizes)
-    if x.dtype != op.eqn.invars[0].aval.dtype:  # accumulated in a wider type, in which the operation's own program is not
-        return [_ADDED[SCATTERS[op.name], "sub" in op.name](x, indices, updates, numbers, mode=mode)]
-    alone = all(dim == 1 for dim in op.ins[1][:-1])  # one window, which is all that says that places stay unique once they are moved
+    # accumulated in a wider type, in which the operation's own program is not
+    if x.dtype != op.eqn.invars[0].aval.dtype:
+        return [
+            _ADDED[SCATTERS[op.name], "sub" in op.name](x, indices, updates, numbers, mode=mode)
+        ]
+    # one window, which is all that says that places stay unique once they are moved
+    alone = all(dim == 1 for dim in op.ins[1][:-1])
     unique = op.params["unique_indices"] and alone
-    return walk.bind(op, [x, indices, updates], indices_are_sorted=False, unique_indices=unique, mode=mode)
+    return walk.bind(
+        op, [x, indices, updates], indices_are_sorted=False, unique_indices=unique, mode=mode
+    )
 
 
-def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: Sequence[int], sizes: Sequence[Dim]) -> Any:
+def _protected(
+    walk: Walk,
+    op: Op,
+    x: Any,
+    indices: Any,
+    updates: Any,
+    partly: Sequence[int],
+    sizes: Sequence[Dim],
+) -> Any:
     """Updates whose padding changes nothing where it lands."""
     if op.name in SCATTERS:
-        return walk.keep(updates, op.ins[2], partly, MONOIDS[SCATTERS[op.name]].identity(updates.dtype))
+        return walk.keep(
+            updates, op.ins[2], partly, MONOIDS[SCATTERS[op.name]].identity(updates.dtype)
+        )
     numbers = op.params["dimension_numbers"]
     mirrored = lax.GatherDimensionNumbers(
         offset_dims=numbers.update_window_dims,
@@ -254,5 +349,8 @@ RULES: dict[str, Rule] = {
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update, at_once=True),
     "gather": Rule(_gather_uses, _gather, Across("picked"), at_once=True),
     "scatter": Rule(_scatter_uses, _scatter, at_once=True),
-    **{name: Rule(_scatter_uses, _scatter, Across("written", MONOIDS[monoid]), at_once=True) for name, monoid in SCATTERS.items()},
+    **{
+        name: Rule(_scatter_uses, _scatter, Across("written", MONOIDS[monoid]), at_once=True)
+        for name, monoid in SCATTERS.items()
+    },
 }

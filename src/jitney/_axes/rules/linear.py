@@ -1,4 +1,6 @@
-"""Products, convolutions and transforms: zeros behind what is valid where an axis is summed over, anything elsewhere."""
+"""Products, convolutions and transforms: zeros behind what is valid where an axis is summed over,
+anything elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,14 @@ def _conv_uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
     kernel = ragged_dims(rhs[axis] for axis in numbers.rhs_spec[2:])
     for (low, _), size, dilation, apart in _windows(op):
-        if is_ragged(low) and (is_ragged(size) or apart != 1 or not is_within(low, reach(size, dilation), op.ranges)):
+        if is_ragged(low) and (
+            is_ragged(size) or apart != 1 or not is_within(low, reach(size, dilation), op.ranges)
+        ):
             yield refuse(op, low, "pads a convolution in front by its size")
     summed = ragged_dims([lhs[numbers.lhs_spec[1]], rhs[numbers.rhs_spec[1]]])
     batch, made = ragged_dims([lhs[numbers.lhs_spec[0]]]), ragged_dims([rhs[numbers.rhs_spec[0]]])
-    of_features = summed + made if op.params["feature_group_count"] != 1 else []  # groups divide these axes
+    # groups divide these axes
+    of_features = summed + made if op.params["feature_group_count"] != 1 else []
     of_batches = batch + made if op.params["batch_group_count"] != 1 else []
     if of_features or of_batches:
         yield refuse(op, of_features + of_batches, "is in a grouped convolution")
@@ -61,13 +66,23 @@ def _conv_uses(op: Op) -> Iterator[Use]:
 
 
 def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
-    """Of each axis along which a kernel moves: the padding, the kernel's size, and how far its elements and the array's are apart."""
+    """Of each axis along which a kernel moves: the padding, the kernel's size, and how far its
+    elements and the array's are apart.
+    """
     kernel = [op.ins[1][axis] for axis in op.params["dimension_numbers"].rhs_spec[2:]]
-    return zip(op.params["padding"], kernel, op.params["rhs_dilation"], op.params["lhs_dilation"], strict=True)
+    return zip(
+        op.params["padding"],
+        kernel,
+        op.params["rhs_dilation"],
+        op.params["lhs_dilation"],
+        strict=True,
+    )
 
 
 def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Zeros behind the true size are what a convolution's own padding would be; a kernel as long as the axis ends in zeros."""
+    """Zeros behind the true size are what a convolution's own padding would be; a kernel as long as
+    the axis ends in zeros.
+    """
     lhs, rhs = values
     numbers = op.params["dimension_numbers"]
     lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[1:], _zero(lhs))
@@ -79,7 +94,9 @@ def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
             continue
         axis, span = numbers.lhs_spec[2 + i], reach(size, dilation)
         (windows,) = walk.shape([op.outs[0][numbers.out_spec[2 + i]]])
-        seen, more = cut_or_padded(lhs.shape[axis] + span, windows, op.params["window_strides"][i], span)
+        seen, more = cut_or_padded(
+            lhs.shape[axis] + span, windows, op.params["window_strides"][i], span
+        )
         lhs = lax.slice_in_dim(laid_out(walk, lhs, axis, low, span, _zero(lhs)), 0, seen, axis=axis)
         padding.append((0, more))
     return walk.bind(op, [lhs, rhs], padding=tuple(padding))

@@ -1,4 +1,6 @@
-"""Reductions over the axis of a `vmap` by its name (`jax.lax.psum(x, "batch")`), which is an axis of the array once it is mapped."""
+"""Reductions over the axis of a `vmap` by its name (`jax.lax.psum(x, "batch")`), which is an axis
+of the array once it is mapped.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,16 @@ from .reduce import unordered
 def _over(monoid: Monoid) -> Rule:
     def uses(op: Op) -> Iterator[Use]:
         axes = op.params["axes"]
-        if len(op.ins) != 1 or op.params["axis_index_groups"] is not None or not all(is_a(axis, int) for axis in axes):
-            yield refuse(op, [dim for dims in op.ins for dim in ragged_dims(dims)], "reduces over an axis of a mesh, or in groups")
+        if (
+            len(op.ins) != 1
+            or op.params["axis_index_groups"] is not None
+            or not all(is_a(axis, int) for axis in axes)
+        ):
+            yield refuse(
+                op,
+                [dim for dims in op.ins for dim in ragged_dims(dims)],
+                "reduces over an axis of a mesh, or in groups",
+            )
             return
         dims = ragged_dims(op.ins[0][axis] for axis in axes)
         if dims:
@@ -35,4 +45,8 @@ def _over(monoid: Monoid) -> Rule:
     return Rule(uses, pad, Across("folded", monoid))
 
 
-RULES: dict[str, Rule] = {"psum": _over(MONOIDS["add"]), "pmax": _over(MONOIDS["max"]), "pmin": _over(MONOIDS["min"])}
+RULES: dict[str, Rule] = {
+    "psum": _over(MONOIDS["add"]),
+    "pmax": _over(MONOIDS["max"]),
+    "pmin": _over(MONOIDS["min"]),
+}

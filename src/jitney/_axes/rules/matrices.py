@@ -1,7 +1,8 @@
 """Factorisations and solves of matrices that are longer than what is valid of them.
 
-A square one gets an identity block beside its valid part: what is made of both lies in the same blocks, and the valid one is that of plain
-JAX. Rows and columns of zeros change neither Householder's reflections nor singular values. Batches of matrices are factorised one by one.
+A square one gets an identity block beside its valid part: what is made of both lies in the same
+blocks, and the valid one is that of plain JAX. Rows and columns of zeros change neither
+Householder's reflections nor singular values. Batches of matrices are factorised one by one.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def _completed(walk: Walk, x: Any, dims: Sequence[Dim]) -> Any:
     return lax.select(behind, lax.full(x.shape, 1, x.dtype), x)
 
 
-# Cholesky and triangular systems: what is valid comes first, and nothing behind it is read on the way.
+# Cholesky and triangular systems: what is valid comes first, and nothing behind it is read on the
+# way.
 
 
 def _cholesky(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -75,18 +77,27 @@ def _cholesky(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 def _defined(factor: Any, x: Any) -> Any:
     """A factor, or NaNs where infinity has become a pivot beside what is not finite.
 
-    LAPACK makes zeros or NaNs of a column by such a pivot, as the blocks happen to lie in which it works, and these follow the size.
+    LAPACK makes zeros or NaNs of a column by such a pivot, as the blocks happen to lie in which it
+    works, and these follow the size.
     """
-    rows, columns = (lax.broadcasted_iota(np.int32, x.shape, axis) for axis in (x.ndim - 2, x.ndim - 1))
+    rows, columns = (
+        lax.broadcasted_iota(np.int32, x.shape, axis) for axis in (x.ndim - 2, x.ndim - 1)
+    )
     pivots = lax.eq(rows, columns)
     made = jnp.where(rows >= columns, factor, np.zeros((), x.dtype))
     infinite = jnp.any(jnp.isinf(made) & pivots, (-2, -1), keepdims=True)
-    others = jnp.any(jnp.where(pivots, jnp.isnan(x), ~(jnp.isfinite(x) & jnp.isfinite(made))), (-2, -1), keepdims=True)
+    others = jnp.any(
+        jnp.where(pivots, jnp.isnan(x), ~(jnp.isfinite(x) & jnp.isfinite(made))),
+        (-2, -1),
+        keepdims=True,
+    )
     return jnp.where(infinite & others, np.asarray(np.nan, x.dtype), factor)
 
 
 def _systems(op: Op) -> int:
-    """The axis of the right-hand sides along which a system is solved; the other one holds separate systems."""
+    """The axis of the right-hand sides along which a system is solved; the other one holds separate
+    systems.
+    """
     return len(op.ins[1]) - (2 if op.params["left_side"] else 1)
 
 
@@ -98,10 +109,13 @@ def _triangular_uses(op: Op) -> Iterator[Use]:
 
 def _triangular(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     a, b = values
-    return walk.bind(op, [_completed(walk, a, op.ins[0]), walk.keep(b, op.ins[1], [_systems(op)], _zero(b))])
+    return walk.bind(
+        op, [_completed(walk, a, op.ins[0]), walk.keep(b, op.ins[1], [_systems(op)], _zero(b))]
+    )
 
 
-# LU. The identity block stands in front: its columns choose their own pivots, and rows of it are zero in all others. Behind, a column of
+# LU. The identity block stands in front: its columns choose their own pivots, and rows of it are
+# zero in all others. Behind, a column of
 # NaNs or zeros would make NaNs of the rows of padding, and a pivot of one of them.
 
 
@@ -109,7 +123,9 @@ def _lu_uses(op: Op) -> Iterator[Use]:
     rows, columns = op.ins[0][-2:]
     if is_ragged(rows) or is_ragged(columns):
         if str(rows) != str(columns):
-            yield refuse(op, ragged_dims((rows, columns)), "factorises matrices along it that are not square")
+            yield refuse(
+                op, ragged_dims((rows, columns)), "factorises matrices along it that are not square"
+            )
         else:
             yield use(op, rows, "mixed", "factorised along it")
 
@@ -123,7 +139,10 @@ def _lu(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     front = lax.sub(np.int32(x.shape[rows]), count)
     x = _moved(_moved(_completed(walk, x, dims), rows, count), columns, count)
     lu, pivots, permutation = walk.bind(op, [x])
-    places = [lax.sub(_moved(each, rows, front), lax.broadcast(front, each.shape)) for each in (pivots, permutation)]
+    places = [
+        lax.sub(_moved(each, rows, front), lax.broadcast(front, each.shape))
+        for each in (pivots, permutation)
+    ]
     return [_moved(_moved(_defined(lu, x), rows, front), columns, front), *places]
 
 
@@ -144,7 +163,9 @@ def _permutation(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (pivots,), dims = values, op.ins[0]
     axis = len(dims) - 1
     if is_ragged(dims[axis]):
-        pivots = lax.select(walk.inside(dims, axis), pivots, lax.broadcasted_iota(pivots.dtype, pivots.shape, axis))
+        pivots = lax.select(
+            walk.inside(dims, axis), pivots, lax.broadcasted_iota(pivots.dtype, pivots.shape, axis)
+        )
     return walk.bind(op, [pivots], permutation_size=walk.shape([op.params["permutation_size"]])[0])
 
 
@@ -154,7 +175,9 @@ def _permutation(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 def _qr_uses(op: Op) -> Iterator[Use]:
     dims = _matrix_dims(op)
     if dims and op.params.get("pivoting"):
-        yield refuse(op, dims, "factorises matrices along it with columns in an order that rounding decides")
+        yield refuse(
+            op, dims, "factorises matrices along it with columns in an order that rounding decides"
+        )
     elif dims:
         yield use(op, dims, "mixed", "factorised along it, by Householder's method")
 
@@ -165,7 +188,13 @@ def _householder(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 def _product(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     reflectors, scales = values
-    return walk.bind(op, [_cleared(walk, reflectors, op.ins[0]), walk.keep(scales, op.ins[1], [len(op.ins[1]) - 1], _zero(scales))])
+    return walk.bind(
+        op,
+        [
+            _cleared(walk, reflectors, op.ins[0]),
+            walk.keep(scales, op.ins[1], [len(op.ins[1]) - 1], _zero(scales)),
+        ],
+    )
 
 
 # Singular values: zeros beside a matrix add nothing but zeros, which are the least of them.
@@ -191,7 +220,10 @@ _OTHERS = {
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys((*sorted(FACTORISATIONS), "tridiagonal", "tridiagonal_solve"), _refusing("factorises matrices along it")),
+    **dict.fromkeys(
+        (*sorted(FACTORISATIONS), "tridiagonal", "tridiagonal_solve"),
+        _refusing("factorises matrices along it"),
+    ),
     **{name: _refusing(why) for name, why in _OTHERS.items()},
     "cholesky": Rule(_uses("factorised along it"), _cholesky),
     "triangular_solve": Rule(_triangular_uses, _triangular),

@@ -27,7 +27,10 @@ def _sort_uses(op: Op) -> Iterator[Use]:
 _TWO_BITS = (
     "int2",
     "uint2",
-)  # XLA for CPUs sorts them wrongly, and refuses to compile them beside other operands (jax 0.10.2 and 0.12.0.1)
+    # XLA for CPUs sorts them wrongly, and refuses to compile them beside other operands (jax 0.10.2
+    # and
+    # 0.12.0.1)
+)
 
 
 def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -35,7 +38,12 @@ def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     if not is_ragged(op.ins[0][axis]) or walk.is_full(op.ins[0][axis]):
         return walk.bind(op, values)
     behind = lax.convert_element_type(lax.bitwise_not(walk.inside(op.ins[0], axis)), np.uint8)
-    out = lax.sort([behind, *values], dimension=axis, is_stable=op.params["is_stable"], num_keys=op.params["num_keys"] + 1)
+    out = lax.sort(
+        [behind, *values],
+        dimension=axis,
+        is_stable=op.params["is_stable"],
+        num_keys=op.params["num_keys"] + 1,
+    )
     return list(out[1:])
 
 
@@ -47,7 +55,9 @@ def _top_uses(op: Op) -> Iterator[Use]:
 
 
 def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Padding gets the value that is last in the order of `top_k`; of equal ones the first come first."""
+    """Padding gets the value that is last in the order of `top_k`; of equal ones the first come
+    first.
+    """
     (x,) = values
     axis = op.params.get("axis", x.ndim - 1)
     last = last_in_order(x.dtype)

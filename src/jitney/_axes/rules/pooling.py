@@ -13,8 +13,13 @@ _ALONE = (1, 1, 0, 0, 1, 1)
 
 def is_alone(op: Op, axis: int) -> bool:
     """Whether each element along an axis is a window of its own."""
-    sizes, strides, padding = (op.params[name] for name in ("window_dimensions", "window_strides", "padding"))
-    dilations = [(op.params.get(name) or (1,) * len(sizes))[axis] for name in ("base_dilation", "window_dilation")]
+    sizes, strides, padding = (
+        op.params[name] for name in ("window_dimensions", "window_strides", "padding")
+    )
+    dilations = [
+        (op.params.get(name) or (1,) * len(sizes))[axis]
+        for name in ("base_dilation", "window_dilation")
+    ]
     return (sizes[axis], strides[axis], *padding[axis], *dilations) == _ALONE
 
 
@@ -24,4 +29,6 @@ def _uses(op: Op) -> Iterator[Use]:
             yield refuse(op, dim, "reduces windows along it")
 
 
-RULES: dict[str, Rule] = dict.fromkeys(("select_and_gather_add", "select_and_scatter_add"), Rule(_uses, same))
+RULES: dict[str, Rule] = dict.fromkeys(
+    ("select_and_gather_add", "select_and_scatter_add"), Rule(_uses, same)
+)

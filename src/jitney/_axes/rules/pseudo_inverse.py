@@ -1,8 +1,9 @@
 """Least squares and pseudo-inverses, which JAX makes of singular vectors.
 
-Of singular vectors the signs change with the number of rows, so they are refused. In these two functions of JAX each stands beside its
-partner, and the signs cancel; where singular values are equal so do the rotations, and what belongs to a value of zero is left out. Nothing
-else in a program says so: they are known by being the very programs that JAX has for them.
+Of singular vectors the signs change with the number of rows, so they are refused. In these two
+functions of JAX each stands beside its partner, and the signs cancel; where singular values are
+equal so do the rotations, and what belongs to a value of zero is left out. Nothing else in a
+program says so: they are known by being the very programs that JAX has for them.
 """
 
 from __future__ import annotations
@@ -21,18 +22,26 @@ _FUNCTIONS = {"_pinv": jnp.linalg.pinv, "_lstsq": jnp.linalg.lstsq}
 
 
 def is_pseudo_inverse(op: Op) -> bool:
-    """Whether an operation is a call of `jnp.linalg.pinv` or `lstsq`, of arrays and, it may be, of the tolerance behind them."""
+    """Whether an operation is a call of `jnp.linalg.pinv` or `lstsq`, of arrays and, it may be, of
+    the tolerance behind them.
+    """
     name = op.params.get("name")
     fn = _FUNCTIONS.get(name) if op.name in CALLS and isinstance(name, str) else None
     if fn is None:
         return False
-    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in op.eqn.invars]
+    avals = [
+        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
+        for atom in op.eqn.invars
+    ]
     try:
         own = make_jaxpr(fn)(*avals)
-    except (TypeError, ValueError, InconclusiveDimensionOperation):  # a function of that name that takes something else
+    # a function of that name that takes something else
+    except (TypeError, ValueError, InconclusiveDimensionOperation):
         return False
     mine = _text(op.eqn)
-    return mine is not None and any(_text(eqn) == mine for eqn in equations(own) if eqn.params.get("name") == name)
+    return mine is not None and any(
+        _text(eqn) == mine for eqn in equations(own) if eqn.params.get("name") == name
+    )
 
 
 def _text(eqn: Any) -> str | None:

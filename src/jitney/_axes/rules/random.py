@@ -1,9 +1,12 @@
-"""Random numbers: each is that of its key and its position, so that a chunk draws what the whole would have there.
+"""Random numbers: each is that of its key and its position, so that a chunk draws what the whole
+would have there.
 
-JAX's default generator (`jax_threefry_partitionable`) encrypts the number of each element, counted through the whole array, with the key.
-`jax.extend.random.threefry2x32_p` is that cipher. In front of what was filled in, along the leading axis, the numbers are the same anyway;
-behind another axis they are counted by the true size, in a chunk from where it starts. Other generators draw by how many there are, and are
-refused. Where each element has a key of its own, it is alone, whatever the generator.
+JAX's default generator (`jax_threefry_partitionable`) encrypts the number of each element, counted
+through the whole array, with the key. `jax.extend.random.threefry2x32_p` is that cipher. In front
+of what was filled in, along the leading axis, the numbers are the same anyway; behind another axis
+they are counted by the true size, in a chunk from where it starts. Other generators draw by how
+many there are, and are refused. Where each element has a key of its own, it is alone, whatever the
+generator.
 """
 
 from __future__ import annotations
@@ -28,8 +31,14 @@ _WORD, _HALF = 32, 16  # bits
 def _uses(op: Op) -> Iterator[Use]:
     dims = ragged_dims(op.params["shape"])
     options: Any = jax.config
-    if dims and not (options.jax_threefry_partitionable and str(op.eqn.invars[0].aval.dtype) == "key<fry>"):
-        yield refuse(op, dims, "draws random numbers from a generator whose draws depend on how many there are")
+    if dims and not (
+        options.jax_threefry_partitionable and str(op.eqn.invars[0].aval.dtype) == "key<fry>"
+    ):
+        yield refuse(
+            op,
+            dims,
+            "draws random numbers from a generator whose draws depend on how many there are",
+        )
 
 
 def _bits(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -51,7 +60,9 @@ def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _is_counted_alike(walk: Walk, op: Op) -> bool:
-    """Whether the numbers of the elements that are there are those that JAX would count in an array of this shape."""
+    """Whether the numbers of the elements that are there are those that JAX would count in an array
+    of this shape.
+    """
     shape: Sequence[Dim] = op.params["shape"]
     return not any(map(is_ragged, shape)) or (not walk.start and not any(map(is_ragged, shape[1:])))
 
@@ -60,8 +71,12 @@ def _encrypted(walk: Walk, shape: Sequence[Dim], keys: Any) -> list[Any]:
     """The two words that the cipher makes of the number of each element, for each of the keys."""
     words = _random.key_data(keys)
     ahead = words.shape[:-1]
-    counts = [jnp.broadcast_to(count, (*ahead, *walk.shape(shape))) for count in _counts(walk, shape)]
-    halves = [lax.broadcast_in_dim(words[..., i], counts[0].shape, range(len(ahead))) for i in (0, 1)]
+    counts = [
+        jnp.broadcast_to(count, (*ahead, *walk.shape(shape))) for count in _counts(walk, shape)
+    ]
+    halves = [
+        lax.broadcast_in_dim(words[..., i], counts[0].shape, range(len(ahead))) for i in (0, 1)
+    ]
     return list(_ciphers.threefry2x32_p.bind(*halves, *counts))
 
 
@@ -71,9 +86,15 @@ def _counts(walk: Walk, shape: Sequence[Dim]) -> tuple[Any, Any]:
     high = low = jnp.zeros((), np.uint32)
     for axis, (dim, size, here) in enumerate(zip(shape, sizes, walk.shape(shape), strict=True)):
         begins = walk.start_of(dim) if is_ragged(dim) and walk.start else np.int32(0)
-        positions = lax.add(jnp.arange(here, dtype=np.uint32), lax.convert_element_type(begins, np.uint32))
-        high, low = _further(high, low, lax.convert_element_type(jnp.asarray(size), np.uint32), positions)
-        high, low = (jnp.expand_dims(x, -1) for x in (high, low)) if axis + 1 < len(shape) else (high, low)
+        positions = lax.add(
+            jnp.arange(here, dtype=np.uint32), lax.convert_element_type(begins, np.uint32)
+        )
+        high, low = _further(
+            high, low, lax.convert_element_type(jnp.asarray(size), np.uint32), positions
+        )
+        high, low = (
+            (jnp.expand_dims(x, -1) for x in (high, low)) if axis + 1 < len(shape) else (high, low)
+        )
     return high, low
 
 
@@ -82,10 +103,14 @@ def _further(high: Any, low: Any, size: Any, positions: Any) -> tuple[Any, Any]:
     mask, half = np.uint32(2**_HALF - 1), np.uint32(_HALF)
     first, second = (low & mask, low >> half), (size & mask, size >> half)
     upper = first[1] * second[0] + (first[0] * second[0] >> half)
-    carried = first[1] * second[1] + (upper >> half) + (first[0] * second[1] + (upper & mask) >> half)
+    carried = (
+        first[1] * second[1] + (upper >> half) + (first[0] * second[1] + (upper & mask) >> half)
+    )
     product = low * size
     total = product + positions
-    over = lax.convert_element_type(lax.lt(total, jnp.broadcast_to(product, total.shape)), np.uint32)
+    over = lax.convert_element_type(
+        lax.lt(total, jnp.broadcast_to(product, total.shape)), np.uint32
+    )
     return high * size + carried + over, total
 
 

@@ -1,4 +1,6 @@
-"""Operations that move elements without looking at them: where the valid part stays in front, and where it has to be moved there."""
+"""Operations that move elements without looking at them: where the valid part stays in front, and
+where it has to be moved there.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     start = walk.start_of(op.outs[0][op.params["dimension"]])
     if start is None:
         return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
-    positions = lax.broadcasted_iota(np.int32, walk.shape(op.params["shape"]), op.params["dimension"])
+    positions = lax.broadcasted_iota(
+        np.int32, walk.shape(op.params["shape"]), op.params["dimension"]
+    )
     whole = lax.add(positions, lax.full(positions.shape, lax.convert_element_type(start, np.int32)))
-    return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]  # at last: a low float rounds the sum once
+    # at last: a low float rounds the sum once
+    return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]
 
 
 def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -37,11 +42,16 @@ def _size_as_value(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
 
 
-# Reshape: axes are merged or split in groups of equal product; the symbolic one must be the slowest of its group.
+# Reshape: axes are merged or split in groups of equal product; the symbolic one must be the slowest
+# of its group.
 
 
-def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[list[Dim], list[Dim]]] | None:
-    """The shortest runs of axes with equal products, without the axes of size 1; None if they cannot be told apart."""
+def _groups(
+    before: Sequence[Dim], after: Sequence[Dim]
+) -> list[tuple[list[Dim], list[Dim]]] | None:
+    """The shortest runs of axes with equal products, without the axes of size 1; None if they
+    cannot be told apart.
+    """
     left = [dim for dim in before if is_ragged(dim) or dim != 1]
     right = [dim for dim in after if is_ragged(dim) or dim != 1]
     out: list[tuple[list[Dim], list[Dim]]] = []
@@ -91,18 +101,26 @@ def _probe(dims: Sequence[Dim]) -> int:
 
 def _leading(group: tuple[list[Dim], list[Dim]]) -> bool:
     before, after = group
-    return len(before) == len(after) == 1 or not any(is_ragged(dim) for dims in group for dim in dims[1:])
+    return len(before) == len(after) == 1 or not any(
+        is_ragged(dim) for dims in group for dim in dims[1:]
+    )
 
 
 def _reshape_uses(op: Op) -> Iterator[Use]:
     before, after = op.ins[0], op.outs[0]
     groups = _groups(before, after)
     if op.params.get("dimensions") is not None or groups is None:
-        yield refuse(op, ragged_dims((*before, *after)), "reshapes it in a way that is not understood")
+        yield refuse(
+            op, ragged_dims((*before, *after)), "reshapes it in a way that is not understood"
+        )
         return
     for group in groups:
         if not _leading(group):
-            yield refuse(op, ragged_dims(group[0] + group[1]), "interleaves it with another axis in a reshape")
+            yield refuse(
+                op,
+                ragged_dims(group[0] + group[1]),
+                "interleaves it with another axis in a reshape",
+            )
 
 
 def _reshape(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -126,7 +144,9 @@ def _rev(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         if is_ragged(dims[axis]) and walk.is_full(dims[axis]):
             x = lax.rev(x, (axis,))
         elif is_ragged(dims[axis]):
-            x = take(x, walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32), axis)
+            x = take(
+                x, walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32), axis
+            )
     return [x]
 
 
@@ -179,7 +199,10 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     for axis in ragged(dims):
         if config[axis] != (0, 0, 0):
             x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
-    fixed = tuple((0 if is_ragged(low) else low, evaluate(high, walk.allocated), interior) for low, high, interior in config)
+    fixed = tuple(
+        (0 if is_ragged(low) else low, evaluate(high, walk.allocated), interior)
+        for low, high, interior in config
+    )
     x = lax.pad(x, filler, fixed)
     for axis, (low, _, _) in enumerate(config):
         if is_ragged(low):
@@ -189,18 +212,26 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 def _behind(x: Any, axis: int, at: Any, size: int, filler: Any) -> Any:
     """`x` from a position on along an axis of some size, and a filler around it."""
-    room = lax.full([size + x.shape[i] if i == axis else x.shape[i] for i in range(x.ndim)], filler, x.dtype)
-    placed = lax.dynamic_update_slice(room, x, [at if i == axis else np.int32(0) for i in range(x.ndim)])
+    room = lax.full(
+        [size + x.shape[i] if i == axis else x.shape[i] for i in range(x.ndim)], filler, x.dtype
+    )
+    placed = lax.dynamic_update_slice(
+        room, x, [at if i == axis else np.int32(0) for i in range(x.ndim)]
+    )
     return lax.slice_in_dim(placed, 0, size, axis=axis)
 
 
 def _slice_uses(op: Op) -> Iterator[Use]:
     strides = op.params["strides"] or (1,) * len(op.ins[0])
-    for dim, start, limit, stride in zip(op.ins[0], op.params["start_indices"], op.params["limit_indices"], strides, strict=True):
+    for dim, start, limit, stride in zip(
+        op.ins[0], op.params["start_indices"], op.params["limit_indices"], strides, strict=True
+    ):
         if any(map(is_ragged, (dim, start, limit))):
             if is_ragged(stride):
                 yield refuse(op, (dim, stride), "strides over it by its size")
-            elif not (not is_ragged(start) and start == 0 and stride == 1 and str(limit) == str(dim)):
+            elif not (
+                not is_ragged(start) and start == 0 and stride == 1 and str(limit) == str(dim)
+            ):
                 yield use(op, (dim, start, limit), "gathered", "sliced")
 
 
@@ -210,9 +241,17 @@ def _slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     for axis, (start, stride) in enumerate(zip(op.params["start_indices"], strides, strict=True)):
         size = evaluate(op.outs[0][axis], walk.allocated)
         if is_ragged(start):
-            x = take(x, walk.count(start) + jnp.arange(size, dtype=np.int32) * np.int32(stride), axis)
+            x = take(
+                x, walk.count(start) + jnp.arange(size, dtype=np.int32) * np.int32(stride), axis
+            )
         elif start != 0 or stride != 1 or size != x.shape[axis]:
-            x = lax.slice_in_dim(x, start, min(start + (size - 1) * stride + 1, x.shape[axis]) if size else start, stride, axis)
+            x = lax.slice_in_dim(
+                x,
+                start,
+                min(start + (size - 1) * stride + 1, x.shape[axis]) if size else start,
+                stride,
+                axis,
+            )
     return [x]
 
 
@@ -226,7 +265,8 @@ def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
     if len(sizes) == 1:
         return [x]
-    if not any(map(is_ragged, sizes)):  # of another axis: by XLA's slices, which are views where gathers are copies
+    # of another axis: by XLA's slices, which are views where gathers are copies
+    if not any(map(is_ragged, sizes)):
         return walk.bind(op, values)
     out: list[Any] = []
     at: Any = np.int32(0)
@@ -243,7 +283,11 @@ def _unstack_uses(op: Op) -> Iterator[Use]:
 
 
 def _tile_uses(op: Op) -> Iterator[Use]:
-    dims = [dim for dim, times in zip(op.ins[0], op.params["reps"], strict=True) if is_ragged(dim) and str(times) != "1"]
+    dims = [
+        dim
+        for dim, times in zip(op.ins[0], op.params["reps"], strict=True)
+        if is_ragged(dim) and str(times) != "1"
+    ]
     if dims:
         yield use(op, dims, "gathered", "repeated")
 
@@ -253,7 +297,11 @@ def _tile(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     for axis, times in enumerate(op.params["reps"]):
         if str(times) != "1":
             positions = jnp.arange(evaluate(op.outs[0][axis], walk.allocated), dtype=np.int32)
-            x = take(x, lax.rem(positions, lax.broadcast(walk.count(op.ins[0][axis]), positions.shape)), axis)
+            x = take(
+                x,
+                lax.rem(positions, lax.broadcast(walk.count(op.ins[0][axis]), positions.shape)),
+                axis,
+            )
     return [x]
 
 

@@ -1,6 +1,8 @@
-"""Windows along an axis: behind what is valid stands what changes nothing, so that a window that reaches over the end sees what is there.
+"""Windows along an axis: behind what is valid stands what changes nothing, so that a window that
+reaches over the end sees what is there.
 
-A computation of one's own has nothing such: XLA's language pads it with the value that it begins with, and XLA for CPUs leaves it out.
+A computation of one's own has nothing such: XLA's language pads it with the value that it begins
+with, and XLA for CPUs leaves it out.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ from ..typed_jax import lax
 from ..walk import Op, Ranges, Walk
 from .reduce import begins_with_nothing, monoid_of_program, unordered
 
-_BEGINS_WITH = {"reduce_window_sum": MONOIDS["add"], "reduce_window_max": MONOIDS["max"], "reduce_window_min": MONOIDS["min"]}
+_BEGINS_WITH = {
+    "reduce_window_sum": MONOIDS["add"],
+    "reduce_window_max": MONOIDS["max"],
+    "reduce_window_min": MONOIDS["min"],
+}
 
 
 def reach(size: int, dilation: int) -> int:
@@ -38,20 +44,26 @@ def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
 
 
 def laid_out(walk: Walk, x: Any, axis: int, low: Dim, room: int, filler: Any) -> Any:
-    """`x` behind so much of a filler as its true size says, which is no more than `room`, and more of it behind."""
+    """`x` behind so much of a filler as its true size says, which is no more than `room`, and more
+    of it behind.
+    """
     shape = [size + room if i == axis else size for i, size in enumerate(x.shape)]
     starts = [walk.count(low) if i == axis else np.int32(0) for i in range(x.ndim)]
     return lax.dynamic_update_slice(lax.full(shape, filler, x.dtype), x, starts)
 
 
 def cut_or_padded(size: int, windows: int, stride: int, span: int) -> tuple[int, int]:
-    """How many elements so many windows see, and by how many more an array of a size has to be padded for them."""
+    """How many elements so many windows see, and by how many more an array of a size has to be
+    padded for them.
+    """
     needed = (windows - 1) * stride + span if windows else 0
     return min(size, needed), max(needed - size, 0)
 
 
 def _parts(op: Op) -> Iterator[tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, int]]:
-    """Of each axis: its size, and the size of the window, its stride, the padding, and how far elements and those of windows are apart."""
+    """Of each axis: its size, and the size of the window, its stride, the padding, and how far
+    elements and those of windows are apart.
+    """
     params = op.params
     ways = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
     rank = len(op.ins[0])
@@ -61,7 +73,9 @@ def _parts(op: Op) -> Iterator[tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, i
 
 
 def _monoid(op: Op) -> Monoid | None:
-    """What puts the elements of a window together; None if that is not known, or begins with something else than nothing."""
+    """What puts the elements of a window together; None if that is not known, or begins with
+    something else than nothing.
+    """
     if op.name in _BEGINS_WITH:
         return _BEGINS_WITH[op.name]
     monoid = monoid_of_program(op.params["jaxpr"]) if len(op.eqn.outvars) == 1 else None
@@ -71,17 +85,23 @@ def _monoid(op: Op) -> Monoid | None:
 def _uses(op: Op) -> Iterator[Use]:
     for _, dim, size, stride, padding, apart, dilation in _parts(op):
         sized = ragged_dims((dim, size, stride, *padding))
-        if not sized or (not is_ragged(size) and (size, stride, *padding, apart) == (1, 1, 0, 0, 1)):
+        if not sized or (
+            not is_ragged(size) and (size, stride, *padding, apart) == (1, 1, 0, 0, 1)
+        ):
             continue
         low, monoid = padding[0], _monoid(op)
         if is_ragged(size) or is_ragged(stride):
             yield refuse(op, sized, "reduces windows as long as it says")
-        elif is_ragged(low) and (apart != 1 or not is_within(low, reach(size, dilation), op.ranges)):
+        elif is_ragged(low) and (
+            apart != 1 or not is_within(low, reach(size, dilation), op.ranges)
+        ):
             yield refuse(op, sized, "pads windows in front by its size")
         elif monoid is None:
             yield refuse(op, sized, "reduces windows along it by no known sum, product or extreme")
         else:
-            yield from unordered(op, sized, monoid) or [use(op, sized, "mixed", f"{monoid.word} of windows along it")]
+            yield from unordered(op, sized, monoid) or [
+                use(op, sized, "mixed", f"{monoid.word} of windows along it")
+            ]
 
 
 def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -97,7 +117,9 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
             padding.append((low, evaluate(high, walk.allocated)))
             continue
         span = reach(size, dilation)
-        seen, more = cut_or_padded(x.shape[axis] + span, walk.shape([op.outs[0][axis]])[0], stride, span)
+        seen, more = cut_or_padded(
+            x.shape[axis] + span, walk.shape([op.outs[0][axis]])[0], stride, span
+        )
         x = lax.slice_in_dim(laid_out(walk, x, axis, low, span, first), 0, seen, axis=axis)
         padding.append((0, more))
     return walk.bind(op, [x, *values[1:]], padding=tuple(padding))

@@ -1,4 +1,6 @@
-"""Where code asks for a size as a number, in the user's words: the line, the expression, and what does the same without the number."""
+"""Where code asks for a size as a number, in the user's words: the line, the expression, and what
+does the same without the number.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ _JAX = {
     "take": "`x[i % x.shape[0]]`",
     "searchsorted": "`jnp.sum(table < x[..., None], -1)`",
 }
-"""Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same without."""
+"""Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same
+without.
+"""
 
 _INTERNAL = ("_DimExpr", "Symbolic dimension", "has no attribute")
-"""Words of messages that speak of how sizes are written inside, of which the expression says more."""
+"""Words of messages that speak of how sizes are written inside, of which the expression says
+more.
+"""
 
 
 def place(error: BaseException) -> str:
@@ -36,7 +42,10 @@ def why(error: BaseException) -> str:
         error: What JAX, NumPy or Python raised where a symbolic size was taken for a number.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    asking = next((frame.name for frame in frames if owner(frame.filename) == "jax" and frame.name in _JAX), None)
+    asking = next(
+        (frame.name for frame in frames if owner(frame.filename) == "jax" and frame.name in _JAX),
+        None,
+    )
     if asking:
         return f"needs to know a size (asked by JAX's `{asking}`; not by {_JAX[asking]})"
     expression, text = _expression(_innermost(error)), said(error)
@@ -75,13 +84,22 @@ def _instead(expression: str) -> str:
 
 
 def _innermost(error: BaseException) -> traceback.FrameSummary | None:
-    users = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
+    users = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)
+    ]
     return users[-1] if users else None
 
 
 def _expression(frame: traceback.FrameSummary | None) -> str:
-    """The expression that a frame was in, if it stands in one line; Python counts columns in bytes of UTF-8."""
-    if frame is None or frame.lineno is None or frame.colno is None or frame.end_lineno != frame.lineno:
+    """The expression that a frame was in, if it stands in one line; Python counts columns in bytes
+    of UTF-8.
+    """
+    if (
+        frame is None
+        or frame.lineno is None
+        or frame.colno is None
+        or frame.end_lineno != frame.lineno
+    ):
         return ""
     line = linecache.getline(frame.filename, frame.lineno).encode()
     return line[frame.colno : frame.end_colno].decode().strip()

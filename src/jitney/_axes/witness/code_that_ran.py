@@ -1,6 +1,8 @@
-"""Which code a trace runs, and what it calls, held against the list of what cannot look at a size unseen (`unseen.py`).
+"""Which code a trace runs, and what it calls, held against the list of what cannot look at a size
+unseen (`unseen.py`).
 
-Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool has them, nobody knows.
+Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool
+has them, nobody knows.
 """
 
 from __future__ import annotations
@@ -21,14 +23,29 @@ from .unseen import is_allowed, unknown
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
 """They ask of objects what they are, and act alike."""
-_COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum", "typing_extensions.py", "etils", "absl", "platformdirs"))
-"""What JAX, Equinox and jitney call; the last three where a constant is compiled, and looked for in the cache."""
+_COMPANIONS = frozenset(
+    (
+        "jaxtyping",
+        "beartype",
+        "wadler_lindig",
+        "opt_einsum",
+        "typing_extensions.py",
+        "etils",
+        "absl",
+        "platformdirs",
+    )
+)
+"""What JAX, Equinox and jitney call; the last three where a constant is compiled, and looked for in
+the cache.
+"""
 _BLIND = "other tools watch the code that runs, so that nobody sees whether it looks at sizes"
 
 
 @contextmanager
 def scanned(report: Callable[[str], None]) -> Generator[None]:
-    """Report each function that runs here, in this thread, and that may look at a size unseen, with its line and what it holds."""
+    """Report each function that runs here, in this thread, and that may look at a size unseen, with
+    its line and what it holds.
+    """
     watch = _Watch(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
     gc.callbacks.append(watch.collects)
     try:
@@ -70,7 +87,9 @@ class _Watch:
     def called(self, code: types.CodeType, value: Any) -> None:
         """It calls something."""
         if not is_allowed(value):
-            self._tell(_running(code), f"calls `{getattr(value, '__name__', type_of(value).__name__)}`")
+            self._tell(
+                _running(code), f"calls `{getattr(value, '__name__', type_of(value).__name__)}`"
+            )
 
     def collects(self, phase: str, _: dict[str, int]) -> None:
         """Python begins to collect garbage, or has (a callback of `gc`)."""
@@ -78,7 +97,8 @@ class _Watch:
             self.collections = _collections()
 
     def _is_aside(self, frame: types.FrameType | None) -> bool:
-        """Whether code runs because Python collects garbage just now, or imports a module: nobody hands it a size.
+        """Whether code runs because Python collects garbage just now, or imports a module: nobody
+        hands it a size.
 
         What is collected may run code too: a generator that is closed, a finalizer.
         """
@@ -148,7 +168,9 @@ class _Profile:
 
 @contextmanager
 def _monitored(watch: _Watch) -> Generator[None]:
-    """By `sys.monitoring`, which costs next to nothing: functions that start, and what those of nobody who is trusted call."""
+    """By `sys.monitoring`, which costs next to nothing: functions that start, and what those of
+    nobody who is trusted call.
+    """
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
     tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:

@@ -1,10 +1,13 @@
-"""The witness: a trace at a size, beside the program with symbolic sizes into which that size is put.
+"""The witness: a trace at a size, beside the program with symbolic sizes into which that size is
+put.
 
-A symbolic trace cannot see what code decides by whether a size is a number: isinstance, `try`, numbers of other libraries, NumPy. A trace
-at the true size took the way that plain JAX takes. So the two are compared as graphs, from the results down: the same operations on the
-same values, with the same parameters; moves by where they take their elements from; constants by their bits. What Python computed of a
-size and wrote into the program at that size as a number is read off there, since it alone is what the user's arithmetic gave: Python's
-integers have no end, and its floats have 64 bits.
+A symbolic trace cannot see what code decides by whether a size is a number: isinstance, `try`,
+numbers of other libraries, NumPy. A trace at the true size took the way that plain JAX takes. So
+the two are compared as graphs, from the results down: the same operations on the same values, with
+the same parameters; moves by where they take their elements from; constants by their bits. What
+Python computed of a size and wrote into the program at that size as a number is read off there,
+since it alone is what the user's arithmetic gave: Python's integers have no end, and its floats
+have 64 bits.
 """
 
 from __future__ import annotations
@@ -27,13 +30,16 @@ from .graph import Graph, Value, arguments, canonical, graph_of, place_of
 from .moved import embedded, seen_through
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
-_EXACT = ("int32", "int64", "float32", "float64")  # a size converted to one of them is rounded alike by Python and by XLA
+# a size converted to one of them is rounded alike by Python and by XLA
+_EXACT = ("int32", "int64", "float32", "float64")
 _PARAMETERS = (  # parameters that say nothing of the result, or that follow from the operands
-    "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear body_nconsts cond_nconsts weak_type "
-    "indices_are_sorted unique_indices debug result_avals _split_transpose"
+    "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear"
+    " body_nconsts cond_nconsts weak_type indices_are_sorted unique_indices debug result_avals"
+    " _split_transpose"
 )
 _HOW = frozenset(_PARAMETERS.split())
-_MOVES = ("broadcast_in_dim", "reshape", "concatenate", "squeeze", "transpose", "copy")  # how positions are put together
+# how positions are put together
+_MOVES = ("broadcast_in_dim", "reshape", "concatenate", "squeeze", "transpose", "copy")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -44,7 +50,8 @@ class Witness:
     Args:
         sizes: Symbol -> size.
         ranges: Symbol -> the sizes that it stands for.
-        numbers: What Python made of sizes, by the variable of the symbolic program that it stands in for.
+        numbers: What Python made of sizes, by the variable of the symbolic program that it stands
+            in for.
         places: The user's line of each of them.
     """
 
@@ -53,9 +60,13 @@ class Witness:
     numbers: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict[Any, Any])
     places: dict[Any, str] = field(default_factory=dict[Any, str])
     _known: Evaluator = field(default_factory=Evaluator)
-    _todo: list[tuple[Value, Value, Value | None]] = field(default_factory=list[tuple[Value, Value, Value | None]])
+    _todo: list[tuple[Value, Value, Value | None]] = field(
+        default_factory=list[tuple[Value, Value, Value | None]]
+    )
     _at: Value | None = None  # the operation whose operands are compared
-    _seen: dict[tuple[int, int], tuple[object, object]] = field(default_factory=dict[tuple[int, int], tuple[object, object]])
+    _seen: dict[tuple[int, int], tuple[object, object]] = field(
+        default_factory=dict[tuple[int, int], tuple[object, object]]
+    )
 
     def compare(self, symbolic: Any, exact: Any) -> None:
         """Compare a program with symbolic sizes with the same at these sizes.
@@ -64,7 +75,9 @@ class Witness:
             Refused: They differ.
         """
         if len(opened(symbolic)[0].outvars) != len(opened(exact)[0].outvars):
-            raise Refused("", "returns a Python number made of its size, or arrays as many as the size says")
+            raise Refused(
+                "", "returns a Python number made of its size, or arrays as many as the size says"
+            )
         keys = [object() for _ in opened(symbolic)[0].invars]
         a = graph_of(symbolic, arguments(symbolic, self.sizes, keys), self.sizes)
         b = graph_of(exact, arguments(exact, {}, keys), {})
@@ -74,7 +87,9 @@ class Witness:
             self._values(*pair)
 
     def _once(self, a: object, b: object) -> bool:
-        """Whether two things have not been compared yet. It holds them, so that their ids stay their own."""
+        """Whether two things have not been compared yet. It holds them, so that their ids stay
+        their own.
+        """
         known = (id(a), id(b)) in self._seen
         self._seen[id(a), id(b)] = (a, b)
         return not known
@@ -92,10 +107,15 @@ class Witness:
         if not self._once(a, b):
             return
         if a.shape == b.shape and a.dtype != b.dtype:
-            self._differ(a, b, what=f"has {b.dtype} at {self._size}, and {a.dtype} where the size is not known")
+            self._differ(
+                a,
+                b,
+                what=f"has {b.dtype} at {self._size}, and {a.dtype} where the size is not known",
+            )
         if a.shape != b.shape:
             self._differ(a, b)
-        if 0 in a.shape and not any(map(is_ragged, getattr(a.var, "aval", a).shape)):  # nothing in it, at no size
+        # nothing in it, at no size
+        if 0 in a.shape and not any(map(is_ragged, getattr(a.var, "aval", a).shape)):
             return
         if a.const is not None and b.const is not None:
             if not _equal(a.const, b.const):
@@ -113,7 +133,11 @@ class Witness:
         put, placed = embedded(a, self._known), embedded(b, self._known)
         if put is None or placed is None:
             self._operations(a, b)
-        elif put.shape == placed.shape and all(map(np.array_equal, put.places, placed.places)) and put.updates.same_places(placed.updates):
+        elif (
+            put.shape == placed.shape
+            and all(map(np.array_equal, put.places, placed.places))
+            and put.updates.same_places(placed.updates)
+        ):
             self._compare_next(put.updates.base, placed.updates.base, a)
         else:
             self._differ(a, b)
@@ -126,11 +150,14 @@ class Witness:
         if inner.name != "dim_as_value" or str(inner.dtype) not in _EXACT or b.const is None:
             return False
         dim = inner.params["dim"]
-        return is_countable(dim, self.ranges) and _equal(np.asarray(evaluate(dim, inner.scope)).astype(a.dtype), b.const)
+        return is_countable(dim, self.ranges) and _equal(
+            np.asarray(evaluate(dim, inner.scope)).astype(a.dtype), b.const
+        )
 
     def _unlike(self, a: Value, b: Value) -> None:
-        """Two values that were not made alike: right only if both are known. A number made of sizes is what Python made of it; an array is
-        right if it is the same."""
+        """Two values that were not made alike: right only if both are known. A number made of sizes
+        is what Python made of it; an array is right if it is the same.
+        """
         if not (a.is_known and b.is_known):
             self._differ(a, b)
         if not a.is_sized or any(map(is_ragged, a.var.aval.shape)):
@@ -160,10 +187,19 @@ class Witness:
         elif a.eqn is None or b.eqn is None or names[0] != names[1] or a.index != b.index:
             self._differ(a, b)
         elif (other := _other_param(a, b)) is not None:
-            held = f"`{a.name}` holds the size in `{other}`, which no rule reads" if self._text(a, other) == self._text(b, other) else None
+            held = (
+                f"`{a.name}` holds the size in `{other}`, which no rule reads"
+                if self._text(a, other) == self._text(b, other)
+                else None
+            )
             self._differ(a, b, what=held)
         elif self._once(a.reads, b.reads):
-            compare = {"scan": self._scan, "while": self._while, "cond": self._cond, "custom_linear_solve": self._solve}.get(a.name)
+            compare = {
+                "scan": self._scan,
+                "while": self._while,
+                "cond": self._cond,
+                "custom_linear_solve": self._solve,
+            }.get(a.name)
             (compare or self._plainly)(a, b)
 
     def _text(self, value: Value, param: str) -> str:
@@ -174,7 +210,11 @@ class Witness:
         return text
 
     def _plainly(self, a: Value, b: Value) -> None:
-        if a.name.startswith(("gather", "scatter")) and len(a.reads) == len(b.reads) and a.reads[1].dtype != b.reads[1].dtype:
+        if (
+            a.name.startswith(("gather", "scatter"))
+            and len(a.reads) == len(b.reads)
+            and a.reads[1].dtype != b.reads[1].dtype
+        ):
             self._positions(a, b, a.reads[1], b.reads[1])
             self._pairs(a, b, (a.reads[0], *a.reads[2:]), (b.reads[0], *b.reads[2:]))
         else:
@@ -196,23 +236,44 @@ class Witness:
     def _positions(self, a: Value, b: Value, mine: Value, other: Value) -> None:
         """The positions that a gather or a scatter takes.
 
-        With x64, JAX has them in 32 bits where it knows that they fit, so not where a size is a symbol. They are the same positions: those
-        of a constant always, and others where each is promised to be within the array.
+        With x64, JAX has them in 32 bits where it knows that they fit, so not where a size is a
+        symbol. They are the same positions: those of a constant always, and others where each is
+        promised to be within the array.
         """
         inside = getattr(a.params.get("mode"), "name", "") == "PROMISE_IN_BOUNDS"
         if other.const is not None:
-            self._compare_next(mine, replace(other, dtype=mine.dtype, const=np.asarray(other.const).astype(mine.dtype)), a)
+            self._compare_next(
+                mine,
+                replace(other, dtype=mine.dtype, const=np.asarray(other.const).astype(mine.dtype)),
+                a,
+            )
         elif other.name == "convert_element_type" and other.reads[0].dtype == mine.dtype and inside:
             self._compare_next(mine, other.reads[0], a)
-        elif mine.name == other.name and mine.name in _MOVES and mine.shape == other.shape and _other_param(mine, other) is None:
+        elif (
+            mine.name == other.name
+            and mine.name in _MOVES
+            and mine.shape == other.shape
+            and _other_param(mine, other) is None
+        ):
             for one, two in zip(mine.reads, other.reads, strict=True):
                 self._positions(a, b, one, two)
         else:
-            what = f"takes its positions as {other.dtype} at {self._size}, and as {mine.dtype} where the size is not known"
+            what = (
+                f"takes its positions as {other.dtype} at {self._size}, and as {mine.dtype} where"
+                " the size is not known"
+            )
             self._differ(a, b, what=what)
 
-    def _bodies(self, a: Value, b: Value, mine: tuple[Any, Sequence[Value]], other: tuple[Any, Sequence[Value]]) -> None:
-        """Two programs inside operations, with what their first arguments are; of the others, the first is the first, and so on."""
+    def _bodies(
+        self,
+        a: Value,
+        b: Value,
+        mine: tuple[Any, Sequence[Value]],
+        other: tuple[Any, Sequence[Value]],
+    ) -> None:
+        """Two programs inside operations, with what their first arguments are; of the others, the
+        first is the first, and so on.
+        """
         free = [len(opened(program)[0].invars) - len(given) for program, given in (mine, other)]
         if free[0] != free[1]:
             self._differ(a, b)
@@ -239,26 +300,50 @@ class Witness:
             self._bodies(a, b, (one, a.reads[1:]), (two, b.reads[1:]))
 
     def _solve(self, a: Value, b: Value) -> None:
-        """The solution is what `solve` makes; the other programs are for derivatives, which are traced by now."""
+        """The solution is what `solve` makes; the other programs are for derivatives, which are
+        traced by now.
+        """
         given = [solve_operands(value.eqn, list(value.reads)) for value in (a, b)]
         free = [len(value.reads) - sum(value.params["const_lengths"]) for value in (a, b)]
-        fixed = [operands[: len(operands) - count] for operands, count in zip(given, free, strict=True)]
+        fixed = [
+            operands[: len(operands) - count] for operands, count in zip(given, free, strict=True)
+        ]
         self._pairs(a, b, given[0][len(fixed[0]) :], given[1][len(fixed[1]) :])
-        self._bodies(a, b, (a.params["jaxprs"].solve, fixed[0]), (b.params["jaxprs"].solve, fixed[1]))
+        self._bodies(
+            a, b, (a.params["jaxprs"].solve, fixed[0]), (b.params["jaxprs"].solve, fixed[1])
+        )
 
     def _counted(self, a: Value, b: Value) -> None:
-        """A loop up to a size: JAX makes a `while` of it where the size is a symbol, and a `scan` where it is a number."""
+        """A loop up to a size: JAX makes a `while` of it where the size is a symbol, and a `scan`
+        where it is a number.
+        """
         of_condition, of_body, start = while_parts(a.eqn, list(a.reads))
         constants, carry, xs = scan_parts(b.eqn, list(b.reads))
         keys = [object() for _ in start]
         condition = _body(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
         body = _body(a, a.params["body_jaxpr"], of_body, keys)
         first, last = start[0], start[1]
-        counts = condition.name == "lt" and [read.key for read in condition.reads] == keys[:2] and body.outs[1].key is keys[1]
-        known = first.is_known and last.is_known and carry[0].is_known and not xs and not b.params["reverse"]
+        counts = (
+            condition.name == "lt"
+            and [read.key for read in condition.reads] == keys[:2]
+            and body.outs[1].key is keys[1]
+        )
+        known = (
+            first.is_known
+            and last.is_known
+            and carry[0].is_known
+            and not xs
+            and not b.params["reverse"]
+        )
         rounds = int(self._known(last)) - int(self._known(first)) if counts and known else -1
         index = a.index - (a.index > 1)
-        if b.params["length"] != max(rounds, 0) or rounds < 0 or a.index == 1 or index != b.index or len(start) != len(carry) + 1:
+        if (
+            b.params["length"] != max(rounds, 0)
+            or rounds < 0
+            or a.index == 1
+            or index != b.index
+            or len(start) != len(carry) + 1
+        ):
             self._differ(a, b)
         if self._once(a.reads, b.reads):
             self._pairs(a, b, [first, *start[2:]], carry)
@@ -289,14 +374,27 @@ def _body(value: Value, program: Any, given: Sequence[Value], keys: Sequence[obj
 def _other_param(a: Value, b: Value) -> str | None:
     """A parameter that differs; None if all are the same."""
     names = sorted((a.params.keys() | b.params.keys()) - _HOW)
-    return next((name for name in names if canonical(a.params.get(name), a.scope) != canonical(b.params.get(name), b.scope)), None)
+    return next(
+        (
+            name
+            for name in names
+            if canonical(a.params.get(name), a.scope) != canonical(b.params.get(name), b.scope)
+        ),
+        None,
+    )
 
 
 def _without_unit(value: Value, known: Evaluator) -> Value:
-    """What an operation leaves as it is, such as 0 + 1 * iota: so JAX counts where a size is a symbol."""
+    """What an operation leaves as it is, such as 0 + 1 * iota: so JAX counts where a size is a
+    symbol.
+    """
     unit = {"mul": 1, "add": 0}.get(value.name)
     for read, other in (value.reads, value.reads[::-1]) if unit is not None else ():
-        if read.const is not None and np.all(np.asarray(read.const) == unit) and other.shape == value.shape:
+        if (
+            read.const is not None
+            and np.all(np.asarray(read.const) == unit)
+            and other.shape == value.shape
+        ):
             return other
     return value
 
@@ -308,7 +406,11 @@ def _equal(a: Any, b: Any) -> bool:
     if np.shape(a) != np.shape(b):
         return False
     x, y = _bits(a), _bits(b)
-    return x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x.reshape(-1).view(np.uint8), y.reshape(-1).view(np.uint8))
+    return (
+        x.dtype == y.dtype
+        and x.shape == y.shape
+        and np.array_equal(x.reshape(-1).view(np.uint8), y.reshape(-1).view(np.uint8))
+    )
 
 
 def _bits(x: Any) -> np.ndarray[Any, Any]:

@@ -1,6 +1,7 @@
 """The numbers that a program makes of constants and sizes alone: positions, mostly.
 
-Integers are computed by NumPy in the program's own types, where both wrap alike; all else by JAX, by the operation itself, on the CPU.
+Integers are computed by NumPy in the program's own types, where both wrap alike; all else by JAX,
+by the operation itself, on the CPU.
 """
 
 from __future__ import annotations
@@ -34,18 +35,33 @@ def _same(x: Any) -> Any:
 
 
 _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
-    "add": _np.add, "sub": _np.subtract, "mul": _np.multiply, "neg": _np.negative, "max": _np.maximum, "min": _np.minimum,
-    "lt": _np.less, "le": _np.less_equal, "gt": _np.greater, "ge": _np.greater_equal, "eq": _np.equal, "ne": _np.not_equal,
-    "and": _np.bitwise_and, "or": _np.bitwise_or, "not": _np.invert,
+    "add": _np.add,
+    "sub": _np.subtract,
+    "mul": _np.multiply,
+    "neg": _np.negative,
+    "max": _np.maximum,
+    "min": _np.minimum,
+    "lt": _np.less,
+    "le": _np.less_equal,
+    "gt": _np.greater,
+    "ge": _np.greater_equal,
+    "eq": _np.equal,
+    "ne": _np.not_equal,
+    "and": _np.bitwise_and,
+    "or": _np.bitwise_or,
+    "not": _np.invert,
     "select_n": _selected,
     "clamp": _clamped,
-    "copy": _same, "stop_gradient": _same,
-}  # fmt: skip
+    "copy": _same,
+    "stop_gradient": _same,
+}
 
 
 def is_integer(dtype: Any) -> bool:
     """Whether NumPy computes with a type as XLA does: whole numbers wrap alike."""
-    return dtype == np.bool_ or (dtypes.issubdtype(dtype, np.integer) and np.dtype(dtype).kind in "iu")
+    return dtype == np.bool_ or (
+        dtypes.issubdtype(dtype, np.integer) and np.dtype(dtype).kind in "iu"
+    )
 
 
 class Evaluator:
@@ -60,7 +76,8 @@ class Evaluator:
             return _on_host(value.const)
         held = self._done.get(id(value))
         if held is None:
-            held = self._done[id(value)] = (value, self._made(value))  # it holds the value, so that its id stays its own
+            # it holds the value, so that its id stays its own
+            held = self._done[id(value)] = (value, self._made(value))
         return held[1]
 
     def _made(self, value: Value) -> Any:
@@ -80,7 +97,10 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
     if name == "iota":
         shape = [1] * len(value.shape)
         shape[params["dimension"]] = -1
-        return np.broadcast_to(_np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape), value.shape)
+        return np.broadcast_to(
+            _np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape),
+            value.shape,
+        )
     if name in ("reshape", "squeeze", "expand_dims"):
         return xs[0].reshape(value.shape)
     if name == "broadcast_in_dim":
@@ -106,7 +126,11 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
         return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
     walk, op = Walk(value.scope, value.scope, RULES), Op(value.eqn)
     with jax.ensure_compile_time_eval(), jax.default_device(_jax.local_devices(backend="cpu")[0]):
-        out = RULES[op.name].pad(walk, op, xs) if mentions(op) and op.name in RULES else walk.bind(op, xs)
+        out = (
+            RULES[op.name].pad(walk, op, xs)
+            if mentions(op) and op.name in RULES
+            else walk.bind(op, xs)
+        )
         return _on_host(out[value.index])
 
 

@@ -1,7 +1,8 @@
-"""A program as a graph of values, with a number for each symbol: calls are taken apart, and what a loop closes over is the value itself.
+"""A program as a graph of values, with a number for each symbol: calls are taken apart, and what a
+loop closes over is the value itself.
 
-Two traces of one function differ in how they are cut into calls and in what is written into a loop as a number or handed to it as an
-operand. As graphs they do not.
+Two traces of one function differ in how they are cut into calls and in what is written into a loop
+as a number or handed to it as an operand. As graphs they do not.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> l
     ]
 
 
-def graph_of(jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = "") -> Graph:
+def graph_of(
+    jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = ""
+) -> Graph:
     """The graph of a program whose arguments are these values."""
     effects: list[Value] = []
 
@@ -101,7 +104,9 @@ def graph_of(jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_
             effects.append(Value((), None, eqn, 0, tuple(reads), scope=sizes, place=within.line))
         return outs
 
-    outs = without_calls(jaxpr, given, results, entered, constant=constant, seen_at=SeenAt(start=seen_at))
+    outs = without_calls(
+        jaxpr, given, results, entered, constant=constant, seen_at=SeenAt(start=seen_at)
+    )
     return Graph(tuple(outs), tuple(effects))
 
 
@@ -110,10 +115,13 @@ def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(evaluate(dim, sizes)) if is_ragged(dim) else int(dim) for dim in dims)
 
 
-def _made(eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str) -> list[Value]:
+def _made(
+    eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str
+) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
     of_sizes = known and (any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
-    known = known and (not of_sizes or eqn.primitive.name in RULES)  # else nothing says what it is at a size
+    # else nothing says what it is at a size
+    known = known and (not of_sizes or eqn.primitive.name in RULES)
     sized = known and (of_sizes or any(value.is_sized for value in reads))
     return [
         Value(
@@ -138,7 +146,9 @@ def place_of(value: Value) -> str:
 
 
 def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
-    """A parameter of an operation in a form that two traces of one function share. Programs are left out; they are compared as graphs."""
+    """A parameter of an operation in a form that two traces of one function share. Programs are
+    left out; they are compared as graphs.
+    """
     if is_ragged_dim(param):
         return int(evaluate(param, sizes))
     if is_a(param, (bool, str, bytes, type(None))):

@@ -1,8 +1,10 @@
-"""The size of a mapped axis that code asks for by its name, as `jax.lax.pmean` does under `jax.vmap(..., axis_name="batch")`.
+"""The size of a mapped axis that code asks for by its name, as `jax.lax.pmean` does under
+`jax.vmap(..., axis_name="batch")`.
 
-JAX makes a Python integer of that size (`psum(1, "batch")`), which a symbol is not, though it is only divided by, as in batch
-normalisation. So for the time of one trace the public `jax.lax.pmean`, `psum` of a whole number and `axis_size` answer with the symbol,
-in the thread that traces and where the size is one. Who imported them by `from jax.lax import pmean` has JAX's own, and is refused.
+JAX makes a Python integer of that size (`psum(1, "batch")`), which a symbol is not, though it is
+only divided by, as in batch normalisation. So for the time of one trace the public `jax.lax.pmean`,
+`psum` of a whole number and `axis_size` answer with the symbol, in the thread that traces and where
+the size is one. Who imported them by `from jax.lax import pmean` has JAX's own, and is refused.
 Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
 """
 
@@ -40,7 +42,12 @@ def named_sizes() -> Generator[None]:
 
     def mean_over(x: Any, axis_name: Any, **options: Any) -> Any:
         leaves: list[Any] = jax.tree.leaves(x)
-        if not options and leaves and all(is_a(leaf, jax.Array) for leaf in leaves) and (size := symbol(axis_name)) is not None:
+        if (
+            not options
+            and leaves
+            and all(is_a(leaf, jax.Array) for leaf in leaves)
+            and (size := symbol(axis_name)) is not None
+        ):
 
             def shared(total: Any) -> Any:
                 return total / size

@@ -1,8 +1,9 @@
 """Where the elements of a value come from: operations that only move elements, seen through.
 
-JAX moves elements by other operations where a size is a symbol: a slice becomes a gather, the last element a dynamic slice at a computed
-position, and the gradient of a slice a scatter into zeros instead of a padding with zeros. What they do is the same: along each axis,
-element i is element p(i) of what lies below. Where that is so, the positions are compared, not the operations.
+JAX moves elements by other operations where a size is a symbol: a slice becomes a gather, the last
+element a dynamic slice at a computed position, and the gradient of a slice a scatter into zeros
+instead of a padding with zeros. What they do is the same: along each axis, element i is element
+p(i) of what lies below. Where that is so, the positions are compared, not the operations.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Selection:
 
     Args:
         base: The other.
-        axes: For each axis of the value the axis of the base and the positions along it, or None and how often all is repeated.
+        axes: For each axis of the value the axis of the base and the positions along it, or None
+            and how often all is repeated.
         fixed: For each axis of the base that no axis of the value goes along, the position on it.
     """
 
@@ -40,7 +42,11 @@ class Selection:
 
     def same_places(self, other: Selection) -> bool:
         """Whether two views choose the same places, each of its own base."""
-        return self.fixed == other.fixed and len(self.axes) == len(other.axes) and all(map(_same, self.axes, other.axes))
+        return (
+            self.fixed == other.fixed
+            and len(self.axes) == len(other.axes)
+            and all(map(_same, self.axes, other.axes))
+        )
 
 
 def _same(a: tuple[int | None, Positions], b: tuple[int | None, Positions]) -> bool:
@@ -58,7 +64,11 @@ def plain(positions: Any) -> Positions:
         return range(int(array[0]), int(array[0]) + 1) if len(array) else range(0)
     steps = np.diff(array)
     step = int(steps[0])
-    return range(int(array[0]), int(array[-1]) + (1 if step > 0 else -1), step) if step and np.all(steps == step) else array
+    return (
+        range(int(array[0]), int(array[-1]) + (1 if step > 0 else -1), step)
+        if step and np.all(steps == step)
+        else array
+    )
 
 
 def _through(inner: Positions, outer: Positions) -> Positions:
@@ -67,13 +77,19 @@ def _through(inner: Positions, outer: Positions) -> Positions:
         if not len(outer):
             return range(0)
         start, step = inner[outer[0]], inner.step * outer.step
-        return plain(range(start, start + step * len(outer), step)) if len(outer) > 1 else range(start, start + 1)
+        return (
+            plain(range(start, start + step * len(outer), step))
+            if len(outer) > 1
+            else range(start, start + 1)
+        )
     return plain(np.asarray(inner)[np.asarray(outer)])
 
 
 @dataclass(frozen=True)
 class Move:
-    """What one operation does: for each axis of its result, the axis of its operand and the positions, or None and its length."""
+    """What one operation does: for each axis of its result, the axis of its operand and the
+    positions, or None and its length.
+    """
 
     source: Value
     axes: tuple[tuple[int | None, Positions], ...]
@@ -100,7 +116,9 @@ def _composed(view: Selection, move: Move) -> Selection:
             axes.append((None, positions))
             continue
         below, inner = move.axes[axis]
-        axes.append((None, len(positions)) if below is None else (below, _through(inner, positions)))
+        axes.append(
+            (None, len(positions)) if below is None else (below, _through(inner, positions))
+        )
     for axis, position in view.fixed:
         below, inner = move.axes[axis]
         if below is not None:
@@ -127,7 +145,11 @@ def _whole(value: Value) -> list[tuple[int | None, Positions]]:
 def _move(value: Value, known: Known) -> Move | None:
     """What an operation that only moves elements does; None for every other."""
     name = value.name
-    if name in _SAME and value.reads[value.index].dtype == value.dtype and value.reads[value.index].shape == value.shape:
+    if (
+        name in _SAME
+        and value.reads[value.index].dtype == value.dtype
+        and value.reads[value.index].shape == value.shape
+    ):
         return Move(value.reads[value.index], tuple(_whole(value)))
     move = _MOVES.get(name)
     if move is not None:
@@ -138,7 +160,15 @@ def _move(value: Value, known: Known) -> Move | None:
     return None
 
 
-_SAME = ("copy", "copy_p", "stop_gradient", "convert_element_type", "optimization_barrier", "reshard", "sharding_constraint")
+_SAME = (
+    "copy",
+    "copy_p",
+    "stop_gradient",
+    "convert_element_type",
+    "optimization_barrier",
+    "reshard",
+    "sharding_constraint",
+)
 
 
 def _reshape(value: Value, known: Known) -> Move | None:
@@ -146,12 +176,14 @@ def _reshape(value: Value, known: Known) -> Move | None:
     x = value.reads[0]
     old = [i for i, size in enumerate(x.shape) if size != 1]
     if value.name == "reshape" and (
-        [x.shape[i] for i in old] != [size for size in value.shape if size != 1] or value.params.get("dimensions") is not None
+        [x.shape[i] for i in old] != [size for size in value.shape if size != 1]
+        or value.params.get("dimensions") is not None
     ):
         return None
     left = iter(old)
     axes: list[tuple[int | None, Positions]] = [
-        (None, 1) if size == 1 else (axis := next(left), range(x.shape[axis])) for size in value.shape
+        (None, 1) if size == 1 else (axis := next(left), range(x.shape[axis]))
+        for size in value.shape
     ]
     return Move(x, tuple(axes), tuple((i, 0) for i, size in enumerate(x.shape) if size == 1))
 
@@ -186,7 +218,10 @@ def _slice(value: Value, known: Known) -> Move | None:
     starts = at(value.params["start_indices"], value.scope)
     strides = at(value.params["strides"] or (1,) * len(starts), value.scope)
     triples = zip(starts, strides, value.shape, strict=True)
-    return Move(value.reads[0], tuple((i, range(s, s + t * size, t)) for i, (s, t, size) in enumerate(triples)))
+    return Move(
+        value.reads[0],
+        tuple((i, range(s, s + t * size, t)) for i, (s, t, size) in enumerate(triples)),
+    )
 
 
 def _split(value: Value, known: Known) -> Move | None:
@@ -203,7 +238,13 @@ def _dynamic_slice(value: Value, known: Known) -> Move | None:
         return None
     triples = zip(x.shape, value.shape, starts, strict=True)
     firsts = [min(max(int(known(start)), 0), size - window) for size, window, start in triples]
-    return Move(x, tuple((i, range(first, first + window)) for i, (first, window) in enumerate(zip(firsts, value.shape, strict=True))))
+    return Move(
+        x,
+        tuple(
+            (i, range(first, first + window))
+            for i, (first, window) in enumerate(zip(firsts, value.shape, strict=True))
+        ),
+    )
 
 
 def _gather(value: Value, known: Known) -> Move | None:
@@ -212,7 +253,9 @@ def _gather(value: Value, known: Known) -> Move | None:
     if not indices.is_known or numbers.operand_batching_dims:
         return None
     sizes = at(value.params["slice_sizes"], value.scope)
-    places = _separated(known(indices), x.shape, sizes, numbers.start_index_map, value.params["mode"])
+    places = _separated(
+        known(indices), x.shape, sizes, numbers.start_index_map, value.params["mode"]
+    )
     if places is None:
         return None
     starts, along = places
@@ -236,7 +279,9 @@ def _gather(value: Value, known: Known) -> Move | None:
 def _separated(
     indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: Any
 ) -> tuple[dict[int, Positions], dict[int, Any]] | None:
-    """For each indexed axis its positions and which axis of the indices they run along, if each has one of its own; None if not."""
+    """For each indexed axis its positions and which axis of the indices they run along, if each has
+    one of its own; None if not.
+    """
     starts: dict[int, Positions] = {}
     along: dict[int, Any] = {}
     for column, axis in enumerate(indexed):
@@ -247,7 +292,11 @@ def _separated(
         here = np.clip(here, 0, last)
         if not here.size:
             return None
-        runs = [i for i, size in enumerate(here.shape) if size > 1 and not np.all(here == here.take([0], i))]
+        runs = [
+            i
+            for i, size in enumerate(here.shape)
+            if size > 1 and not np.all(here == here.take([0], i))
+        ]
         if len(runs) > 1 or (runs and runs[0] in along.values()):
             return None
         line = here[tuple(slice(None) if i in runs else 0 for i in range(here.ndim))]
@@ -286,7 +335,10 @@ class Embedded:
     @property
     def is_everything(self) -> bool:
         """Whether no zero is left."""
-        return all(isinstance(place, range) and place == range(size) for place, size in zip(self.places, self.shape, strict=True))
+        return all(
+            isinstance(place, range) and place == range(size)
+            for place, size in zip(self.places, self.shape, strict=True)
+        )
 
 
 def embedded(value: Value, known: Known) -> Embedded | None:
@@ -324,7 +376,11 @@ Targets = tuple[Value, list[tuple[int | None, Positions]]]
 
 def _is_zero(value: Value, known: Known) -> bool:
     base = seen_through(value, known).base
-    return base.const is not None and not dtypes.issubdtype(base.dtype, dtypes.extended) and not np.any(np.asarray(base.const))
+    return (
+        base.const is not None
+        and not dtypes.issubdtype(base.dtype, dtypes.extended)
+        and not np.any(np.asarray(base.const))
+    )
 
 
 def _padded(value: Value, known: Known) -> Targets | None:
@@ -355,9 +411,16 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     if not indices.is_known or numbers.operand_batching_dims or not _is_zero(x, known):
         return None
     windows: dict[int, int] = dict(
-        zip([axis for axis in range(len(x.shape)) if axis not in numbers.inserted_window_dims], numbers.update_window_dims, strict=True)
+        zip(
+            [axis for axis in range(len(x.shape)) if axis not in numbers.inserted_window_dims],
+            numbers.update_window_dims,
+            strict=True,
+        )
     )
-    sizes = [1 if axis in numbers.inserted_window_dims else updates.shape[windows[axis]] for axis in range(len(x.shape))]
+    sizes = [
+        1 if axis in numbers.inserted_window_dims else updates.shape[windows[axis]]
+        for axis in range(len(x.shape))
+    ]
     places = _separated(known(indices), x.shape, sizes, numbers.scatter_dims_to_operand_dims, _DROP)
     if places is None:
         return None
@@ -365,7 +428,8 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     inside: Sequence[int] = numbers.update_window_dims
     batch = [axis for axis in range(len(updates.shape)) if axis not in inside]
     used = {axis for axis in along.values() if axis is not None}
-    if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):  # several updates of one place
+    # several updates of one place
+    if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):
         return None
     out: list[tuple[int | None, Positions]] = []
     for axis, size in enumerate(sizes):

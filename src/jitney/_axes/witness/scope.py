@@ -1,6 +1,7 @@
 """Whether a trace with symbolic sizes is under way, and of which.
 
-It stands apart from that trace (`symbolic_trace.py`): each first call asks this, and few trace for more than one size.
+It stands apart from that trace (`symbolic_trace.py`): each first call asks this, and few trace for
+more than one size.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ SCOPE: ContextVar[Scope | None] = ContextVar("at_any_size", default=None)
 
 
 def at_any_size() -> bool:
-    """Whether what is traced now must do the same at every size, so that nothing may be chosen by a size."""
+    """Whether what is traced now must do the same at every size, so that nothing may be chosen by a
+    size.
+    """
     return SCOPE.get() is not None
 
 
 def ranges_at_hand() -> Mapping[str, tuple[int, int]]:
-    """The symbols of the trace under way, and which sizes they stand for; none if all sizes are known."""
+    """The symbols of the trace under way, and which sizes they stand for; none if all sizes are
+    known.
+    """
     scope = SCOPE.get()
     return {} if scope is None else scope.ranges

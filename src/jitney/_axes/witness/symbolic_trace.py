@@ -1,4 +1,6 @@
-"""Trace a function with symbolic sizes, watched, and compare it with what it is at a size that is at hand."""
+"""Trace a function with symbolic sizes, watched, and compare it with what it is at a size that is
+at hand.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ class SymbolicProgram:
     Args:
         jaxpr: The program.
         ranges: Symbol -> the least and the largest size it stands for.
-        numbers: What Python computes of the sizes, by the variables of the program that stand in for it, and its values at one size.
-        each: Why each new size is traced once more, for a line of the plan; None if the program is the same at all sizes.
+        numbers: What Python computes of the sizes, by the variables of the program that stand in
+            for it, and its values at one size.
+        each: Why each new size is traced once more, for a line of the plan; None if the program is
+            the same at all sizes.
         choices: What was chosen for it, once for all sizes.
     """
 
@@ -57,7 +61,9 @@ class SymbolicProgram:
     def out_dims(self) -> list[Shape]:
         return [tuple(aval.shape) for aval in self.jaxpr.out_avals]
 
-    def numbers_at(self, fn: Callable[..., Any], avals: Avals, sizes: Mapping[str, int]) -> list[Any]:
+    def numbers_at(
+        self, fn: Callable[..., Any], avals: Avals, sizes: Mapping[str, int]
+    ) -> list[Any]:
         """What Python makes of other sizes, for each of `numbers`.
 
         Raises:
@@ -65,14 +71,22 @@ class SymbolicProgram:
         """
         numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes, self.choices).numbers
         if numbers.keys() != self.numbers.keys():
-            raise Refused("", f"does other operations at size {' and '.join(map(str, sizes.values()))}")
+            raise Refused(
+                "", f"does other operations at size {' and '.join(map(str, sizes.values()))}"
+            )
         return [numbers[variable] for variable in self.numbers]
 
 
 def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     """One of JAX's symbolic dimensions for each symbol, known to lie in its range."""
-    bounds = [f"{name} {sign} {bound}" for name, (low, high) in ranges.items() for sign, bound in ((">=", low), ("<=", high))]
-    return dict(zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True))
+    bounds = [
+        f"{name} {sign} {bound}"
+        for name, (low, high) in ranges.items()
+        for sign, bound in ((">=", low), ("<=", high))
+    ]
+    return dict(
+        zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True)
+    )
 
 
 def trace(
@@ -83,18 +97,20 @@ def trace(
     *,
     choices: Choices | None = None,
 ) -> SymbolicProgram:
-    """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at hand.
+    """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at
+    hand.
 
     Args:
         fn: Takes arrays, returns a sequence of arrays.
         avals: The abstract arguments, from a size for each symbol.
         ranges: Symbol -> the least and the largest size it stands for.
         sizes: Symbol -> the size at hand; without it, two of the ranges.
-        choices: Where it is kept what is chosen by what the function is at some sizes; None where nothing may be.
+        choices: Where it is kept what is chosen by what the function is at some sizes; None where
+            nothing may be.
 
     Raises:
-        Refused: The function needs to know a size, does different things for different ones, or is a derivative with rules that only go
-            backwards.
+        Refused: The function needs to know a size, does different things for different ones, or is
+            a derivative with rules that only go backwards.
         Exception: What the function raises at any size, known or not.
     """
     at_hand = [sizes] if sizes is not None else probes(ranges)
@@ -120,7 +136,9 @@ def trace(
 
 
 def _evaluated(jaxpr: Any) -> Iterator[Any]:
-    """What the operations make that an evaluator comes to one by one, in a program and in those whose rules evaluate them."""
+    """What the operations make that an evaluator comes to one by one, in a program and in those
+    whose rules evaluate them.
+    """
     for eqn in opened(jaxpr)[0].eqns:
         yield from eqn.outvars[:1]
         for inner in programs(eqn.params) if eqn.primitive.name in HOLDERS else ():
@@ -144,17 +162,20 @@ def witnessed(
 
 
 class Choices:
-    """What is chosen once for a program, by what its function is at some sizes, and holds at all of them.
+    """What is chosen once for a program, by what its function is at some sizes, and holds at all of
+    them.
 
-    The trace with symbolic sizes asks first; then the function is rehearsed at sizes that are known. Every later trace is given the same,
-    in the order in which they ask.
+    The trace with symbolic sizes asks first; then the function is rehearsed at sizes that are
+    known. Every later trace is given the same, in the order in which they ask.
     """
 
     def __init__(self) -> None:
         self._begun: tuple[Callable[..., Any], Avals, Mapping[str, tuple[int, int]]] | None = None
         self._made: list[Any] | None = None
 
-    def begin(self, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]]) -> None:
+    def begin(
+        self, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]]
+    ) -> None:
         """Of which function."""
         self._begun = fn, avals, ranges
 
@@ -169,11 +190,15 @@ class Choices:
         if self._made is None:
             asked = list(self._asked())
             first = asked[0] if len({len(wishes) for wishes in asked}) == 1 else []
-            self._made = [_settled(settle, [wishes[i][0] for wishes in asked]) for i, (_, settle) in enumerate(first)]
+            self._made = [
+                _settled(settle, [wishes[i][0] for wishes in asked])
+                for i, (_, settle) in enumerate(first)
+            ]
         return self._made
 
     def _asked(self) -> Iterator[list[tuple[Any, Callable[[Sequence[Any]], Any]]]]:
-        """What is asked for at the largest sizes. No size at hand is among them: what is chosen is the same in every process.
+        """What is asked for at the largest sizes. No size at hand is among them: what is chosen is
+        the same in every process.
 
         Raises:
             Refused: The function fails at one of them.
@@ -190,7 +215,9 @@ class Choices:
                 raise
             except Exception as error:
                 at = " and ".join(map(str, sizes.values()))
-                raise Refused(place(error), f"cannot be traced at size {at}: {said(error)}") from error
+                raise Refused(
+                    place(error), f"cannot be traced at size {at}: {said(error)}"
+                ) from error
             yield scope.rehearsed or []
 
 
@@ -205,7 +232,8 @@ def chosen(wish: Callable[[], W | None], settle: Callable[[Sequence[W]], S | Non
     """What holds at all sizes of the trace under way; None where nothing is chosen.
 
     Args:
-        wish: What this would be at the size of the trace, which is known when it is asked; None for nothing.
+        wish: What this would be at the size of the trace, which is known when it is asked; None for
+            nothing.
         settle: Makes a choice of the wishes of several sizes; those of the largest stand first.
     """
     scope = SCOPE.get()
@@ -229,7 +257,9 @@ def _scope(
     scope = Scope(ranges, choices, rehearsed)
     token = SCOPE.set(scope)
     try:
-        with FRESH(object()):  # bodies that JAX has traced before are not run again: a value that nobody has had makes it forget them
+        # bodies that JAX has traced before are not run again: a value that nobody has had makes it
+        # forget them
+        with FRESH(object()):
             yield scope
     finally:
         SCOPE.reset(token)
@@ -242,7 +272,9 @@ def _symbolic(
     known: Mapping[str, int],
     choices: Choices | None,
 ) -> tuple[Any, Sequence[str]]:
-    """The program with symbolic sizes, and where code looked at a size in a way that is right only if each size is traced."""
+    """The program with symbolic sizes, and where code looked at a size in a way that is right only
+    if each size is traced.
+    """
     sizes = symbolic_sizes(ranges)
     jaxpr: Any = None
     failed: Exception | None = None
@@ -272,7 +304,9 @@ def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
-    """Two sets of sizes from the ranges; where there are several symbols their sizes are unequal if they can be."""
+    """Two sets of sizes from the ranges; where there are several symbols their sizes are unequal if
+    they can be.
+    """
     low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
     high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}
     return [low] if low == high else [low, high]

@@ -1,10 +1,12 @@
 """Whether code that a trace has run may have looked at a size in a way that nobody sees.
 
-`type(n)` and `n is m` ask nothing of the object, so no hook sees them, and who catches the error of `float(n)` goes on another way. So the
-functions that have run (`code_that_ran.py`), those of JAX aside, are held against what is allowed: all operations but `is` of two objects,
-no handler of exceptions, and of what they name or are given, and of what lies in that under the names that they ask for, only numbers,
-modules and functions that are known to ask nothing, and functions written in Python, which are looked at when they run. What they do call
-is held against the same list, wherever it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen
+`type(n)` and `n is m` ask nothing of the object, so no hook sees them, and who catches the error of
+`float(n)` goes on another way. So the functions that have run (`code_that_ran.py`), those of JAX
+aside, are held against what is allowed: all operations but `is` of two objects, no handler of
+exceptions, and of what they name or are given, and of what lies in that under the names that they
+ask for, only numbers, modules and functions that are known to ask nothing, and functions written in
+Python, which are looked at when they run. What they do call is held against the same list, wherever
+it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen
 is not). Whatever is not on the list is no error: it costs a trace for each new size.
 """
 
@@ -29,25 +31,52 @@ import numpy as np
 from ..._jax.trees import attribute, is_a, type_of
 from ..._owners import owner
 
-_MODULES = ("jax", "jaxlib", "jitney", "numpy", "math", "functools", "itertools", "collections", "typing", "dataclasses", "enum", "abc",
-            "equinox", "jaxtyping", "beartype", "warnings", "operator", "_operator")  # fmt: skip
+_MODULES = (
+    "jax",
+    "jaxlib",
+    "jitney",
+    "numpy",
+    "math",
+    "functools",
+    "itertools",
+    "collections",
+    "typing",
+    "dataclasses",
+    "enum",
+    "abc",
+    "equinox",
+    "jaxtyping",
+    "beartype",
+    "warnings",
+    "operator",
+    "_operator",
+)
 _BARRED = (operator.is_, operator.is_not, contextlib.suppress)
 """What of modules that are trusted asks for what nobody sees, or swallows errors."""
 _NAMES = (
-    "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr hasattr int isinstance issubclass iter "
-    "len list map max min next object pow print property range reversed round set setattr slice sorted staticmethod classmethod str "
-    "sum super "
-    "tuple zip ArithmeticError AssertionError AttributeError Exception IndexError KeyError LookupError NotImplementedError OverflowError "
-    "RuntimeError StopIteration TypeError ValueError ZeroDivisionError NotImplemented Ellipsis __build_class__ __import__ __debug__"
+    "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr"
+    " hasattr int isinstance issubclass iter len list map max min next object pow print property"
+    " range reversed round set setattr slice sorted staticmethod classmethod str sum super tuple"
+    " zip ArithmeticError AssertionError AttributeError Exception IndexError KeyError LookupError"
+    " NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueError"
+    " ZeroDivisionError NotImplemented Ellipsis __build_class__ __import__ __debug__"
 )
 _BUILTINS = frozenset(_NAMES.split())
-"""`isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise, or are seen."""
+"""`isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise, or
+are seen.
+"""
 
 
-def unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+def unknown(
+    code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]
+) -> Iterator[str]:
     """What a function does that is not on the list."""
     summary = _summary(code)
-    if summary.catches_all or not all(_is_own_error(names.get(name)) for name in summary.caught) or _rewords(summary, names, given):
+    if (
+        summary.catches_all
+        or not all(_is_own_error(names.get(name)) for name in summary.caught)
+        or _rewords(summary, names, given)
+    ):
         yield "handles exceptions"
     if summary.compares:
         yield "compares objects by `is`"
@@ -67,26 +96,35 @@ def unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, 
 def _rewords(summary: _Summary, names: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """Whether an error may come out as one of the user's own, which is caught elsewhere."""
     values = [*(names[name] for name in summary.every if name in names), *given.values()]
-    return summary.raises_again and any(is_a(value, types.FunctionType) or _is_own_error(value) for value in values)
+    return summary.raises_again and any(
+        is_a(value, types.FunctionType) or _is_own_error(value) for value in values
+    )
 
 
 def _is_special(name: str) -> bool:
-    """Whether an attribute is one of Python's own that is not there for arithmetic, containers or classes: `__class__`, `__dict__`, ..."""
+    """Whether an attribute is one of Python's own that is not there for arithmetic, containers or
+    classes: `__class__`, `__dict__`, ...
+    """
     if not (name.startswith("__") and name.endswith("__")) or name in _ORDINARY:
         return False
-    return hasattr(object, name) or not any(hasattr(kind, name) for kind in (int, float, list, np.ndarray))
+    return hasattr(object, name) or not any(
+        hasattr(kind, name) for kind in (int, float, list, np.ndarray)
+    )
 
 
 _PLAIN = (
-    "__init__ __post_init__ __call__ __enter__ __exit__ __new__ __setattr__ __init_subclass__ __name__ __qualname__ __module__ __doc__ "
-    "__annotations__ __version__ __array__ __jax_array__ __debug__ __future__ __dict__"
+    "__init__ __post_init__ __call__ __enter__ __exit__ __new__ __setattr__ __init_subclass__"
+    " __name__ __qualname__ __module__ __doc__ __annotations__ __version__ __array__ __jax_array__"
+    " __debug__ __future__ __dict__"
 )
 _ORDINARY = frozenset(_PLAIN.split())
 _MANY = 1 << 12  # of things in one; more are not looked through
 
 
 def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
-    """A value and what lies in it: elements of containers, and attributes of these names, or of all."""
+    """A value and what lies in it: elements of containers, and attributes of these names, or of
+    all.
+    """
     todo, seen = [value], dict[int, Any]()
     while todo:
         part = todo.pop()
@@ -114,13 +152,24 @@ def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
         if name.startswith("__"):
             continue
         part = inspect.getattr_static(value, name, None)
-        yield getattr(value, name, None) if is_a(part, types.MemberDescriptorType) else attribute(part, "__func__", part)
+        yield (
+            getattr(value, name, None)
+            if is_a(part, types.MemberDescriptorType)
+            else attribute(part, "__func__", part)
+        )
 
 
 def _is_own_error(value: Any) -> bool:
-    """Whether a class of errors is of the user's or a library's own: nothing that JAX says of a size is one."""
+    """Whether a class of errors is of the user's or a library's own: nothing that JAX says of a
+    size is one.
+    """
     module = sys.modules.get(attribute(value, "__module__", ""))
-    return is_a(value, type) and issubclass(value, BaseException) and module is not None and _is_users(module)
+    return (
+        is_a(value, type)
+        and issubclass(value, BaseException)
+        and module is not None
+        and _is_users(module)
+    )
 
 
 @dataclass(frozen=True)
@@ -150,15 +199,24 @@ class _Summary:
 def _summary(code: types.CodeType) -> _Summary:
     all_ = list(dis.get_instructions(code))
     pairs = list(pairwise(all_))
-    uses = [(i.argval, _is_for_error(all_[at + 1 :])) for at, i in enumerate(all_) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
-    matches = [before.argval if before.opname == "LOAD_GLOBAL" else None for before, i in pairs if i.opname == "CHECK_EXC_MATCH"]
+    uses = [
+        (i.argval, _is_for_error(all_[at + 1 :]))
+        for at, i in enumerate(all_)
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    ]
+    matches = [
+        before.argval if before.opname == "LOAD_GLOBAL" else None
+        for before, i in pairs
+        if i.opname == "CHECK_EXC_MATCH"
+    ]
     handles = bool(matches) or _is_bare(pairs)
     goes_on = any(a.opname == "POP_EXCEPT" and b.opname != "RERAISE" for a, b in pairs)
     return _Summary(
         names=tuple(dict.fromkeys(name for name, in_error in uses if not in_error)),
         every=tuple(dict.fromkeys(name for name, _ in uses)),
         caught=tuple(name for name in matches if name is not None) if goes_on else (),
-        catches_all=(handles and goes_on and (not matches or None in matches or _is_bare(pairs))) or _swallows(code, pairs),
+        catches_all=(handles and goes_on and (not matches or None in matches or _is_bare(pairs)))
+        or _swallows(code, pairs),
         raises_again=handles and not goes_on,
         compares=any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairs),
         asked=frozenset(i.argval for i in all_ if i.opname in _ATTRIBUTES),
@@ -170,11 +228,17 @@ def _is_bare(pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]) -> bool:
     return any(a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in pairs)
 
 
-def _swallows(code: types.CodeType, pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]) -> bool:
+def _swallows(
+    code: types.CodeType, pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]
+) -> bool:
     """Whether a function is the end of a context that may say that there was no error."""
     if code.co_name != "__exit__":
         return False
-    values = [a.argval if a.opname == "LOAD_CONST" else code for a, b in pairs if b.opname == "RETURN_VALUE"]
+    values = [
+        a.argval if a.opname == "LOAD_CONST" else code
+        for a, b in pairs
+        if b.opname == "RETURN_VALUE"
+    ]
     values += [b.argval for _, b in pairs if b.opname == "RETURN_CONST"]
     return any(value is not None and value is not False for value in values)
 
@@ -184,7 +248,11 @@ def _is_for_error(rest: Sequence[dis.Instruction]) -> bool:
     for instruction in rest:
         if instruction.opname == "RAISE_VARARGS":
             return True
-        if instruction.is_jump_target or instruction.opcode in _JUMPS or instruction.opname.startswith(("RETURN", "YIELD", "STORE")):
+        if (
+            instruction.is_jump_target
+            or instruction.opcode in _JUMPS
+            or instruction.opname.startswith(("RETURN", "YIELD", "STORE"))
+        ):
             return False
     return False
 
@@ -195,20 +263,30 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 
 def _is_single(instruction: dis.Instruction) -> bool:
     """Whether an instruction puts None, True, False or ... there, which no size is."""
-    return instruction.opname == "LOAD_CONST" and (instruction.argval is None or is_a(instruction.argval, (bool, type(...))))
+    return instruction.opname == "LOAD_CONST" and (
+        instruction.argval is None or is_a(instruction.argval, (bool, type(...)))
+    )
 
 
 def is_allowed(value: Any) -> bool:
     if is_a(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
-    if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):  # `object.__eq__` compares by `is`
+    # `object.__eq__` compares by `is`
+    if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):
         return not _is_special(value.__name__)
     if any(value is barred for barred in _BARRED):
         return False
-    if is_a(value, types.BuiltinFunctionType) and not is_a(value.__self__, (types.ModuleType, type, type(None))):
+    if is_a(value, types.BuiltinFunctionType) and not is_a(
+        value.__self__, (types.ModuleType, type, type(None))
+    ):
         return True  # a method: it asks for items, hashes and equality, which is seen
-    if is_a(value, types.BuiltinFunctionType) or (is_a(value, type) and value.__module__ == "builtins"):
-        return attribute(value, "__name__", "") in _BUILTINS or (attribute(value, "__module__", "") or "").partition(".")[0] in _MODULES
+    if is_a(value, types.BuiltinFunctionType) or (
+        is_a(value, type) and value.__module__ == "builtins"
+    ):
+        return (
+            attribute(value, "__name__", "") in _BUILTINS
+            or (attribute(value, "__module__", "") or "").partition(".")[0] in _MODULES
+        )
     if is_a(value, types.MethodType):
         return is_allowed(value.__func__)
     return not is_a(value, partial) or is_allowed(value.func)

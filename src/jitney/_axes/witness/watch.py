@@ -1,13 +1,16 @@
 """Find code that takes a decision from a size while the size is a symbol.
 
-Ordering a symbolic size, looping over it or converting it fails by itself, unless the code catches that. Comparing it for equality,
-testing its truth, hashing it and printing it do not: JAX answers for a size that equals nothing but itself. Where the answer would depend
-on the size, the code must not be padded. So while a function is traced these questions are watched, and the first from outside JAX that
-has no single answer stops the trace. Whoever asks for its type or for an attribute that it does not have may go another way with a
-number: such code is traced at each size, as is code that may have asked unseen.
+Ordering a symbolic size, looping over it or converting it fails by itself, unless the code catches
+that. Comparing it for equality, testing its truth, hashing it and printing it do not: JAX answers
+for a size that equals nothing but itself. Where the answer would depend on the size, the code must
+not be padded. So while a function is traced these questions are watched, and the first from outside
+JAX that has no single answer stops the trace. Whoever asks for its type or for an attribute that it
+does not have may go another way with a number: such code is traced at each size, as is code that
+may have asked unseen.
 
-The class of symbolic dimensions has no public name or hook. This file reaches it by the type of a public value, changes
-some of its methods for the time of one trace, and puts them back; one lock for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
+The class of symbolic dimensions has no public name or hook. This file reaches it by the type of a
+public value, changes some of its methods for the time of one trace, and puts them back; one lock
+for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ class Seen:
 
     Args:
         refused: Questions whose answer is not the same at all sizes.
-        looks: Questions that have an answer of their own for symbols, such as that of a type: each size has to be traced.
+        looks: Questions that have an answer of their own for symbols, such as that of a type: each
+            size has to be traced.
     """
 
     refused: list[Refused] = field(default_factory=list[Refused])
@@ -64,7 +68,8 @@ class Seen:
 
 @contextmanager
 def watched() -> Generator[Seen]:
-    """Raise `Refused` where code outside JAX decides by a symbolic size, and keep it in the list, should that code catch it.
+    """Raise `Refused` where code outside JAX decides by a symbolic size, and keep it in the list,
+    should that code catch it.
 
     One trace at a time; other threads are not watched.
     """
@@ -97,7 +102,11 @@ def watched() -> Generator[Seen]:
                 frame = None if asking or threading.get_ident() != watching else _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
-                    seen.refused.append(Refused(place_of(frame), _FAILING[name].format(str(self), *map(str, others))))
+                    seen.refused.append(
+                        Refused(
+                            place_of(frame), _FAILING[name].format(str(self), *map(str, others))
+                        )
+                    )
                     asking = False
                 raise
 
@@ -110,11 +119,17 @@ def watched() -> Generator[Seen]:
 
     def missing(self: Any, name: str) -> Any:
         look(f"the attribute {name!r}")
-        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise AttributeError(
+            f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self
+        )
 
     def look(what: str) -> None:
         frame = _asker("numpy", "stdlib")
-        if threading.get_ident() == watching and frame is not None and owner_of(frame) not in (*_OURS, "equinox"):
+        if (
+            threading.get_ident() == watching
+            and frame is not None
+            and owner_of(frame) not in (*_OURS, "equinox")
+        ):
             seen.looks.append(f"{place_of(frame)} looks at {what} of a size")
 
     hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
@@ -141,16 +156,21 @@ def _is_true(size: Any) -> bool:
 
 
 def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
-    frame = _asker("stdlib")  # JAX counts sizes with `collections.Counter`, to say what does not fit
+    # JAX counts sizes with `collections.Counter`, to say what does not fit
+    frame = _asker("stdlib")
     if frame is None or _may(name, frame) or _decided(name, size, *others):
         return None
     return Refused(place_of(frame), _QUESTIONS[name].format(str(size), *map(str, others)))
 
 
 def _asker(*workers: Owner) -> FrameType | None:
-    """The frame that asked. Code that a tool wrote (a dataclass's `__eq__`), and those who are named, ask for whoever called them."""
+    """The frame that asked. Code that a tool wrote (a dataclass's `__eq__`), and those who are
+    named, ask for whoever called them.
+    """
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and (frame.f_code.co_filename == __file__ or owner_of(frame) in ("generated", *workers)):
+    while frame is not None and (
+        frame.f_code.co_filename == __file__ or owner_of(frame) in ("generated", *workers)
+    ):
         frame = frame.f_back
     return frame
 
@@ -159,9 +179,13 @@ _OURS = ("jax", "jaxlib", "jitney")
 
 
 def _may(name: str, frame: FrameType) -> bool:
-    """JAX asks in order to trace, and jitney in order to find a program; jitney's contracts compare sizes for the user."""
+    """JAX asks in order to trace, and jitney in order to find a program; jitney's contracts compare
+    sizes for the user.
+    """
     asker = owner_of(frame)
-    return asker in ("jax", "jaxlib") or (asker == "jitney" and name not in ("__eq__", "__ne__", "__bool__", *_FAILING))
+    return asker in ("jax", "jaxlib") or (
+        asker == "jitney" and name not in ("__eq__", "__ne__", "__bool__", *_FAILING)
+    )
 
 
 def _decided(name: str, size: Any, *others: Any) -> bool:
@@ -180,14 +204,19 @@ def _settled(size: Any, other: Any) -> bool:
         return True
     if is_symbolic(other):
         return _never_equal(size - other)
-    if not is_a(other, (int, float, np.integer, np.floating)):  # arrays, fractions, complex numbers, and what nobody knows
+    # arrays, fractions, complex numbers, and what nobody knows
+    if not is_a(other, (int, float, np.integer, np.floating)):
         return False
     return not float(other).is_integer() or _never_equal(size - int(other))
 
 
 def _never_equal(difference: Any) -> bool:
     """Whether a difference is a constant, or is known not to be zero."""
-    return not is_symbolic(difference) or _known(lambda: difference >= 1) or _known(lambda: difference <= -1)
+    return (
+        not is_symbolic(difference)
+        or _known(lambda: difference >= 1)
+        or _known(lambda: difference <= -1)
+    )
 
 
 def _known(question: Callable[[], bool]) -> bool:

@@ -1,4 +1,6 @@
-"""`bench script.py:function --sizes points=1e3:1e6`: what compiling, calling and memory cost by size, and how they grow."""
+"""`bench script.py:function --sizes points=1e3:1e6`: what compiling, calling and memory cost by
+size, and how they grow.
+"""
 
 from __future__ import annotations
 
@@ -30,41 +32,78 @@ def carry_out(given: argparse.Namespace) -> int:
     if given.out is not None and Path(given.out).suffix not in FORMATS:
         what = f"--out {given.out!r} is no picture."
         raise OptionError(
-            sentence(WHERE, what, f"It is a file that ends in {' or '.join(FORMATS)}.", "write --out bench.svg."), code="J205"
+            WHERE,
+            what,
+            f"It is a file that ends in {' or '.join(FORMATS)}.",
+            "write --out bench.svg.",
+            code="J205",
         )
     if not given.seconds > 0:
         raise OptionError(
-            sentence(WHERE, f"--seconds {given.seconds:g} is no time.", "It is a positive number.", "write --seconds 5."), code="J205"
+            WHERE,
+            f"--seconds {given.seconds:g} is no time.",
+            "It is a positive number.",
+            "write --seconds 5.",
+            code="J205",
         )
     target = find(given.function)
-    found = measured(maker(target, values, given.arguments), list(combinations(sizes)), given.seconds)
+    found = measured(
+        maker(target, values, given.arguments), list(combinations(sizes)), given.seconds
+    )
     if found.runs:
         told = growths(found.runs)
-        sys.stdout.write(_data(given.function, found, told) if given.json else _text(given.function, found, told))
+        sys.stdout.write(
+            _data(given.function, found, told) if given.json else _text(given.function, found, told)
+        )
         _draw(given.function, given.out, found, told)
     if not found.stopped:
         return 0
-    rule = "Sizes are measured upwards, and all arguments are held at once, so that sizes are called in turn."
-    sys.stderr.write(sentence(WHERE, f"{found.stopped}.", rule, "end the range before it, or give `chunk=` or `memory=`.") + "\n")
+    rule = (
+        "Sizes are measured upwards, and all arguments are held at once, so that sizes are called"
+        " in turn."
+    )
+    sys.stderr.write(
+        sentence(
+            WHERE,
+            f"{found.stopped}.",
+            rule,
+            "end the range before it, or give `chunk=` or `memory=`.",
+        )
+        + "\n"
+    )
     return 1
 
 
 def _data(name: str, found: Measurements, told: Sequence[Growth]) -> str:
-    data = {"function": name, "called": found.how, "runs": [run.to_dict() for run in found.runs],
-            "growth": [growth.to_dict() for growth in told], "stopped": found.stopped}  # fmt: skip
+    data = {
+        "function": name,
+        "called": found.how,
+        "runs": [run.to_dict() for run in found.runs],
+        "growth": [growth.to_dict() for growth in told],
+        "stopped": found.stopped,
+    }
     return json.dumps(data, indent=1) + "\n"
 
 
 def _text(name: str, found: Measurements, told: Sequence[Growth]) -> str:
     rows = [("size", "", *_HEADS), *((_size(run), "", *_row(run)) for run in found.runs)]
-    return "\n".join([text_of(figures(f"{name}, {found.how}", rows)), *map(sentence_of, told)]) + "\n"
+    return (
+        "\n".join([text_of(figures(f"{name}, {found.how}", rows)), *map(sentence_of, told)]) + "\n"
+    )
 
 
 def sentence_of(growth: Growth) -> str:
     """One exponent in words."""
-    upper = f"; {growth.axis}^({growth.upper}) over the upper {growth.upper.sizes}" if growth.upper is not None else ""
+    upper = (
+        f"; {growth.axis}^({growth.upper}) over the upper {growth.upper.sizes}"
+        if growth.upper is not None
+        else ""
+    )
     grows = "grow" if growth.of == "temporaries" else "grows"
-    return f"{growth.of} {grows} as {growth.axis}^({growth.exponent}) over {growth.exponent.sizes} sizes{upper}"
+    return (
+        f"{growth.of} {grows} as {growth.axis}^({growth.exponent}) over {growth.exponent.sizes}"
+        f" sizes{upper}"
+    )
 
 
 def _size(run: Run) -> str:
@@ -74,7 +113,11 @@ def _size(run: Run) -> str:
 def _row(run: Run) -> tuple[str, ...]:
     low, median, high = map(seconds_text, run.quartiles)
     memory: Any = run.memory
-    took = ("unknown",) * 3 if memory is None else tuple(map(bytes_text, (memory.arguments, memory.outputs, memory.temporaries)))
+    took = (
+        ("unknown",) * 3
+        if memory is None
+        else tuple(map(bytes_text, (memory.arguments, memory.outputs, memory.temporaries)))
+    )
     making = seconds_text(run.making) if run.programs else "shared"
     return making, str(run.programs), median, f"{low} to {high}", *took
 
@@ -89,23 +132,45 @@ def _draw(name: str, out: str | None, found: Measurements, told: Sequence[Growth
     except OSError as error:
         what = f"{out} cannot be written ({error.strerror or error})."
         raise OptionError(
-            sentence(WHERE, what, "--out names a file in a folder that is there.", "correct the name."), code="J205"
+            WHERE,
+            what,
+            "--out names a file in a folder that is there.",
+            "correct the name.",
+            code="J205",
         ) from None
     sys.stderr.write(f"The picture is in {out}.\n")
 
 
 def _page(name: str, picture: str, found: Measurements, told: Sequence[Growth]) -> str:
     heads = "".join(f"<th>{each}</th>" for each in ("size", *_HEADS))
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in (_size(run), *_row(run)))}</tr>" for run in found.runs)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in (_size(run), *_row(run)))}</tr>"
+        for run in found.runs
+    )
     grown = "".join(f"<li>{escape(sentence_of(growth))}</li>" for growth in told)
-    return "\n".join([
-        "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">', f"<title>jitney bench: {escape(name)}</title>",
-        '<meta name="viewport" content="width=device-width, initial-scale=1">', f"<style>{_STYLE}</style>", "</head>", "<body>",
-        f"<h1>{escape(name)}</h1>", f"<p>{escape(found.how)}; {escape(found.stopped) or 'all sizes were measured'}.</p>",
-        f'<div class="scroll">{picture}</div>',
-        f'<ul>{grown}</ul><div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>',
-        "</body>", "</html>", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f"<title>jitney bench: {escape(name)}</title>",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{_STYLE}</style>",
+            "</head>",
+            "<body>",
+            f"<h1>{escape(name)}</h1>",
+            f"<p>{escape(found.how)}; {escape(found.stopped) or 'all sizes were measured'}.</p>",
+            f'<div class="scroll">{picture}</div>',
+            (
+                f"<ul>{grown}</ul><div"
+                f' class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+            ),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
 
 
 _STYLE = """

@@ -1,6 +1,8 @@
-"""How time and memory grow with the size of an axis: the exponent of a power law, by least squares through the logarithms.
+"""How time and memory grow with the size of an axis: the exponent of a power law, by least squares
+through the logarithms.
 
-What a call costs at any size, its dispatch, hides the growth at small sizes, so the upper half of the sizes is told apart.
+What a call costs at any size, its dispatch, hides the growth at small sizes, so the upper half of
+the sizes is told apart.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Exponent:
 
     Args:
         value: 1 is linear, 0 constant.
-        error: Its standard error, from how far the sizes lie off the line; None where they are too few to say.
+        error: Its standard error, from how far the sizes lie off the line; None where they are too
+            few to say.
         sizes: How many it goes through.
     """
 
@@ -38,7 +41,9 @@ class Exponent:
     sizes: int
 
     def __str__(self) -> str:
-        return f"{round(self.value, 2) + 0.0:.2f} ± " + ("unknown" if self.error is None else f"{self.error:.2f}")
+        return f"{round(self.value, 2) + 0.0:.2f} ± " + (
+            "unknown" if self.error is None else f"{self.error:.2f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,17 @@ class Growth:
 
 
 def growths(runs: Sequence[Run]) -> list[Growth]:
-    """Of each figure along each axis that has several sizes; those that are 0 or unknown have no logarithm, and are left out."""
+    """Of each figure along each axis that has several sizes; those that are 0 or unknown have no
+    logarithm, and are left out.
+    """
     found: list[Growth] = []
     for of, figure in _KINDS.items():
         told = [(run.sizes, value) for run in runs if (value := figure(run))]
         for axis, exponent in fitted(told).items():
             middle = sorted({sizes[axis] for sizes, _ in told})
-            upper = [(sizes, value) for sizes, value in told if sizes[axis] >= middle[len(middle) // 2]]
+            upper = [
+                (sizes, value) for sizes, value in told if sizes[axis] >= middle[len(middle) // 2]
+            ]
             many = len({sizes[axis] for sizes, _ in upper}) >= _LEAST
             found.append(Growth(of, axis, exponent, fitted(upper).get(axis) if many else None))
     return found
@@ -78,7 +87,9 @@ def growths(runs: Sequence[Run]) -> list[Growth]:
 
 def fitted(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponent]:
     """The exponents k, l, ... of c * n^k * m^l * ..., for the axes that have several sizes."""
-    axes = [axis for axis in (told[0][0] if told else ()) if len({sizes[axis] for sizes, _ in told}) > 1]
+    axes = [
+        axis for axis in (told[0][0] if told else ()) if len({sizes[axis] for sizes, _ in told}) > 1
+    ]
     if not axes:
         return {}
     x = np.array([[1.0, *(math.log(sizes[axis]) for axis in axes)] for sizes, _ in told])
@@ -92,4 +103,7 @@ def fitted(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponen
         spread = float(np.sum((y - x @ slopes) ** 2)) / free
         errors = [math.sqrt(spread * each) for each in np.diag(np.linalg.inv(x.T @ x))[1:].tolist()]
     counts = [len({sizes[axis] for sizes, _ in told}) for axis in axes]
-    return {a: Exponent(float(k), e, n) for a, k, e, n in zip(axes, slopes[1:], errors, counts, strict=True)}
+    return {
+        a: Exponent(float(k), e, n)
+        for a, k, e, n in zip(axes, slopes[1:], errors, counts, strict=True)
+    }

@@ -1,6 +1,8 @@
-"""Arguments by size, made from the annotations of a function: random numbers from a fixed seed, so that each run has the same.
+"""Arguments by size, made from the annotations of a function: random numbers from a fixed seed, so
+that each run has the same.
 
-Floating-point numbers lie between 0 and 1, integers between 0 and 9: both are fit for roots, logarithms and most indices.
+Floating-point numbers lie between 0 and 1, integers between 0 and 9: both are fit for roots,
+logarithms and most indices.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import jax
 import numpy as np
 
 from ..._contract.contract import Parameter
-from ..._errors import OptionError, few, name_fix, sentence
+from ..._errors import OptionError, few, name_fix
 from ..._jax.trees import is_a, issubdtype
 from ..._program.examples import abstract_values
 from ..._signature.hints import AnyHint, ArrayHint, ModuleHint, ScalarHint, StaticHint
@@ -25,7 +27,10 @@ from .typed import WHERE
 _jax: Any = jax
 _SEED = 0
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_MAKE = "write a function in the same file that returns a dict of arguments by name, and give its name: --arguments make"
+_MAKE = (
+    "write a function in the same file that returns a dict of arguments by name, and give its name:"
+    " --arguments make"
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class Maker:
     Args:
         target: The function.
         values: Given by `--set`.
-        make: Given by `--arguments`: returns arguments by name, and takes the sizes that its parameters name.
+        make: Given by `--arguments`: returns arguments by name, and takes the sizes that its
+            parameters name.
     """
 
     target: Target
@@ -55,37 +61,63 @@ class Maker:
             core.resolve()
         self._check(sizes, given)
         names = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
-        made = {p.name: _alone(p.hint, sizes) for p in core.contract.parameters if p.name not in given and not p.has_default}
+        made = {
+            p.name: _alone(p.hint, sizes)
+            for p in core.contract.parameters
+            if p.name not in given and not p.has_default
+        }
         made = {name: value for name, value in made.items() if value is not None}
-        args, kwargs = abstract_values(core, (), {**given, **made}, {n: s for n, s in sizes.items() if n in names}, warn=False)
+        args, kwargs = abstract_values(
+            core, (), {**given, **made}, {n: s for n, s in sizes.items() if n in names}, warn=False
+        )
         return core.binder.signature.bind(*args, **kwargs)
 
     def _made(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         if self.make is None:
             return {}
         takes = inspect.signature(self.make).parameters
-        missing = [name for name, each in takes.items() if name not in sizes and each.default is each.empty and each.kind not in _VARIABLE]
+        missing = [
+            name
+            for name, each in takes.items()
+            if name not in sizes and each.default is each.empty and each.kind not in _VARIABLE
+        ]
         if missing:
             what = f"the function of --arguments takes {few(missing)}, which has no size."
             raise OptionError(
-                sentence(WHERE, what, "It takes sizes by the names of axes, or nothing.", f"add --sizes {missing[0]}=8."), code="J205"
+                WHERE,
+                what,
+                "It takes sizes by the names of axes, or nothing.",
+                f"add --sizes {missing[0]}=8.",
+                code="J205",
             )
         made = self.make(**{name: size for name, size in sizes.items() if name in takes})
         if not is_a(made, Mapping) or not all(is_a(name, str) for name in made):
             what = f"the function of --arguments returns a {type(made).__name__}."
-            raise OptionError(sentence(WHERE, what, "It returns arguments by name.", 'have it `return {"model": model}`.'), code="J205")
+            raise OptionError(
+                WHERE,
+                what,
+                "It returns arguments by name.",
+                'have it `return {"model": model}`.',
+                code="J205",
+            )
         return dict(made)
 
     def _check(self, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
         """Say of what is left out why it cannot be made."""
         core = self.target.core
         parameters = {parameter.name: parameter for parameter in core.contract.parameters}
-        open_ended = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+        open_ended = any(
+            parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
         for name in given:
             if name not in parameters and not open_ended:
                 what = f"{core.where} has no parameter {name!r}."
                 raise OptionError(
-                    sentence(WHERE, what, f"Its parameters are {', '.join(parameters) or 'none'}.", name_fix(name, parameters)), code="J205"
+                    WHERE,
+                    what,
+                    f"Its parameters are {', '.join(parameters) or 'none'}.",
+                    name_fix(name, parameters),
+                    code="J205",
                 )
         mapped = {axis.name for axis in core.options.vmap}
         takes: Any = () if self.make is None else inspect.signature(self.make).parameters
@@ -93,12 +125,24 @@ class Maker:
             if axis not in {*core.contract.axes, *mapped, *takes}:
                 what = f"{core.where} has no axis {axis!r}."
                 axes = ", ".join(sorted({*core.contract.axes, *mapped})) or "none"
-                raise OptionError(sentence(WHERE, what, f"The axes of its annotations are {axes}.", "correct the name."), code="J205")
+                raise OptionError(
+                    WHERE,
+                    what,
+                    f"The axes of its annotations are {axes}.",
+                    "correct the name.",
+                    code="J205",
+                )
         for parameter in parameters.values():
-            if parameter.name not in given and not parameter.has_default and parameter.kind not in _VARIABLE:
+            if (
+                parameter.name not in given
+                and not parameter.has_default
+                and parameter.kind not in _VARIABLE
+            ):
                 self._check_one(parameter, sizes, given)
 
-    def _check_one(self, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
+    def _check_one(
+        self, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
+    ) -> None:
         hint, name = parameter.hint, parameter.name
         what, fix = "", f"{_MAKE}."
         if isinstance(hint, ArrayHint):
@@ -108,18 +152,30 @@ class Maker:
             elif hint.default_dtype() is None and not _is_key(hint):
                 what = f"is annotated {hint.text}, which says no dtype"
             elif missing and not given:
-                what, fix = f"is annotated {hint.text}, and the axis {missing[0]!r} has no size", f"add --sizes {missing[0]}=8."
+                what, fix = (
+                    f"is annotated {hint.text}, and the axis {missing[0]!r} has no size",
+                    f"add --sizes {missing[0]}=8.",
+                )
         elif isinstance(hint, AnyHint):
-            what, fix = "has no annotation that says its shape", f'annotate it, {name}: Float[Array, "n"]; or {_MAKE}.'
+            what, fix = (
+                "has no annotation that says its shape",
+                f'annotate it, {name}: Float[Array, "n"]; or {_MAKE}.',
+            )
         elif isinstance(hint, StaticHint):
-            what, fix = f"is static ({hint.text}) and has no default", f"add --set {name}=..., a value."
+            what, fix = (
+                f"is static ({hint.text}) and has no default",
+                f"add --set {name}=..., a value.",
+            )
         elif isinstance(hint, ModuleHint):
             what = f"is a {hint.text}, whose arrays no annotation describes"
         elif not isinstance(hint, ScalarHint):
             what = f"is annotated {hint.text}, of which nothing tells the shapes"
         if what:
-            rule = "Arguments are made from annotations with a dtype and named axes, defaults, --set and --arguments."
-            raise OptionError(sentence(self.target.core.where, f"{name!r} {what}.", rule, fix), code="J205")
+            rule = (
+                "Arguments are made from annotations with a dtype and named axes, defaults, --set"
+                " and --arguments."
+            )
+            raise OptionError(self.target.core.where, f"{name!r} {what}.", rule, fix, code="J205")
 
 
 def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
@@ -138,12 +194,20 @@ def maker(target: Target, values: Mapping[str, Any], make: str | None) -> Maker:
     """
     found = None if make is None else attribute(f"--arguments {make}", target.module, make)
     if found is not None and not callable(found):
-        raise OptionError(sentence(WHERE, f"--arguments {make} is no function.", "It makes the arguments.", f"{_MAKE}."), code="J205")
+        raise OptionError(
+            WHERE,
+            f"--arguments {make} is no function.",
+            "It makes the arguments.",
+            f"{_MAKE}.",
+            code="J205",
+        )
     return Maker(target, values, found)
 
 
 def _is_key(hint: Any) -> bool:
-    return isinstance(hint, ArrayHint) and "prng_key" in (hint.dtypes or ()) and hint.rank is not None
+    return (
+        isinstance(hint, ArrayHint) and "prng_key" in (hint.dtypes or ()) and hint.rank is not None
+    )
 
 
 def _alone(hint: Any, sizes: Mapping[str, int]) -> Any:

@@ -1,5 +1,5 @@
-"""What the calls of each size cost: compiled one by one, past the persistent cache, then called warm in turn, so that what the machine
-does meanwhile hits all sizes alike.
+"""What the calls of each size cost: compiled one by one, past the persistent cache, then called
+warm in turn, so that what the machine does meanwhile hits all sizes alike.
 
 A size that does not fit into memory ends it: those below are measured.
 """
@@ -81,7 +81,13 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """As data, for JSON."""
         memory = None if self.memory is None else {**vars(self.memory), "total": self.memory.total}
-        return {**vars(self), "sizes": dict(self.sizes), "seconds": list(self.seconds), "quartiles": list(self.quartiles), "memory": memory}
+        return {
+            **vars(self),
+            "sizes": dict(self.sizes),
+            "seconds": list(self.seconds),
+            "quartiles": list(self.quartiles),
+            "memory": memory,
+        }
 
 
 @dataclass(frozen=True)
@@ -129,13 +135,21 @@ def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) 
             if is_a(error, _jax.errors.JaxRuntimeError) and _FULL not in str(error):
                 raise
             said = str(error).partition("\n")[0] or "no memory is left"
-            stopped = f"{' '.join(f'{axis}={size}' for axis, size in sizes.items())} does not fit: {said}"
+            stopped = (
+                f"{' '.join(f'{axis}={size}' for axis, size in sizes.items())} does not fit: {said}"
+            )
             break
         made.append(one)
     if not made:
         return Measurements((), how, stopped)
-    columns = zip(*rounds(ways_of([each.side for each in made]), _LEAST, MOST, seconds), strict=True)
-    return Measurements(tuple(_run(each, tuple(times)) for each, times in zip(made, columns, strict=True)), how, stopped)
+    columns = zip(
+        *rounds(ways_of([each.side for each in made]), _LEAST, MOST, seconds), strict=True
+    )
+    return Measurements(
+        tuple(_run(each, tuple(times)) for each, times in zip(made, columns, strict=True)),
+        how,
+        stopped,
+    )
 
 
 def _made(maker: Maker, sizes: Mapping[str, int], before: Sequence[_Made]) -> tuple[str, _Made]:
@@ -144,12 +158,19 @@ def _made(maker: Maker, sizes: Mapping[str, int], before: Sequence[_Made]) -> tu
     f: Any
     f, how = (before[0].side.f, "") if before else maker.target.called(bound.arguments)
     leaves = tree_flatten((bound.args, bound.kwargs))[0]
-    _check(sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)), "its arguments take")
+    _check(
+        sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)),
+        "its arguments take",
+    )
     bound = filled(bound)
     given = put(bound.args, bound.kwargs, on_device=True)
     with cache.disabled():
         with watch() as ahead:
-            compiled = f.ahead(given.args, given.kwargs) if is_a(f, Program) else f.lower(*given.args, **given.kwargs).compile()
+            compiled = (
+                f.ahead(given.args, given.kwargs)
+                if is_a(f, Program)
+                else f.lower(*given.args, **given.kwargs).compile()
+            )
         memory = _memory(compiled)
         if memory is not None:
             _check(memory.total - memory.arguments, "its results and temporaries take")
@@ -165,18 +186,26 @@ def _check(size: int, what: str) -> None:
 
 
 def _memory(compiled: Any) -> Memory | None:
-    stats = getattr(compiled, "compiled", compiled).memory_analysis()  # Equinox has JAX's inside of its own
+    # Equinox has JAX's inside of its own
+    stats = getattr(compiled, "compiled", compiled).memory_analysis()
     if stats is None:
         return None
     return Memory(
-        int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes), int(stats.temp_size_in_bytes), int(stats.alias_size_in_bytes)
+        int(stats.argument_size_in_bytes),
+        int(stats.output_size_in_bytes),
+        int(stats.temp_size_in_bytes),
+        int(stats.alias_size_in_bytes),
     )
 
 
 def _run(made: _Made, seconds: tuple[float, ...]) -> Run:
     spent = {
-        phase: sum(getattr(work, f"{phase}_seconds") for watched in made.work for work in watched.work)
+        phase: sum(
+            getattr(work, f"{phase}_seconds") for watched in made.work for work in watched.work
+        )
         for phase in ("trace", "lower", "compile")
     }
     programs = sum(watched.compiles for watched in made.work)
-    return Run(made.sizes, spent["trace"], spent["lower"], spent["compile"], programs, seconds, made.memory)
+    return Run(
+        made.sizes, spent["trace"], spent["lower"], spent["compile"], programs, seconds, made.memory
+    )

@@ -1,4 +1,6 @@
-"""The picture of a measurement: time and memory against size, both logarithmic, as one SVG that needs nothing beside it."""
+"""The picture of a measurement: time and memory against size, both logarithmic, as one SVG that
+needs nothing beside it.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,25 @@ from .measuring import Run
 
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 280, 84, 14, 46, 42
 _SHOWN: tuple[tuple[str, str, tuple[tuple[str, str, Callable[[Run], float | None]], ...]], ...] = (
-    ("time", "s", (
-        ("warm call", "a", lambda run: run.quartiles[1]),
-        ("compile", "b", lambda run: run.making if run.programs else None),
-    )),
-    ("memory", "B", (
-        ("total", "a", lambda run: run.memory and run.memory.total),
-        ("arguments", "b", lambda run: run.memory and run.memory.arguments),
-        ("outputs", "c", lambda run: run.memory and run.memory.outputs),
-        ("temporaries", "d", lambda run: run.memory and run.memory.temporaries),
-    )),
-)  # fmt: skip
+    (
+        "time",
+        "s",
+        (
+            ("warm call", "a", lambda run: run.quartiles[1]),
+            ("compile", "b", lambda run: run.making if run.programs else None),
+        ),
+    ),
+    (
+        "memory",
+        "B",
+        (
+            ("total", "a", lambda run: run.memory and run.memory.total),
+            ("arguments", "b", lambda run: run.memory and run.memory.arguments),
+            ("outputs", "c", lambda run: run.memory and run.memory.outputs),
+            ("temporaries", "d", lambda run: run.memory and run.memory.temporaries),
+        ),
+    ),
+)
 _TICKS = 6
 _SHORT = 7  # letters of an axis that stand in the legend
 
@@ -46,75 +56,152 @@ class _Scale:
         """Powers of 10, or of 2 for bytes and for a narrow range; no more than can be read."""
         for step in (base, base**2, base**3, base**6, base**10, base**20):
             first = math.ceil(math.log(self.low, step) - 1e-9)
-            found = [float(step) ** i for i in range(first, math.floor(math.log(self.high, step) + 1e-9) + 1)]
+            found = [
+                float(step) ** i
+                for i in range(first, math.floor(math.log(self.high, step) + 1e-9) + 1)
+            ]
             if len(found) <= _TICKS:
                 return found
         return []
 
 
 def svg(title: str, runs: Sequence[Run], growths: Sequence[Growth]) -> str:
-    """The picture, along the first axis that has several sizes; a line for each combination of the others."""
-    axis = next((axis for axis in runs[0].sizes if len({run.sizes[axis] for run in runs}) > 1), next(iter(runs[0].sizes), ""))
-    parts = [_panel(i, what, unit, shown, runs, axis, growths) for i, (what, unit, shown) in enumerate(_SHOWN)]
+    """The picture, along the first axis that has several sizes; a line for each combination of the
+    others.
+    """
+    axis = next(
+        (axis for axis in runs[0].sizes if len({run.sizes[axis] for run in runs}) > 1),
+        next(iter(runs[0].sizes), ""),
+    )
+    parts = [
+        _panel(i, what, unit, shown, runs, axis, growths)
+        for i, (what, unit, shown) in enumerate(_SHOWN)
+    ]
     high = _HIGH * len(_SHOWN) + 30
     return picture("bench", title, _WIDE, high, [words(_LEFT, 20, title, "name"), *parts])
 
 
-def _panel(i: int, what: str, unit: str, shown: Sequence[tuple[str, str, Callable[[Run], float | None]]], runs: Sequence[Run],
-           axis: str, growths: Sequence[Growth]) -> str:  # fmt: skip
+def _panel(
+    i: int,
+    what: str,
+    unit: str,
+    shown: Sequence[tuple[str, str, Callable[[Run], float | None]]],
+    runs: Sequence[Run],
+    axis: str,
+    growths: Sequence[Growth],
+) -> str:
     values = [value for _, _, figure in shown for run in runs if (value := figure(run))]
     top = 30 + i * _HIGH
     if not values or not axis:
-        return f'<text class="soft" x="{_LEFT}" y="{top + _TOP}">{what}: {"unknown" if not values else "no axis has a size"}</text>'
+        return (
+            f'<text class="soft" x="{_LEFT}" y="{top + _TOP}">{what}:'
+            f" {'unknown' if not values else 'no axis has a size'}</text>"
+        )
     sizes = [run.sizes[axis] for run in runs]
     wide = min(sizes) < max(sizes)
-    x = _Scale(min(sizes) if wide else min(sizes) / 2, max(sizes) if wide else max(sizes) * 2, _LEFT + 10, _WIDE - _RIGHT - 10)
+    x = _Scale(
+        min(sizes) if wide else min(sizes) / 2,
+        max(sizes) if wide else max(sizes) * 2,
+        _LEFT + 10,
+        _WIDE - _RIGHT - 10,
+    )
     y = _Scale(min(values) / 1.6, max(values) * 1.6, top + _HIGH - _BOTTOM, top + _TOP)
-    return "".join([
-        _legend(top, shown, growths, axis, what),
-        *(f'<path d="M{_LEFT} {y(at):.1f}H{_WIDE - _RIGHT}" stroke="var(--line)"/><text class="soft" x="{_LEFT - 8}" y="{y(at) + 4:.1f}" '
-          f'text-anchor="end">{_figure(at, unit)}</text>' for at in y.ticks(2 if unit == "B" or max(values) < 20 * min(values) else 10)),
-        *(f'<path d="M{x(at):.1f} {y.start:.1f}v5" stroke="var(--soft)"/><text class="soft" x="{x(at):.1f}" y="{y.start + 19:.1f}" '
-          f'text-anchor="middle">{_count(at)}</text>' for at in x.ticks(10 if x.high >= 20 * x.low else 2)),
-        f'<path d="M{_LEFT} {y.end}V{y.start:.1f}H{_WIDE - _RIGHT}" fill="none" stroke="var(--soft)"/>',
-        f'<text class="soft" x="{_WIDE - _RIGHT}" y="{y.start + 34:.1f}" text-anchor="end">{escape(axis)}</text>',
-        *(_line(name, colour, figure, runs, axis, x, y, unit) for name, colour, figure in shown),
-    ])  # fmt: skip
+    return "".join(
+        [
+            _legend(top, shown, growths, axis, what),
+            *(
+                f'<path d="M{_LEFT} {y(at):.1f}H{_WIDE - _RIGHT}" stroke="var(--line)"/><text'
+                f' class="soft" x="{_LEFT - 8}" y="{y(at) + 4:.1f}"'
+                f' text-anchor="end">{_figure(at, unit)}</text>'
+                for at in y.ticks(2 if unit == "B" or max(values) < 20 * min(values) else 10)
+            ),
+            *(
+                f'<path d="M{x(at):.1f} {y.start:.1f}v5" stroke="var(--soft)"/><text class="soft"'
+                f' x="{x(at):.1f}" y="{y.start + 19:.1f}" text-anchor="middle">{_count(at)}</text>'
+                for at in x.ticks(10 if x.high >= 20 * x.low else 2)
+            ),
+            (
+                f'<path d="M{_LEFT} {y.end}V{y.start:.1f}H{_WIDE - _RIGHT}" fill="none"'
+                ' stroke="var(--soft)"/>'
+            ),
+            (
+                f'<text class="soft" x="{_WIDE - _RIGHT}" y="{y.start + 34:.1f}"'
+                f' text-anchor="end">{escape(axis)}</text>'
+            ),
+            *(
+                _line(name, colour, figure, runs, axis, x, y, unit)
+                for name, colour, figure in shown
+            ),
+        ]
+    )
 
 
-def _legend(top: int, shown: Sequence[tuple[str, str, object]], growths: Sequence[Growth], axis: str, what: str) -> str:
+def _legend(
+    top: int,
+    shown: Sequence[tuple[str, str, object]],
+    growths: Sequence[Growth],
+    axis: str,
+    what: str,
+) -> str:
     told = {(growth.of, growth.axis): growth for growth in growths}
     at, parts = _LEFT, ""
     for name, colour, _ in shown:
         growth = told.get(("memory" if name == "total" else name, axis))
-        label = f"{name} ~ {axis if len(axis) <= _SHORT else '...'}^{growth.exponent.value:.2f}" if growth else name
+        label = (
+            f"{name} ~ {axis if len(axis) <= _SHORT else '...'}^{growth.exponent.value:.2f}"
+            if growth
+            else name
+        )
         parts += (
-            f'<circle cx="{at + 5}" cy="{top + 22}" r="5" fill="var(--{colour})"/><text x="{at + 15}" y="{top + 26}">{escape(label)}</text>'
+            f'<circle cx="{at + 5}" cy="{top + 22}" r="5" fill="var(--{colour})"/><text'
+            f' x="{at + 15}" y="{top + 26}">{escape(label)}</text>'
         )
         at += 30 + 7 * len(label)
     return f"{parts}<title>{what}</title>"
 
 
-def _line(name: str, colour: str, figure: Callable[[Run], float | None], runs: Sequence[Run], axis: str, x: _Scale, y: _Scale,
-          unit: str) -> str:  # fmt: skip
+def _line(
+    name: str,
+    colour: str,
+    figure: Callable[[Run], float | None],
+    runs: Sequence[Run],
+    axis: str,
+    x: _Scale,
+    y: _Scale,
+    unit: str,
+) -> str:
     """One line for each combination of the other axes; a warm call with its quartiles."""
     groups: dict[tuple[tuple[str, int], ...], list[Run]] = {}
     for run in runs:
-        groups.setdefault(tuple((other, size) for other, size in run.sizes.items() if other != axis), []).append(run)
+        groups.setdefault(
+            tuple((other, size) for other, size in run.sizes.items() if other != axis), []
+        ).append(run)
     parts: list[str] = []
     for others, several in groups.items():
-        points = [(run, value) for run in sorted(several, key=lambda run: run.sizes[axis]) if (value := figure(run))]
+        points = [
+            (run, value)
+            for run in sorted(several, key=lambda run: run.sizes[axis])
+            if (value := figure(run))
+        ]
         with_others = "".join(f", {other}={size}" for other, size in others)
         line = " ".join(f"{x(run.sizes[axis]):.1f},{y(value):.1f}" for run, value in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="var(--{colour})" stroke-width="1.5"/>')
+        parts.append(
+            f'<polyline points="{line}" fill="none" stroke="var(--{colour})" stroke-width="1.5"/>'
+        )
         for run, value in points:
             place = x(run.sizes[axis])
             if name == "warm call":
                 low, _, high = run.quartiles
                 top, bottom = max(y.end, y(high)), min(y.start, y(low))
-                parts.append(f'<path d="M{place:.1f} {top:.1f}V{bottom:.1f}" stroke="var(--{colour})" stroke-width="3" opacity=".45"/>')
+                parts.append(
+                    f'<path d="M{place:.1f} {top:.1f}V{bottom:.1f}" stroke="var(--{colour})"'
+                    ' stroke-width="3" opacity=".45"/>'
+                )
             told = escape(f"{name}, {axis}={run.sizes[axis]}{with_others}: {_figure(value, unit)}")
-            parts.append(f'<circle cx="{place:.1f}" cy="{y(value):.1f}" r="3.5" fill="var(--{colour})"><title>{told}</title></circle>')
+            parts.append(
+                f'<circle cx="{place:.1f}" cy="{y(value):.1f}" r="3.5"'
+                f' fill="var(--{colour})"><title>{told}</title></circle>'
+            )
     return "".join(parts)
 
 
@@ -132,4 +219,6 @@ def seconds_text(value: float) -> str:
 
 def _count(value: float) -> str:
     power = math.log10(value)
-    return f"1e{round(power)}" if value >= 10000 and abs(power - round(power)) < 1e-9 else f"{value:g}"
+    return (
+        f"1e{round(power)}" if value >= 10000 and abs(power - round(power)) < 1e-9 else f"{value:g}"
+    )

@@ -1,4 +1,6 @@
-"""The function that `bench` names, found where it is: in a file, which is run as a module of its own name, or in a module."""
+"""The function that `bench` names, found where it is: in a file, which is run as a module of its
+own name, or in a module.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ..._errors import OptionError, sentence
+from ..._errors import OptionError
 from ..._interface.program import Program
 from ..._jax.trees import is_a, tree_flatten
 from ..._program.core import REGISTRY, Core
@@ -45,7 +47,8 @@ class Target:
     core: Core
 
     def called(self, values: Mapping[str, Any]) -> tuple[Any, str]:
-        """What is called, and how that is told: what is not compiled is put under `jax.jit`, all that is no array being static.
+        """What is called, and how that is told: what is not compiled is put under `jax.jit`, all
+        that is no array being static.
 
         Args:
             values: Its arguments by name.
@@ -54,10 +57,14 @@ class Target:
             return self.f, "as it is decorated"
         if hasattr(self.f, "lower"):
             return self.f, "as it is compiled there"
-        static = [name for name, value in values.items() if not all(map(_is_number, _leaves(value)))]
+        static = [
+            name for name, value in values.items() if not all(map(_is_number, _leaves(value)))
+        ]
         if any(is_a(values[name], eqx.Module) or len(_leaves(values[name])) > 1 for name in static):
             return _eqx.filter_jit(self.f), "under eqx.filter_jit"
-        return _jax.jit(self.f, static_argnames=static), "under jax.jit" + (f", {', '.join(static)} static" if static else "")
+        return _jax.jit(self.f, static_argnames=static), "under jax.jit" + (
+            f", {', '.join(static)} static" if static else ""
+        )
 
 
 def find(typed: str) -> Target:
@@ -69,7 +76,11 @@ def find(typed: str) -> Target:
     place, colon, name = typed.rpartition(":")
     if not colon or not place or not name:
         raise _wrong(typed, "it names no function.", "write script.py:function.")
-    module = _file(typed, Path(place)) if place.endswith(".py") or os.sep in place else _module(typed, place)
+    module = (
+        _file(typed, Path(place))
+        if place.endswith(".py") or os.sep in place
+        else _module(typed, place)
+    )
     f = attribute(typed, module, name)
     if not callable(f):
         raise _wrong(typed, f"{name!r} is no function.", "name one.")
@@ -87,16 +98,28 @@ def attribute(typed: str, module: Any, path: str) -> Any:
     held, named = module, module.__dict__
     for part in path.split("."):
         if not hasattr(held, part):
-            names = [name for name, value in named.items() if inspect.isroutine(value) or is_a(value, Program)]
+            names = [
+                name
+                for name, value in named.items()
+                if inspect.isroutine(value) or is_a(value, Program)
+            ]
             there = f"It has {', '.join(names[:10])}." if names else "It has no functions."
-            raise OptionError(sentence(WHERE, f"{typed}: {part!r} is not in {module.__name__}.", there, "correct the name."), code="J205")
+            raise OptionError(
+                WHERE,
+                f"{typed}: {part!r} is not in {module.__name__}.",
+                there,
+                "correct the name.",
+                code="J205",
+            )
         held = getattr(held, part)
     return held
 
 
 def _file(typed: str, file: Path) -> ModuleType:
     if not file.is_file():
-        raise _wrong(typed, f"{str(file)!r} is not there.", "correct the name, or start where it is found.")
+        raise _wrong(
+            typed, f"{str(file)!r} is not there.", "correct the name, or start where it is found."
+        )
     sys.path.insert(0, str(file.resolve().parent))
     spec: Any = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
@@ -105,10 +128,16 @@ def _file(typed: str, file: Path) -> ModuleType:
     spec.loader.exec_module(module)
     changed = sorted(name for name, value in _settings().items() if before.get(name) != value)
     if changed:
-        what = f"{typed}: the file sets {', '.join(changed)} in os.environ, which JAX has read before."
+        what = (
+            f"{typed}: the file sets {', '.join(changed)} in os.environ, which JAX has read before."
+        )
         fix = f"export {changed[0]} in the shell, or use jax.config.update in the file."
         raise OptionError(
-            sentence(WHERE, what, "JAX reads its environment when it is imported, which `bench` does first.", fix), code="J205"
+            WHERE,
+            what,
+            "JAX reads its environment when it is imported, which `bench` does first.",
+            fix,
+            code="J205",
         )
     return module
 
@@ -138,4 +167,4 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _wrong(typed: str, what: str, fix: str) -> OptionError:
-    return OptionError(sentence(WHERE, f"{typed}: {what}", _RULE, fix), code="J205")
+    return OptionError(WHERE, f"{typed}: {what}", _RULE, fix, code="J205")

@@ -1,4 +1,6 @@
-"""What `bench` was given: `script.py:function`, `--sizes points=1e3:1e6`, `--set order=3`, read before anything is imported."""
+"""What `bench` was given: `script.py:function`, `--sizes points=1e3:1e6`, `--set order=3`, read
+before anything is imported.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..._errors import OptionError, sentence
+from ..._errors import OptionError
 
 WHERE = "python -m jitney bench"
 _POINTS = 10  # of a range, unless it says how many
 _MOST = 1000  # runs
-_SIZES = "--sizes is `axis=100,200,400`, or a range `axis=1e3:1e6`, with `:20` behind it for as many sizes; sizes are whole and above 0."
+_SIZES = (
+    "--sizes is `axis=100,200,400`, or a range `axis=1e3:1e6`, with `:20` behind it for as many"
+    " sizes; sizes are whole and above 0."
+)
 
 
 def read_sizes(typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -29,10 +34,22 @@ def read_sizes(typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
             raise _wrong(text, "it names no axis, or no sizes")
         if axis in found:
             raise _wrong(text, f"the axis {axis!r} has sizes already")
-        found[axis] = _range(text, sizes.split(":")) if ":" in sizes else tuple(sorted({_size(text, each) for each in sizes.split(",")}))
+        found[axis] = (
+            _range(text, sizes.split(":"))
+            if ":" in sizes
+            else tuple(sorted({_size(text, each) for each in sizes.split(",")}))
+        )
     if math.prod(map(len, found.values())) > _MOST:
-        what = f"--sizes {' '.join(typed)} asks for more than {_MOST} runs, each size with each other."
-        raise OptionError(sentence(WHERE, what, "Each of them is compiled.", "give fewer sizes: `axis=1e3:1e6:5`."), code="J205")
+        what = (
+            f"--sizes {' '.join(typed)} asks for more than {_MOST} runs, each size with each other."
+        )
+        raise OptionError(
+            WHERE,
+            what,
+            "Each of them is compiled.",
+            "give fewer sizes: `axis=1e3:1e6:5`.",
+            code="J205",
+        )
     return found
 
 
@@ -47,7 +64,9 @@ def read_values(typed: Sequence[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not name.isidentifier() or not equals or name in found:
             what = f"--set {text!r} is not understood, or is there twice."
-            raise OptionError(sentence(WHERE, what, "It gives one parameter a value.", "write --set order=3."), code="J205")
+            raise OptionError(
+                WHERE, what, "It gives one parameter a value.", "write --set order=3.", code="J205"
+            )
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -62,7 +81,9 @@ def combinations(sizes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]
 
 
 def _range(text: str, parts: Sequence[str]) -> tuple[int, ...]:
-    """From one size to another: the powers of two where both ends are, else evenly on a logarithmic scale."""
+    """From one size to another: the powers of two where both ends are, else evenly on a logarithmic
+    scale.
+    """
     if len(parts) not in (2, 3):
         raise _wrong(text, "a range has two ends")
     low, high = _size(text, parts[0]), _size(text, parts[1])
@@ -88,5 +109,9 @@ def _size(text: str, part: str) -> int:
 
 def _wrong(text: str, what: str) -> OptionError:
     return OptionError(
-        sentence(WHERE, f"--sizes {text!r} is not understood: {what}.", _SIZES, "correct it: --sizes points=1e3:1e6."), code="J205"
+        WHERE,
+        f"--sizes {text!r} is not understood: {what}.",
+        _SIZES,
+        "correct it: --sizes points=1e3:1e6.",
+        code="J205",
     )

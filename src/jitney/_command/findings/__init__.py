@@ -1,1 +1,3 @@
-"""What changes would save, kind by kind. `lines.py` sees what the rest is found in, beside what JAX says."""
+"""What changes would save, kind by kind. `lines.py` sees what the rest is found in, beside what JAX
+says.
+"""

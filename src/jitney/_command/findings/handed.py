@@ -1,7 +1,8 @@
-"""What calls of compiled functions are handed: arrays of NumPy, which are put on the device each time, arrays that are moved each time,
-and memory that the call could take over.
+"""What calls of compiled functions are handed: arrays of NumPy, which are put on the device each
+time, arrays that are moved each time, and memory that the call could take over.
 
-Only what was so at every call that was looked at is told. Transfers are timed when the program is over, with an array of that size.
+Only what was so at every call that was looked at is told. Transfers are timed when the program is
+over, with an array of that size.
 """
 
 from __future__ import annotations
@@ -33,29 +34,46 @@ def handed(seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
         copied = [each for each in place["handed"] if each["numpy"]]
         yield from _copied([each for each in copied if each["same"]], place, where, same=True)
         yield from _copied([each for each in copied if not each["same"]], place, where, same=False)
-        yield from (_moved(place, each, where) for each in place["handed"] if each["same"] and each["moved"] and not each["numpy"])
+        yield from (
+            _moved(place, each, where)
+            for each in place["handed"]
+            if each["same"] and each["moved"] and not each["numpy"]
+        )
         yield from _donated(place, where)
 
 
-def _copied(several: Sequence[Mapping[str, Any]], place: Mapping[str, Any], where: str, *, same: bool) -> Iterator[Change]:
-    """NumPy's arrays, which are put on the device at each call; that is a copy, except on CPUs where the memory can be shared."""
+def _copied(
+    several: Sequence[Mapping[str, Any]], place: Mapping[str, Any], where: str, *, same: bool
+) -> Iterator[Change]:
+    """NumPy's arrays, which are put on the device at each call; that is a copy, except on CPUs
+    where the memory can be shared.
+    """
     if not several:
         return
-    names, size = few([each["name"] for each in several]), in_bytes(sum(each["nbytes"] for each in several))
+    names, size = (
+        few([each["name"] for each in several]),
+        in_bytes(sum(each["nbytes"] for each in several)),
+    )
     first = several[0]["name"]
     if same:
         what = f"{names}, {size} of NumPy with the same numbers each time"
-        write = f"{first} = jnp.asarray({first})  # once, before the loop, if nothing writes into it"
+        write = (
+            f"{first} = jnp.asarray({first})  # once, before the loop, if nothing writes into it"
+        )
     else:
         what = f"{names}, up to {size} of NumPy"
         write = (
-            f"jnp in place of np where {first} is computed from results, and the loop in one jax.jit, with jax.lax.while_loop or scan; "
-            "jax.device_put of the next one while this call runs, where it is data"
+            f"jnp in place of np where {first} is computed from results, and the loop in one"
+            " jax.jit, with jax.lax.while_loop or scan; jax.device_put of the next one while this"
+            " call runs, where it is data"
         )
     yield Change(
         sum(each["seconds"] for each in several) * (place["times"] - same),
         at_most=True,
-        what=f"{what}, are put on the device anew for {place['name']} at each of {place['times']} calls",
+        what=(
+            f"{what}, are put on the device anew for {place['name']} at each of {place['times']}"
+            " calls"
+        ),
         where=where,
         write=write,
     )
@@ -68,17 +86,25 @@ def _moved(place: Mapping[str, Any], each: Mapping[str, Any], where: str) -> Cha
     return Change(
         each["seconds"] * (place["times"] - 1),
         at_most=False,
-        what=f"{name}, of {in_bytes(each['nbytes'])}, lies on fewer devices than {place['name']} computes on ({devices}): it is moved "
-        f"{place['times']} times",
+        what=(
+            f"{name}, of {in_bytes(each['nbytes'])}, lies on fewer devices than {place['name']}"
+            f" computes on ({devices}): it is moved {place['times']} times"
+        ),
         where=where,
         write=f"{name} = jax.device_put({name}, {spec})  # once, before the loop",
     )
 
 
 def timed(seen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same with `seconds` of one transfer for each argument, while JAX's backends still live: they end before the report is made."""
+    """The same with `seconds` of one transfer for each argument, while JAX's backends still live:
+    they end before the report is made.
+    """
     return [
-        {**place, "handed": [{**each, "seconds": _seconds(each)} for each in place["handed"]]} if _counts(place) else dict(place)
+        (
+            {**place, "handed": [{**each, "seconds": _seconds(each)} for each in place["handed"]]}
+            if _counts(place)
+            else dict(place)
+        )
         for place in seen
     ]
 
@@ -89,8 +115,12 @@ def _counts(place: Mapping[str, Any]) -> bool:
 
 
 def _seconds(each: Mapping[str, Any]) -> float:
-    """Of one transfer, the median of several, with zeros of that size; from NumPy, or from one device to all others."""
-    if not (each["numpy"] or (each["same"] and each["moved"] and each["target"].is_fully_addressable)):
+    """Of one transfer, the median of several, with zeros of that size; from NumPy, or from one
+    device to all others.
+    """
+    if not (
+        each["numpy"] or (each["same"] and each["moved"] and each["target"].is_fully_addressable)
+    ):
         return 0.0
     taken = list[float]()
     try:
@@ -101,7 +131,8 @@ def _seconds(each: Mapping[str, Any]) -> float:
             began = time.perf_counter()
             _jax.device_put(zeros, target).block_until_ready()
             taken.append(time.perf_counter() - began)
-    except (RuntimeError, ValueError, MemoryError):  # memory or devices are gone: the program's own end is not to change
+    # memory or devices are gone: the program's own end is not to change
+    except (RuntimeError, ValueError, MemoryError):
         return 0.0
     return statistics.median(taken)
 
@@ -115,13 +146,21 @@ def _like(each: Mapping[str, Any]) -> Any:
 
 def _everywhere(sharding: Any) -> Any:
     """A copy on each of its devices."""
-    mesh = _jax.sharding.Mesh(np.array(sorted(sharding.device_set, key=lambda device: device.id)), ("devices",))
+    mesh = _jax.sharding.Mesh(
+        np.array(sorted(sharding.device_set, key=lambda device: device.id)), ("devices",)
+    )
     return _jax.sharding.NamedSharding(mesh, _jax.sharding.PartitionSpec())
 
 
 def _donated(place: Mapping[str, Any], where: str) -> Iterator[Change]:
-    """Arguments that died with the statement, at each call but perhaps the first, and had a result's shape, dtype and sharding."""
-    dead = [each for each in place["passed"] if all(each["dead"][1:]) and not each["donated"] and each["saved"]]
+    """Arguments that died with the statement, at each call but perhaps the first, and had a
+    result's shape, dtype and sharding.
+    """
+    dead = [
+        each
+        for each in place["passed"]
+        if all(each["dead"][1:]) and not each["donated"] and each["saved"]
+    ]
     if not dead:
         return
     goes = dict(place["arguments"])
@@ -132,11 +171,17 @@ def _donated(place: Mapping[str, Any], where: str) -> Iterator[Change]:
     options += [f"donate_argnames=({', '.join(words)},)"] if words else []
     names = ", ".join(each["name"] for each in dead)
     copy = f"jax.tree.map(jnp.copy, {dead[0]['name']})"
-    start = f"; the first call of a loop takes a copy, {copy}, where what it is given is used afterwards"
+    start = (
+        f"; the first call of a loop takes a copy, {copy}, where what it is given is used"
+        " afterwards"
+    )
     yield Change(
         None,
         at_most=True,
-        what=f"{names} of {place['name']} dies at each call, and a result has its shape: its memory could be the result's",
+        what=(
+            f"{names} of {place['name']} dies at each call, and a result has its shape: its memory"
+            " could be the result's"
+        ),
         where=where,
         write=f"jax.jit(..., {', '.join(options)})  # of {place['name']}{start}",
         nbytes=sum(each["saved"] for each in dead),

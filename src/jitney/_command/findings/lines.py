@@ -1,15 +1,20 @@
-"""What the lines of a program do with arrays while it runs: which read them back, and which hand them to compiled functions.
+"""What the lines of a program do with arrays while it runs: which read them back, and which hand
+them to compiled functions.
 
-The mechanism is Python's `sys.monitoring`, from 3.12 on, and nothing of JAX or of the program is altered: calls in the program's own
-files, and the starts and ends of the methods of `jax.Array` that read it (`__float__`, `item`, ...), which are Python functions in jax
-0.10.0 to 0.12.0.1. Arguments are read from the names that stand in the call, at the first calls of a place and then at each power of two.
+The mechanism is Python's `sys.monitoring`, from 3.12 on, and nothing of JAX or of the program is
+altered: calls in the program's own files, and the starts and ends of the methods of `jax.Array`
+that read it (`__float__`, `item`, ...), which are Python functions in jax 0.10.0 to 0.12.0.1.
+Arguments are read from the names that stand in the call, at the first calls of a place and then at
+each power of two.
 
-What it misses: all of it under Python 3.11, or where other tools hold every place for one; names inside of functions under Python 3.12;
-calls and reads that libraries make of their own, as `eqx.filter_jit` does of what it wraps; arguments that are no plain names; reads by
-C code that asks for a buffer, but for `np.asarray`, its kin, and NumPy's functions of each element with the array first; a place whose
-first hundred calls were of nothing of the kind.
+What it misses: all of it under Python 3.11, or where other tools hold every place for one; names
+inside of functions under Python 3.12; calls and reads that libraries make of their own, as
+`eqx.filter_jit` does of what it wraps; arguments that are no plain names; reads by C code that asks
+for a buffer, but for `np.asarray`, its kin, and NumPy's functions of each element with the array
+first; a place whose first hundred calls were of nothing of the kind.
 
-`launch.py` loads this file by its path, since the program is not to find jitney imported: it imports nothing but Python's own.
+`launch.py` loads this file by its path, since the program is not to find jitney imported: it
+imports nothing but Python's own.
 """
 
 from __future__ import annotations
@@ -43,13 +48,15 @@ _READS = (
     "__str__",
     "__format__",
 )
-_COPIES = ("asarray", "array", "ascontiguousarray", "asanyarray", "copyto")  # of NumPy, written in C
+# of NumPy, written in C
+_COPIES = ("asarray", "array", "ascontiguousarray", "asanyarray", "copyto")
 _IDLE = 100  # calls of nothing of the kind, until a place is left alone
 _LARGE = 2**28  # bytes, beyond which numbers are not compared
 _EACH = 4  # calls that are looked at, before powers of two
 _TOOLS = (4, 3)  # which Python leaves free
 _current: Any = inspect.currentframe
-_LOCALS = sys.version_info >= (3, 13)  # before, reading the names of a function keeps their values alive
+# before, reading the names of a function keeps their values alive
+_LOCALS = sys.version_info >= (3, 13)
 
 
 @dataclass
@@ -76,7 +83,8 @@ class _Place:
     function: str
     name: str
     defined: tuple[str, int] | None
-    arguments: tuple[tuple[str, str], ...]  # their names there, and where each goes: a position or a keyword
+    # their names there, and where each goes: a position or a keyword
+    arguments: tuple[tuple[str, str], ...]
     rebound: tuple[str, ...]  # those whose name the same statement binds to a result
     until: int  # the last line of the statement
     times: int = 0
@@ -88,9 +96,18 @@ class _Place:
 
 
 class _Passed:
-    """Arrays of an argument at one call, and whether they died when the statement bound its name anew."""
+    """Arrays of an argument at one call, and whether they died when the statement bound its name
+    anew.
+    """
 
-    def __init__(self, place: _Place, name: str, code: CodeType, leaves: list[Any], leaves_of: Callable[[Any], list[Any]]):
+    def __init__(
+        self,
+        place: _Place,
+        name: str,
+        code: CodeType,
+        leaves: list[Any],
+        leaves_of: Callable[[Any], list[Any]],
+    ):
         self._place, self._name, self._code, self._leaves_of = place, name, code, leaves_of
         self._results: Counter[Any] | None = None
         self.alive = len(leaves)
@@ -100,7 +117,9 @@ class _Passed:
 
     def returned(self) -> None:
         """The call is over."""
-        self.donated = any(leaf is not None and leaf.is_deleted() for leaf in (ref() for ref in self._refs))
+        self.donated = any(
+            leaf is not None and leaf.is_deleted() for leaf in (ref() for ref in self._refs)
+        )
 
     def rest(self) -> None:
         """Wait for nothing any more."""
@@ -109,7 +128,10 @@ class _Passed:
     def _gone(self, told: tuple[Any, int]) -> Callable[[Any], None]:
         def gone(_: Any) -> None:
             frame = _caller()
-            if frame.f_code is not self._code or not self._place.line <= frame.f_lineno <= self._place.until:
+            if (
+                frame.f_code is not self._code
+                or not self._place.line <= frame.f_lineno <= self._place.until
+            ):
                 return
             if self._results is None:
                 value = _value(frame, self._name)
@@ -129,7 +151,8 @@ class Lines:
         self.unseen = ""
         self._tool: int | None = None
         self._users: dict[str, bool] = {}
-        self._codes: dict[int, CodeType] = {}  # by `id`: they are slow to hash, and equal where only their files differ
+        # by `id`: they are slow to hash, and equal where only their files differ
+        self._codes: dict[int, CodeType] = {}
         self._places: dict[tuple[int, int], _Place | None] = {}
         self._idle: Counter[tuple[int, int]] = Counter()
         self._reads: dict[tuple[str, int, str, str], list[float]] = {}
@@ -146,20 +169,33 @@ class Lines:
         """From now on, in all threads."""
         monitoring: Any = getattr(sys, "monitoring", None)
         if monitoring is None:
-            self.unseen = "what lines do with arrays, which needs Python 3.12: reads in loops, transfers, donation, moves between devices"
+            self.unseen = (
+                "what lines do with arrays, which needs Python 3.12: reads in loops, transfers,"
+                " donation, moves between devices"
+            )
             return
         self._tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
-        self._arrays = tuple(each for each in jax.Array.__subclasses__() if each.__module__.startswith("jaxlib"))
+        self._arrays = tuple(
+            each for each in jax.Array.__subclasses__() if each.__module__.startswith("jaxlib")
+        )
         if self._tool is None or not self._arrays:
             self._tool = None
-            self.unseen = "what lines do with arrays: `sys.monitoring` is taken by other tools, or this JAX is not known"
+            self.unseen = (
+                "what lines do with arrays: `sys.monitoring` is taken by other tools, or this JAX"
+                " is not known"
+            )
             return
         self._jax = os.path.dirname(jax.__file__) + os.sep  # noqa: PTH120 - compared with each frame
         self._jitted, self._tree = type(jax.jit(_nothing)), jax.tree.leaves
         events, tool = monitoring.events, self._tool
         monitoring.use_tool_id(tool, "jitney run")
-        for event, callback in ((events.PY_START, self._starts), (events.CALL, self._called), (events.PY_RETURN, self._ends),
-                                (events.C_RETURN, self._returned), (events.C_RAISE, self._raised)):  # fmt: skip
+        for event, callback in (
+            (events.PY_START, self._starts),
+            (events.CALL, self._called),
+            (events.PY_RETURN, self._ends),
+            (events.C_RETURN, self._returned),
+            (events.C_RAISE, self._raised),
+        ):
             monitoring.register_callback(tool, event, callback)
         for kind in self._arrays:
             for name in _READS:
@@ -167,7 +203,9 @@ class Lines:
                 if isinstance(method, FunctionType):
                     self._methods[id(method.__code__)] = name
                     self._codes[id(method.__code__)] = method.__code__
-                    monitoring.set_local_events(tool, method.__code__, events.PY_START | events.PY_RETURN)
+                    monitoring.set_local_events(
+                        tool, method.__code__, events.PY_START | events.PY_RETURN
+                    )
         frame: FrameType | None = _caller()
         while frame is not None:
             self._watch(frame.f_code)
@@ -184,16 +222,33 @@ class Lines:
             monitoring.free_tool_id(self._tool)
             self._tool = None
         for place in self._places.values():
-            for passed in () if place is None else (one for each in place.passed.values() for one in each):
+            for passed in (
+                () if place is None else (one for each in place.passed.values() for one in each)
+            ):
                 passed.rest()
 
     def told(self) -> list[dict[str, Any]]:
         """As plain data: reads by line, and calls of compiled functions by place."""
         reads = [
-            {"kind": "read", "how": how, "file": file, "line": line, "function": function, "times": int(times), "seconds": seconds}
+            {
+                "kind": "read",
+                "how": how,
+                "file": file,
+                "line": line,
+                "function": function,
+                "times": int(times),
+                "seconds": seconds,
+            }
             for (file, line, function, how), (times, seconds) in self._reads.items()
         ]
-        return [*reads, *(_told(place) for place in self._places.values() if place is not None and not place.traced)]
+        return [
+            *reads,
+            *(
+                _told(place)
+                for place in self._places.values()
+                if place is not None and not place.traced
+            ),
+        ]
 
     def _watch(self, code: CodeType) -> None:
         if self._is_users(code.co_filename):
@@ -205,7 +260,11 @@ class Lines:
         known = self._users.get(file)
         if known is None:
             path = os.path.realpath(file)
-            known = self._users[file] = not file.startswith("<") and not path.startswith(_OTHERS) and "-packages" + os.sep not in path
+            known = self._users[file] = (
+                not file.startswith("<")
+                and not path.startswith(_OTHERS)
+                and "-packages" + os.sep not in path
+            )
         return known
 
     def _starts(self, code: CodeType, _: int) -> Any:
@@ -263,9 +322,13 @@ class Lines:
         return None
 
     def _copies(self, called: Any) -> bool:
-        """Whether a function of NumPy reads its first argument. `np.sum` and its kin do not: they call the array's own."""
+        """Whether a function of NumPy reads its first argument. `np.sum` and its kin do not: they
+        call the array's own.
+        """
         numpy: Any = sys.modules["numpy"]
-        known = type(called) is numpy.ufunc or (type(called) is type(len) and called.__name__ in _COPIES)
+        known = type(called) is numpy.ufunc or (
+            type(called) is type(len) and called.__name__ in _COPIES
+        )
         return known and getattr(numpy, called.__name__, None) is called
 
     def _returned(self, code: CodeType, _: int, called: Any, __: Any) -> None:
@@ -316,7 +379,11 @@ class Lines:
 
     def _look(self, place: _Place, values: dict[str, Any]) -> None:
         numpy: Any = sys.modules["numpy"]
-        arrays = {name: value for name, value in values.items() if type(value) in self._arrays and not value.is_deleted()}
+        arrays = {
+            name: value
+            for name, value in values.items()
+            if type(value) in self._arrays and not value.is_deleted()
+        }
         wide = max(arrays.values(), key=lambda value: len(value.sharding.device_set), default=None)
         most = 1 if wide is None else len(wide.sharding.device_set)
         for name, value in values.items():
@@ -335,12 +402,25 @@ class Lines:
                 first = place.looked == 1
                 last, shape = weakref.ref(value), tuple(value.shape)
                 place.handed[name] = _Handed(
-                    value.nbytes, shape, str(value.dtype), is_numpy and first, last, sum_, same=first, moved=moved, target=target
+                    value.nbytes,
+                    shape,
+                    str(value.dtype),
+                    is_numpy and first,
+                    last,
+                    sum_,
+                    same=first,
+                    moved=moved,
+                    target=target,
                 )
                 continue
             if value.nbytes > before.nbytes:
                 before.nbytes, before.shape = value.nbytes, tuple(value.shape)
-            before.same = before.same and before.last() is value and before.sum == sum_ and value.nbytes <= _LARGE
+            before.same = (
+                before.same
+                and before.last() is value
+                and before.sum == sum_
+                and value.nbytes <= _LARGE
+            )
             before.numpy = before.numpy and is_numpy
             before.moved = before.moved and moved
             before.last = weakref.ref(value)
@@ -351,8 +431,14 @@ class Lines:
         if found is None:
             return None
         call, statement = found
-        arguments = [(node.id, str(i)) for i, node in enumerate(call.args) if isinstance(node, ast.Name)]
-        arguments += [(word.value.id, word.arg) for word in call.keywords if isinstance(word.value, ast.Name) and word.arg]
+        arguments = [
+            (node.id, str(i)) for i, node in enumerate(call.args) if isinstance(node, ast.Name)
+        ]
+        arguments += [
+            (word.value.id, word.arg)
+            for word in call.keywords
+            if isinstance(word.value, ast.Name) and word.arg
+        ]
         if any(isinstance(node, ast.Starred) for node in call.args):
             arguments = []
         function: Any = getattr(called, "__wrapped__", None)
@@ -362,8 +448,16 @@ class Lines:
         readable = _LOCALS or code.co_name == "<module>"
         name = getattr(called, "__name__", "a function")
         defined = None if inner is None else (str(inner.co_filename), int(inner.co_firstlineno))
-        return _Place(code.co_filename, statement.lineno, code.co_name, name, defined, tuple(arguments) if readable else (),
-                      _rebound(call, statement) if readable else (), statement.end_lineno or statement.lineno)  # fmt: skip
+        return _Place(
+            code.co_filename,
+            statement.lineno,
+            code.co_name,
+            name,
+            defined,
+            tuple(arguments) if readable else (),
+            _rebound(call, statement) if readable else (),
+            statement.end_lineno or statement.lineno,
+        )
 
     def _nodes(self, file: str) -> dict[tuple[int, int, int, int], tuple[ast.Call, ast.stmt]]:
         if file not in self._parsed:
@@ -372,14 +466,19 @@ class Lines:
             except (SyntaxError, ValueError, RecursionError):
                 tree = ast.Module([], [])
             self._parsed[file] = {
-                (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0): (call, statement)
+                (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0): (
+                    call,
+                    statement,
+                )
                 for call, statement in _calls(tree)
             }
         return self._parsed[file]
 
 
 def watch_lines(jax: Any) -> Lines:
-    """See what lines do with arrays from now on; the text of this file says how, and what that misses."""
+    """See what lines do with arrays from now on; the text of this file says how, and what that
+    misses.
+    """
     lines = Lines()
     lines.begin(jax)
     return lines
@@ -397,37 +496,66 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
 
 
 def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
-    """The arguments that `x, y = f(x, y, z)` binds anew, where all arguments are names or constants and each stands there once."""
-    if not isinstance(statement, ast.Assign) or statement.value is not call or len(statement.targets) != 1:
+    """The arguments that `x, y = f(x, y, z)` binds anew, where all arguments are names or constants
+    and each stands there once.
+    """
+    if (
+        not isinstance(statement, ast.Assign)
+        or statement.value is not call
+        or len(statement.targets) != 1
+    ):
         return ()
     values = [*call.args, *(word.value for word in call.keywords)]
-    if not all(isinstance(node, (ast.Name, ast.Constant)) for node in values) or any(word.arg is None for word in call.keywords):
+    if not all(isinstance(node, (ast.Name, ast.Constant)) for node in values) or any(
+        word.arg is None for word in call.keywords
+    ):
         return ()
     names = Counter(node.id for node in values if isinstance(node, ast.Name))
     target = statement.targets[0]
-    bound = [each.id for each in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]) if isinstance(each, ast.Name)]
+    bound = [
+        each.id
+        for each in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
+        if isinstance(each, ast.Name)
+    ]
     return tuple(name for name in bound if names[name] == 1)
 
 
 def _told(place: _Place) -> dict[str, Any]:
     shared = {
-        "kind": "call", "name": place.name, "file": place.file, "line": place.line, "function": place.function, "times": place.times,
-        "looked": place.looked, "defined": place.defined, "arguments": place.arguments,
-    }  # fmt: skip
-    handed = [{"name": name, **{key: value for key, value in vars(each).items() if key not in ("last", "sum")}}
-              for name, each in place.handed.items()]  # fmt: skip
+        "kind": "call",
+        "name": place.name,
+        "file": place.file,
+        "line": place.line,
+        "function": place.function,
+        "times": place.times,
+        "looked": place.looked,
+        "defined": place.defined,
+        "arguments": place.arguments,
+    }
+    handed = [
+        {
+            "name": name,
+            **{key: value for key, value in vars(each).items() if key not in ("last", "sum")},
+        }
+        for name, each in place.handed.items()
+    ]
     passed = [
         {
-            "name": name, "calls": len(each), "donated": any(one.donated for one in each),
-            "dead": [one.alive == 0 for one in each], "saved": min(one.saved for one in each[1:]) if each[1:] else 0,
+            "name": name,
+            "calls": len(each),
+            "donated": any(one.donated for one in each),
+            "dead": [one.alive == 0 for one in each],
+            "saved": min(one.saved for one in each[1:]) if each[1:] else 0,
         }
         for name, each in place.passed.items()
-    ]  # fmt: skip
+    ]
     return {**shared, "handed": handed, "passed": passed, "doubles": list(place.doubles)}
 
 
 def _caller() -> FrameType:
-    """The frame of what calls the function that asks. A name for its own would keep it alive, and the arrays of those above."""
+    """The frame of what calls the function that asks. A name for its own would keep it alive, and
+    the arrays of those above.
+    """
     return _current().f_back.f_back
 
 
@@ -436,7 +564,11 @@ def _value(frame: FrameType, name: str) -> Any:
     code = frame.f_code
     if name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars:
         return frame.f_locals.get(name)
-    return frame.f_locals.get(name, frame.f_globals.get(name)) if code.co_name == "<module>" else frame.f_globals.get(name)
+    return (
+        frame.f_locals.get(name, frame.f_globals.get(name))
+        if code.co_name == "<module>"
+        else frame.f_globals.get(name)
+    )
 
 
 def _kind(leaf: Any) -> Any:
@@ -469,4 +601,10 @@ def _disable() -> Any:
 
 
 _JITNEY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))) + os.sep  # noqa: PTH120
-_OTHERS = (*(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")), _JITNEY)
+_OTHERS = (
+    *(
+        os.path.realpath(sysconfig.get_path(name)) + os.sep
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ),
+    _JITNEY,
+)

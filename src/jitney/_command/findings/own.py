@@ -1,6 +1,8 @@
-"""What the program's own decorated functions know of why they were traced and compiled: `stats.causes`, with what to write.
+"""What the program's own decorated functions know of why they were traced and compiled:
+`stats.causes`, with what to write.
 
-They are found among all objects that still live when the program is over, since nothing lists them; those that it let go are missed.
+They are found among all objects that still live when the program is over, since nothing lists them;
+those that it let go are missed.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ from ..._owners import is_users, short
 
 
 def decorated_places() -> set[tuple[str, int]]:
-    """File and line of each decorated function, which JAX says of its programs as of those of a function under `jax.jit`."""
+    """File and line of each decorated function, which JAX says of its programs as of those of a
+    function under `jax.jit`.
+    """
     programs = [each for each in gc.get_objects() if issubclass(type(each), Program)]
     codes = [getattr(getattr(each, "__wrapped__", None), "__code__", None) for each in programs]
     return {(code.co_filename, code.co_firstlineno) for code in codes if code is not None}
 
 
 def own_causes() -> list[dict[str, Any]]:
-    """By function and cause, what took longest first. The seconds are of whole programs, which may have several causes."""
+    """By function and cause, what took longest first. The seconds are of whole programs, which may
+    have several causes.
+    """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     seen = set[Any]()
     for each in gc.get_objects():
@@ -28,7 +34,8 @@ def own_causes() -> list[dict[str, Any]]:
             continue
         code = getattr(getattr(each, "__wrapped__", None), "__code__", None)
         stats = each.stats
-        known = (code, stats.trace_seconds, stats.causes)  # several objects may share one program, as methods do
+        # several objects may share one program, as methods do
+        known = (code, stats.trace_seconds, stats.causes)
         if code is None or not is_users(code.co_filename) or known in seen:
             continue
         seen.add(known)
@@ -36,9 +43,16 @@ def own_causes() -> list[dict[str, Any]]:
         for event in stats.causes:
             for cause in event:
                 nothing: dict[str, Any] = {"times": 0, "seconds": 0.0, "example": ""}
-                row = rows.setdefault((line, f"{cause.kind} {cause.argument} {cause.axis} {cause.remedy}"), {
-                    "function": code.co_name, "line": line, "cause": cause.kind, **nothing, "remedy": cause.remedy
-                })  # fmt: skip
+                row = rows.setdefault(
+                    (line, f"{cause.kind} {cause.argument} {cause.axis} {cause.remedy}"),
+                    {
+                        "function": code.co_name,
+                        "line": line,
+                        "cause": cause.kind,
+                        **nothing,
+                        "remedy": cause.remedy,
+                    },
+                )
                 row["times"] += 1
                 row["seconds"] += cause.seconds
                 row["example"] = str(cause)

@@ -1,6 +1,8 @@
-"""Arrays that one line reads back again and again: each time Python waits for the device, and the numbers are copied.
+"""Arrays that one line reads back again and again: each time Python waits for the device, and the
+numbers are copied.
 
-What is told is the time that Python spent in the reads. It bounds what is saved: computing goes on, read or not.
+What is told is the time that Python spent in the reads. It bounds what is saved: computing goes on,
+read or not.
 """
 
 from __future__ import annotations
@@ -13,13 +15,26 @@ from .change import Change
 
 _AGAIN = 5  # times at one line, from which on it is a loop's
 _WORDS = {
-    "__float__": "float(x)", "__int__": "int(x)", "__bool__": "a test of x (`if x:`, `while x:`, `bool(x)`)", "__index__": "x as an index",
-    "__complex__": "complex(x)", "__array__": "NumPy", "item": "x.item()", "tolist": "x.tolist()", "__repr__": "printing x",
-    "__str__": "printing x", "__format__": "formatting x", "device_get": "jax.device_get(x)",
-}  # fmt: skip
-_DECIDES = "jax.lax.while_loop or jax.lax.cond  # inside of one jax.jit, where it decides what comes next; jnp.where, where it selects"
+    "__float__": "float(x)",
+    "__int__": "int(x)",
+    "__bool__": "a test of x (`if x:`, `while x:`, `bool(x)`)",
+    "__index__": "x as an index",
+    "__complex__": "complex(x)",
+    "__array__": "NumPy",
+    "item": "x.item()",
+    "tolist": "x.tolist()",
+    "__repr__": "printing x",
+    "__str__": "printing x",
+    "__format__": "formatting x",
+    "device_get": "jax.device_get(x)",
+}
+_DECIDES = (
+    "jax.lax.while_loop or jax.lax.cond  # inside of one jax.jit, where it decides what comes next;"
+    " jnp.where, where it selects"
+)
 _TAKES = (
-    "keep x as it is, kept.append(x), and read once behind the loop: jax.device_get(kept); or jax.jit the whole loop, with jax.lax.scan"
+    "keep x as it is, kept.append(x), and read once behind the loop: jax.device_get(kept); or"
+    " jax.jit the whole loop, with jax.lax.scan"
 )
 
 
@@ -32,7 +47,10 @@ def reads(seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
         yield Change(
             each["seconds"],
             at_most=True,
-            what=f"an array of JAX is read back {each['times']} times, by {how}: Python waits there until it is computed, and for the copy",
+            what=(
+                f"an array of JAX is read back {each['times']} times, by {how}: Python waits there"
+                " until it is computed, and for the copy"
+            ),
             where=f"{short(each['file'])}:{each['line']} ({each['function']})",
             write=_DECIDES if each["how"] in ("__bool__", "__index__") else _TAKES,
         )

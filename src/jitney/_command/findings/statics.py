@@ -1,7 +1,8 @@
 """Static arguments that take many values: each value is a program of its own.
 
-JAX 0.10.2 says which argument differs; 0.12 says nothing where statics do. There the same function, compiled again and again for equal
-shapes, has its statics named by the decorator that stands above it, and the text says that JAX does not.
+JAX 0.10.2 says which argument differs; 0.12 says nothing where statics do. There the same function,
+compiled again and again for equal shapes, has its statics named by the decorator that stands above
+it, and the text says that JAX does not.
 """
 
 from __future__ import annotations
@@ -29,30 +30,48 @@ def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
             groups[each.cause.file, each.cause.line, each.name].append(each)
     for (file, line, name), programs in groups.items():
         declared = _declared(file, line)
-        again = [each for i, each in enumerate(programs) if _by_static(each, programs[:i], declared)]
+        again = [
+            each for i, each in enumerate(programs) if _by_static(each, programs[:i], declared)
+        ]
         if len(again) < _VALUES - 1 or declared is None:
             continue
-        said = {_argument(detail, declared[0]) for each in again for detail in (each.cause.details if each.cause else ())} - {None}
+        said = {
+            _argument(detail, declared[0])
+            for each in again
+            for detail in (each.cause.details if each.cause else ())
+        } - {None}
         names = sorted(str(each) for each in said) or declared[1]
         quoted = few([f"`{each}`" for each in names])
         unsaid = "" if said else ", which are its static arguments; JAX does not say which varies"
         yield Change(
             sum(each.seconds for each in again),
             at_most=True,
-            what=f"{name} was compiled {len(again) + 1} times for equal shapes, a program for each value of {quoted}{unsaid}",
+            what=(
+                f"{name} was compiled {len(again) + 1} times for equal shapes, a program for each"
+                f" value of {quoted}{unsaid}"
+            ),
             where=f"{short(file)}:{line}",
-            write=f"of a number: leave {quoted} out of the static arguments, and pass jnp.asarray({names[0]}), with jax.lax.fori_loop "
-            "where it counts turns; what sizes an array, or is no number, stays static, and should take few values",
+            write=(
+                f"of a number: leave {quoted} out of the static arguments, and pass"
+                f" jnp.asarray({names[0]}), with jax.lax.fori_loop where it counts turns; what"
+                " sizes an array, or is no number, stays static, and should take few values"
+            ),
         )
 
 
 def _by_static(each: Compiled, before: Sequence[Compiled], declared: Any) -> bool:
-    """Whether a static value made a program: JAX says so, or says that it knows of no difference, with shapes that were there."""
+    """Whether a static value made a program: JAX says so, or says that it knows of no difference,
+    with shapes that were there.
+    """
     if each.cause is None or declared is None or not declared[1]:
         return False
     if each.cause.why == "another static value":
         return True
-    return each.cause.why == "unknown" and each.shapes is not None and any(other.shapes == each.shapes for other in before)
+    return (
+        each.cause.why == "unknown"
+        and each.shapes is not None
+        and any(other.shapes == each.shapes for other in before)
+    )
 
 
 def _declared(file: str, line: int) -> tuple[list[str], list[str]] | None:
@@ -62,18 +81,32 @@ def _declared(file: str, line: int) -> tuple[list[str], list[str]] | None:
     except (SyntaxError, ValueError):
         return None
     for node in ast.walk(tree):
-        first = None if not isinstance(node, ast.FunctionDef) else min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        first = (
+            None
+            if not isinstance(node, ast.FunctionDef)
+            else min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        )
         if isinstance(node, ast.FunctionDef) and line in (first, node.lineno):
-            parameters = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            parameters = [
+                each.arg
+                for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            ]
             calls = [*node.decorator_list, *_wraps(tree, node.name)]
-            return parameters, list(dict.fromkeys(name for call in calls for name in _static(call, parameters)))
+            return parameters, list(
+                dict.fromkeys(name for call in calls for name in _static(call, parameters))
+            )
     return None
 
 
 def _wraps(tree: ast.Module, name: str) -> Iterator[ast.Call]:
     """Calls that the function is the first argument of."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == name:
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and isinstance(node.args[0], ast.Name)
+            and node.args[0].id == name
+        ):
             yield node
 
 

@@ -1,5 +1,6 @@
-"""float32 that becomes float64, where x64 is on: a function that is compiled again because its argument came back wider, and operations
-that mix the two. Python's numbers do not widen an array; NumPy's float64 does, scalar or array.
+"""float32 that becomes float64, where x64 is on: a function that is compiled again because its
+argument came back wider, and operations that mix the two. Python's numbers do not widen an array;
+NumPy's float64 does, scalar or array.
 """
 
 from __future__ import annotations
@@ -15,7 +16,20 @@ from ..._owners import short
 from ..happened import Compiled
 from .change import Change
 
-_MIXING = {"add", "subtract", "multiply", "true_divide", "divide", "power", "maximum", "minimum", "matmul", "dot", "_where", "hypot"}
+_MIXING = {
+    "add",
+    "subtract",
+    "multiply",
+    "true_divide",
+    "divide",
+    "power",
+    "maximum",
+    "minimum",
+    "matmul",
+    "dot",
+    "_where",
+    "hypot",
+}
 _NARROW, _WIDE = re.compile(r"float32\[([\d,]*)\]"), re.compile(r"float64\[[\d,]*\]")
 
 
@@ -28,10 +42,20 @@ def widened(compiled: Sequence[Compiled], seen: Sequence[Mapping[str, Any]]) -> 
 def _functions(compiled: Sequence[Compiled], seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
     groups: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
     for each in compiled:
-        if each.cause is not None and each.cause.file and any(_came_wider(detail) for detail in each.cause.details):
+        if (
+            each.cause is not None
+            and each.cause.file
+            and any(_came_wider(detail) for detail in each.cause.details)
+        ):
             groups[each.cause.file, each.cause.line, each.name].append(each)
     for (file, line, name), programs in groups.items():
-        paths = dict.fromkeys(str(path) for each in programs if each.cause for path in map(_came_wider, each.cause.details) if path)
+        paths = dict.fromkeys(
+            str(path)
+            for each in programs
+            if each.cause
+            for path in map(_came_wider, each.cause.details)
+            if path
+        )
         doubles = dict.fromkeys(
             double
             for place in seen
@@ -40,14 +64,20 @@ def _functions(compiled: Sequence[Compiled], seen: Sequence[Mapping[str, Any]]) 
         )
         by = f"; NumPy's float64 goes in as {few(list(doubles))}" if doubles else ""
         calls = few(list(dict.fromkeys(str(each.place) for each in programs if each.place)))
-        what = f"{name} was compiled again because {few(list(paths))} came as float64, and as float32 before (called from {calls}){by}"
+        what = (
+            f"{name} was compiled again because {few(list(paths))} came as float64, and as float32"
+            f" before (called from {calls}){by}"
+        )
         cast = next(iter(doubles), "what is float64")
         yield Change(
             sum(each.seconds for each in programs),
             at_most=True,
             what=what,
             where=f"{short(file)}:{line}",
-            write=f"np.asarray({cast}, np.float32)  # or a Python number, where it is one: float64 beside float32 gives float64",
+            write=(
+                f"np.asarray({cast}, np.float32)  # or a Python number, where it is one: float64"
+                " beside float32 gives float64"
+            ),
         )
 
 
@@ -61,19 +91,32 @@ def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
     """JAX's own, outside of any `jit`: by its rules the result is float64."""
     groups: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for each in compiled:
-        if each.cause is not None or each.name not in _MIXING or each.shapes is None or each.place is None:
+        if (
+            each.cause is not None
+            or each.name not in _MIXING
+            or each.shapes is None
+            or each.place is None
+        ):
             continue
         narrow = [match[1] for shape in each.shapes if (match := _NARROW.fullmatch(shape))]
         if narrow and any(_WIDE.fullmatch(shape) for shape in each.shapes):
-            count = max(math.prod(int(size) for size in sizes.split(",") if size) for sizes in narrow)
+            count = max(
+                math.prod(int(size) for size in sizes.split(",") if size) for sizes in narrow
+            )
             groups[str(each.place)].append((each.name.strip("_"), 4 * count))
     for where, several in groups.items():
         names = few(list(dict.fromkeys(name for name, _ in several)))
         yield Change(
             None,
             at_most=False,
-            what=f"float32 meets float64 in {names}, so that the result is float64, of twice the size",
+            what=(
+                f"float32 meets float64 in {names}, so that the result is float64, of twice the"
+                " size"
+            ),
             where=where,
-            write="jnp.asarray(y, x.dtype)  # of the float64 one, or a Python number, which widens nothing",
+            write=(
+                "jnp.asarray(y, x.dtype)  # of the float64 one, or a Python number, which widens"
+                " nothing"
+            ),
             nbytes=max(count for _, count in several),
         )

@@ -1,8 +1,9 @@
-"""What the decorated functions of a program were made for, asked when it is over: plans, sizes, memory.
+"""What the decorated functions of a program were made for, asked when it is over: plans, sizes,
+memory.
 
-Nothing of it is asked while it runs. A plan traces the body on abstract values, and what a program takes is asked of JAX's
-compiled one, which is kept or read from the cache. What the body prints meanwhile is not shown, and no more than a few seconds are spent:
-what is left then is unknown.
+Nothing of it is asked while it runs. A plan traces the body on abstract values, and what a program
+takes is asked of JAX's compiled one, which is kept or read from the cache. What the body prints
+meanwhile is not shown, and no more than a few seconds are spent: what is left then is unknown.
 """
 
 from __future__ import annotations
@@ -39,57 +40,101 @@ def look(recording: Recording) -> None:
     """Have a recording know of all decorated functions that somebody holds and that were traced."""
     until = time.perf_counter() + _SECONDS
     quiet = io.StringIO()
-    with recording.paused(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
+    with (
+        recording.paused(),
+        contextlib.redirect_stdout(quiet),
+        contextlib.redirect_stderr(quiet),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         recording.decorated = [told(core, until) for core in REGISTRY.cores() if core.log.made]
         recording.own = own_causes()  # remedies are proven, by tracing
 
 
 def told(core: Core, until: float) -> dict[str, Any]:
-    """One function as data; after `until`, on the clock of `time.perf_counter`, without plan and memory."""
+    """One function as data; after `until`, on the clock of `time.perf_counter`, without plan and
+    memory.
+    """
     made, stats = core.log.made, core.counters.stats()
     sizes, counted = _sizes(made, stats.sizes)
     latest = next((each for each in reversed(made) if each.arrays is not None), None)
-    entries = {hash(entry.key): entry for entry in list(core.entries.values()) if not entry.request.nested}
+    entries = {
+        hash(entry.key): entry for entry in list(core.entries.values()) if not entry.request.nested
+    }
     return {
-        "name": core.name, "function": str(core.where), "calls": stats.calls, "traces": stats.traces, "compiles": stats.compiles,
-        "sizes": sizes, "counted": counted, "plan": _plan(core, entries, latest, until),
-        "programs": [_program(core, entries.get(each.key), each, until) for each in _distinct(made)[-_PROGRAMS:]],
-    }  # fmt: skip
+        "name": core.name,
+        "function": str(core.where),
+        "calls": stats.calls,
+        "traces": stats.traces,
+        "compiles": stats.compiles,
+        "sizes": sizes,
+        "counted": counted,
+        "plan": _plan(core, entries, latest, until),
+        "programs": [
+            _program(core, entries.get(each.key), each, until)
+            for each in _distinct(made)[-_PROGRAMS:]
+        ],
+    }
 
 
 def _distinct(made: Sequence[MadeFor]) -> list[MadeFor]:
     """One trace of each program."""
-    return list({(each.key, tuple(each.sizes.items()), _text(each) if not each.true else ""): each for each in made}.values())
+    return list(
+        {
+            (each.key, tuple(each.sizes.items()), _text(each) if not each.true else ""): each
+            for each in made
+        }.values()
+    )
 
 
-def _sizes(made: Sequence[MadeFor], called: dict[str, dict[int, int]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """By axis: size, how often, and the bucket that it went in. Calls are counted where it is padded, traces elsewhere."""
+def _sizes(
+    made: Sequence[MadeFor], called: dict[str, dict[int, int]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """By axis: size, how often, and the bucket that it went in. Calls are counted where it is
+    padded, traces elsewhere.
+    """
     found: dict[str, Any] = {}
     counted: dict[str, str] = {}
     for axis in dict.fromkeys(axis for each in made for axis in each.sizes):
-        buckets = sorted({each.sizes[axis] for each in made if axis in each.true and axis in each.sizes})
+        buckets = sorted(
+            {each.sizes[axis] for each in made if axis in each.true and axis in each.sizes}
+        )
         seen: dict[int, tuple[int, int | None]] = {
-            size: (times, next((bucket for bucket in buckets if bucket >= size), None)) for size, times in called.get(axis, {}).items()
+            size: (times, next((bucket for bucket in buckets if bucket >= size), None))
+            for size, times in called.get(axis, {}).items()
         }
         for each in made:
             if axis in each.sizes and axis not in each.true:
                 times, bucket = seen.get(each.sizes[axis], (0, None))
-                seen[each.sizes[axis]] = (times + 1, bucket) if axis not in called else (max(1, times), bucket)
+                seen[each.sizes[axis]] = (
+                    (times + 1, bucket) if axis not in called else (max(1, times), bucket)
+                )
         if seen:
             found[axis] = [[size, times, bucket] for size, (times, bucket) in sorted(seen.items())]
             counted[axis] = "calls" if axis in called else "traces"
     return found, counted
 
 
-def _plan(core: Core, entries: dict[int, Entry], latest: MadeFor | None, until: float) -> dict[str, Any]:
+def _plan(
+    core: Core, entries: dict[int, Entry], latest: MadeFor | None, until: float
+) -> dict[str, Any]:
     """The plan of the call that was traced last: later ones of its shapes leave no trace."""
     if latest is None or latest.arrays is None or latest.key not in entries:
-        return {"of": "", "lines": [], "unknown": "its calls came from within an outer transform, or its programs were dropped"}
+        return {
+            "of": "",
+            "lines": [],
+            "unknown": (
+                "its calls came from within an outer transform, or its programs were dropped"
+            ),
+        }
     if time.perf_counter() > until:
         return {"of": "", "lines": [], "unknown": _LATE}
     if _jax.process_count() > 1:
-        return {"of": "", "lines": [], "unknown": "it runs in several processes, which end one by one"}
+        return {
+            "of": "",
+            "lines": [],
+            "unknown": "it runs in several processes, which end one by one",
+        }
     of = few([f"{array.dtype}{list(array.shape)}" for array in latest.arrays])
     if _is_dear(core) or _cost(core) > until - time.perf_counter():
         lines = [line for line in (Line(*each) for each in latest.decided) if line.asked]
@@ -97,13 +142,24 @@ def _plan(core: Core, entries: dict[int, Entry], latest: MadeFor | None, until: 
     try:
         found = report(core, entries[latest.key], latest.arrays, compiles=False)
     except Exception as error:  # noqa: BLE001 - the body is the user's, and what it reads may be gone by now
-        return {"of": of, "lines": [], "unknown": f"{type(error).__name__}: {str(error).partition(_LINE)[0]}"}
+        return {
+            "of": of,
+            "lines": [],
+            "unknown": f"{type(error).__name__}: {str(error).partition(_LINE)[0]}",
+        }
     lines = [line for line in found.lines if line.asked]
-    return {"of": few(list(found.arguments)), "lines": [vars(line) for line in lines], "unknown": "", "drawing": str(found.draw())}
+    return {
+        "of": few(list(found.arguments)),
+        "lines": [vars(line) for line in lines],
+        "unknown": "",
+        "drawing": str(found.draw()),
+    }
 
 
 def _is_dear(core: Core) -> bool:
-    """Whether a plan would compile, to measure memory or errors: the stages as they were decided tell it then."""
+    """Whether a plan would compile, to measure memory or errors: the stages as they were decided
+    tell it then.
+    """
     options = core.options
     auto = AUTO in (options.remat, *(width for _, width in options.chunk))
     return auto or options.memory is not None or tolerance_of(options.precision) is not None
@@ -112,15 +168,28 @@ def _is_dear(core: Core) -> bool:
 def _cost(core: Core) -> float:
     """Seconds of one of its programs so far."""
     stats = core.counters.stats()
-    return (stats.trace_seconds + stats.lower_seconds + stats.compile_seconds) / max(1, stats.traces)
+    return (stats.trace_seconds + stats.lower_seconds + stats.compile_seconds) / max(
+        1, stats.traces
+    )
 
 
 def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> dict[str, Any]:
     """The bytes of one program; None where they are unknown."""
-    row: dict[str, Any] = {"sizes": _text(made), "arguments": None, "outputs": None, "temporaries": None}
+    row: dict[str, Any] = {
+        "sizes": _text(made),
+        "arguments": None,
+        "outputs": None,
+        "temporaries": None,
+    }
     left = until - time.perf_counter()
     kept = core.options.cache and cache.facts().enabled
-    if entry is None or made.arrays is None or _jax.process_count() > 1 or left < 0 or not (kept or _cost(core) < left):
+    if (
+        entry is None
+        or made.arrays is None
+        or _jax.process_count() > 1
+        or left < 0
+        or not (kept or _cost(core) < left)
+    ):
         return row
     try:
         stats = entry.ahead(made.arrays).memory_analysis()
@@ -130,8 +199,14 @@ def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> di
         entry.land()
     if stats is None:
         return row
-    outputs = int(stats.output_size_in_bytes) - int(stats.alias_size_in_bytes)  # what lies in donated arguments counts once
-    return {**row, "arguments": int(stats.argument_size_in_bytes), "outputs": outputs, "temporaries": int(stats.temp_size_in_bytes)}
+    # what lies in donated arguments counts once
+    outputs = int(stats.output_size_in_bytes) - int(stats.alias_size_in_bytes)
+    return {
+        **row,
+        "arguments": int(stats.argument_size_in_bytes),
+        "outputs": outputs,
+        "temporaries": int(stats.temp_size_in_bytes),
+    }
 
 
 def _text(made: MadeFor) -> str:

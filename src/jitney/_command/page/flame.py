@@ -1,8 +1,9 @@
-"""A flame of what making programs cost: the user's functions from the outermost on, then what they compiled, then its phases and what is
-inside of them.
+"""A flame of what making programs cost: the user's functions from the outermost on, then what they
+compiled, then its phases and what is inside of them.
 
-Spans that lie inside another in time are part of it. Those of equal names and phases at one place are added up. JAX reports no seconds of a
-`jit` that is traced inside of another (0.10.2 to 0.12.0.1), but says that it traces it: the bar of the outer trace has the names.
+Spans that lie inside another in time are part of it. Those of equal names and phases at one place
+are added up. JAX reports no seconds of a `jit` that is traced inside of another (0.10.2 to
+0.12.0.1), but says that it traces it: the bar of the outer trace has the names.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from ..._owners import owner, short
 from ..happened import explained, plain_name
 
 _PHASES = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}
-_COLOURS = {"trace": "var(--p1)", "lower": "var(--p2)", "compile": "var(--p3)", "cache read": "var(--p4)"}
+_COLOURS = {
+    "trace": "var(--p1)",
+    "lower": "var(--p2)",
+    "compile": "var(--p3)",
+    "cache read": "var(--p4)",
+}
 _LEAST = 1e-3  # of the whole: what is narrower than that is not drawn
 _DEEP = 24
 _HIGH = 22  # pixels of a row
@@ -52,9 +58,17 @@ class Node:
     def to_dict(self, least: float = 0.0, deep: int = _DEEP) -> dict[str, Any]:
         """As data, without what took less; what took longest first."""
         kept = [node for node in self.inside.values() if node.seconds >= least] if deep else []
-        inside = [node.to_dict(least, deep - 1) for node in sorted(kept, key=lambda node: -node.seconds)]
-        return {"name": self.name, "phase": self.phase, "seconds": self.seconds, "times": self.times, "jits": self.jits,
-                "inside": inside}  # fmt: skip
+        inside = [
+            node.to_dict(least, deep - 1) for node in sorted(kept, key=lambda node: -node.seconds)
+        ]
+        return {
+            "name": self.name,
+            "phase": self.phase,
+            "seconds": self.seconds,
+            "times": self.times,
+            "jits": self.jits,
+            "inside": inside,
+        }
 
 
 def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -75,13 +89,20 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if phase == "compile" and thread in hits:
                 hits.discard(thread)
                 phase = "cache read"
-            node = Node(plain_name(event["name"]), phase, max(0.0, event["end"] - event["start"]), 1)
+            node = Node(
+                plain_name(event["name"]), phase, max(0.0, event["end"] - event["start"]), 1
+            )
             if phase == "trace":
-                node.jits = dict(Counter(name for name in asked.pop(thread, ()) if name != node.name))
+                node.jits = dict(
+                    Counter(name for name in asked.pop(thread, ()) if name != node.name)
+                )
             waiting = over[thread]
-            while waiting and waiting[-1][0] >= event["start"]:  # it lies inside, since it was over before
+            # it lies inside, since it was over before
+            while waiting and waiting[-1][0] >= event["start"]:
                 inner = waiting.pop()[1]
-                node.inside.setdefault((inner.name, inner.phase), Node(inner.name, inner.phase)).add(inner)
+                node.inside.setdefault(
+                    (inner.name, inner.phase), Node(inner.name, inner.phase)
+                ).add(inner)
             waiting.append((event["start"], node, _users(event["frames"])))
     for each in over.values():
         for _, node, callers in each:
@@ -123,10 +144,11 @@ def drawn(told: Mapping[str, Any]) -> str:
     bars: list[str] = []
     deepest = _bars(told, 0.0, 0, whole, bars)
     return (
-        '<h2>Flame of trace, lower and compile</h2><p class="soft">From above: functions of the program, what they compile, its phases, '
-        "and what is traced and compiled inside. A bar is as wide as its seconds; a click on it widens it, one on the first shows all.</p>"
-        f'<div class="flame" style="height:{(deepest + 1) * _HIGH}px">{"".join(bars)}</div>'
-    )  # fmt: skip
+        '<h2>Flame of trace, lower and compile</h2><p class="soft">From above: functions of the'
+        " program, what they compile, its phases, and what is traced and compiled inside. A bar is"
+        " as wide as its seconds; a click on it widens it, one on the first shows all.</p><div"
+        f' class="flame" style="height:{(deepest + 1) * _HIGH}px">{"".join(bars)}</div>'
+    )
 
 
 def _bars(node: Mapping[str, Any], start: float, row: int, whole: float, bars: list[str]) -> int:
@@ -141,8 +163,8 @@ def _bars(node: Mapping[str, Any], start: float, row: int, whole: float, bars: l
         f';background:{_COLOURS[phase]}"' if phase else '" class="user"'
     )
     bars.append(
-        f'<button {look} data-left="{left:.4f}" data-wide="{wide:.4f}" title="{label}: {seconds:.3f} s{times}{within}">{label} '
-        f"<i>{seconds:.2f} s</i></button>"
+        f'<button {look} data-left="{left:.4f}" data-wide="{wide:.4f}" title="{label}:'
+        f' {seconds:.3f} s{times}{within}">{label} <i>{seconds:.2f} s</i></button>'
     )
     deepest = row
     for inner in node["inside"]:

@@ -1,5 +1,6 @@
-"""The bytes of each program: of decorated functions as XLA plans them; of others those of the arguments, which their shapes tell. The rest
-of these is unknown, since JAX does not say which program it keeps for them.
+"""The bytes of each program: of decorated functions as XLA plans them; of others those of the
+arguments, which their shapes tell. The rest of these is unknown, since JAX does not say which
+program it keeps for them.
 """
 
 from __future__ import annotations
@@ -18,15 +19,24 @@ _BITS = re.compile(r"[a-z_]+(\d+)")
 def memory(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each program: function, sizes, and bytes or None."""
     rows = [
-        {"function": function["function"], "sizes": made["sizes"], **{name: made[name] for name, _ in _PARTS}}
+        {
+            "function": function["function"],
+            "sizes": made["sizes"],
+            **{name: made[name] for name, _ in _PARTS},
+        }
         for function in told["decorated"]
         for made in function["programs"]
     ]
     decorated = {function["name"] for function in told["decorated"]}
     for each in told["programs"]:
         if each["function"] not in decorated:
-            row = {"function": f"{each['function']}, {each['line'] or 'a library'}", "sizes": ", ".join(each["shapes"] or ()) or "unknown",
-                   "arguments": bytes_of(each["shapes"]), "outputs": None, "temporaries": None}  # fmt: skip
+            row = {
+                "function": f"{each['function']}, {each['line'] or 'a library'}",
+                "sizes": ", ".join(each["shapes"] or ()) or "unknown",
+                "arguments": bytes_of(each["shapes"]),
+                "outputs": None,
+                "temporaries": None,
+            }
             rows += [] if row in rows else [row]
     return sorted(rows, key=lambda row: -sum(row[name] or 0 for name, _ in _PARTS))
 
@@ -53,21 +63,25 @@ def _item(dtype: str) -> int | None:
 
 def drawn(rows: Sequence[Mapping[str, Any]]) -> str:
     """A bar for each program, as long as its bytes."""
-    legend = "".join(f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS)
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS
+    )
     known = [row for row in rows if row["temporaries"] is not None][:_BARS]
     most = max((sum(row[name] for name, _ in _PARTS) for row in known), default=0) or 1
     lines = "".join(
-        f'<div class="bar"><b><code>{escape(row["function"])}</code> <span class="soft">{escape(row["sizes"])}</span></b><div>'
-        + "".join(f'<span style="width:{100 * row[name] / most:.2f}%;background:{colour}"></span>' for name, colour in _PARTS)
+        f'<div class="bar"><b><code>{escape(row["function"])}</code> <span'
+        f' class="soft">{escape(row["sizes"])}</span></b><div>'
+        + "".join(
+            f'<span style="width:{100 * row[name] / most:.2f}%;background:{colour}"></span>'
+            for name, colour in _PARTS
+        )
         + f"</div><em>{_text(sum(row[name] for name, _ in _PARTS))}</em></div>"
         for row in known
     )
     bars = f'<div class="legend">{legend}</div>{lines}' if lines else ""
     return (
-        "<h2>Memory by program</h2>"
-        '<p class="soft">As XLA plans it, of decorated functions. Of others only the arguments are known, by their shapes; '
-        "the table has them.</p>"
-        f"{bars}"
+        '<h2>Memory by program</h2><p class="soft">As XLA plans it, of decorated functions. Of'
+        f" others only the arguments are known, by their shapes; the table has them.</p>{bars}"
     )
 
 

@@ -1,4 +1,6 @@
-"""How the page of a run looks, in light and dark, and what its script does: tables that sort and filter, a flame that zooms."""
+"""How the page of a run looks, in light and dark, and what its script does: tables that sort and
+filter, a flame that zooms.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The report of a run as one page, with nothing beside it and no network: times, a flame, changes, sizes, memory, plans, causes.
+"""The report of a run as one page, with nothing beside it and no network: times, a flame, changes,
+sizes, memory, plans, causes.
 
-It is whole without scripts; the script sorts tables and filters them. The data are in it as JSON, as `--report out.json` has them.
+It is whole without scripts; the script sorts tables and filters them. The data are in it as JSON,
+as `--report out.json` has them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ _PHASES = ("import of jax", "trace", "lower", "compile", "cache read", "all else
 _WIDE, _HIGH, _GAP = 1000, 18, 6  # units of the timeline, which is stretched to the page
 _BARS = 25
 _OPEN = 6  # plans that are shown unfolded
-_NUMBERS = ("traces", "compiles", "cache_hits", "times", "start", "arguments", "outputs", "temporaries")
+_NUMBERS = (
+    "traces",
+    "compiles",
+    "cache_hits",
+    "times",
+    "start",
+    "arguments",
+    "outputs",
+    "temporaries",
+)
 _SECONDS = ("trace_seconds", "lower_seconds", "compile_seconds")
 
 
@@ -28,20 +39,61 @@ def page(told: Mapping[str, Any]) -> str:
     """The page of what `RunReport.to_dict` gives."""
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
     bytes_of = memory_of.memory(told)
-    counts = f"{told['traces']} traces, {told['compiles']} compiles, {told['cache_hits']} from the cache"
-    return "\n".join([
-        "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">', f"<title>jitney: {target}</title>",
-        '<meta name="viewport" content="width=device-width, initial-scale=1">', f"<style>{STYLE}</style>", "</head>", "<body>",
-        f"<h1>{target} ran for {told['seconds']:.2f} s</h1>", f'<p class="soft">{counts}; transfers unknown</p>',
-        _phases(told["phases"]), _timeline(told), flame.drawn(told["flame"]), _bars(told["work"]), _changes(told["changes"]),
-        axis_sizes.drawn(told), memory_of.drawn(bytes_of), _plans(told["decorated"]),
-        _table("Why it was traced", ("function", "line", "cause", "example", "times", "seconds"), told["causes"]),
-        _table("Work by function and line", ("name", "place", "traces", "compiles", "cache_hits", *_SECONDS), told["work"]),
-        _table("Programs", ("function", "line", "cause", "shapes", "start", *_SECONDS), told["programs"]),
-        _table("Bytes by program", ("function", "sizes", "arguments", "outputs", "temporaries"), bytes_of),
-        "<h2>Not seen</h2>", "<ul>", *(f"<li>{escape(each)}</li>" for each in told["unseen"]), "</ul>",
-        f'<script type="application/json" id="data">{data}</script>', f"<script>{SCRIPT}</script>", "</body>", "</html>", "",
-    ])  # fmt: skip
+    counts = (
+        f"{told['traces']} traces, {told['compiles']} compiles, {told['cache_hits']} from the cache"
+    )
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f"<title>jitney: {target}</title>",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{STYLE}</style>",
+            "</head>",
+            "<body>",
+            f"<h1>{target} ran for {told['seconds']:.2f} s</h1>",
+            f'<p class="soft">{counts}; transfers unknown</p>',
+            _phases(told["phases"]),
+            _timeline(told),
+            flame.drawn(told["flame"]),
+            _bars(told["work"]),
+            _changes(told["changes"]),
+            axis_sizes.drawn(told),
+            memory_of.drawn(bytes_of),
+            _plans(told["decorated"]),
+            _table(
+                "Why it was traced",
+                ("function", "line", "cause", "example", "times", "seconds"),
+                told["causes"],
+            ),
+            _table(
+                "Work by function and line",
+                ("name", "place", "traces", "compiles", "cache_hits", *_SECONDS),
+                told["work"],
+            ),
+            _table(
+                "Programs",
+                ("function", "line", "cause", "shapes", "start", *_SECONDS),
+                told["programs"],
+            ),
+            _table(
+                "Bytes by program",
+                ("function", "sizes", "arguments", "outputs", "temporaries"),
+                bytes_of,
+            ),
+            "<h2>Not seen</h2>",
+            "<ul>",
+            *(f"<li>{escape(each)}</li>" for each in told["unseen"]),
+            "</ul>",
+            f'<script type="application/json" id="data">{data}</script>',
+            f"<script>{SCRIPT}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
 
 
 def _colour(phase: str) -> str:
@@ -51,51 +103,78 @@ def _colour(phase: str) -> str:
 def _phases(phases: Mapping[str, float]) -> str:
     whole = sum(phases.values()) or 1.0
     parts = "".join(
-        f'<span style="width:{100 * phases[name] / whole:.3f}%;background:{_colour(name)}" title="{name}: {phases[name]:.2f} s"></span>'
+        f'<span style="width:{100 * phases[name] / whole:.3f}%;background:{_colour(name)}"'
+        f' title="{name}: {phases[name]:.2f} s"></span>'
         for name in _PHASES
     )
-    legend = "".join(f'<span><i style="background:{_colour(name)}"></i>{name} {phases[name]:.2f} s</span>' for name in _PHASES)
-    return f'<h2>Where the seconds went</h2><div class="stack">{parts}</div><div class="legend">{legend}</div>'
+    legend = "".join(
+        f'<span><i style="background:{_colour(name)}"></i>{name} {phases[name]:.2f} s</span>'
+        for name in _PHASES
+    )
+    return (
+        f'<h2>Where the seconds went</h2><div class="stack">{parts}</div><div'
+        f' class="legend">{legend}</div>'
+    )
 
 
 def _timeline(told: Mapping[str, Any]) -> str:
-    """When JAX traced, lowered, compiled and read, a row for each, from the start to the end of the program."""
+    """When JAX traced, lowered, compiled and read, a row for each, from the start to the end of the
+    program.
+    """
     rows = _PHASES[1:5]
-    whole = max([told["seconds"], *(span["start"] + span["seconds"] for span in told["timeline"])]) or 1.0
+    whole = (
+        max([told["seconds"], *(span["start"] + span["seconds"] for span in told["timeline"])])
+        or 1.0
+    )
     rects = "".join(
-        f'<rect x="{_WIDE * span["start"] / whole:.2f}" y="{rows.index(span["phase"]) * (_HIGH + _GAP) + _GAP}" '
-        f'width="{max(0.5, _WIDE * span["seconds"] / whole):.2f}" height="{_HIGH}" fill="{_colour(span["phase"])}">'
-        f"<title>{escape(span['name'])}: {span['phase']}, {span['seconds']:.3f} s from {span['start']:.2f} s on</title></rect>"
+        f'<rect x="{_WIDE * span["start"] / whole:.2f}"'
+        f' y="{rows.index(span["phase"]) * (_HIGH + _GAP) + _GAP}" '
+        f'width="{max(0.5, _WIDE * span["seconds"] / whole):.2f}" height="{_HIGH}"'
+        f' fill="{_colour(span["phase"])}">'
+        f"<title>{escape(span['name'])}: {span['phase']}, {span['seconds']:.3f} s from"
+        f" {span['start']:.2f} s on</title></rect>"
         for span in told["timeline"]
     )
     high = len(rows) * (_HIGH + _GAP) + _GAP
     return (
-        f'<h2>Timeline</h2><p class="soft">From 0 to {whole:.2f} s; from above: {", ".join(rows)}.</p><svg role="img" '
-        f'aria-label="timeline" viewBox="0 0 {_WIDE} {high}" height="{high}" preserveAspectRatio="none">{rects}</svg>'
+        f'<h2>Timeline</h2><p class="soft">From 0 to {whole:.2f} s; from above:'
+        f' {", ".join(rows)}.</p><svg role="img" aria-label="timeline" viewBox="0 0 {_WIDE} {high}"'
+        f' height="{high}" preserveAspectRatio="none">{rects}</svg>'
     )
 
 
 def _bars(work: Sequence[Mapping[str, Any]]) -> str:
-    shown = [(each, sum(each[f"{phase}_seconds"] for phase in ("trace", "lower", "compile"))) for each in work[:_BARS]]
+    shown = [
+        (each, sum(each[f"{phase}_seconds"] for phase in ("trace", "lower", "compile")))
+        for each in work[:_BARS]
+    ]
     most = max((seconds for _, seconds in shown), default=0.0) or 1.0
     lines = [
-        f'<div class="bar"><b><code>{escape(each["name"])}</code> <span class="soft">{escape(each["place"])}</span></b><div>'
+        f'<div class="bar"><b><code>{escape(each["name"])}</code> <span'
+        f' class="soft">{escape(each["place"])}</span></b><div>'
         + "".join(
-            f'<span style="width:{100 * each[f"{phase}_seconds"] / most:.2f}%;background:{_colour(phase)}"></span>'
+            "<span"
+            f' style="width:{100 * each[f"{phase}_seconds"] / most:.2f}%;background:{_colour(phase)}"></span>'
             for phase in ("trace", "lower", "compile")
         )
         + f"</div><em>{seconds:.2f} s</em></div>"
         for each, seconds in shown
     ]
-    return f"<h2>Trace, lower and compile by function</h2>{''.join(lines) or '<p>Nothing was compiled.</p>'}"
+    return (
+        "<h2>Trace, lower and compile by"
+        f" function</h2>{''.join(lines) or '<p>Nothing was compiled.</p>'}"
+    )
 
 
 def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
     lines = [
-        f"<li><b>{saves(each)}</b>, <code>{escape(each['where'])}</code>: {escape(each['what'])}<pre>{escape(each['write'])}</pre></li>"
+        f"<li><b>{saves(each)}</b>, <code>{escape(each['where'])}</code>:"
+        f" {escape(each['what'])}<pre>{escape(each['write'])}</pre></li>"
         for each in changes
     ]
-    told = f"<ol>{''.join(lines)}</ol>" if lines else "<p>No change is known that would save time.</p>"
+    told = (
+        f"<ol>{''.join(lines)}</ol>" if lines else "<p>No change is known that would save time.</p>"
+    )
     return f"<h2>Changes worth most</h2>{told}"
 
 
@@ -109,18 +188,34 @@ def _plans(decorated: Sequence[Mapping[str, Any]]) -> str:
             f"<dd>{'' if line['taken'] else 'skipped: '}{escape(line['why'])}</dd>"
             for line in plan["lines"]
         )
-        told = f"<dl>{lines}</dl>" if lines else f"<p>The plan is unknown: {escape(plan['unknown'])}.</p>"
+        told = (
+            f"<dl>{lines}</dl>"
+            if lines
+            else f"<p>The plan is unknown: {escape(plan['unknown'])}.</p>"
+        )
         counts = f"{each['calls']} calls, {each['traces']} traces, {each['compiles']} compiles"
-        of = f'<p class="soft">Of the call that was traced last, with {escape(plan["of"])}.</p>' if plan["of"] else ""
+        of = (
+            f'<p class="soft">Of the call that was traced last, with {escape(plan["of"])}.</p>'
+            if plan["of"]
+            else ""
+        )
         name = f'<code>{escape(each["function"])}</code> <span class="soft">{counts}</span>'
         parts += f"<details{' open' if len(decorated) <= _OPEN else ''}><summary>{name}</summary>{of}{_drawing(plan)}{told}</details>"
-    return f"<h2>Plans of decorated functions</h2>{parts or '<p>No decorated function was traced, or none is held any more.</p>'}"
+    return (
+        "<h2>Plans of decorated"
+        f" functions</h2>{parts or '<p>No decorated function was traced, or none is held any more.</p>'}"
+    )
 
 
 def _drawing(plan: Mapping[str, Any]) -> str:
     """The drawing of a plan, as an image: in a record that was read again it may be any text."""
     drawn = plan.get("drawing")
-    return f'<img alt="drawing of the plan" style="width:100%;max-width:680px" src="data:image/svg+xml,{quote(drawn)}">' if drawn else ""
+    return (
+        '<img alt="drawing of the plan" style="width:100%;max-width:680px"'
+        f' src="data:image/svg+xml,{quote(drawn)}">'
+        if drawn
+        else ""
+    )
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -130,9 +225,12 @@ def _table(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) 
         f'<th scope="col"{_number(name in numbers)}><button>{name.replace("_seconds", " s").replace("_", " ")}</button></th>'
         for name in names
     )
-    body = "".join(f"<tr>{''.join(_cell(row[name], name in numbers) for name in names)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(_cell(row[name], name in numbers) for name in names)}</tr>" for row in rows
+    )
     return (
-        f'<section class="table"><h2>{title}</h2><input type="search" placeholder="filter" aria-label="filter {title}"><div class="scroll">'
+        f'<section class="table"><h2>{title}</h2><input type="search" placeholder="filter"'
+        f' aria-label="filter {title}"><div class="scroll">'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 

@@ -1,20 +1,25 @@
-"""Turn on JAX's persistent compilation cache, in a private folder, unless the user has a say of their own.
+"""Turn on JAX's persistent compilation cache, in a private folder, unless the user has a say of
+their own.
 
-It stands beside the pipeline: nothing here knows about plans. `ensure` runs whenever a program is about to be compiled
-for the first time, never on a warm call. JAX has one such cache per process, so this is a switch for all that JAX
-compiles from then on, plain `jax.jit` included. A setting that the user made in JAX is left alone: when they name a
-directory of their own, before or after, jitney takes back what it set.
+It stands beside the pipeline: nothing here knows about plans. `ensure` runs whenever a program is
+about to be compiled for the first time, never on a warm call. JAX has one such cache per process,
+so this is a switch for all that JAX compiles from then on, plain `jax.jit` included. A setting that
+the user made in JAX is left alone: when they name a directory of their own, before or after, jitney
+takes back what it set.
 
 What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
-- Compiling before the directory is set does not lock the cache out. A change of directory, size limit or the on-off
-  flag after that is not seen until `reset_cache()`.
-- No public way excludes one compile, and the flag is not thread-local: `disabled` switches the whole process.
-- Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney keeps its own limit
-  (`limit.py`); both count entries, the autotuning files of GPUs lie beside, uncounted.
-- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning (`entries.py` has it
-  deleted then), and so does one that another process is writing at that moment: without a limit of its own JAX takes no lock.
-- Nothing records whether a setting was made: a value equal to JAX's default counts as not made, unless its
-  environment variable is there.
+- Compiling before the directory is set does not lock the cache out. A change of directory, size
+  limit or the on-off flag after that is not seen until `reset_cache()`.
+- No public way excludes one compile, and the flag is not thread-local: `disabled` switches the
+  whole process.
+- Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney
+  keeps its own limit (`limit.py`); both count entries, the autotuning files of GPUs lie beside,
+  uncounted.
+- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning
+  (`entries.py` has it deleted then), and so does one that another process is writing at that
+  moment: without a limit of its own JAX takes no lock.
+- Nothing records whether a setting was made: a value equal to JAX's default counts as not made,
+  unless its environment variable is there.
 """
 
 from __future__ import annotations
@@ -44,11 +49,15 @@ _FLAG: Final = "jax_enable_compilation_cache"
 _SECONDS: Final = "jax_persistent_cache_min_compile_time_secs"
 _BYTES: Final = "jax_compilation_cache_max_size"
 _UNLIMITED: Final = -1  # as JAX spells it
-_JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: _UNLIMITED}  # the same in 0.10.2 and 0.12.0.1
+# the same in 0.10.2 and 0.12.0.1
+_JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: _UNLIMITED}
 
 _DEFAULT_SIZE: Final = 2 * 2**30
 _LOOK_AFTER: Final = 256  # programs
-_WITHOUT: Final = "The cache lies in a folder that only its user can write; until then programs are compiled without it."
+_WITHOUT: Final = (
+    "The cache lies in a folder that only its user can write; until then programs are compiled"
+    " without it."
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,9 @@ class _Decision:
 
 
 class _Switch:
-    """The state behind the functions of this file. JAX has one cache per process, so there is one of these."""
+    """The state behind the functions of this file. JAX has one cache per process, so there is one
+    of these.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -119,16 +130,31 @@ class _Switch:
             self._warn_once(decision.warning)
 
     def keep_limit(self) -> None:
-        """Compare jitney's folder with its size limit: at first, after a change, and as it grows. JAX keeps a limit of the user's."""
+        """Compare jitney's folder with its size limit: at first, after a change, and as it grows.
+        JAX keeps a limit of the user's.
+        """
         now, self.ensured = self.ensured == 0, (self.ensured + 1) % _LOOK_AFTER
         ours = self.decision.facts if self.decision is not None and self.decision.ours else None
-        if not now or ours is None or ours.directory is None or ours.size_limit is None or self._is_users(_BYTES):
+        if (
+            not now
+            or ours is None
+            or ours.directory is None
+            or ours.size_limit is None
+            or self._is_users(_BYTES)
+        ):
             return
         try:
             trim(ours.directory, ours.size_limit)
         except OSError as error:
             what = f"{ours.directory} cannot be made smaller ({error.strerror or error})"
-            self._warn_once(sentence("the compilation cache", what, "Past its limit, entries used least recently are deleted.", ANOTHER))
+            self._warn_once(
+                sentence(
+                    "the compilation cache",
+                    what,
+                    "Past its limit, entries used least recently are deleted.",
+                    ANOTHER,
+                )
+            )
 
     def _warn_once(self, text: str) -> None:
         if text not in self.warned:
@@ -153,7 +179,10 @@ class _Switch:
             return _off(f"`{_FOLDER}` was unset by the user")
         warning = None if self.request.base is None else _overruled(self.request.base, folder)
         enabled, size = self._flag(), _limit(_jax(_BYTES))
-        return _Decision(CacheFacts(enabled, Path(folder), size, f"`{_FOLDER}` is set by the user"), warning=warning)
+        return _Decision(
+            CacheFacts(enabled, Path(folder), size, f"`{_FOLDER}` is set by the user"),
+            warning=warning,
+        )
 
     def _ours(self, warning: str | None) -> _Decision:
         base = self.request.base or _default_base()
@@ -161,17 +190,32 @@ class _Switch:
         size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
         refusal = self._prepare(base, size if users else _UNLIMITED)
         if refusal is not None:
-            text = sentence("the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix)
+            text = sentence(
+                "the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix
+            )
             return _off(f"{shown(base)} {refusal.what}", text)
-        reason = "on by default" if base == _standard_base() else "on, in a directory that the user named"
-        cache = CacheFacts(enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason)
+        reason = (
+            "on by default"
+            if base == _standard_base()
+            else "on, in a directory that the user named"
+        )
+        cache = CacheFacts(
+            enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason
+        )
         return _Decision(cache, ours=True, warning=warning)
 
     def _prepare(self, base: Path, jax_size: int) -> Refusal | None:
         """Check a directory once, and again when it has vanished."""
         known = self.prepared
-        if known is None or known[0] != (base, jax_size) or not (known[1] or (base / NAME).is_dir()):
-            self.prepared = known = (base, jax_size), prepare(base) or (None if jax_size == _UNLIMITED else limited_by_jax(base))
+        if (
+            known is None
+            or known[0] != (base, jax_size)
+            or not (known[1] or (base / NAME).is_dir())
+        ):
+            self.prepared = known = (
+                (base, jax_size),
+                prepare(base) or (None if jax_size == _UNLIMITED else limited_by_jax(base)),
+            )
         return known[1]
 
     def _apply(self, facts: CacheFacts) -> None:
@@ -192,7 +236,9 @@ class _Switch:
     def _is_users(self, name: str) -> bool:
         if name in self.made and _jax(name) == self.made[name].ours:
             return False
-        return name in _JAX_DEFAULTS and (_jax(name) != _JAX_DEFAULTS[name] or name.upper() in os.environ)
+        return name in _JAX_DEFAULTS and (
+            _jax(name) != _JAX_DEFAULTS[name] or name.upper() in os.environ
+        )
 
     def _flag(self) -> bool:
         return self.flag_before_pause if self.pauses else _jax(_FLAG)
@@ -216,7 +262,9 @@ _SWITCH: Final = _Switch()
 
 
 def ensure() -> None:
-    """Turn the cache on where nothing forbids it. Cheap and repeatable; call it before each first compile."""
+    """Turn the cache on where nothing forbids it. Cheap and repeatable; call it before each first
+    compile.
+    """
     with _SWITCH.lock:
         _SWITCH.settle()
         _SWITCH.keep_limit()
@@ -229,7 +277,9 @@ def facts() -> CacheFacts:
 
 
 def folder(name: str) -> Path | None:
-    """A folder of jitney's own beside the compiled programs; None while they are not kept, or lie where the user put them."""
+    """A folder of jitney's own beside the compiled programs; None while they are not kept, or lie
+    where the user put them.
+    """
     with _SWITCH.lock:
         ensure()
         decision = _SWITCH.decision
@@ -239,8 +289,10 @@ def folder(name: str) -> Path | None:
 
 
 def own() -> Path | None:
-    """jitney's own folder of compiled programs, for what is kept there beside those of JAX; None where it is off, the user's, or JAX
-    keeps its size, which takes nothing there that it has not written."""
+    """jitney's own folder of compiled programs, for what is kept there beside those of JAX; None
+    where it is off, the user's, or JAX keeps its size, which takes nothing there that it has not
+    written.
+    """
     with _SWITCH.lock:
         ensure()
         decision = _SWITCH.decision
@@ -253,8 +305,9 @@ def own() -> Path | None:
 def disabled() -> Generator[None]:
     """Compile without reading or writing the persistent cache.
 
-    JAX has one flag for the process. What other threads compile meanwhile is compiled without the cache too: never
-    wrong, only not kept. Blocks may nest and overlap; the last one out restores the flag.
+    JAX has one flag for the process. What other threads compile meanwhile is compiled without the
+    cache too: never wrong, only not kept. Blocks may nest and overlap; the last one out restores
+    the flag.
     """
     with _SWITCH.lock:
         _SWITCH.pause()
@@ -282,7 +335,9 @@ def configure(
     given = _Request(_read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size))
     with _SWITCH.lock:
         was = _SWITCH.request
-        _SWITCH.request = replace(was, **{name: value for name, value in vars(given).items() if value is not None})
+        _SWITCH.request = replace(
+            was, **{name: value for name, value in vars(given).items() if value is not None}
+        )
         if given.cache and _jax(_FOLDER) is None:
             _SWITCH.released = False
         if _SWITCH.decision is not None:
@@ -299,13 +354,17 @@ def _set(name: str, *, to: Any) -> None:
 
 
 def _off(reason: str, warning: str | None = None) -> _Decision:
-    return _Decision(CacheFacts(enabled=False, directory=None, size_limit=None, reason=reason), warning=warning)
+    return _Decision(
+        CacheFacts(enabled=False, directory=None, size_limit=None, reason=reason), warning=warning
+    )
 
 
 def _overruled(base: Path, folder: str) -> str:
     what = f"cache_dir={str(base)!r} is not used, `{_FOLDER}` is {folder!r}"
     rule = "A setting made in JAX comes before jitney's."
-    return sentence("jitney.configure()", what, rule, f"give one of the two, `cache_dir` or `{_FOLDER}`.")
+    return sentence(
+        "jitney.configure()", what, rule, f"give one of the two, `cache_dir` or `{_FOLDER}`."
+    )
 
 
 def _limit(size: int) -> int | None:
@@ -328,9 +387,19 @@ def _path(text: str) -> Path:
 
 
 def _wanted(request: _Request) -> tuple[bool, str | None]:
-    """Whether a cache is wanted, and a warning about an environment variable that makes no sense."""
+    """Whether a cache is wanted, and a warning about an environment variable that makes no
+    sense.
+    """
     text = os.environ.get("JITNEY_CACHE", "").strip().lower()
-    named = {"": None, "on": True, "1": True, "true": True, "off": False, "0": False, "false": False}
+    named = {
+        "": None,
+        "on": True,
+        "1": True,
+        "true": True,
+        "off": False,
+        "0": False,
+        "false": False,
+    }
     if request.cache is not None:
         return request.cache, None
     if text in named:
@@ -363,7 +432,10 @@ def _read_size(cache_size: int | str | None) -> int | None:
         return None
     size = _bytes(cache_size)
     if size is None or (size != _UNLIMITED and size <= 0):
-        rule = 'It is a positive number of bytes, text like "2GiB", or "unlimited"; for no cache give cache=False.'
+        rule = (
+            'It is a positive number of bytes, text like "2GiB", or "unlimited"; for no cache give'
+            " cache=False."
+        )
         raise OptionError(_malformed("cache_size", cache_size, rule), code="J206")
     return size
 
@@ -380,4 +452,9 @@ def _bytes(size: object) -> int | None:
 
 
 def _malformed(name: str, value: object, rule: str) -> str:
-    return sentence("jitney.configure()", f"{name}={value!r} is not understood", rule, f"correct or remove `{name}`.")
+    return sentence(
+        "jitney.configure()",
+        f"{name}={value!r} is not understood",
+        rule,
+        f"correct or remove `{name}`.",
+    )

@@ -1,22 +1,28 @@
 """The entries of the compilation cache: one that is damaged is never run, and goes.
 
-JAX asks nobody before it reads an entry, and neither public function of `jax.experimental.compilation_cache` (`set_cache_dir`,
-`reset_cache`) lets one stand in between (0.10.2, 0.12.0.1). So the digest lies where JAX's own reading checks it. With zlib it
-does already: the stream ends with a checksum of what was compressed. With zstd, which JAX takes where it can (Python 3.14, or the
-package `zstandard`), the frame has room for one that JAX leaves empty, and XLA runs what a flipped bit has made of the program.
+JAX asks nobody before it reads an entry, and neither public function of
+`jax.experimental.compilation_cache` (`set_cache_dir`, `reset_cache`) lets one stand in between
+(0.10.2, 0.12.0.1). So the digest lies where JAX's own reading checks it. With zlib it does already:
+the stream ends with a checksum of what was compressed. With zstd, which JAX takes where it can
+(Python 3.14, or the package `zstandard`), the frame has room for one that JAX leaves empty, and XLA
+runs what a flipped bit has made of the program.
 
-- Right after JAX has written an entry, it is written again with the checksum (`_Codec.sealed`), all of it or nothing.
-- What has none when a process turns the cache on was not finished, or not written by jitney: it is deleted (`sweep`), as is what
-  is empty or what others could write.
-- A failed reading is a warning of JAX, which compiles anew and then leaves the damaged entry where it is. That shows: JAX says
-  that it writes, and no file is new. Then all entries are read, and those that are damaged are deleted (`Watch`). Where several
-  threads write, one of them may see the files of all: what counts is how many are new.
-- To see what is new the folder is listed, a microsecond for each name in it. With zlib that has time, so a folder of many is listed
-  after several writes; with zstd an entry is sealed when it is there.
+- Right after JAX has written an entry, it is written again with the checksum (`_Codec.sealed`), all
+  of it or nothing.
+- What has none when a process turns the cache on was not finished, or not written by jitney: it is
+  deleted (`sweep`), as is what is empty or what others could write.
+- A failed reading is a warning of JAX, which compiles anew and then leaves the damaged entry where
+  it is. That shows: JAX says that it writes, and no file is new. Then all entries are read, and
+  those that are damaged are deleted (`Watch`). Where several threads write, one of them may see the
+  files of all: what counts is how many are new.
+- To see what is new the folder is listed, a microsecond for each name in it. With zlib that has
+  time, so a folder of many is listed after several writes; with zstd an entry is sealed when it is
+  there.
 
-What another process writes meanwhile is read as it is there: sealed, or written a moment ago, or cut, which its format tells.
-JAX tells of reading and writing through `jax.monitoring`, in the thread that compiles, so this holds for plain `jax.jit` too; a
-warm call tells of nothing. The two formats lie in two folders, since JAX's keys do not always tell them apart.
+What another process writes meanwhile is read as it is there: sealed, or written a moment ago, or
+cut, which its format tells. JAX tells of reading and writing through `jax.monitoring`, in the
+thread that compiles, so this holds for plain `jax.jit` too; a warm call tells of nothing. The two
+formats lie in two folders, since JAX's keys do not always tell them apart.
 """
 
 from __future__ import annotations
@@ -69,11 +75,19 @@ def _codec() -> _Codec:
     with suppress(ImportError):
         zstd: Any = importlib.import_module("compression.zstd")  # Python 3.14
         options = {zstd.CompressionParameter.checksum_flag: 1}
-        return _Codec(zstd.decompress, (zstd.ZstdError, MemoryError), lambda raw: zstd.compress(raw, options=options))
+        return _Codec(
+            zstd.decompress,
+            (zstd.ZstdError, MemoryError),
+            lambda raw: zstd.compress(raw, options=options),
+        )
     with suppress(ImportError):
         zstandard: Any = importlib.import_module("zstandard")
         packed: Any = zstandard.ZstdCompressor(write_checksum=True).compress
-        return _Codec(lambda entry: zstandard.ZstdDecompressor().decompress(entry), (zstandard.ZstdError, MemoryError), packed)
+        return _Codec(
+            lambda entry: zstandard.ZstdDecompressor().decompress(entry),
+            (zstandard.ZstdError, MemoryError),
+            packed,
+        )
     return _Codec(zlib.decompress, (zlib.error, MemoryError))
 
 
@@ -82,7 +96,9 @@ NAME: Final = "xla" if CODEC.packed is None else "xla-zstd"
 
 
 def sweep(folder: Path) -> set[int]:
-    """Delete what cannot be trusted; the users, apart from this one, whose files lie in the folder or below."""
+    """Delete what cannot be trusted; the users, apart from this one, whose files lie in the folder
+    or below.
+    """
     owners = set[int]()
     for file, status in _files(folder):
         private = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
@@ -96,7 +112,9 @@ def sweep(folder: Path) -> set[int]:
 
 
 def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """All there is in a folder and below it, the folders too: XLA keeps some of its own for GPUs."""
+    """All there is in a folder and below it, the folders too: XLA keeps some of its own for
+    GPUs.
+    """
     for file in os.scandir(folder):
         try:
             status = file.stat(follow_symlinks=False)
@@ -144,14 +162,18 @@ def damaged(folder: Path) -> list[Path]:
 
 
 class Watch:
-    """Follows what JAX writes into one folder. JAX has one cache per process, so there is one of these."""
+    """Follows what JAX writes into one folder. JAX has one cache per process, so there is one of
+    these.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._here = threading.local()  # what JAX said last in this thread
         self._folder: Path | None = None
-        self._known = dict[str, int]()  # the mark of each entry that this process has read or sealed, 0 of others
-        self._writing = 0  # in so many threads JAX has said that it writes, and not yet that it has compiled
+        # the mark of each entry that this process has read or sealed, 0 of others
+        self._known = dict[str, int]()
+        # in so many threads JAX has said that it writes, and not yet that it has compiled
+        self._writing = 0
         self._written = 0  # so often it has written since the folder was listed last
         self._early = 0  # new files that were seen before the thread that writes them was done
         self._listens = False
@@ -186,11 +208,16 @@ class Watch:
     def _wrote(self) -> None:
         with self._lock:
             self._written += 1
-            if self._folder is not None and (CODEC.packed is not None or self._written > len(self._known) // _ENTRIES_FOR_ONE_MORE):
+            if self._folder is not None and (
+                CODEC.packed is not None
+                or self._written > len(self._known) // _ENTRIES_FOR_ONE_MORE
+            ):
                 self._look(self._folder)
 
     def _look(self, folder: Path) -> None:
-        """Seal what is new. Is less new than was written, JAX found an entry there that it could not read, and did not write over it."""
+        """Seal what is new. Is less new than was written, JAX found an entry there that it could
+        not read, and did not write over it.
+        """
         new = self._new(folder)
         seen = len(new) + self._early
         if seen < self._written or CODEC.packed is not None:
@@ -199,7 +226,8 @@ class Watch:
         else:
             for name in new:  # of any process: whether it is whole is seen when it is read
                 _privately(folder / name)
-        self._early = min(max(seen - self._written, 0), self._writing)  # others are of other processes
+        # others are of other processes
+        self._early = min(max(seen - self._written, 0), self._writing)
         self._written = 0
 
     def _new(self, folder: Path) -> list[str]:
@@ -252,7 +280,9 @@ def _privately(entry: Path) -> None:
 
 
 def _seal(entry: Path) -> None:
-    """Give an entry its checksum, or delete it: it is damaged, or another process is writing it and will seal it itself."""
+    """Give an entry its checksum, or delete it: it is damaged, or another process is writing it and
+    will seal it itself.
+    """
     try:
         raw = entry.read_bytes()
         sealed = CODEC.sealed(raw)
@@ -260,7 +290,9 @@ def _seal(entry: Path) -> None:
             _privately(entry)
             return
         unfinished = entry.with_name(f"{entry.name}-{os.getpid()}{UNFINISHED}")
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+        ) as file:
             file.write(sealed)
         unfinished.replace(entry)
     except (*CODEC.errors, OSError):

@@ -1,8 +1,9 @@
 """Whether a folder may hold compiled programs: only its user can have put there what lies in it.
 
-Entries are native code: whoever can write them runs code as this user. So it counts who can write the folder, who can write one above it
-(and could put another in its place), and whose the files are that lie there already. Where others could write once, nothing of
-it is trusted afterwards, whatever its mode is now: the advice is a new folder, never a `chmod`.
+Entries are native code: whoever can write them runs code as this user. So it counts who can write
+the folder, who can write one above it (and could put another in its place), and whose the files are
+that lie there already. Where others could write once, nothing of it is trusted afterwards, whatever
+its mode is now: the advice is a new folder, never a `chmod`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _LEAST_FREE: Final = 64 * 2**20
 _PROBE: Final = 64 * 2**10
 _MOST_LINKS: Final = 40  # as Linux has it
 ANOTHER: Final = "set JITNEY_CACHE_DIR to a writable folder of your own."
-_NEW: Final = "set JITNEY_CACHE_DIR to a new folder, below one that only you can write; what lies here may be somebody else's."
+_NEW: Final = (
+    "set JITNEY_CACHE_DIR to a new folder, below one that only you can write; what lies here may be"
+    " somebody else's."
+)
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,19 @@ class Refusal:
 
 
 def prepare(base: Path) -> Refusal | None:
-    """Make `base` and the folder for compiled programs inside it, or say why they cannot be trusted or used."""
+    """Make `base` and the folder for compiled programs inside it, or say why they cannot be trusted
+    or used.
+    """
     if not base.is_absolute():
-        return Refusal("is not an absolute local path", "set HOME, or JITNEY_CACHE_DIR to a local folder of your own.")
+        return Refusal(
+            "is not an absolute local path",
+            "set HOME, or JITNEY_CACHE_DIR to a local folder of your own.",
+        )
     if shown(base) != str(base):
-        return Refusal("is not UTF-8, which XLA asks of the path of its files", "set JITNEY_CACHE_DIR to a folder named in UTF-8.")
+        return Refusal(
+            "is not UTF-8, which XLA asks of the path of its files",
+            "set JITNEY_CACHE_DIR to a folder named in UTF-8.",
+        )
     try:
         for folder in (base, base / NAME):
             refusal = _exposed(folder)
@@ -64,7 +76,8 @@ def limited_by_jax(base: Path) -> Refusal | None:
     """What JAX needs to keep a size limit of the user's."""
     if importlib.util.find_spec("filelock") is None:
         return Refusal(
-            "has a size limit from `jax_compilation_cache_max_size`, which needs filelock", "install filelock, or set that to -1."
+            "has a size limit from `jax_compilation_cache_max_size`, which needs filelock",
+            "install filelock, or set that to -1.",
         )
     try:
         complete(base / NAME)
@@ -79,14 +92,17 @@ def shown(path: Path) -> str:
 
 
 def _make(folder: Path) -> None:
-    """With the folders above it, private as XDG has it for its own: a loose umask would leave them to others."""
+    """With the folders above it, private as XDG has it for its own: a loose umask would leave them
+    to others.
+    """
     if not folder.exists():
         _make(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _untrusted(folder: Path) -> Refusal | None:
-    if sys.platform == "win32":  # no owner or mode bits to look at; the profile folder is private there
+    # no owner or mode bits to look at; the profile folder is private there
+    if sys.platform == "win32":
         return None
     status = folder.stat()  # of what a link leads to
     others = {status.st_uid, folder.lstat().st_uid} - {os.geteuid()}
@@ -96,7 +112,9 @@ def _untrusted(folder: Path) -> Refusal | None:
 
 
 def _exposed(base: Path) -> Refusal | None:
-    """Who can write a folder above can put another one in the place of `base`, unless its sticky bit leaves that to the owner of each."""
+    """Who can write a folder above can put another one in the place of `base`, unless its sticky
+    bit leaves that to the owner of each.
+    """
     if sys.platform == "win32":
         return None
     trusted = {0, os.geteuid()}
@@ -106,8 +124,15 @@ def _exposed(base: Path) -> Refusal | None:
         except FileNotFoundError:
             return None  # it is made below what was looked at
         if status.st_uid not in trusted:
-            return Refusal(f"is reached through {passed}, which belongs to another user (id {status.st_uid})", _NEW)
-        if stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_ISVTX and _others_write(status):
+            return Refusal(
+                f"is reached through {passed}, which belongs to another user (id {status.st_uid})",
+                _NEW,
+            )
+        if (
+            stat.S_ISDIR(status.st_mode)
+            and not status.st_mode & stat.S_ISVTX
+            and _others_write(status)
+        ):
             return Refusal(f"lies below {passed}, which other users can write", _NEW)
     return None
 
@@ -138,7 +163,9 @@ def _others_write(status: os.stat_result) -> bool:
 
 
 def _alone_in(group: int) -> bool:
-    """Whether a group is the user's private one, as many systems give everybody (with a umask that lets the group write), or root's."""
+    """Whether a group is the user's private one, as many systems give everybody (with a umask that
+    lets the group write), or root's.
+    """
     if sys.platform == "win32":
         return True
     import grp
@@ -158,5 +185,7 @@ def _cramped(folder: Path) -> Refusal | None:
         probe.flush()
     free = shutil.disk_usage(folder).free
     if free < _LEAST_FREE:
-        return Refusal(f"is on a full disk ({free >> 20} MiB free)", f"free some space, or {ANOTHER}")
+        return Refusal(
+            f"is on a full disk ({free >> 20} MiB free)", f"free some space, or {ANOTHER}"
+        )
     return None

@@ -1,7 +1,9 @@
-"""What jitney itself keeps among the compiled programs: written whole or not at all, and read only as this user wrote it.
+"""What jitney itself keeps among the compiled programs: written whole or not at all, and read only
+as this user wrote it.
 
-Such a file looks as an entry of JAX's does, name, mode and checksum, so that what lists, trims, sweeps and checks those does so with
-these. JAX asks for entries by names of its own, and never for one of these.
+Such a file looks as an entry of JAX's does, name, mode and checksum, so that what lists, trims,
+sweeps and checks those does so with these. JAX asks for entries by names of its own, and never for
+one of these.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ def path_of(folder: Path, name: str) -> Path:
 
 
 def read(entry: Path) -> bytes | None:
-    """What was written; None where nothing is, or what cannot be trusted, which is deleted if it is this user's."""
+    """What was written; None where nothing is, or what cannot be trusted, which is deleted if it is
+    this user's.
+    """
     try:
         opened = os.open(entry, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
@@ -38,10 +42,14 @@ def read(entry: Path) -> bytes | None:
 
 
 def write(entry: Path, content: bytes) -> bool:
-    """Put an entry there, for its user only; whether it worked. A disk that is full or read-only keeps nothing."""
+    """Put an entry there, for its user only; whether it worked. A disk that is full or read-only
+    keeps nothing.
+    """
     unfinished = entry.with_name(f"{entry.name}-{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
     try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as file:
             file.write(CODEC.made(content))
         unfinished.replace(entry)
     except OSError:

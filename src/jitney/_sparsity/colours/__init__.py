@@ -1,1 +1,3 @@
-"""How few directions give all elements of a matrix of known structure: by columns or rows, or by its symmetry."""
+"""How few directions give all elements of a matrix of known structure: by columns or rows, or by
+its symmetry.
+"""
