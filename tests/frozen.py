@@ -169,8 +169,8 @@ def _counts(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steady(text: str) -> str:
-    """Without addresses of objects, seconds and folders."""
-    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)? (s|ms|us)\b|/tmp/\S+", "_", text)
+    """Without addresses of objects, seconds, folders and the numbers of lines."""
+    return re.sub(r"0x[0-9a-f]+|(?<=\.py:)\d+|\d+(\.\d+)? (s|ms|us)\b|/tmp/\S+", "_", text)
 
 
 if __name__ == "__main__":
