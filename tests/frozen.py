@@ -170,6 +170,7 @@ def _counts(stats: dict[str, Any]) -> dict[str, Any]:
 
 def _steady(text: str) -> str:
     """Without addresses of objects, seconds, folders and the numbers of lines."""
+    text = re.sub(r"'seconds': [0-9.e-]+", "'seconds': _", text)
     return re.sub(r"0x[0-9a-f]+|(?<=\.py:)\d+|\d+(\.\d+)? (s|ms|us)\b|/tmp/\S+", "_", text)
 
 
