@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._errors import TraceError
-from .._interface.program import Program
 from .._jax.jaxprs import is_written, opened, runs
-from .._jax.trees import attribute, is_a
+from .._jax.trees import attribute
 from .arguments import Put
 
 
@@ -20,7 +19,8 @@ def is_constant(f: Any, given: Put) -> bool:
     its size.
     """
     trace = attribute(f, "trace", None)
-    if trace is None or attribute(f, "lower", None) is None or (is_a(f, Program) and f.options.pad):
+    pads = attribute(attribute(f, "options", None), "pad", ())
+    if trace is None or attribute(f, "lower", None) is None or pads:
         return False
     try:
         program = trace(*given.args, **given.kwargs).jaxpr

@@ -10,6 +10,7 @@ so it is done where somebody looks at `stats.causes`, and once for the same call
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -98,14 +99,16 @@ class Advice:
     """What is proven to help a function, by what it was called with."""
 
     def __init__(self, core: Any):
-        self._core = core
+        self._core = weakref.ref(core)  # whoever keeps statistics keeps no programs
         self._known: dict[Hashable, Sequence[_Proven]] = {}
         self._lock = threading.RLock()
 
     def __call__(self, events: Sequence[Event]) -> Advised:
         """The causes of these, each with a remedy if one was proven."""
         causes = tuple(event.told() for event in events)
-        core: Function = self._core
+        core: Any = self._core()
+        if core is None:
+            return Advised(causes)
         options = core.options
         # A trace alone does not know what is chosen by values, by the compiler or by devices.
         if (
@@ -117,9 +120,8 @@ class Advice:
             return Advised(causes)
         try:
             with self._lock:
-                proven = self._proven(
-                    {_about(cause) for each in causes for cause in each if not cause.remedy}
-                )
+                asked = {_about(cause) for each in causes for cause in each if not cause.remedy}
+                proven = self._proven(core, asked)
         except ReferenceError:  # the function is gone, or an object that it was called with
             return Advised(causes)
         remedies = {about: each.remedy for each in reversed(proven) for about in each.ends}
@@ -129,39 +131,40 @@ class Advice:
         )
         return Advised(told, {each.remedy: each.saves for each in proven if each.saves})
 
-    def _proven(self, asked: set[tuple[str, str | None]]) -> Sequence[_Proven]:
-        seen = self._seen()
+    def _proven(self, core: Any, asked: set[tuple[str, str | None]]) -> Sequence[_Proven]:
+        seen = _seen(core)
         key = frozenset(asked), tuple(each.key for each in seen)
         if key not in self._known:
-            self._known = {key: [] if len(seen) < 2 else [*self._all(seen, asked)]}
+            self._known = {key: [] if len(seen) < 2 else [*_all(core, seen, asked)]}
         return self._known[key]
 
-    def _seen(self) -> list[_Seen]:
-        """The calls that were traced by themselves, each once."""
-        entries = {hash(entry.key): entry for entry in [*self._core.entries.values()]}
-        made = [
-            each
-            for each in self._core.log.made[-_LATEST:]
-            if each.arrays is not None and each.key in entries
-        ]
-        seen = [_Seen(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made]
-        return [*{each.key: each for each in seen}.values()]
 
-    def _all(self, seen: Sequence[_Seen], asked: set[tuple[str, str | None]]) -> Iterator[_Proven]:
-        core: Function = self._core
-        differ = {axis for kind, axis in asked if kind == "axis"}
-        axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
-        if axes:
-            proven = _padded(core, seen, axes, {})
+def _seen(core: Any) -> list[_Seen]:
+    """The calls that were traced by themselves, each once."""
+    entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
+    made = [
+        each for each in core.log.made[-_LATEST:] if each.arrays is not None and each.key in entries
+    ]
+    seen = [_Seen(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made]
+    return [*{each.key: each for each in seen}.values()]
+
+
+def _all(
+    core: Function, seen: Sequence[_Seen], asked: set[tuple[str, str | None]]
+) -> Iterator[_Proven]:
+    differ = {axis for kind, axis in asked if kind == "axis"}
+    axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
+    if axes:
+        proven = _padded(core, seen, axes, {})
+        yield from () if proven is None else (proven,)
+    if any(kind == "shape" for kind, _ in asked):
+        hints, new = _named(core, seen)
+        proven = _padded(core, seen, new, hints) if new else None
+        yield from () if proven is None else (proven,)
+    for kind, argument in sorted(asked, key=str):
+        if kind == "static value" and argument is not None:
+            proven = _as_array(core, seen, argument)
             yield from () if proven is None else (proven,)
-        if any(kind == "shape" for kind, _ in asked):
-            hints, new = _named(core, seen)
-            proven = _padded(core, seen, new, hints) if new else None
-            yield from () if proven is None else (proven,)
-        for kind, argument in sorted(asked, key=str):
-            if kind == "static value" and argument is not None:
-                proven = _as_array(core, seen, argument)
-                yield from () if proven is None else (proven,)
 
 
 def _about(cause: Cause) -> tuple[str, str | None]:

@@ -71,12 +71,11 @@ class Vmap(Stage):
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         outcome.levels = self.axes
         for axis, dims in zip(reversed(self.axes), reversed(self.levels), strict=True):
-            looped = (
-                self.one_by_one
-                if self.one_by_one is not None and self.one_by_one.axis == axis
-                else None
-            )
-            fn = jax.vmap(fn, in_axes=dims) if looped is None else looped.wrapped(fn, dims)
+            looped = self.one_by_one
+            if looped is not None and looped.axis == axis:
+                fn = looped.wrapped(fn, dims)
+            else:
+                fn = jax.vmap(fn, in_axes=dims)
         return fn
 
 
@@ -104,13 +103,10 @@ class OneByOne(Stage):
         if len(options.chunk) != 1 or options.accumulate:
             return None
         ((axis, chunk),) = options.chunk
+        if chunk != 1:
+            return None
         vmap = Vmap.plan(view, request)
-        if (
-            chunk != 1
-            or isinstance(vmap, Skip)
-            or axis not in vmap.axes
-            or request.divisor(axis) > 1
-        ):
+        if isinstance(vmap, Skip) or axis not in vmap.axes or request.divisor(axis) > 1:
             return None
         at = vmap.axes.index(axis)
         for dims in vmap.levels[:at]:
