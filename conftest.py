@@ -68,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         programs.REGISTRY.clear()
         for core in _DECORATED:  # functions of a module are decorated when it is imported
             core.counters.warned.clear()
-            core._variety = programs.Variety(core.where)
+            core._variety = programs.Variety(core.where, core.positions)
     for value in vars(getattr(item, "module", None) or object).values():
         if isinstance(value, np.random.Generator):
             value.bit_generator.state = _FIRST.setdefault(id(value), value.bit_generator.state)

@@ -271,3 +271,22 @@ def test_a_dense_plan_says_what_hides_the_structure():
     }
     assert "positions at test_sparse_positions.py:" in lines["derivative"]
     assert "are traced: static, they would show what is zero" in lines["derivative"]
+
+
+def test_positions_that_change_in_each_call_are_told_what_helps():
+    """They are static by no word of the user's; without `sparse` one program serves all."""
+    f = sparse(graph)
+    with pytest.warns(
+        jitney.JitneyWarning, match="keep 'nb' for many calls, or leave out `sparse`"
+    ):
+        [f.jacobian(U, np.roll(NB, k, axis=0)) for k in range(9)]
+    remedies = [cause.remedy for each in f.jacobian.stats.causes for cause in each]
+    assert "leave out `sparse`" in remedies[-1]
+    dense = lazy_derivatives(optimize(graph), wrt="u")
+    for k in range(3):
+        np.testing.assert_allclose(
+            dense.jacobian(U, np.roll(NB, k, axis=0)),
+            jax.jacobian(graph)(U, np.roll(NB, k, axis=0)),
+            rtol=1e-5,
+        )
+    assert dense.jacobian.stats.compiles == 1

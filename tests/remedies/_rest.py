@@ -191,6 +191,13 @@ def read_at(x: Float[Array, "n"], at: Int[Array, "n"]) -> Float[Array, "n"]:
     return x[at]
 
 
+def many_values(**options):
+    f = optimize(read_at, **options)
+    for k in range(9):
+        f(X, np.array([k % 3, k // 3, 0], np.int32))
+    return f(X, PERMUTED)
+
+
 def read_in_order(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
     return x[jnp.argsort(y)]
 
@@ -373,5 +380,12 @@ CASES = [
         lambda: sparse(read_in_order).jacobian(X, HOST).todense(),
         lambda: sparse(read_at).jacobian(X, np.argsort(HOST)).todense(),
         np.eye(3)[np.argsort(HOST)],
+    ),
+    Remedy(
+        "_diagnosis/static_variety.py:_advice",
+        "take … out of `static`: arrays are traced.",
+        lambda: many_values(static="at"),
+        many_values,
+        HOST[PERMUTED],
     ),
 ]

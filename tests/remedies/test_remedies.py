@@ -29,7 +29,7 @@ from ._unfollowed import ELSEWHERE, NOT_YET
 CASES = [*ISSUE, *DECORATION, *CALLS, *RUNNING, *FILES, *MORE, *REST, *COMMANDS]
 
 
-FOLLOWED, WAITING = 358, 33
+FOLLOWED, WAITING = 359, 33
 
 
 @pytest.fixture(autouse=True)

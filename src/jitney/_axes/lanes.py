@@ -32,7 +32,7 @@ def one_by_one(
             then, and runs the body again on the way back; and arrays of low types are moved as
             numbers, since their bits have no derivative.
     """
-    kept = _as_it_is if is_differentiated else as_bits
+    kept = jnp.asarray if is_differentiated else as_bits
 
     def looped(*arrays: Any) -> list[Any]:
         parts = {
@@ -72,7 +72,3 @@ def _recomputed(
     # What runs forward and what is run again lie in loops of their own: nothing has to be kept
     # apart.
     return _jax.checkpoint(one, prevent_cse=False)
-
-
-def _as_it_is(x: Any) -> Any:
-    return x

@@ -34,6 +34,7 @@ class Function:
         self._fns = (_reference(fn),)
         self.options = options
         self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
+        self.positions: tuple[str, ...] = fn.positions if isinstance(fn, Derived) else ()
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.binder = Binder(
             self.where,
@@ -67,7 +68,7 @@ class Function:
 
     def asked(self) -> Asked:
         """What the author has written of axes and options."""
-        return Asked(tuple(self.contract.axes), self.options)
+        return Asked(tuple(self.contract.axes), self.options, self.positions)
 
     def _alive(self) -> Any:
         return next((fn for reference in self._fns if (fn := reference()) is not None), None)

@@ -27,6 +27,8 @@ class Asked:
 
     axes: tuple[str, ...]
     options: Options
+    positions: tuple[str, ...] = ()
+    """Arguments that jitney has made static, for the structure of a sparse derivative."""
 
     def can_pad(self, axis: str) -> bool:
         """Whether `pad` takes the name."""
@@ -108,8 +110,18 @@ def for_attribute(path: str) -> str:
     )
 
 
+def for_positions(argument: str) -> str:
+    """Positions of a sparse derivative that change from call to call."""
+    return (
+        f"each structure has a program: keep {argument!r} for many calls, or leave out `sparse`,"
+        " which takes them as they come"
+    )
+
+
 def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
     """Of a static value; empty of a number that may be an array, which is proven later."""
+    if argument in asked.positions:
+        return for_positions(argument)
     listed = argument in asked.options.static
     out_of = f"take {argument!r} out of `static`, and " if listed else ""
     both = (old, new)

@@ -168,7 +168,7 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
             [p for p in gone if not _stands_for(p, switched)],
         )
         remedy = remedies.for_structure(come or switched, gone, argument)
-        for path in (*come, *gone, *switched):
+        for path in sorted((*come, *gone, *switched)):
             yield Cause(
                 "tree structure",
                 path,

@@ -22,6 +22,7 @@ from .._jax.trees import is_a, type_of
 from .._owners import users_level
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, static_text
+from .remedies import for_positions
 
 MANY = 8
 
@@ -40,8 +41,9 @@ class _Seen:
 class Variety:
     """The values that each static argument of a function has taken."""
 
-    def __init__(self, where: Where):
+    def __init__(self, where: Where, positions: Sequence[str] = ()):
         self._where = where
+        self._positions = positions  # what is static for the structure of a sparse derivative
         self._seen: dict[str, _Seen] = {}
 
     def count(self, layout: Layout, leaves: Sequence[Any], seconds: Callable[[], float]) -> None:
@@ -101,7 +103,9 @@ class Variety:
                 self._where,
                 what,
                 "Each value of a static argument is a program of its own.",
-                _advice(argument, value),
+                for_positions(argument)
+                if argument in self._positions
+                else _advice(argument, value),
             ),
             JitneyWarning,
             stacklevel=users_level(),
@@ -183,6 +187,8 @@ def _advice(argument: str, value: Any) -> str:
             f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if'
             " it is a size, let it be the size of a named axis and share programs with `pad`."
         )
+    if is_a(value, (np.ndarray, jax.Array)):
+        return f"take {argument!r} out of `static`: arrays are traced."
     if not is_a(value, (list, tuple, set, frozenset, Mapping)):
         return (
             f"pass what varies among the fields of {argument!r} as an argument of its own, an"

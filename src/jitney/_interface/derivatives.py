@@ -257,7 +257,7 @@ class Derivative(Tools[G], Generic[P, G]):
         structure.
         """
         key = made.body
-        known: dict[Any, tuple[str, ...]] = self._program.positions
+        known = self._program.positions
         while True:
             names = known.get(key, ())
             is_known = names and _are_positions(made, names, args, kwargs)
@@ -274,10 +274,8 @@ class Derivative(Tools[G], Generic[P, G]):
         key = (self.what, made.body, names)
         static = self._program.kept(key)
         if static is None:
-            options = made.options
-            static = self._program.with_body(
-                made.body, replace(options, static=(*options.static, *names)), key
-            )
+            options = replace(made.options, static=(*made.options.static, *names))
+            static = self._program.with_body(replace(made.body, positions=names), options, key)
         return static
 
     def _check_aux(self, aux: Any, options: Options) -> None:

@@ -106,7 +106,7 @@ class Advice:
     def __call__(self, events: Sequence[Event]) -> Advised:
         """The causes of these, each with a remedy if one was proven."""
         causes = tuple(event.told() for event in events)
-        core: Any = self._core()
+        core = self._core()
         if core is None:
             return Advised(causes)
         options = core.options

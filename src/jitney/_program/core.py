@@ -76,7 +76,7 @@ class Core(Function):
         # how many calls of a pattern had to be taken apart
         self.tried: dict[tuple[Any, ...], int] = {}
         self.flattener: Flattener | None = None  # once a module has been among the arguments
-        self._variety = Variety(self.where)
+        self._variety = Variety(self.where, self.positions)
         names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = {names.index(name): Known() for name in options.static if name in names}
         self._static_rest = {name: Known() for name in options.static if name not in names}

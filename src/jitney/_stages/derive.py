@@ -126,6 +126,7 @@ class Derived:
             this is traced.
         plain: Whether JAX's own transformations make it, dense.
         roll: Whether its equal layers become a loop ("auto") before it is differentiated.
+        positions: Arguments that are static for the structure of a sparse derivative.
     """
 
     fn: Callable[..., Any]
@@ -141,6 +142,7 @@ class Derived:
     summed: bool = False
     plain: bool = False
     roll: str | None = None
+    positions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
