@@ -48,8 +48,23 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("full", max_examples=1000, **_ALWAYS)
 hypothesis.settings.load_profile("table")
 
-_FIRST = dict[int, object]()
-"""The state of each module's generator of random numbers before the first test of the module."""
+_GENERATORS = list[tuple[np.random.Generator, Any]]()
+"""Each generator of random numbers that a module of the tests or examples holds, and its state
+behind the module's import."""
+
+
+def pytest_collection_finish() -> None:
+    """Note the generators of all modules: a test may draw from that of another module, by a
+    function that it imports.
+    """
+    held = {
+        id(value): value
+        for name, module in list(sys.modules.items())
+        if name.startswith(("tests.", "examples."))
+        for value in vars(module).values()
+        if isinstance(value, np.random.Generator)
+    }
+    _GENERATORS[:] = [(value, value.bit_generator.state) for value in held.values()]
 
 
 _DECORATED = weakref.WeakSet[Any]()
@@ -57,8 +72,8 @@ _DECORATED = weakref.WeakSet[Any]()
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures draw
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let no test hang on which ran before: a module's generators are wound back, and what is
+def pytest_runtest_setup() -> None:
+    """Let no test hang on which ran before: the modules' generators are wound back, and what is
     decorated is decorated anew.
     """
     programs = sys.modules.get("jitney._program.core")
@@ -69,6 +84,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for core in _DECORATED:  # functions of a module are decorated when it is imported
             core.counters.warned.clear()
             core._variety = programs.Variety(core.where, core.positions)
-    for value in vars(getattr(item, "module", None) or object).values():
-        if isinstance(value, np.random.Generator):
-            value.bit_generator.state = _FIRST.setdefault(id(value), value.bit_generator.state)
+    for generator, state in _GENERATORS:
+        generator.bit_generator.state = state
