@@ -201,7 +201,7 @@ def is_within_trace() -> bool:
     """Return whether any trace is active, even one of unrelated values."""
     try:
         _sharding.get_mesh()
-    # JAX: "get_mesh can only be used outside of `jax.jit`". There is no other public test.
+    # JAX: "get_mesh can only be used outside of `jax.jit`".
     except ValueError:
         return True
     return False

@@ -25,8 +25,8 @@ _ARITHMETIC = (
     " sign sin sinh sqrt square stop_gradient sub tan tanh"
 )
 ARITHMETIC: Final = frozenset(_ARITHMETIC.split())
-"""Elementwise arithmetic, one rounding step per element: equal to the bit in arrays of any shape. A
-NaN in the result comes from that step or from the operands' elements.
+"""Elementwise arithmetic, one step per element: equal to the bit in arrays of any shape. A NaN in
+the result comes from that step or from the operands' elements.
 """
 
 LOGIC: Final = frozenset(
