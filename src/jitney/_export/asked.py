@@ -1,4 +1,8 @@
-"""The sizes that a program is exported for, and the arrays of its examples at these sizes."""
+"""Sizes that a program is exported for, and the arrays of its examples at these sizes.
+
+each({"n": (64, range(128, 1025))}, where)
+# Sizes(exact={"n": 64}, ranges={}), Sizes(exact={}, ranges={"n": range(128, 1025)})
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,16 @@ from .._view.named_axes import named_axes, shape_at, sizes_of
 from .lowering import Resized
 
 Program = Any
-"""A `Program` of `_interface/`, which stands above."""
+"""A `Program` of `_interface/`, a layer above this one."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one program that is exported.
+    """Sizes of one exported program.
 
     Args:
         exact: Axis -> size.
-        ranges: Axis -> all sizes that it stands for.
+        ranges: Axis -> all sizes that the program covers.
     """
 
     exact: Mapping[str, int]
@@ -39,7 +43,11 @@ class Sizes:
 
 
 def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
-    """Every set of sizes that was asked for."""
+    """Yield every combination of the requested sizes.
+
+    Raises:
+        ExportError: A size or a range is malformed, or a range contains 0 or 1.
+    """
     listed: dict[str, list[Any]] = {}
     for name, asked in (sizes or {}).items():
         parts = list(asked) if is_a(asked, (tuple, list)) else [asked]
@@ -55,6 +63,7 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
                     f"write {{{name!r}: range(2, 1025)}}.",
                     code="J292",
                 )
+            # A symbolic size is 2 or more: at 0 arrays are empty, at 1 they broadcast.
             if is_a(part, range) and (part.step != 1 or len(part) < 2 or part.start < 2):
                 raise ExportError(
                     where,
@@ -83,12 +92,12 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
 
 
 def _apart(asked: range) -> str:
-    """The sizes that have programs of their own."""
+    """Sizes of a range that need programs of their own, as text."""
     return "0, 1" if asked.start == 0 else "1"
 
 
 def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -> dict[str, int]:
-    """A size for each axis that no example has."""
+    """Return a size for each axis of `sizes` that no example has."""
     core = program.core
     for option, is_there in (
         ("chunk", core.options.chunk),
@@ -108,8 +117,12 @@ def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -
             *first, *args, **{**by_name, **kwargs}
         ).arguments
     except TypeError:
-        examples = dict[str, Any]()  # `abstract` says what is wrong
+        # `abstract` binds them again and raises the message
+        examples = dict[str, Any]()
     known = sizes_of_examples(core.contract, examples)
+
+    # A range is represented by its start, offset by position, so that axes with equal ranges
+    # differ.
     asked = {
         **at.exact,
         **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())},
@@ -118,7 +131,7 @@ def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -
 
 
 def resizing(entry: Entry, arrays: Sequence[Any], at: Sizes, where: Where) -> Resized:
-    """The arrays of a call at other sizes of named axes.
+    """Return the function that gives the arrays of a call at other sizes of named axes.
 
     Raises:
         ContractError: No array has one of these axes.
@@ -154,7 +167,9 @@ def resizing(entry: Entry, arrays: Sequence[Any], at: Sizes, where: Where) -> Re
 def arrays_at(
     resized: Resized, examples: Sequence[Any], sizes: Mapping[str, int], where: Where
 ) -> Sequence[Any]:
-    """The arrays of a program: the examples, where they have its sizes."""
+    """Return the arrays of a program: the examples themselves if they have its sizes, else abstract
+    arrays.
+    """
     try:
         stand_ins = resized(sizes)
     except Refused as refusal:

@@ -1,8 +1,11 @@
-"""The file itself: a line with the format, a digest of all the rest, a header as JSON, and members
-of stated lengths.
+"""File format: a line with the format number, a digest of the rest, a JSON header, and members with
+declared lengths.
 
-Nothing is unpickled, and nothing of a file is looked at before its digest is. The digest is against
-damage, not against people: who can write the file can write a digest.
+Nothing is unpickled, and the digest is verified before anything else is read. It protects against
+damage, not against attacks: whoever can write the file can write a digest.
+
+    "jitney program 0001", newline   SHA-256 (32 bytes)   length of header (8 bytes, little endian)
+    header (JSON, lists the members with their lengths)   member 0   member 1   ...
 """
 
 from __future__ import annotations
@@ -21,25 +24,27 @@ from .._jax.trees import is_a
 from .header import is_members, made_of_header
 
 FORMAT = 1
-"""Of the file and of what its header says. A change that an older jitney would misread is another
-one.
+"""Version of the file format and of the header. It changes whenever an older jitney would misread a
+file.
 """
 _MAGIC = b"jitney program "
-_LINE = len(_MAGIC) + 5  # four digits and the end of the line
+# four digits and the end of the line
+_LINE = len(_MAGIC) + 5
 _DIGEST = 32
-_LENGTH = 8  # of the header's
+# bytes of the number that is the length of the header
+_LENGTH = 8
 _ONLY = "A program is loaded only as it was written: all of it is covered by a SHA-256 digest."
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds.
+    """Parsed content of a file.
 
     Args:
-        header: Data of JSON.
+        header: JSON data.
         members: Bytes by name.
-        digest: The SHA-256 that stands in the file, in hexadecimal digits.
-        size: Of the file, in bytes.
+        digest: SHA-256 of the file's content, in hexadecimal digits.
+        size: Size of the file in bytes.
     """
 
     header: Mapping[str, Any]
@@ -49,10 +54,10 @@ class Content:
 
 
 def path_of(file: Any, where: object) -> Path:
-    """The path that a user named.
+    """Return the path that a user named.
 
     Raises:
-        ExportError: It is none.
+        ExportError: The value is not a path of a file.
     """
     if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
         raise ExportError(
@@ -77,10 +82,10 @@ def path_of(file: Any, where: object) -> Path:
 def write(
     path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object
 ) -> None:
-    """All of it or nothing: a file that was there before stays until then.
+    """Write a file atomically: an existing file stays until the new one is complete.
 
     Raises:
-        ExportError: The system does not let it be written.
+        ExportError: The system refuses the write.
     """
     listed = {**header, "members": [[name, len(member)] for name, member in members.items()]}
     head = json.dumps(listed, ensure_ascii=True, allow_nan=False).encode()
@@ -101,10 +106,11 @@ def write(
 def _replace(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished-{secrets.token_hex(8)}")
     try:
-        # with the rights of any new file: a program may be for others
+        # default permissions, since others may use the program
         with unfinished.open("xb") as file:
             file.write(content)
             file.flush()
+            # The content must be on disk before the rename is.
             os.fsync(file.fileno())
         unfinished.replace(path)
     except BaseException:
@@ -113,10 +119,11 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def read(path: Path) -> Content:
-    """A file that is whole.
+    """Read a file that is complete.
 
     Raises:
-        ExportError: It is not there, no program of jitney, of another format, or damaged.
+        ExportError: It does not exist, is not a program of jitney, has another format, or is
+            damaged.
     """
     where = f"jitney.load({str(path)!r})"
     try:
@@ -130,7 +137,8 @@ def read(path: Path) -> Content:
             )
         with path.open("rb") as file:
             line = file.read(_LINE)
-            _check_line(line, where)  # before the rest, which may be as large as any file
+            # before the rest is read: a file of another kind may have any size
+            _check_line(line, where)
             digest, body = file.read(_DIGEST), file.read()
     except OSError as error:
         raise ExportError(
@@ -140,6 +148,8 @@ def read(path: Path) -> Content:
             "mend what the system says.",
             code="J290",
         ) from error
+
+    # The digest covers the format line as well.
     if hashlib.sha256(line + body).digest() != digest:
         raise ExportError(
             where,
@@ -187,6 +197,8 @@ def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     listed: Any = header.pop("members", None) if is_a(header, dict) else None
     if not is_members(listed):
         raise ExportError(broken, code="J290")
+
+    # The declared lengths must add up to the length of the file.
     members: dict[str, bytes] = {}
     for name, length in listed:
         members[name] = body[start : start + length]

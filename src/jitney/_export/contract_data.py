@@ -1,8 +1,7 @@
-"""A contract as data: the signature with its annotations, so that a loaded program says of a call
-what the function itself would say.
+"""Contracts as JSON data: the signature with its annotations, so that a loaded program checks a
+call as the original function does.
 
-What an annotation means by a class is kept by the name of the class; what is static is compared by
-value elsewhere.
+A class in an annotation is recorded by name. Static values are compared elsewhere (`trees.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from .._signature.hints import (
 from .values import Find, LeftOut, NoData, data_of, imported, value_of
 
 _KINDS = {"tuple": tuple, "list": list, "dict": dict}
+# fields of `Dim` that are written
 _DIM = ("text", "kind", "name", "size", "expr", "broadcast", "variadic", "per_leaf")
 _SORTS = {
     sort.name: sort
@@ -42,7 +42,7 @@ _SORTS = {
 
 
 def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any]:
-    """A contract as data of JSON, without the parameters that are bound."""
+    """Convert a contract to data, without the bound parameters."""
     where = contract.where
     return {
         "where": [where.name, where.file, where.line],
@@ -65,7 +65,8 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         try:
             told["default"] = data_of(parameter.default)
         except NoData:
-            told["default"] = None  # it has to be given
+            # The parameter becomes required.
+            told["default"] = None
     return told
 
 
@@ -128,11 +129,12 @@ def _hint(hint: Hint) -> dict[str, Any]:
                 "class": [hint.cls.__module__, hint.cls.__qualname__],
             }
         case _:
+            # A loaded program does not check hints of other kinds, but shows their text.
             return {"is": "any", "text": hint.text}
 
 
 def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
-    """The contract that data stand for."""
+    """Convert data back to a contract."""
     parameters = tuple(
         Parameter(
             told["name"],
@@ -173,6 +175,7 @@ def _hint_of(data: Mapping[str, Any], find: Find) -> Hint:
                 _KINDS[data["is"]], items, data["variadic"], data["text"], tuple(data["keys"])
             )
         case "module":
+            # A class that cannot be imported is not checked.
             cls = find(*data["class"])
             return (
                 AnyHint(f"`{data['text']}` cannot be imported here")
@@ -184,7 +187,7 @@ def _hint_of(data: Mapping[str, Any], find: Find) -> Hint:
 
 
 class _Written(str):
-    """An annotation as it was written, which a signature shows as such."""
+    """An annotation in the author's spelling, shown without quotes in a signature."""
 
     __slots__ = ()
 
@@ -193,7 +196,7 @@ class _Written(str):
 
 
 def signature_of(contract: Contract, data: Mapping[str, Any]) -> inspect.Signature:
-    """The signature, with annotations as they were written."""
+    """Return the signature, with annotations in the author's spelling."""
     texts = {told["name"]: told["hint"]["text"] for told in data["parameters"]}
     return inspect.Signature(
         [

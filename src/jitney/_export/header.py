@@ -1,5 +1,5 @@
-"""What the header of a file has to be. It is looked at when the digest is right: one that is not,
-somebody else than jitney wrote.
+"""Schema of the header of a file, validated after the digest: a header that violates it was not
+written by jitney.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .._jax.trees import is_a, type_of
 
 
 class _Row(tuple[Any, ...]):
-    """A list of these kinds, in this order."""
+    """A list of fixed length with these kinds, in this order."""
 
     __slots__ = ()
 
@@ -57,17 +57,19 @@ _HEADER = {
 _SYMBOL = _Row((str, int, int))
 _RANGE = _Row((int, int))
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, re.error)
-"""What Python raises where data are not what is read out of them."""
+"""Exceptions that Python raises when data are not of the expected form."""
 
 
 def check_header(header: Any, where: str) -> None:
-    """Whether a header has all that is read, of these kinds.
+    """Check that a header has every field that is read, with the right kinds.
 
     Raises:
-        ExportError: It has not.
+        ExportError: It does not.
     """
     if not _is(header, _HEADER) or not header["programs"]:
         raise ExportError(_foreign(where), code="J290")
+
+    # The kinds are right; now the parts must agree with each other.
     programs: list[Any] = header["programs"]
     arguments = [
         (tree, len(program["arrays"]))
@@ -88,6 +90,8 @@ def check_header(header: Any, where: str) -> None:
         lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)],
         where,
     )
+
+    # Arguments and bound arrays together fill each array of each program.
     filled = {*told, *(array["number"] for array in header["bound"])}
     sizes = [size for program in programs for size in program["sizes"].values()]
     if any(filled != {*range(len(program["arrays"]))} for program in programs):
@@ -97,15 +101,15 @@ def check_header(header: Any, where: str) -> None:
 
 
 def is_members(listed: Any) -> bool:
-    """Whether these are the names and lengths of the members of a file."""
+    """Return whether a value is a list of names and lengths of members."""
     return _is(listed, [_Row((str, int))]) and all(length >= 0 for _, length in listed)
 
 
 def made_of_header(make: Callable[[], Any], where: str) -> Any:
-    """What a function makes of a header.
+    """Call `make`, which reads the header, and return its result.
 
     Raises:
-        ExportError: There is something else in it than jitney writes.
+        ExportError: The header is not what jitney writes.
     """
     try:
         return make()
@@ -125,7 +129,7 @@ def _foreign(where: str) -> str:
 
 
 def _is_tree(tree: Any, count: int) -> bool:
-    """Whether it is a tree of at most so many arrays."""
+    """Return whether data are a tree whose array numbers are below `count`."""
     if not _is(tree, {"is": str}):
         return False
     if tree["is"] == "array":
@@ -147,7 +151,7 @@ def _is_tree(tree: Any, count: int) -> bool:
 
 
 def _numbers(tree: Any) -> list[int]:
-    """Of the arrays in a tree."""
+    """Numbers of the arrays in a tree."""
     if tree["is"] == "array":
         return [tree["number"]]
     return [
@@ -157,6 +161,8 @@ def _numbers(tree: Any) -> list[int]:
     ]
 
 
+# Kinds: a dict lists required fields, a list has the kind of its elements, a `_Row` one kind per
+# element, and a plain tuple of types lists alternatives.
 def _is(value: Any, kind: Any) -> bool:
     if type_of(kind) is dict:
         return is_a(value, dict) and all(

@@ -1,4 +1,4 @@
-"""A program out of a file: called as the function was, without the code that it was made of."""
+"""Functions loaded from files: called like the original function, without its Python code."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class ExportedProgram:
-    """One program of a file: that of one set of sizes, or of all sizes of a range.
+    """A lowered program in a file, for one set of sizes or for all sizes of a range.
 
     Args:
-        sizes: Axis -> its size, or the least and the largest.
+        sizes: Axis -> its size, or the least and the largest size.
         arguments: The arrays that it takes, as `x: float32[100]`.
-        checks: The messages of its run-time checks.
-        platforms: What it was lowered for, as JAX names it.
-        bytes: How large it is.
+        checks: Messages of its run-time checks.
+        platforms: Platforms it was lowered for, by JAX's names.
+        bytes: Its size in the file.
     """
 
     sizes: Mapping[str, Any]
@@ -59,20 +59,20 @@ class ExportedProgram:
 
 
 class Loaded(Shown):
-    """A function that was loaded from a file; `jitney.load` makes it. It is called as the one that
-    was exported.
+    """A function that was loaded from a file by `jitney.load`, and is called like the one that was
+    exported.
 
-    It takes arguments of the structure, the dtypes and one of the sizes that it was exported with,
-    and compares static ones with those of then. Where the class of a module or a named tuple cannot
-    be imported, a dict of its fields stands for it. Under `jax.jit` it is a part of the outer
-    program; `jax.grad` takes what was exported with `vjp_order=1`.
+    It takes arguments of the structure, the dtypes and one of the sizes that it was exported with;
+    static arguments must equal the exported ones. If the class of a module or a named tuple cannot
+    be imported, a dict of its fields replaces it. Under `jax.jit` it is a part of the outer
+    program; `jax.grad` needs an export with `vjp_order=1`.
 
     Attributes:
-        file: Where it was loaded from.
+        file: The path that it was loaded from.
         sha256: The digest of the file.
-        versions: Of `jitney`, `jax` and `jaxlib`, when it was exported.
-        settings: The settings of JAX that numbers depend on, as they were then.
-        programs: What it holds, one for each set of sizes.
+        versions: Versions of `jitney`, `jax` and `jaxlib` that exported it.
+        settings: JAX settings that numbers depend on, at the time of the export.
+        programs: Its lowered programs, one for each set of sizes.
         missing: The classes that cannot be imported here.
     """
 
@@ -87,6 +87,7 @@ class Loaded(Shown):
         self.__doc__ = header["doc"]
         self.__signature__: inspect.Signature = signature_of(self.contract, header["contract"])
         self._binder = Binder(self._where, self.__signature__)
+        # Classes and static values are resolved once; a call only compares with them.
         self._arguments = {
             name: resolved(tree, self._where, find) for name, tree in header["arguments"].items()
         }
@@ -121,6 +122,7 @@ class Loaded(Shown):
         try:
             with self._numbers():
                 taken = self._taken(self._binder.bind(args, kwargs))
+                # Once per shapes and dtypes a program is chosen, checked and deserialised.
                 key = (_jax.config.jax_enable_x64, *map(described, taken.arrays))
                 run = self._runs.get(key)
                 if run is None:
@@ -131,11 +133,15 @@ class Loaded(Shown):
             raise
 
     def _numbers(self) -> AbstractContextManager[Any]:
+        # The function was exported with `precision="f64"`, which includes 64-bit types while it is
+        # traced.
         x64: Any = jax.enable_x64
         return x64(True) if self._header["f64"] else nullcontext()  # noqa: FBT003
 
     def _taken(self, values: Sequence[Any]) -> Taking:
-        """The arrays of a call, in the order of the program, with those that it is bound to."""
+        """Return the arrays of a call in the order of the program, including those that it is bound
+        to.
+        """
         taking = Taking(self._where, [None] * len(self._header["programs"][0]["arrays"]))
         for number, array in self._bound:
             taking.arrays[number] = array
@@ -144,14 +150,16 @@ class Loaded(Shown):
         return taking
 
     def _that_fits(self, arrays: Sequence[Any]) -> int:
-        """Which program takes these arrays.
+        """Return the number of the program that takes these arrays.
 
         Raises:
-            ContractError: None does.
+            ContractError: No program does.
         """
         for number, told in enumerate(self._header["programs"]):
             if fits(told, arrays, {n for n, _ in self._bound}):
                 return number
+
+        # The contract explains a mismatch in terms of the annotations, if it finds one.
         if self._header["checks_contract"]:
             stand_ins = [jax.ShapeDtypeStruct(*described(array)[:2]) for array in arrays]
             check_arguments(
@@ -171,11 +179,12 @@ class Loaded(Shown):
         )
 
     def _run(self, number: int) -> Run:
-        """How calls of one program run."""
+        """Deserialise one program and return the function that runs it."""
         told, where = self._header["programs"][number], f"{self._where}"
         check_platform(told["platforms"], where)
         check_x64(told, where)
         ensure_cache()
+        # The lowering of the exported program may call LAPACK.
         if "cpu" in told["platforms"]:
             look_up()
         call = deserialized(self._members[f"program {number}"], self._header, told, where).call
@@ -184,12 +193,12 @@ class Loaded(Shown):
 
     @property
     def plan(self) -> str:
-        """The plan of each program, as it was when it was exported, and what was left behind."""
+        """Plan of each program, as of the export, and the options that were dropped."""
         left = [f"left behind: {name}: {why}" for name, why in self._header["left"]]
         return "\n".join([*dict.fromkeys(program.plan for program in self.programs), *left])
 
     def to_dict(self) -> dict[str, Any]:
-        """What the file says, as plain data."""
+        """Return what is known of the file as plain data."""
         names = ("sizes", "arrays", "results", "checks", "platforms", "plan")
         programs = [
             {**{name: told[name] for name in names}, "bytes": p.bytes}
@@ -266,24 +275,24 @@ class Loaded(Shown):
 
 @public
 def load(file: str | Path, *, imports: bool = True) -> Loaded:
-    """Load what `f.export(...)` has written: a function that is called as `f` was, without the code
-    that it was made of.
+    """Load what `f.export(...)` has written: a function that is called like `f`, without its Python
+    code.
 
-    Load only what you trust: a file is code for the machine. Its digest is against damage, and says
-    nothing of who wrote it. Modules that it names for the classes and functions in arguments and
-    results are imported, where they are there.
+    Load only what you trust: a file is code for the machine. Its digest detects damage; it does not
+    prove who wrote the file. The modules of classes and functions in arguments and results are
+    imported if they are installed.
 
     Args:
         file: The path.
-        imports: False imports none of them: dicts of their fields stand for modules and named
-            tuples then.
+        imports: False imports none of these modules; dicts of their fields then replace modules and
+            named tuples.
 
     Returns:
         A `Loaded`.
 
     Raises:
-        ExportError: The file is not there, is damaged, of another format, of a later JAX, or names
-            a class that has changed.
+        ExportError: The file does not exist, is damaged, has another format, was exported by a
+            later JAX, or names a class that has changed.
     """
     path = path_of(file, "jitney.load()")
     content, where = read(path), f"jitney.load({str(path)!r})"
@@ -298,7 +307,8 @@ def _size(size: Any) -> str:
 
 def _array(data: Mapping[str, Any], content: bytes) -> Any:
     x64: Any = jax.enable_x64
-    with x64(True):  # noqa: FBT003 - it is as it was
+    # Bound arrays keep their dtype, even if `jax_enable_x64` is off here.
+    with x64(True):  # noqa: FBT003
         array = _jax.numpy.asarray(
             np.frombuffer(content, _jax.numpy.dtype(data["dtype"])).reshape(data["shape"])
         )

@@ -1,5 +1,5 @@
-"""A program for one set of sizes, or for all sizes of a range: traced, its checks made data, and
-lowered by `jax.export`.
+"""Lowering of a program for one set of sizes, or for all sizes of a range: trace it, convert its
+run-time checks to data, and lower it with `jax.export`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .trees import Held, Slot
 _jax: Any = jax
 _export: Any = jax_export
 Resized = Callable[[Mapping[str, Any]], Sequence[Any]]
-"""The arrays of a call, or what stands for them, with other sizes of axes, symbolic ones
-perhaps.
+"""Function from sizes of axes, possibly symbolic, to the arrays of a call or their abstract
+values.
 """
 _RULE = "A file holds what XLA compiles, and no code of Python's."
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A program of flat arrays.
+    """A traced program of flat arrays.
 
     Args:
-        closed: JAX's program.
-        result: Its result as a tree of slots and held values.
+        closed: The closed jaxpr.
+        result: The result as a tree of slots and held values.
     """
 
     closed: Any
@@ -49,7 +49,7 @@ class Traced:
 
 
 def traced(entry: Entry, arrays: Sequence[Any]) -> Traced:
-    """The program of these shapes."""
+    """Trace the program for these shapes."""
     try:
         made = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
     finally:
@@ -60,16 +60,17 @@ def traced(entry: Entry, arrays: Sequence[Any]) -> Traced:
 
 
 def traced_for(entry: Entry, resized: Resized, ranges: Mapping[str, range]) -> Traced:
-    """The program of all sizes in these ranges of axes, which is proven to be the same for each.
+    """Trace the program for all sizes in these ranges, and prove that it is the same for each.
 
     Raises:
-        ExportError: It is not.
+        ExportError: It depends on the size.
     """
     body: Body = entry
     names = list(ranges)
     seen: list[Any] = []
 
     def flat(*given: Any) -> Sequence[Any]:
+        # Each trace records the structure of its result, which must not depend on the size either.
         leaves, treedef = tree_flatten(body.called(*given))
         seen.append((treedef, len(leaves)))
         return leaves
@@ -87,6 +88,8 @@ def traced_for(entry: Entry, resized: Resized, ranges: Mapping[str, range]) -> T
         raise _needs_sizes(
             entry.core.where, names, f"{refusal.place or 'it'} {refusal.what}"
         ) from refusal
+
+    # The trace with symbolic sizes succeeded; it must also be the same program for each size.
     if program.each is not None:
         raise _needs_sizes(entry.core.where, names, program.each)
     results = [_result(*form) for form in seen]
@@ -110,11 +113,13 @@ def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
 
 
 def _result(treedef: Any, count: int) -> Any:
-    """A result with slots in place of its arrays, and its static leaves held."""
+    """Return the result tree, with slots for its arrays and held values for its static leaves."""
     slots: list[Any] = [Slot(number) for number in range(count)]
     whole = tree_unflatten(treedef, slots)
     if type(whole) is not Mixed:
         return whole
+
+    # A `Mixed` result has its static leaves apart; insert them at their positions among the arrays.
     leaves = list(whole.arrays)
     for i, leaf in whole.outcome.rest:
         leaves.insert(i, Held(leaf))
@@ -122,7 +127,7 @@ def _result(treedef: Any, count: int) -> Any:
 
 
 def _plain(result: Any) -> Any:
-    """What two results are compared by: their structure, the numbers of arrays and the static
+    """Comparable form of a result: its structure, the numbers of its arrays, and its static
     leaves.
     """
     leaves, treedef = tree_flatten(result)
@@ -134,11 +139,11 @@ def _plain(result: Any) -> Any:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What a file holds of one program.
+    """A lowered program and the messages of its checks.
 
     Args:
-        exported: JAX's.
-        checks: Of each run-time check, its messages.
+        exported: JAX's exported program.
+        checks: Messages of each run-time check.
     """
 
     exported: Any
@@ -146,11 +151,11 @@ class Lowered:
 
 
 def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> Lowered:
-    """A program lowered for platforms, with the number of the check that failed behind its results
-    if it has checks.
+    """Lower a program for platforms. If it has run-time checks, the number of the failed check
+    becomes an additional last result.
 
     Raises:
-        ExportError: It calls Python, or holds what only this version of XLA knows.
+        ExportError: It calls Python, or has operations that only this version of XLA knows.
     """
     closed, table = program.closed, Table()
     has_checks = has_equinox_checks(closed)
@@ -159,7 +164,7 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
         out, flag = flagged(closed, arrays, table)
-        # checks of values that nothing reads are not made
+        # Checks of dead values are dropped, so there may be none left.
         return [*out, flag] if len(table) else out
 
     flat.__name__ = flat.__qualname__ = where.name
@@ -167,6 +172,8 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
         for aval in closed.in_avals
     ]
+
+    # Trace before the export: this fills the table of checks, and shows the callbacks that remain.
     jitted = _jax.jit(flat)
     try:
         made = jitted.trace(*specs)
@@ -177,6 +184,8 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
             _RULE,
             "drop the check, or export what stands around it.",
         ) from kept
+
+    # After the checks are data, any callback that is left is the user's.
     _refuse_callbacks(made.jaxpr, where)
     try:
         exported = _export.export(jitted, platforms=platforms)(*specs)

@@ -1,5 +1,5 @@
-"""How calls of a program out of a file run: its results are typed as they were, its checks raise,
-and what JAX cannot do is a sentence.
+"""Calls of a program from a file: restore the weak types of its results, raise the errors of its
+checks, and explain what JAX cannot do with an exported program.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ Run = Callable[[Taking], Any]
 def runner(
     call: Callable[..., Any], told: Mapping[str, Any], result: Tree, name: str, where: str
 ) -> Run:
-    """From what was taken out of the arguments of a call to its result.
+    """Return the function from the arrays of a call to its result.
 
     Args:
         call: JAX's exported program.
-        told: What the header says of it.
-        result: The tree of its result.
-        name: What profiles show.
-        where: What messages begin with.
+        told: Its entry in the header.
+        result: Tree of its result.
+        name: Name shown by profiles.
+        where: Beginning of messages.
     """
     checks = told["checks"]
     weak = [aval["weak"] for aval in told["results"]]
 
     def flat(*arrays: Any) -> list[Any]:
         out = call(*arrays)
+        # With checks there is one result more, the flag, which stays as it is.
         typed = [_weakened(x) if is_weak else x for x, is_weak in zip(out, weak, strict=not checks)]
         return [*typed, *out[len(weak) :]]
 
@@ -47,6 +48,8 @@ def runner(
     jitted = _jax.jit(flat)
 
     def run(taken: Taking) -> Any:
+
+        # Errors of JAX's own, in cases that the rules of `guarded` do not cover.
         try:
             out = jitted(*taken.arrays)
         except NotImplementedError as error:
@@ -66,21 +69,21 @@ def runner(
 
 
 def _weakened(x: Any) -> Any:
-    """A result as weakly typed as it was: an exported program has forgotten that."""
+    """Restore the weak type of a result: an exported program does not record it."""
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
 def guarded(call: Callable[..., Any], where: str, *, derivatives: int) -> Callable[..., Any]:
-    """A call of an exported program which says what JAX cannot do with it, whatever stands between:
-    `jit`, loops, `checkpoint`.
+    """Wrap a call of an exported program in custom rules that explain what JAX cannot do with it,
+    under any transforms in between: `jit`, loops, `checkpoint`.
 
-    Forward mode of one with a gradient is the exception: JAX itself refuses it, and asks no rule of
-    ours inside `jit` (jax 0.10.0 to 0.12).
+    The exception is forward mode of a program with a gradient: JAX refuses it itself, without
+    calling a custom rule inside `jit` (jax 0.10.0 to 0.12).
 
     Args:
         call: The exported program.
-        where: What messages begin with.
-        derivatives: How many of them it was exported with, each of the one before.
+        where: Beginning of messages.
+        derivatives: Order of the highest exported derivative.
     """
     return _differentiated(call, where, derivatives, lambda: _no_gradient(where))
 
@@ -131,14 +134,17 @@ def _with_gradient(
         return plain(*arrays)
 
     def forward(*arrays: Any) -> Any:
+        # A second derivative differentiates this function, and must find the custom rule again.
         return called(*arrays), arrays
 
     def backward(arrays: Any, cotangents: Any) -> Any:
         return once(*arrays, cotangents)
 
     def gradient(*given: Any) -> Any:
+        # The residuals are the arguments: the exported VJP recomputes the forward pass.
         return _jax.vjp(call, *given[:-1])[1](given[-1])
 
+    # The gradient is a call of an exported program too, with one derivative less.
     once = _differentiated(gradient, where, derivatives - 1, lambda: _no_further(where))
     called.defvjp(forward, backward)
     run: Callable[..., Any] = called
@@ -188,7 +194,7 @@ def _not_forward(where: str) -> DerivativeError:
 
 
 def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
-    """Raise the error of the check that failed, if one has."""
+    """Raise the error of the check that failed, if one did."""
     if is_a(flag, Tracer):
         raise ExportError(
             where,
@@ -204,8 +210,11 @@ def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
 
 
 def check_x64(told: Mapping[str, Any], where: str) -> None:
-    """Whether the numbers of a program are there: those of 64 bits are, in JAX, where
-    `jax_enable_x64` is on.
+    """Check that 64-bit numbers are available if a program uses them: in JAX only with
+    `jax_enable_x64`.
+
+    Raises:
+        ExportError: It uses them, and they are not.
     """
     wide = [
         aval

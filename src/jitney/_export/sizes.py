@@ -1,5 +1,5 @@
-"""Whether a program that was exported takes these arrays: shapes, of which some may be expressions
-of sizes, dtypes and weak types.
+"""Match of the arrays of a call against an exported program: shapes, in which some sizes may be
+symbolic expressions, dtypes and weak types.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from .._view.named_axes import in_names
 
 
 def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[int]) -> bool:
-    """Whether arrays are those of a program; what it is bound to is.
+    """Return whether the arrays of a call match a program, apart from its bound arrays, which
+    always do.
 
     Args:
-        program: What a header says of it.
-        arrays: Those of a call.
-        bound: The numbers of those that the program is bound to.
+        program: Its entry in the header.
+        arrays: Arrays of the call.
+        bound: Numbers of the arrays that the program is bound to.
     """
     pairs = [
         (aval, *described(array))
@@ -31,6 +32,8 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
         for aval, shape, dtype, weak in pairs
     ):
         return False
+
+    # Solve for the symbols from axes that are a bare symbol, then evaluate the other expressions.
     symbols: Mapping[str, Any] = program["symbols"]
     axes = [
         (size, told)
@@ -53,9 +56,7 @@ def _at(told: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
-    """An array as `x: float32[100]`, or `x: float32[n]` where a symbol stands for a range of
-    sizes.
-    """
+    """Format an array as `x: float32[100]`, or `x: float32[n]` for a size of a range."""
     names = [name for name, _, _ in symbols.values()]
     shape = ",".join(in_names(str(size), names) for size in aval["shape"])
     return f"{aval['path']}: {aval['dtype']}[{shape}]{' (weak)' if aval['weak'] else ''}"
@@ -64,11 +65,11 @@ def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
 def nearest(
     programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]
 ) -> tuple[list[str], list[str], str]:
-    """The arrays of a call that the nearest program does not take, and what it takes in their
-    place, and its range of sizes.
+    """Return the arrays of a call that the nearest program does not take, the arrays that it takes
+    instead, and its range of sizes.
 
-    Of a program for a range of sizes they may be such as do not fit together, or lie outside of it:
-    those that have such a size.
+    If every array matches a program for a range on its own, the arrays returned are those with a
+    size outside of the range, or with sizes that contradict each other.
     """
     given = [
         {"shape": shape, "dtype": str(dtype), "weak": weak}
@@ -78,6 +79,8 @@ def nearest(
         [i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])]
         for program in programs
     ]
+
+    # Nearest: the fewest arrays that differ, then the smallest difference of known sizes.
     closest = min(
         range(len(programs)),
         key=lambda number: (len(differing[number]), _distance(programs[number], given)),
@@ -92,7 +95,7 @@ def nearest(
 
 
 def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> int:
-    """How far the known sizes of a program are from those of a call."""
+    """Sum of the differences between the known sizes of a program and those of a call."""
     shapes = [
         (aval["shape"], array["shape"])
         for aval, array in zip(program["arrays"], given, strict=True)
@@ -106,8 +109,8 @@ def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) ->
 
 
 def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The arrays with a size outside of the range that its symbol stands for, or other than that of
-    another array, or made of one.
+    """Return the arrays with a size that is outside of its symbol's range, contradicts the same
+    symbol in another array, or differs from the value of its expression.
     """
     symbols: Mapping[str, Any] = program["symbols"]
     shapes = [

@@ -1,8 +1,12 @@
-"""Arguments and results as data: which containers and modules hold the arrays of a program, and
-what is static in them.
+"""Trees of arguments and results as JSON data: containers and modules, the numbers of the arrays in
+them, and their static values.
 
-Where a class cannot be imported, a dict of its fields stands for it, in arguments and in results;
-an argument may always be one.
+If a class cannot be imported, a dict of its fields replaces it in arguments and results. An
+argument may always be such a dict.
+
+    described({"w": Slot(0, None), "act": Held("tanh")}, "params")
+    # {"is": "dict", "items": [[["str", "w"], {"is": "array", "number": 0, "scalar": None}],
+    #                          [["str", "act"], {"is": "static", "value": ["str", "tanh"]}]]}
 """
 
 from __future__ import annotations
@@ -25,22 +29,23 @@ from .values import Data, Find, LeftOut, NoData, data_of, imported, is_same, tex
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """Stands for an array in a tree that is described."""
+    """Placeholder for an array in a tree."""
 
     number: int
-    scalar: str | None = None  # "float" or "complex", of an argument that takes numbers of Python's
+    # "float" or "complex" for an argument that may be a Python number
+    scalar: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Stands for a static leaf in a tree that is described."""
+    """Placeholder for a static leaf in a tree."""
 
     value: Any
 
 
 class Unportable(Exception):
-    """A part of a tree that a file cannot hold: its path, and what it is. It never leaves
-    jitney.
+    """A part of a tree cannot be represented in a file: its path, and a description. It never
+    leaves jitney.
     """
 
     def __init__(self, path: str, what: str):
@@ -50,14 +55,14 @@ class Unportable(Exception):
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 Tree = Mapping[str, Any]
-"""A tree as data of JSON: what `described` returns."""
+"""A tree as JSON data, as `described` returns it."""
 
 
 def described(tree: Any, path: str) -> Tree:
-    """A tree whose leaves are slots and held values, as data.
+    """Convert a tree of slots and held values to data.
 
     Raises:
-        Unportable: A part of it cannot be.
+        Unportable: A part of it has no data.
     """
     kind = type_of(tree)
     if is_a(tree, Slot):
@@ -104,6 +109,8 @@ def _module(tree: Any, kind: type, path: str) -> Tree:
         for f in there
         if not f.metadata.get("static")
     ]
+
+    # A field without a value is legal in Equinox, and must be without one in the rebuilt module.
     unset = [field.name for field in dataclasses.fields(tree) if field not in there]
     return {
         "is": "module",
@@ -122,7 +129,7 @@ def _data(value: Any, path: str) -> Data:
 
 
 def slots(tree: Tree) -> Iterable[Tree]:
-    """The arrays of a described tree."""
+    """Yield the arrays of a tree."""
     if tree["is"] == "array":
         yield tree
     for part in tree.get("items", ()):
@@ -130,11 +137,10 @@ def slots(tree: Tree) -> Iterable[Tree]:
 
 
 def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
-    """A described tree with its classes, as far as they can be imported here, and its static
-    values.
+    """Return the tree with its static values, and with the classes that can be imported here.
 
     Raises:
-        ExportError: A class has other fields than it had.
+        ExportError: A class has other fields than at the export.
     """
     known = dict(tree)
     if "value" in tree:
@@ -163,7 +169,7 @@ def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
 
 
 def missing_classes(tree: Tree) -> list[str]:
-    """The classes of a resolved tree that cannot be imported here."""
+    """Return the classes of a resolved tree that cannot be imported here."""
     own = [".".join(tree["class"])] if "class" in tree and tree["cls"] is None else []
     inner = [
         name
@@ -181,7 +187,8 @@ def _has_fields(cls: Any, tree: Tree) -> bool:
         return False
     fields = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(cls)}
     told = dict.fromkeys(names, False) | dict.fromkeys([name for name, _ in tree["static"]], True)
-    unset = tree.get("unset", ())  # which the first files do not tell
+    # The first files have no "unset".
+    unset = tree.get("unset", ())
     return (
         fields.keys() >= {*unset}
         and {name: is_static for name, is_static in fields.items() if name not in unset} == told
@@ -189,8 +196,8 @@ def _has_fields(cls: Any, tree: Tree) -> bool:
 
 
 def built(tree: Tree, arrays: Sequence[Any], functions: Mapping[str, Any] = _NONE) -> Any:
-    """A resolved tree with these arrays in it, and functions that have no name, by the digest of
-    their code.
+    """Build a resolved tree with the given arrays, and with functions without a name, by the digest
+    of their bytecode.
     """
     kind = tree["is"]
     if kind == "array":
@@ -198,7 +205,8 @@ def built(tree: Tree, arrays: Sequence[Any], functions: Mapping[str, Any] = _NON
     if kind == "static":
         if tree["value"][0] == "code" and tree["value"][-1] in functions:
             return functions[tree["value"][-1]]
-        return snapshot(tree["held"])  # a caller who changes it in place changes no later result
+        # a copy, so that a caller who changes it in place does not change later results
+        return snapshot(tree["held"])
     if kind == "none":
         return None
     if kind in ("tuple", "list"):
@@ -218,7 +226,8 @@ def built(tree: Tree, arrays: Sequence[Any], functions: Mapping[str, Any] = _NON
         return fields
     if kind == "named":
         return cls(*fields.values())
-    module = object.__new__(cls)  # as Equinox does: `__init__` has run when it was first made
+    # As Equinox unflattens a module: `__init__` ran when the module was first built.
+    module = object.__new__(cls)
     for name, part in fields.items():
         object.__setattr__(module, name, part)
     return module
@@ -226,20 +235,20 @@ def built(tree: Tree, arrays: Sequence[Any], functions: Mapping[str, Any] = _NON
 
 @dataclass(frozen=True)
 class Taking:
-    """Takes the arrays out of the arguments of a call, and compares all else with what was
-    exported.
+    """Extraction of the arrays from the arguments of a call, with a comparison of everything else
+    against the exported trees.
     """
 
     where: Where
     arrays: list[Any]
-    # those without a name, by the digest of their code
+    # functions without a name, by the digest of their bytecode
     functions: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def take(self, tree: Tree, value: Any, path: str) -> None:
-        """Put the arrays of one argument where the program wants them.
+        """Store the arrays of one argument at their numbers.
 
         Raises:
-            ContractError: It is another tree, or holds another static value.
+            ContractError: The argument has another structure or another static value.
         """
         kind = tree["is"]
         if kind == "array":
@@ -248,6 +257,7 @@ class Taking:
             if not is_same(tree["value"], tree["held"], value):
                 raise self._static(tree["value"], value, path)
             if tree["value"][0] == "code":
+                # The result may contain the same function: `built` inserts the caller's.
                 self.functions[tree["value"][-1]] = value
         elif kind == "none":
             self._demand(value is None, value, path, "None")
@@ -278,6 +288,7 @@ class Taking:
         items, static = dict(tree["items"]), dict(tree["static"])
         cls = type_of(value)
         get: Callable[[str], Any]
+        # A dict may leave out static fields; a module must have exactly the exported ones.
         if cls is dict:
             fits, get = items.keys() <= value.keys() <= {*items, *static}, value.__getitem__
             static = {name: data for name, data in static.items() if name in value}
@@ -305,7 +316,8 @@ class Taking:
             and is_a(value, (int, float, complex))
             and not is_a(value, bool)
         ):
-            whole = type_of(value) is int  # the program is that of a float, or it would be one more
+            # The program takes a float, so an int is converted: it would need another program.
+            whole = type_of(value) is int
             return {"float": float, "complex": complex}[tree["scalar"]](value) if whole else value
         is_array = (
             hasattr(value, "shape")
@@ -344,8 +356,8 @@ class Taking:
 
 
 def _set(value: Any) -> set[str]:
-    """The fields of a module or a named tuple that are there. One more than were exported is one
-    more than the program knows.
+    """Return the fields of a module or named tuple that have values; an additional field is one
+    that the program does not know.
     """
     if is_a(value, tuple):
         return set(getattr(value, "_fields", ()))
@@ -357,8 +369,8 @@ def _set(value: Any) -> set[str]:
 
 
 def _has_names(value: Any, tree: Tree) -> bool:
-    """Whether it is a dict with these names, of the same types; in the same order, if it is an
-    `OrderedDict`, whose order JAX keeps.
+    """Return whether a value is a dict with these keys, of the same types; for an `OrderedDict`
+    also in the same order, which JAX preserves.
     """
     if type_of(value) is not (dict if tree["is"] == "dict" else OrderedDict):
         return False

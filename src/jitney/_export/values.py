@@ -1,9 +1,11 @@
-"""Static values as data of JSON: what they are worth, and the names of what can only be named
-(functions, classes, members of enums).
+"""Static values as JSON data: plain values by content, functions, classes and enum members by name.
 
-Two values are the same here if their data are: `1`, `True` and `1.0` differ, and so do `0.0` and
-`-0.0`. A function is its name, since a file holds no code of Python's; one without a name, such as
-a lambda, is a digest of its code.
+Two values are equal here if their data are: `1`, `True` and `1.0` differ, and so do `0.0` and
+`-0.0`. A function is its name, since a file holds no Python code; one without a name, such as a
+lambda, is a digest of its bytecode.
+
+    data_of((1, 0.5, jnp.tanh))
+    # ["tuple", [["int", "1"], ["float", "0x1.0000000000000p-1"], ["name", "jax.numpy", "tanh"]]]
 """
 
 from __future__ import annotations
@@ -25,32 +27,35 @@ from .._errors import repr_of
 from .._jax.trees import attribute, is_a, type_of
 
 Data = Any
-"""What JSON can hold: here always a list that begins with a kind."""
+"""JSON data, here always a list that begins with a kind."""
 
 
-_DECIMAL = 2048  # bits: 617 digits
+# in bits: 617 digits
+_DECIMAL = 2048
 _NAMED = ("name", "code", "record")
-"""Kinds of which a file holds a name, and not all that it stands for."""
+"""Kinds that record the name of an object, and not all of its content."""
 
 
 class LeftOut:
-    """Stands for a default that a file does not hold."""
+    """Placeholder for a default value that a file does not hold."""
 
     def __repr__(self) -> str:
         return "a default that the file does not hold"
 
 
 class NoData(Exception):
-    """A value that a file cannot hold; the text says what it is. It never leaves jitney."""
+    """The value cannot be represented as data; the message describes it. It never leaves jitney."""
 
 
 def data_of(value: Any) -> Data:
-    """A value as data.
+    """Convert a value to data.
 
     Raises:
-        NoData: It is of a kind that has none.
+        NoData: The value is of a kind that has no data.
     """
     kind = type_of(value)
+
+    # By exact type: `True` is not an int here, and neither is a member of an `IntEnum`.
     plain = _PLAIN.get(kind)
     if plain is not None:
         return plain(value)
@@ -61,6 +66,7 @@ def data_of(value: Any) -> Data:
     if kind is dict:
         return ["dict", [[data_of(name), data_of(part)] for name, part in value.items()]]
     if kind in (set, frozenset):
+        # Sorted, since the order of a set differs between processes.
         return [kind.__name__, sorted((data_of(part) for part in value), key=repr)]
     if (
         is_a(value, (np.ndarray, np.generic))
@@ -99,10 +105,11 @@ def data_of(value: Any) -> Data:
 
 
 def _function(function: types.FunctionType) -> Data:
-    """A function without a name is its code, which is that of one version of Python.
+    """Represent a function without a name by a digest of its bytecode, which only the same version
+    of Python reproduces.
 
     Raises:
-        NoData: It holds values that its code does not tell.
+        NoData: It has a closure or defaults, which its bytecode does not contain.
     """
     name = f"{function.__module__}.{function.__qualname__}"
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
@@ -123,16 +130,17 @@ def _code(code: types.CodeType) -> tuple[Any, ...]:
 
 
 def _named(kind: type, value: Any) -> list[str]:
-    if getattr(kind, str(value.name), None) is not value:  # a combination of flags may have no name
+    # A combination of flags may have no name of its own.
+    if getattr(kind, str(value.name), None) is not value:
         raise NoData(f"{value!r}, which is no member by its name")
     return _name_of(kind)[:1]
 
 
 def _name_of(value: Any) -> list[str]:
-    """Module and name under which an object is found.
+    """Return module and qualified name of an object.
 
     Raises:
-        NoData: It is not found there.
+        NoData: The name does not lead back to the object.
     """
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None)
@@ -155,7 +163,8 @@ def _reached(module: Any, name: str) -> Any:
 def _dtype(dtype: Any) -> str:
     try:
         known: Any = jnp.dtype(dtype.name)
-    except TypeError:  # of texts and of records, which numpy does not find by their names
+    # Names of text and record dtypes do not lead back to the dtype.
+    except TypeError:
         known = None
     if known != dtype:
         raise NoData(f"an array of {dtype}")
@@ -167,8 +176,8 @@ def _bytes(value: bytes) -> Data:
 
 
 def _whole(value: int) -> str:
-    """In decimal, as far as Python reads that in every process: 640 digits are the least that its
-    limit can be set to.
+    """Format an integer: in decimal if every process can parse it (640 digits are the lowest limit
+    that Python allows to be set), else in hexadecimal.
     """
     return str(value) if value.bit_length() <= _DECIMAL else hex(value)
 
@@ -190,26 +199,27 @@ _PLAIN: dict[type, Callable[[Any], Data]] = {
 
 
 Find = Callable[[str, str], Any]
-"""From a module and a name in it to what is found there; None where nothing is."""
+"""Function from a module and a name to the object, or to None if there is none."""
 
 
 def unseen(_module: str, _name: str) -> None:
-    """Finds nothing, and imports nothing."""
+    """Return None without importing anything; the `Find` of `imports=False`."""
 
 
 def imported(module: str, name: str) -> Any:
-    """What is found under a name; None where it is not, as where the code is not installed."""
+    """Import the object of a name; None if there is none, as when its package is not installed."""
     try:
         return _reached(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             return None
-        raise  # a module that is there needs another one
+        # The module exists, but a module that it imports does not.
+        raise
 
 
 def value_of(data: Data, find: Find = imported) -> Any:
-    """The value that data stand for. What is known by its name only, and cannot be imported, is
-    that name; such a record is a dict.
+    """Convert data back to a value. An object that is known by name and cannot be imported becomes
+    its name; a record of such a class becomes a dict.
     """
     kind, *rest = data
     match kind:
@@ -228,6 +238,8 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return {value_of(name, find): value_of(part, find) for name, part in rest[0]}
         case "array":
             is_array, dtype, shape, held = rest
+
+            # `frombuffer` is a read-only view. A NumPy scalar was written as an array of rank 0.
             array = np.frombuffer(bytes.fromhex(held), jnp.dtype(dtype)).reshape(shape)
             return array.copy() if is_array else array[()]
         case "partial":
@@ -287,6 +299,8 @@ def _record(cls: Any, fields: dict[str, Any]) -> Any:
         return fields
     if hasattr(cls, "_fields"):  # a named tuple
         return cls(**fields)
+
+    # Without `__init__`, which may compute fields; also for frozen classes.
     record: Any = object.__new__(cls)
     for name, part in fields.items():
         object.__setattr__(record, name, part)
@@ -294,7 +308,7 @@ def _record(cls: Any, fields: dict[str, Any]) -> Any:
 
 
 def text_of(data: Data) -> str:
-    """Data in a few words, for messages."""
+    """Format data briefly for messages."""
     kind, *rest = data
     if kind in _NAMED:
         return f"{rest[0]}.{rest[1]}"
@@ -303,8 +317,8 @@ def text_of(data: Data) -> str:
 
 
 def is_same(data: Data, held: Any, given: Any) -> bool:
-    """Whether a value is the one that data stand for, or `held`, which `value_of` gives in its
-    place.
+    """Return whether a value equals the one that the data represent, or `held`, its replacement by
+    `value_of`.
     """
     try:
         own = data_of(given)

@@ -1,9 +1,8 @@
-"""Where a file can be used: the versions of JAX and the platforms.
+"""Compatibility of a file with the JAX and the platform of this process.
 
-JAX promises that what it exports can be loaded by versions of the next six months, and says nothing
-worth relying on of older ones; since jax 0.11.1 it refuses what is past that window itself. jitney
-refuses an older JAX than the one that exported, and passes on what JAX says of a file that is too
-old.
+JAX promises that later versions, for six months, load what it exports, and promises little for
+older versions; since jax 0.11.1 it refuses files beyond that window itself. jitney refuses a JAX
+older than the one that exported, and passes on JAX's own message for a file that is too old.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ _RULE = (
 
 
 def check_version(header: Mapping[str, Any], where: str) -> None:
-    """Whether this JAX may load it.
+    """Check that this JAX may load a file.
 
     Raises:
-        ExportError: It is older than the one that exported it.
+        ExportError: This JAX is older than the one that exported, or does not know the calling
+            convention.
     """
     if _number(jax.__version__) < _number(header["jax"]):
         raise ExportError(
@@ -58,21 +58,22 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
 def deserialized(
     member: bytes, header: Mapping[str, Any], told: Mapping[str, Any], where: str
 ) -> Any:
-    """JAX's program.
+    """Deserialise one of the programs of a file.
 
     Args:
-        member: JAX's bytes.
-        header: Of the file.
-        told: What it says of this program.
-        where: What messages begin with.
+        member: JAX's serialised bytes.
+        header: Header of the file.
+        told: Entry of this program in the header.
+        where: Beginning of messages.
 
     Raises:
-        ExportError: JAX does not load it, or it is another program than the header tells of.
+        ExportError: JAX does not load it, or its arrays are not those in the header.
     """
     exported = _exported(member, header, where)
     taken, given = (
         [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
     )
+    # A program with run-time checks has one result more: the number of the check that failed.
     results = [aval["dtype"] for aval in told["results"]] + ["int32"] * bool(told["checks"])
     if taken != [aval["dtype"] for aval in told["arrays"]] or given != results:
         raise ExportError(_no_program(where), code="J290")
@@ -110,13 +111,13 @@ def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
             "export it anew, or load it with a JAX of its time.",
             code="J291",
         ) from error
-    # bytes that JAX has not written
+    # The bytes were not written by JAX.
     except (struct.error, AttributeError, TypeError, LookupError) as error:
         raise ExportError(_no_program(where), code="J290") from error
 
 
 def check_platform(platforms: list[str], where: str) -> None:
-    """Whether the default device is of a platform that it was exported for.
+    """Check that the default device is of a platform that the program was lowered for.
 
     Raises:
         ExportError: It is not.
@@ -134,4 +135,5 @@ def check_platform(platforms: list[str], where: str) -> None:
 
 
 def _number(version: str) -> tuple[int, ...]:
+    # Release numbers only: a local version (`+...`) does not count.
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:4])

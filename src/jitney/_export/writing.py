@@ -1,5 +1,5 @@
-"""Write a program into a file: each set of sizes that was asked for, the trees of its arguments and
-results, its contract and its plans.
+"""Writer of a program into a file: one lowered program for each set of sizes, the trees of its
+arguments and results, its contract and its plans.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _LEFT = {
     "max_compiles": "nothing is traced after it is loaded",
     "checks": "a loaded program waits for what its run-time checks find",
 }
-"""Options that say how calls are run, not what they give; they stay behind, and the plan says
-so.
+"""Options that determine how calls run, not what they return. They are dropped, and the plan lists
+them.
 """
 
 _OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans")
-"""Lines of a plan that say nothing of the program: what is kept on the machine, and what happens
-where something goes wrong.
+"""Lines of a plan that do not describe the program: caches on this machine, and what happens on
+errors.
 """
 
 
@@ -62,12 +62,16 @@ def export(
     vjp_order: int,
     platforms: Sequence[str] | None,
 ) -> None:
-    """What `Program.export` does."""
+    """Export a program to a file; implements `Program.export`."""
     where = replace(program.core.where, name=f"{program.core.where.name}.export")
     path = path_of(file, where)
     _check(program, where, vjp_order)
+
+    # Reset these options before anything is traced, so that the program does not depend on them.
     program, left = _without_ways(program)
     writer = _Writer(program, where, _bound_names(program, where), vjp_order, platforms)
+
+    # Arguments and bound arrays are the same in all parts, so those of the first are written.
     parts = [writer.part(args, kwargs, at) for at in each(sizes, where)]
     first = parts[0]
     members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)} | {
@@ -94,13 +98,13 @@ def export(
 
 @dataclass(frozen=True)
 class _Part:
-    """What a file holds of one program.
+    """A lowered program with the data that a file has for it.
 
     Args:
-        told: What its header says of it.
-        arguments: The trees of its arguments, by name.
-        bound: The arrays that it is bound to: what the header says, and their bytes.
-        content: JAX's bytes.
+        told: Its entry in the header.
+        arguments: Trees of its arguments, by name.
+        bound: Arrays that it is bound to: the header entry and the bytes of each.
+        content: JAX's serialised bytes.
     """
 
     told: dict[str, Any]
@@ -111,7 +115,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Writer:
-    """Makes the parts of one file."""
+    """Builder of the parts of one file."""
 
     program: Program
     where: Where
@@ -120,7 +124,7 @@ class _Writer:
     platforms: Sequence[str] | None
 
     def part(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], at: Sizes) -> _Part:
-        """The program of these sizes."""
+        """Build the part for one set of sizes."""
         entry, examples = self.program.abstract(
             args, dict(kwargs), at_hand(self.program, at, args, kwargs, self.where), warn=False
         )
@@ -142,6 +146,9 @@ class _Writer:
 
     def _made(self, entry: Entry, examples: Sequence[Any], at: Sizes) -> _Part:
         resized = resizing(entry, examples, at, self.where)
+
+        # A range is represented by its start, offset by position, so that axes with equal ranges
+        # differ.
         least = {
             **at.exact,
             **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())},
@@ -162,10 +169,10 @@ class _Writer:
 
 
 def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
-    """JAX's bytes of a program, with its derivatives, which are made here.
+    """Serialise a program with its derivatives, which JAX computes here.
 
     Raises:
-        ExportError: It cannot be differentiated.
+        ExportError: It cannot be differentiated or serialised.
     """
     try:
         return bytes(known.exported.serialize(vjp_order=vjp_order))
@@ -179,8 +186,8 @@ def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
 
 
 def _checks(program: Program) -> bool:
-    """Whether a loaded call is compared with the annotations: they are of what the body sees, which
-    `vmap` changes.
+    """Return whether a loaded call is checked against the annotations. With `vmap` it is not, since
+    the annotations describe the arguments of the body.
     """
     return program.options.check and not program.options.vmap
 
@@ -218,9 +225,13 @@ def _check(program: Program, where: Where, vjp_order: Any) -> None:
 
 
 def _without_ways(program: Program) -> tuple[Program, list[str]]:
-    """The program without options that do not travel, and their names. Its counters are its own."""
+    """Return the program without options that are not exported, and their names. It has counters of
+    its own.
+    """
     options, usual = program.options, Options()
     left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
+
+    # A file can hold neither an eager fallback nor a second program to verify against.
     changed = replace(
         options,
         on_trace_error="raise",
@@ -231,13 +242,14 @@ def _without_ways(program: Program) -> tuple[Program, list[str]]:
 
 
 def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
-    """The parameters that the program is bound to."""
+    """Return the parameters that the program is bound to."""
     (args, kwargs), _ = program.flattened()
     if not args and not kwargs:
         return ()
     signature = program.core.binder.signature
     names = tuple(signature.bind_partial(*args, **kwargs).arguments)
-    if any(signature.parameters[name].kind in (2, 4) for name in names):  # *args and **kwargs
+    # kinds 2 and 4 are `*args` and `**kwargs`
+    if any(signature.parameters[name].kind in (2, 4) for name in names):
         raise ExportError(
             where,
             "it is bound to some of its `*args` or `**kwargs`.",
@@ -250,9 +262,11 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
 def _arguments(
     entry: Entry, arrays: Sequence[Any], bound: Sequence[str], where: Where
 ) -> dict[str, Tree]:
-    """The trees of the arguments that a call gives, by name."""
+    """Return the trees of the arguments that are not bound, by name."""
     layout = entry.layout
     view = layout.view(entry.core.contract, arrays, entry.statics)
+
+    # Rebuild the argument structure with slots for arrays and held values for static leaves.
     leaves: list[Any] = [None] * (len(layout.dynamic) + len(layout.static))
     for number, (i, leaf) in enumerate(zip(layout.dynamic, view.leaves, strict=True)):
         leaves[i] = Slot(number, leaf.hint.kind if isinstance(leaf.hint, ScalarHint) else None)
@@ -285,7 +299,7 @@ def _told(
     known: Lowered,
     where: Where,
 ) -> dict[str, Any]:
-    """What the header says of one program."""
+    """Return the header entry of one program."""
     view = entry.layout.view(entry.core.contract, arrays, entry.statics)
     whole = report(program.core, entry, arrays, compiles=False)
     plan = replace(
@@ -293,6 +307,7 @@ def _told(
     )
     return {
         "sizes": {**at.exact, **{name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}},
+        # The names of JAX's symbolic dimensions, in the order of the ranges.
         "symbols": {
             f"d{i}": [name, sizes[0], sizes[-1]]
             for i, (name, sizes) in enumerate(at.ranges.items())
@@ -320,7 +335,7 @@ def _aval(aval: Any, path: str) -> dict[str, Any]:
 def _bound_arrays(
     entry: Entry, examples: Sequence[Any], arrays: Sequence[Any], bound: Sequence[str], where: Where
 ) -> list[tuple[dict[str, Any], bytes]]:
-    """The arrays that the program is bound to, which go into the file as they are."""
+    """Return the arrays that the program is bound to, which the file holds by value."""
     held: list[tuple[dict[str, Any], bytes]] = []
     for number, (i, array, taken) in enumerate(
         zip(entry.layout.dynamic, examples, arrays, strict=True)
@@ -328,6 +343,7 @@ def _bound_arrays(
         argument, path = entry.layout.names[i]
         if argument not in bound:
             continue
+        # `arrays_at` returns the example itself only if its shape is unchanged.
         if taken is not array:
             raise ContractError(
                 where,
@@ -344,7 +360,7 @@ def _bound_arrays(
                 "bind it to arrays, or export the function and pass them when it is loaded.",
             )
         is_key = is_a(array, jax.Array) and issubdtype(array.dtype, extended)
-        # as JAX takes it
+        # with the dtype that JAX gives it
         host = words_of_keys(array) if is_key else np.asarray(_jax.numpy.asarray(array))
         impl = str(_random.key_impl(array)) if is_key else None
         held.append(

@@ -1,9 +1,9 @@
-"""What the structure of a tree holds beside its leaves: keys of dicts, static fields of modules,
-whatever a class keeps to itself.
+"""Static data of tree structures: keys of dicts, static fields of modules, and other auxiliary data
+of nodes.
 
-JAX has a public way to ask for it, node by node, and a call with a module that is new would pay for
-each. What it gives to be pickled has all nodes at once, in a tenth of the time; how that is laid
-out is nowhere written (jax 0.10.0 to 0.12: a test compares the two).
+JAX's public functions show it node by node, which a call with a new module would pay for at each
+node. The pickled state of a `PyTreeDef` has all nodes at once, in a tenth of the time, but its form
+is not documented (jax 0.10.0 to 0.12): a test compares the two ways.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ Structure: Any = _tree.PyTreeDef
 
 
 def beside_leaves(structure: Hashable) -> list[Any]:
-    """Of each node that holds something, what it holds, the inner ones first; the class of a named
-    tuple is what it is.
+    """Return the auxiliary data of each node that has any, inner nodes first. That of a named tuple
+    is its class.
     """
     known: Any = structure
+    # The state of a node is (kind, arity, auxiliary data, registered class, leaves, nodes).
     return [
         held
         for _, _, held, kind, *_ in known.__getstate__()[1]
@@ -30,7 +31,7 @@ def beside_leaves(structure: Hashable) -> list[Any]:
 
 
 def beside_leaves_by_node(structure: Hashable) -> list[Any]:
-    """The same, as JAX's own documented functions tell it."""
+    """Compute the same by JAX's documented functions."""
     known: Any = structure
     held = [part for child in known.children() for part in beside_leaves_by_node(child)]
     node = known.node_data()

@@ -1,8 +1,8 @@
-"""How JAX names a function of flat arrays and its arguments: as the user does, in messages, in
-profiles and in the text of programs.
+"""Names under which JAX shows a function of flat arrays and its arguments, in messages, profiles
+and the text of programs: those of the user's function.
 
-JAX reads both from `inspect.unwrap` and `inspect.signature`. It stands before `jit` and all else
-that traces.
+JAX reads both from `inspect.unwrap` and `inspect.signature`, so the names must be set before `jit`
+and any other transform that traces.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Flat = TypeVar("Flat", bound=Callable[..., Any])
 
 @functools.cache
 def hide_own_frames() -> None:
-    """Have JAX count the files of jitney among those that are not the user's: in what it and XLA
-    say of a line, and what they print.
+    """Exclude the files of jitney from those that JAX takes for the user's, in source lines of
+    messages and of compiled programs.
 
-    Once in a process, when the first function is traced: an import has no effects on JAX.
+    Runs once in a process, before the first trace, because an import of jitney must not change JAX.
     """
     source_info_util.register_exclusion(f"{Path(__file__).parents[1]}{os.sep}")
 
 
 class _Path(inspect.Parameter):
-    """A positional argument that is called by a path, such as `params['w']`, which `inspect` takes
-    for no name.
+    """A positional parameter with a path for a name, such as `params['w']`, which `inspect` would
+    reject as an identifier.
     """
 
     def __init__(self, path: str, *, rest: bool = False):
@@ -46,15 +46,16 @@ class _Path(inspect.Parameter):
         return self._path
 
 
-# of a padded call, which stand behind its arrays; no argument has a blank in its name
+# the extra arguments of a padded call, after its arrays; a blank cannot be in an argument's name
 _REST = _Path("true sizes", rest=True)
 
 
 def named_as(flat: Flat, fn: Any, paths: Sequence[str]) -> Flat:
-    """A function of flat arrays that JAX calls by the name, file and line of the user's, and its
-    arguments by their paths.
+    """Give a function of flat arrays the name, file and line of the user's function, and its
+    arguments their paths as names.
 
-    The user's function is not held: what JAX keeps of a trace must not keep it alive.
+    It holds no reference to the user's function: what JAX caches of a trace must not keep that
+    alive.
     """
     hide_own_frames()
     where = _code_of(fn)
@@ -66,7 +67,7 @@ def named_as(flat: Flat, fn: Any, paths: Sequence[str]) -> Flat:
 
 
 def named_like(flat: Flat, other: Any) -> Flat:
-    """A function of the same flat arrays as another, called as that one is."""
+    """Give a function of flat arrays the names of another function of the same arrays."""
     named: Any = flat
     if (
         isinstance(flat, types.FunctionType)
@@ -78,7 +79,9 @@ def named_like(flat: Flat, other: Any) -> Flat:
 
 
 def body_of(jitted: Any) -> Any:
-    """The function of flat arrays that JAX has jitted, which is no stand-in for the user's."""
+    """Return the function of flat arrays inside of a jitted one, not the stand-in for the user's
+    function.
+    """
     return inspect.unwrap(
         jitted, stop=lambda fn: hasattr(getattr(fn, "__wrapped__", None), "stands_in")
     )
@@ -94,6 +97,7 @@ def _code_of(fn: Any) -> Any:
 def _stand_in(where: types.CodeType) -> Callable[[], None]:
     def nothing() -> None: ...
 
+    # JAX reads name, file and line from the code object; the body never runs.
     nothing.__code__ = nothing.__code__.replace(
         co_filename=where.co_filename, co_firstlineno=where.co_firstlineno, co_name=where.co_name
     )

@@ -1,10 +1,15 @@
-"""The run-time checks of Equinox (`eqx.error_if` and its kin) as they stand in a program: what
-jitney knows of their inside is here.
+"""Run-time checks of Equinox (`eqx.error_if` and its kin) as they appear in a jaxpr: all that
+jitney knows of their internals.
 
 Such a check is a `cond` whose second branch calls back into a function that raises, and whose first
-hands its operands on. Nothing public tells those callbacks from others; they are functions of
-Equinox's own modules. Tried on Equinox 0.13.3 and 0.13.8, lineax 0.1.1, jax 0.10.2 and 0.12.0.1. A
-check of another form is not known here, and stays the callback that it is.
+branch returns its operands. Nothing public identifies these callbacks; they are recognised as
+functions of Equinox's own modules. Tried on Equinox 0.13.3 and 0.13.8, lineax 0.1.1, jax 0.10.2 and
+0.12.0.1. A check of another form is not recognised, and remains an ordinary callback.
+
+    i = cond[branches=(
+          { lambda ; j. let in (j,) }                                      # the check passes
+          { lambda ; k. let l = pure_callback[raises] 0:i32[] in (l,) }    # it fails
+        )] h f
 """
 
 from __future__ import annotations
@@ -24,34 +29,39 @@ from .jaxprs import bound, is_written, opened, programs, variables
 from .primitives import CALLBACKS
 from .trees import is_a
 
-# bound here, since some patch it to be jitney's; its overloads leave out the options of `jax.jit`
+# bound at import, since it may be monkeypatched later to be jitney's; its overloads leave out the
+# options of `jax.jit`
 _filter_jit: Any = eqx.filter_jit
 _jax: Any = jax
 _eqx: Any = eqx
 FAILURE: type[Exception] = _jax.errors.JaxRuntimeError
-"""What JAX raises where a callback has; `ValueError`, where it was waited for later."""
-# in the words of XLA, which has no types for what a callback raises
+"""Exception that JAX raises when a callback has raised; it is a `ValueError` if the result is
+awaited later.
+"""
+# mark in the message, since XLA does not pass on the type of an exception
 _RAISED = "_EquinoxRuntimeError: "
-_OWN = ("linear_solve", "vprim")  # of lineax; and any of them, mapped
-# Equinox keeps what failed last in one variable; a handler of signals may look at checks meanwhile
+# primitive of lineax, and the batched form of Equinox's primitives
+_OWN = ("linear_solve", "vprim")
+# Equinox stores the last failure in a module global; reentrant, since a signal handler may run
+# checks in between
 _one_at_a_time = threading.RLock()
 
 
 def filter_jit(fn: Any, **options: Any) -> Any:
-    """Equinox's own `jit`, which turns the errors of checks into those that its users know."""
+    """Apply Equinox's own `jit`, which converts errors of checks into those that its users know."""
     return _filter_jit(fn, **options)
 
 
 def on_error() -> str:
-    """What Equinox does where a check fails: `EQX_ON_ERROR` as it was when Equinox was imported, or
-    as somebody has set it since.
+    """Return what Equinox does when a check fails: `EQX_ON_ERROR` as it was when Equinox was
+    imported, or as it was set since.
     """
     return str(inspect.unwrap(_eqx.branched_error_if).__globals__.get("EQX_ON_ERROR"))
 
 
 def own_jit() -> Any:
-    """JAX's own `jit`: under EQX_ON_ERROR=breakpoint Equinox puts a function in its place, and what
-    that returns can only be called.
+    """Return JAX's own `jit`. Under EQX_ON_ERROR=breakpoint Equinox replaces it by a function whose
+    result can only be called.
     """
     jit = _jax.jit
     return (
@@ -62,21 +72,21 @@ def own_jit() -> Any:
 
 
 def has_equinox_checks(closed: Any) -> bool:
-    """Whether a program calls back into `eqx.error_if` or its kin."""
+    """Return whether a jaxpr calls back into `eqx.error_if` or its kin."""
     return any(map(calls_equinox, Insides().equations(closed)))
 
 
 class Insides:
-    """The programs that operations hold, also those of Equinox's and lineax's own operations, which
-    JAX knows when it compiles them.
+    """Sub-jaxprs of equations, including those of Equinox's and lineax's own primitives, which JAX
+    traces only when it compiles them. Memoised per equation.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def compiled_as(self, eqn: Any) -> Any | None:
-        """The program that an operation of theirs is compiled as: its implementation, which JAX
-        traces there; None of another.
+        """Return the jaxpr that JAX traces when it compiles one of their primitives, from the
+        implementation; None for other primitives.
         """
         if (
             eqn.primitive.name not in _OWN
@@ -98,39 +108,39 @@ class Insides:
         return self._known[id(eqn)][1]
 
     def programs(self, eqn: Any) -> list[Any]:
-        """What an operation holds."""
+        """Return the sub-jaxprs of an equation."""
         own = self.compiled_as(eqn)
         return programs(eqn.params) if own is None else [own]
 
     def equations(self, program: Any) -> Iterator[Any]:
-        """Every operation of a program and of those inside it."""
+        """Yield every equation of a jaxpr and of its sub-jaxprs."""
         for eqn in opened(program)[0].eqns:
             yield eqn
             yield from self.within(eqn)
 
     def within(self, eqn: Any) -> Iterator[Any]:
-        """Every operation of the programs that an operation holds."""
+        """Yield every equation of the sub-jaxprs of an equation."""
         for program in self.programs(eqn):
             yield from self.equations(program)
 
 
 def calls_equinox(eqn: Any) -> bool:
-    """Whether an operation is a callback of Equinox's, that of a check or another."""
+    """Return whether an equation is a callback of Equinox's, of a check or another one."""
     return "callback" in eqn.primitive.name and _module(eqn).startswith("equinox.")
 
 
 def is_of_check(eqn: Any) -> bool:
-    """Whether an operation is a callback of a check."""
+    """Return whether an equation is a callback of a check."""
     return _module(eqn) == "equinox._errors"
 
 
 def raising(eqn: Any) -> Any | None:
-    """The callback that raises, of an operation that is a check as it is known here; None of any
-    other.
-    """
+    """Return the callback that raises, if the equation is a check of the known form, else None."""
     branches = eqn.params.get("branches", ()) if eqn.primitive.name == "cond" else ()
     if len(branches) != 2 or not only_raises(branches[1]):
         return None
+
+    # Its one operand is the index of the message, an integer scalar.
     callbacks = [inner for inner in opened(branches[1])[0].eqns if _raises(inner)]
     if len(callbacks) != 1 or [
         (atom.aval.shape, atom.aval.dtype.kind in "iu") for atom in callbacks[0].invars
@@ -140,10 +150,12 @@ def raising(eqn: Any) -> Any | None:
 
 
 def only_raises(program: Any) -> bool:
-    """Whether a program is that of an error of Equinox: each of its results is made of what a
-    callback returns that raises instead.
+    """Return whether a jaxpr is the failing branch of a check: each of its results depends on the
+    result of a callback that raises instead of returning.
     """
     plain, _ = opened(program)
+
+    # Forward data flow: taint the results of raising callbacks and everything computed from them.
     never: set[Any] = set()
     for eqn in plain.eqns:
         if _raises(eqn) or not never.isdisjoint(variables(eqn.invars)):
@@ -154,7 +166,7 @@ def only_raises(program: Any) -> bool:
 
 
 def which(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Which of its messages a check is to raise: `index` of `eqx.branched_error_if`."""
+    """Compute which of its messages a check raises: `index` of `eqx.branched_error_if`."""
     told: list[Any] = []
 
     def results(inner: Any, values: list[Any]) -> list[Any]:
@@ -162,20 +174,21 @@ def which(eqn: Any, operands: Sequence[Any]) -> Any:
             return bound(inner, values)
         if _raises(inner):
             told.append(values[0])
-        # whose sizes may be symbols
+        # placeholders for the results; `full`, since the sizes may be symbolic
         return [_jax.lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in inner.outvars]
 
+    # The first operand of a `cond` is the index of the branch.
     evaluated(eqn.params["branches"][1], operands[1:], results)
     return told[0]
 
 
 def fail(callback: Any, index: int) -> Never:
-    """Raise what Equinox raises where a check has failed: its callback is called, and its
-    `filter_jit` hears of it.
+    """Raise the exception that Equinox raises when a check fails, by calling its callback under its
+    `filter_jit`.
 
     Args:
-        callback: That of the check.
-        index: Which of its messages applies.
+        callback: Callback equation of the check.
+        index: Index of the message.
     """
 
     def failing() -> None:
@@ -188,20 +201,20 @@ def fail(callback: Any, index: int) -> Never:
 
 
 def messages_of(callback: Any) -> tuple[str, ...] | None:
-    """The messages of a check, from the function that raises them; None if it is not as it is known
-    here.
+    """Return the messages of a check, from the closure of the function that raises them; None if it
+    has another form.
     """
     messages: Any = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
     return tuple(map(str, messages)) if is_a(messages, (list, tuple)) else None
 
 
 def fail_with(messages: Sequence[str], index: int) -> Never:
-    """Raise what Equinox raises where a check with these messages fails, of which nothing but them
-    is left.
+    """Raise the exception that Equinox raises when a check with these messages fails, without its
+    callback.
 
     Args:
-        messages: Those of the check.
-        index: Which of them applies.
+        messages: Messages of the check.
+        index: Index of the message that applies.
     """
     with _one_at_a_time:
         _always_failing(messages[index])(np.True_)
@@ -211,15 +224,15 @@ def fail_with(messages: Sequence[str], index: int) -> Never:
 @lru_cache(maxsize=256)
 def _always_failing(message: str) -> Any:
     def failing(wrong: Any) -> Any:
-        # whatever EQX_ON_ERROR is where it is loaded
+        # independent of EQX_ON_ERROR in the process that loads the program
         return _eqx.error_if(wrong, wrong, message, on_error="raise")
 
     return _filter_jit(failing)
 
 
 def fail_as(error: Exception) -> Never:
-    """Raise what Equinox raises where a callback of its has raised this; the error itself if it was
-    none.
+    """Raise the exception that Equinox raises when a callback of its raised `error`; `error` itself
+    if it is not a failed check.
     """
 
     def failing() -> None:
@@ -231,13 +244,13 @@ def fail_as(error: Exception) -> Never:
 
 
 def is_failure(error: Exception) -> bool:
-    """Whether an error of JAX's is that of a failed check."""
+    """Return whether an exception of JAX's is that of a failed check."""
     return _RAISED in str(error)
 
 
 def words_of(error: Exception) -> str:
-    """What the author of a check has it say, without Equinox's words around it; of another error,
-    its first line.
+    """Return the message that the author of a check wrote, without Equinox's additions; for another
+    exception, its first line.
     """
     return (
         str(error)
@@ -264,8 +277,8 @@ def _fail() -> Never:
 
 _failing: list[Any] = []
 _fails: Callable[[], Never] = _filter_jit(_fail)
-"""Made once: Equinox and JAX remember every function that they have compiled. What raises while it
-is traced is not remembered.
+"""Compiled once: Equinox and JAX cache every function that they compile. A function that raises
+while it is traced is not cached.
 """
 
 
@@ -287,5 +300,5 @@ def _raises(eqn: Any) -> bool:
 
 
 def is_callback(eqn: Any) -> bool:
-    """Whether an operation calls Python, for what it returns or for what it does."""
+    """Return whether an equation calls Python, for a result or for an effect."""
     return eqn.primitive.name in (*CALLBACKS, "pure_callback")

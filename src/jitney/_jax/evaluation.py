@@ -1,8 +1,8 @@
-"""Go through programs of JAX operation by operation, in one way.
+"""Interpreters of jaxprs, equation by equation, over any domain of values.
 
-`evaluated` is the one place where what the variables of a program stand for is kept. What that is,
-and what an operation makes of it, its callers say: numbers and tracers, values with their makers,
-what depends on what, or the numbers of values.
+`evaluated` is the one place that keeps the environment from variables to values. Its callers choose
+the domain and the transfer function: concrete arrays and tracers, values with their producers,
+dependence sets, or numbers in an SSA list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def applied(program: Any, constants: Iterable[Any], arrays: Iterable[Any]) -> list[Any]:
-    """The results of an open program as it is, by JAX's own evaluator."""
+    """Evaluate an open jaxpr with JAX's own evaluator."""
     return list(_core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))(*arrays))
 
 
@@ -39,17 +39,18 @@ def evaluated(
     constant: Callable[[Any, Any, Any], T] = _as_it_is,
     lets_go: bool = False,
 ) -> list[T]:
-    """Go through a program, operation by operation.
+    """Interpret a jaxpr, equation by equation, and return the values of its results.
 
     Args:
-        jaxpr: The program, closed or open.
-        values: What its arguments are.
-        results: From an operation, and what its operands are, to what its results are.
-        constants: What its constants are; what `constant` makes of them if they are not given.
-        constant: What a number of the program is: from the number, its type, and the operation that
-            reads it. None of a constant, and of a number that is a result.
-        lets_go: Whether a value is let go of when nothing reads it any more, which is worth its
-            time where values take memory.
+        jaxpr: The jaxpr, closed or open.
+        values: Values of its arguments.
+        results: Transfer function: from an equation and the values of its operands to the values of
+            its results.
+        constants: Values of its constants; by default `constant` of each.
+        constant: Value of a literal or constant: from the number, its abstract value, and the
+            equation that reads it (None for a constant, and for a literal that is a result).
+        lets_go: Whether to drop a value after its last use. That takes time, so it is for values
+            that take memory.
     """
     program, held = opened(jaxpr)
     if constants is None:
@@ -59,6 +60,8 @@ def evaluated(
         ]
     env: dict[Any, T] = dict(zip(program.constvars, constants, strict=True))
     env.update(zip(program.invars, values, strict=True))
+
+    # A variable lives from its equation to its last use, or to the end.
     done = _done(program) if lets_go else None
     for eqn in program.eqns:
         inputs = [
@@ -66,6 +69,7 @@ def evaluated(
             for atom in eqn.invars
         ]
         env.update(zip(eqn.outvars, results(eqn, inputs), strict=True))
+        # A variable occurs twice if one equation reads it twice.
         for atom in next(done) if done is not None else ():
             env.pop(atom, None)
     return [
@@ -75,8 +79,8 @@ def evaluated(
 
 
 def _done(program: Any) -> Iterator[list[Any]]:
-    """For each operation, in order, what nothing behind it reads: of what it reads, and of what it
-    makes.
+    """Return, for each equation in order, the variables that are dead after it (backward
+    liveness).
     """
     read = set(variables(program.outvars))
     done: list[list[Any]] = []
@@ -88,11 +92,11 @@ def _done(program: Any) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class SeenAt:
-    """The calls that an operation stands in.
+    """Stack of the call equations around an equation.
 
     Args:
-        calls: From the outermost.
-        start: The user's line of what holds the program.
+        calls: The call equations, outermost first.
+        start: The user's line of the equation that holds the outermost jaxpr.
     """
 
     calls: tuple[Any, ...] = ()
@@ -100,8 +104,8 @@ class SeenAt:
 
     @cached_property
     def line(self) -> str:
-        """The user's line of the innermost call that has one. To look one up takes long, so that it
-        is done when it is asked for.
+        """The user's line of the innermost call that has one; computed on demand, since a look-up
+        is slow.
         """
         return functools.reduce(
             lambda held_at, eqn: source_of(eqn, held_at), self.calls, self.start
@@ -118,18 +122,17 @@ def without_calls(
     constant: Callable[[Any, Any, Any], T] = _as_it_is,
     seen_at: SeenAt = SeenAt(),
 ) -> list[T]:
-    """Go through a program and those that it calls as if they were one.
+    """Interpret a jaxpr with its calls inlined.
 
     Args:
-        jaxpr: The program, closed or open.
-        values: What its arguments are.
-        results: From an operation, what its operands are, and the calls that it stands in, to what
-            its results are.
-        inside: The program that is gone through in place of an operation; None of one that is an
-            operation.
-        constants: What its constants are; what `constant` makes of them if they are not given.
-        constant: What a number of the program is; see `evaluated`.
-        seen_at: What the program stands in.
+        jaxpr: The jaxpr, closed or open.
+        values: Values of its arguments.
+        results: Transfer function: from an equation, the values of its operands, and the calls
+            around it, to the values of its results.
+        inside: Jaxpr to inline for an equation; None to pass the equation to `results`.
+        constants: Values of its constants; by default `constant` of each.
+        constant: Value of a literal or constant; see `evaluated`.
+        seen_at: Calls around the jaxpr itself.
     """
 
     def of(eqn: Any, inputs: list[T]) -> Iterable[T]:
@@ -142,12 +145,12 @@ def without_calls(
     return evaluated(jaxpr, values, of, constants=constants, constant=constant)
 
 
-# Values by number.
+# SSA form: values by number.
 
 
 @dataclass(frozen=True)
 class Const:
-    """A value of a program that is known before anything runs; the others are numbered."""
+    """A value that is known before anything runs; all other values are numbered."""
 
     value: Any
 
@@ -156,17 +159,17 @@ Ref = int | Const
 
 
 def numbers_of(refs: Iterable[Ref]) -> list[int]:
-    """The numbers of the values that are not constants."""
+    """Return the references that are numbers, without the constants."""
     return [ref for ref in refs if isinstance(ref, int)]
 
 
 def values_at(refs: Iterable[Ref], values: Mapping[int, Any]) -> list[Any]:
-    """The values, of which those that are not constants are kept by number."""
+    """Resolve references: numbers through `values`, constants to themselves."""
     return [values[ref] if isinstance(ref, int) else ref.value for ref in refs]
 
 
 def numbered(atoms: Iterable[Any], avals: dict[int, Any]) -> tuple[int, ...]:
-    """A new number for each of the results of an operation, which is put down with its type."""
+    """Allot a new number to each result of an equation, and record its abstract value."""
     numbers: list[int] = []
     for atom in atoms:
         numbers.append(len(avals))
@@ -175,5 +178,5 @@ def numbered(atoms: Iterable[Any], avals: dict[int, Any]) -> tuple[int, ...]:
 
 
 def as_const(value: Any, _aval: Any, _eqn: Any) -> Const:
-    """What a number of a program is, where the values of the program are numbered."""
+    """Wrap a literal of a jaxpr whose values are numbered; a `constant` for `evaluated`."""
     return Const(value)

@@ -1,8 +1,8 @@
-"""Programs of `jax.export` as bytes, and back.
+"""Programs of `jax.export` from bytes, and calls of them.
 
-Where an exported program is lowered for a CPU, JAX imports `scipy.linalg`, whose LAPACK it may
-call: 0.08 s once in a process, half of the first call of a program that was kept, if `lapack.py`
-did not look it up. One that calls nothing outside of XLA needs none of it.
+JAX imports `scipy.linalg` when it lowers an exported program for a CPU, in case the program calls
+LAPACK: 0.08 s once in a process, half of the first call of a cached program, unless `lapack.py` did
+the look-up before. A program without custom calls does not need it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from jax.interpreters import mlir
 from .lapack import look_up
 
 _CALLS = "custom_call"
-_SEARCHED = 1 << 24  # bytes; what is longer holds large constants, and is taken for one that calls
+# in bytes; longer programs hold large constants, and are assumed to have custom calls
+_SEARCHED = 1 << 24
 
 
 def export() -> Any:
-    """Imported where it is needed: not by `import jax`."""
+    """Module `jax.export`, imported on demand because `import jax` does not import it."""
     return importlib.import_module("jax.export")
 
 
 def program_of(content: bytes) -> Any:
-    """What was written, to be called.
+    """Deserialise a program so that it can be called.
 
-    JAX looks for LAPACK if a program says that it is for CPUs. One that calls nothing outside of
-    XLA says here that it is for another platform, and that its platform is not to be compared; both
-    are fields of JAX's public dataclass, tried with 0.10.0 to 0.12.0.1. What is lowered is the
-    same. A program that calls LAPACK before it was looked for would end the process, hence
-    `is_plain`.
+    JAX looks for LAPACK if a program is exported for CPUs. So a program without custom calls is
+    marked as one for another platform, with the platform check disabled; both are fields of JAX's
+    public dataclass, tried with 0.10.0 to 0.12.0.1, and the lowering is the same. A program that
+    calls LAPACK before the look-up would crash the process: see `is_plain`.
     """
     exported = export().deserialize(bytearray(content))
     if exported.platforms != ("cpu",):
@@ -52,18 +52,18 @@ def program_of(content: bytes) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """JAX's exported program, which counts by being itself."""
+    """JAX's exported program, compared by identity so that it can be a parameter of a primitive."""
 
     exported: Any
 
 
 def results_of(exported: Any, arrays: Sequence[Any]) -> list[Any]:
-    """What a program on one device gives of these arrays, in the trace around it, which no other
-    transform stands around.
+    """Return the results of a single-device program for these arrays, inside a trace that no other
+    transform surrounds.
 
-    JAX takes the results of whatever calls an exported program for committed to their device, those
-    of `jax.jit` only where an argument is (tried with jax 0.10.2). It goes by the name of the
-    operation, so this is one of our own, which is lowered as JAX's.
+    JAX treats results of the primitive `call_exported` as committed to their device, but results of
+    `jax.jit` only if an argument is (tried with jax 0.10.2). It goes by the name of the primitive,
+    so a primitive of jitney's is bound here, with the lowering of JAX's.
     """
     return _CALL.bind(*arrays, program=_Program(exported))
 
@@ -88,9 +88,7 @@ _mlir.register_lowering(_CALL, _mlir.lower_fun(_call, multiple_results=True))
 
 
 def is_plain(exported: Any, content: bytes) -> bool:
-    """Whether its bytes say of an exported program what its text says: that it calls what is
-    outside of XLA, or does not.
-    """
+    """Return whether the serialised bytes reveal custom calls just as the module's text does."""
     return _may_call(content) or _CALLS not in exported.mlir_module()
 
 

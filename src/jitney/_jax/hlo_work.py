@@ -1,9 +1,11 @@
-"""Work in the text of a compiled program: operations on numbers, and bytes that go through memory,
-on one device.
+"""Cost model of a compiled program, from its HLO text: floating-point operations and bytes of
+memory traffic on one device.
 
-XLA's own `cost_analysis()` counts the body of a loop once however often it turns. Here loops are
-multiplied by their turns, which XLA writes beside them where it knows them. Tried with jaxlib
-0.10.0, 0.10.2 and 0.12.0.1.
+XLA's own `cost_analysis()` counts the body of a loop once. Here it is multiplied by the trip count,
+which XLA writes next to the loop if it is known. Tried with jaxlib 0.10.0, 0.10.2 and 0.12.0.1.
+
+    %w = f32[8,4] while(%init), body=%b, backend_config={"known_trip_count":{"n":"10"}}
+    %d = f32[8,4] dot(%x, %k), lhs_contracting_dims={1}, ...      # in %b: 10 * 2 * 8 * 4 * width
 """
 
 from __future__ import annotations
@@ -42,11 +44,12 @@ _NO_TRAFFIC = frozenset(_VIEWS.split())
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of a computation."""
+    """An instruction of a computation."""
 
     name: str
     op: str
-    arrays: tuple[tuple[str, tuple[int, ...]], ...]  # type and shape of what it makes
+    # type and shape of each result
+    arrays: tuple[tuple[str, tuple[int, ...]], ...]
     operands: tuple[str, ...]
     rest: str
     root: bool
@@ -66,12 +69,15 @@ class Row:
 
 
 class Work:
-    """What one run of a compiled program does on one device."""
+    """Operations and memory traffic of one run of a compiled program on one device."""
 
     def __init__(self, text: str):
         self._rows: dict[str, dict[str, Row]] = {}
         self._entry = ""
         computation = ""
+
+        # A computation starts at a header line; the instructions up to the next header belong to
+        # it.
         for line in text.splitlines():
             head = HEAD.match(line)
             if head:
@@ -84,8 +90,8 @@ class Work:
 
     @cached_property
     def turns(self) -> dict[str, int]:
-        """How often each computation runs. Those that reduce two numbers are left out: the
-        operation that uses one counts them.
+        """Number of runs of each computation. The reducers of `reduce` and its like are left out:
+        the instruction that uses one accounts for it.
         """
         runs: dict[str, int] = {}
         waiting = [(self._entry, 1)]
@@ -94,18 +100,19 @@ class Work:
             runs[computation] = runs.get(computation, 0) + times
             for row in self._rows[computation].values():
                 if row.op in ("while", "fusion", "call", "conditional"):
+                    # Nested loops multiply; a computation with several callers adds up.
                     turns = times * (_turns_of(row) or 1)
                     waiting += [(inner, turns) for inner in row.called if inner in self._rows]
         return runs
 
     @property
     def endless(self) -> int:
-        """Loops whose turns XLA does not know; they count once."""
+        """Number of loops without a known trip count; their bodies count once."""
         return sum(row.op == "while" and _turns_of(row) is None for _, row, _ in self._all())
 
     @property
     def opaque(self) -> list[str]:
-        """Calls of libraries, whose work is not known."""
+        """Targets of custom calls, whose work is unknown."""
         targets = [
             re.search(r'custom_call_target="([^"]*)"', row.rest)
             for _, row, _ in self._all()
@@ -115,12 +122,12 @@ class Work:
 
     @property
     def branches(self) -> int:
-        """Conditionals; all their branches are counted."""
+        """Number of conditionals; all their branches are counted."""
         return sum(row.op == "conditional" for _, row, _ in self._all())
 
     def cuts(self) -> dict[str, int]:
-        """The elements that are cut out of the operations of which nothing else is used, by
-        name.
+        """Map the name of each instruction whose only use is a `dynamic-slice` to the number of
+        elements of that slice.
         """
         cut_out: dict[str, int] = {}
         for rows in self._rows.values():
@@ -130,6 +137,7 @@ class Work:
                     users.setdefault(operand, []).append(row)
             for name, row in rows.items():
                 seen = users.get(name, [])
+                # Look through views.
                 while len(seen) == 1 and seen[0].op in ("reshape", "bitcast"):
                     seen = users.get(seen[0].name, [])
                 if len(seen) == 1 and seen[0].op == "dynamic-slice" and not row.root:
@@ -138,8 +146,8 @@ class Work:
 
     @cached_property
     def products(self) -> int:
-        """Operations of products of matrices and of convolutions: two for each product that is
-        added up.
+        """Floating-point operations of matrix products and convolutions: two for each
+        multiply-add.
         """
         return sum(
             times * self._product(computation, row)
@@ -149,15 +157,15 @@ class Work:
 
     @cached_property
     def others(self) -> int:
-        """All other operations on floating-point numbers, one for each element that is computed or
+        """Floating-point operations of all other instructions: one for each element computed or
         reduced.
         """
         return sum(times * self._other(computation, row) for computation, row, times in self._all())
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes that operations read and write, each fused group one operation; what devices send
-        each other is not among them.
+        """Bytes that instructions read and write, each fusion counted as one instruction; without
+        the traffic between devices.
         """
         fused = {inner for _, row, _ in self._all() if row.op == "fusion" for inner in row.called}
         return sum(
@@ -183,6 +191,9 @@ class Work:
                 * row.elements
                 * math.prod(left[int(i)] for i in (axes[1].split(",") if axes and axes[1] else ()))
             )
+
+        # A convolution: each output element takes one multiply-add per kernel element, without the
+        # output feature dimension "o".
         labels = re.search(r"dim_labels=\w+_(\w+)->", row.rest)
         kernel = (
             [size for label, size in zip(labels[1], right, strict=True) if label != "o"]
@@ -194,6 +205,8 @@ class Work:
     def _other(self, computation: str, row: Row) -> int:
         if row.op in ("reduce", "reduce-window", "scatter"):
             kinds = [self._operand(computation, row, i) for i in range(len(row.operands))]
+            # A reduction costs one operation per element of its largest input; a scatter, per
+            # element of its updates (the last operand).
             return max(
                 (
                     operand.elements
@@ -213,6 +226,9 @@ class Work:
             or self._only_widens(row)
         ):
             return 0
+
+        # Slices touch only the part that they read; updates happen in place. A scatter reads its
+        # updates, and reads and writes the same number of elements.
         operands = [self._operand(computation, row, i) for i in range(len(row.operands))]
         sizes = [self._narrow(computation, operand) for operand in operands]
         if row.op in ("dynamic-slice", "slice", "gather"):
@@ -223,13 +239,17 @@ class Work:
             return 3 * sizes[-1]
         if row.op != "fusion":
             return row.bytes + sum(sizes)
+
+        # A fusion: its intermediate values stay in registers or caches.
         inside = self._rows[row.called[0]]
         return self._written(inside, row) + sum(
             self._read(inside, i, size) for i, size in enumerate(sizes)
         )
 
     def _written(self, inside: dict[str, Row], row: Row) -> int:
-        """What a fused group writes: of arrays that are updated in place the part."""
+        """Return the bytes that a fusion writes: for an array updated in place, those of the
+        update.
+        """
         roots = [member for member in inside.values() if member.root]
         roots = (
             [inside[name] for result in roots for name in result.operands]
@@ -245,7 +265,9 @@ class Work:
         return written if roots else row.bytes
 
     def _read(self, inside: dict[str, Row], i: int, size: int) -> int:
-        """What a fused group reads of an argument: of one that is only cut or updated, the part."""
+        """Return the bytes that a fusion reads of argument `i`: if it is only sliced or updated,
+        those of the slices.
+        """
         names = {
             row.name
             for row in inside.values()
@@ -258,11 +280,12 @@ class Work:
             for row in uses
         ):
             return size
+        # An update in place does not read its target.
         return sum(0 if row.op == "dynamic-update-slice" else row.bytes for row in uses)
 
     def _only_widens(self, row: Row) -> bool:
-        """Whether it only converts: the compiler for CPUs widens 16-bit numbers in memory, others
-        do while they read them.
+        """Return whether an instruction only converts types: the CPU compiler widens 16-bit numbers
+        in memory, other compilers do so while reading.
         """
         return row.op == "convert" or (
             row.op == "fusion"
@@ -286,7 +309,7 @@ def _turns_of(row: Row) -> int | None:
 
 
 def _behind(inside: dict[str, Row], row: Row) -> Row:
-    """What a row is a view of."""
+    """Return the instruction that a row is a view of."""
     while row.op in ("bitcast", "copy", "reshape") and row.operands:
         row = inside[row.operands[0]]
     return row
@@ -297,7 +320,9 @@ def _is_float(row: Row) -> bool:
 
 
 def _row(line: str) -> Row | None:
-    """`ROOT %name = shape op(operands), attributes`, taken apart."""
+    """Parse `ROOT %name = shape op(operands), attributes`; None if the line is not an
+    instruction.
+    """
     named = _NAME.match(line)
     if named is None:
         return None
@@ -317,7 +342,7 @@ def _row(line: str) -> Row | None:
 
 
 def _closing(text: Sequence[str] | str) -> int:
-    """Where the bracket that opens a text closes."""
+    """Index of the bracket that closes the one at the start of a text."""
     depth = 0
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")

@@ -1,4 +1,6 @@
-"""Read programs of JAX where its versions differ: calls, loops, constants, and the user's lines."""
+"""Readers of jaxprs where JAX's versions differ: calls, loops, constants, and the user's source
+lines.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +19,31 @@ T = TypeVar("T")
 
 
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
-    """A program and its constants. jax 0.10 has open and closed ones; in 0.12.0.1 they are one
-    class.
+    """Return the open jaxpr and its constants. jax 0.10 has open and closed jaxprs; in 0.12.0.1
+    they are one class.
     """
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
 
 
 def is_written(atom: Any) -> bool:
-    """Whether what an operation reads is a number that is written into the program, and no variable
-    of it.
-    """
+    """Return whether an operand is a literal."""
     return isinstance(atom, core.Literal)
 
 
 def variables(atoms: Iterable[Any]) -> Iterator[Any]:
-    """What is read, but for the numbers that are written into the program."""
+    """Yield the variables among the operands, without literals."""
     return (atom for atom in atoms if not is_written(atom))
 
 
 def called(eqn: Any) -> Any | None:
-    """The program that an operation calls; None if it is no call."""
+    """Return the jaxpr of a call equation (jit, remat, custom derivative); None for other
+    primitives.
+    """
     return eqn.params.get(CALLS.get(eqn.primitive.name))
 
 
 def runs(eqn: Any) -> Any | None:
-    """The program that an operation calls on its operands as they are; None if it does not."""
+    """Return the jaxpr that an equation calls on exactly its own operands, or None."""
     program = called(eqn)
     return (
         program
@@ -51,7 +53,7 @@ def runs(eqn: Any) -> Any | None:
 
 
 def programs(params: Mapping[str, Any]) -> list[Any]:
-    """The programs among the parameters of an operation."""
+    """Return the sub-jaxprs among the parameters of an equation."""
     values: list[Any] = [
         part
         for value in params.values()
@@ -61,31 +63,32 @@ def programs(params: Mapping[str, Any]) -> list[Any]:
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Every operation of a program and of those inside it."""
+    """Yield every equation of a jaxpr and of its sub-jaxprs, in depth-first order."""
     for eqn in opened(jaxpr)[0].eqns:
         yield eqn
         yield from inside(eqn)
 
 
 def inside(eqn: Any) -> Iterator[Any]:
-    """Every operation of the programs that an operation holds."""
+    """Yield every equation of the sub-jaxprs of an equation."""
     for program in programs(eqn.params):
         yield from equations(program)
 
 
 def calls_back(jaxpr: Any) -> bool:
-    """Whether a program calls Python, which may print, or raise."""
+    """Return whether a jaxpr has a Python callback, which may print or raise."""
     return any(eqn.primitive.name in (*CALLBACKS, "pure_callback") for eqn in equations(jaxpr))
 
 
 def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
-    """The operations, and those inside them, with effects that are no callback's: they change
-    references in place, or check something.
+    """Yield the equations, nested ones included, with effects other than those of callbacks: writes
+    to references, or checks.
 
-    What a reference holds depends on more than what is read and made says.
+    The content of a reference depends on more than the operands and results of its equation.
     """
     for eqn in eqns:
         inner = [held for program in programs(eqn.params) for held in opened(program)[0].eqns]
+        # An equation inherits the effects of its sub-jaxprs; only the innermost one counts.
         if (
             eqn.effects
             and eqn.primitive.name not in CALLBACKS
@@ -96,7 +99,7 @@ def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
 
 
 def name_of(eqn: Any) -> str:
-    """The function that an operation calls, by its own name where it has one."""
+    """Name of the function that an equation calls, or else of its primitive."""
     for program in programs(eqn.params):
         name = getattr(getattr(opened(program)[0], "debug_info", None), "func_name", None)
         if name is not None and name.isidentifier():
@@ -105,20 +108,20 @@ def name_of(eqn: Any) -> str:
 
 
 def is_backward(eqn: Any) -> bool:
-    """Whether an operation is of a backward pass: JAX writes that into the names under which
-    profilers show it.
+    """Return whether an equation belongs to a backward pass: JAX records the transposition in the
+    name stack, which profilers show.
     """
     return "transpose(" in str(eqn.source_info.name_stack)
 
 
 def at_line_of(eqn: Any) -> AbstractContextManager[Any]:
-    """The scope in which operations have the line of another."""
+    """Scope in which new equations get the source line of `eqn`."""
     return source_info_util.user_context(eqn.source_info.traceback)
 
 
 @contextmanager
 def standing_at(eqn: Any) -> Generator[None]:
-    """The scope in which operations have the line of another, its name in profiles, and its
+    """Scope in which new equations get the source line of `eqn`, its name stack and its
     settings.
     """
     name = source_info_util.current_name_stack() + eqn.source_info.name_stack
@@ -127,8 +130,8 @@ def standing_at(eqn: Any) -> Generator[None]:
 
 
 def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
-    """The results of an operation on other values, with some parameters changed. It keeps its line
-    and its name in profiles.
+    """Bind the primitive of an equation to other operands, with some parameters changed. The source
+    line and the name stack stay.
     """
     params = eqn.primitive.get_bind_params({**eqn.params, **changed})
     name = source_info_util.current_name_stack() + eqn.source_info.name_stack
@@ -138,14 +141,15 @@ def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
 
 
 def scan_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
-    """Constants, carry and what is scanned, of the operands of a scan.
+    """Split the operands of a scan into constants, carry and scanned arrays.
 
-    Its parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in
-    0.12.0.1. So the counts are taken from the ranks: what is scanned has one axis more outside than
+    The parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in
+    0.12.0.1. So the counts come from the ranks: a scanned array has one axis more outside than
     inside.
     """
     program, _ = opened(eqn.params["jaxpr"])
     xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, program.invars, strict=True))
+    # A carry keeps its rank; a stacked output gains an axis.
     carry = sum(
         a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, program.outvars, strict=True)
     )
@@ -154,17 +158,22 @@ def scan_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
 
 
 def while_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
-    """Constants of the condition, those of the body, and carry, of the operands of a while."""
+    """Split the operands of a while into constants of the condition, constants of the body, and
+    carry.
+    """
     first, second = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     return operands[:first], operands[first : first + second], operands[first + second :]
 
 
 def solve_operands(eqn: Any, operands: list[T]) -> list[T]:
-    """What the program that solves a custom_linear_solve takes: its constants and the right-hand
-    sides.
+    """Select the operands that the `solve` jaxpr of a custom_linear_solve takes: its constants and
+    the right-hand sides.
     """
     lengths = eqn.params["const_lengths"]
     start = lengths.matvec + lengths.vecmat
+
+    # Order of the operands: constants of matvec, vecmat, solve, transpose_solve, then right-hand
+    # sides.
     return [
         *operands[start : start + lengths.solve],
         *operands[start + lengths.solve + lengths.transpose_solve :],
@@ -172,14 +181,14 @@ def solve_operands(eqn: Any, operands: list[T]) -> list[T]:
 
 
 def source_of(eqn: Any, held_at: str = "") -> str:
-    """The user's line of an equation, "fit.py:12 (residual)", or "".
+    """Return the user's line of an equation, "fit.py:12 (residual)", or "".
 
-    Where a library has jitted what it does, JAX knows the library's lines alone: the user's is that
-    of the call, `held_at`, then, and comes first, "fit.py:12 (residual; lineax's _solve.py:801)".
+    If a library jitted the code, JAX knows only lines of the library. Then `held_at`, the user's
+    line of the call, comes first: "fit.py:12 (residual; lineax's _solve.py:801)".
 
-    `summarize` is the public reader; it skips JAX's own frames. Its text is `file:line:column
+    `summarize` is the public reader, which skips JAX's own frames. Its text is `file:line:column
     (function)` in jax 0.10.2 and 0.12.0.1, innermost frame last. Frames of installed packages are
-    skipped too while one of the user's is left, and jitney's own always.
+    skipped as long as a frame of the user is left, and those of jitney always.
     """
     lines = [
         re.fullmatch(r"(.+?):(\d+)(?::\d+)? \((.*)\)", line)

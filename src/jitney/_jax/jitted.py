@@ -1,8 +1,8 @@
-"""What a function under `jax.jit` was told besides the function: nothing public says so.
+"""The function and the options inside of a `jax.jit` wrapper, which nothing public shows.
 
-`__getstate__`, by which JAX pickles it, has all of it: names and numbers of static arguments, and
-what JAX's own key holds. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1; delete this when
-`jax.stages.Wrapped` tells.
+`__getstate__`, by which JAX pickles the wrapper, has them all: static argument names and numbers,
+and what is in JAX's own cache key. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1; delete this when
+`jax.stages.Wrapped` shows them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ JITTED: Any = type_of(_jax.jit(len))
 
 
 def told(jitted: Any) -> tuple[Any, str] | None:
-    """The function inside, and what `jax.jit` was told, as text; None where this JAX does not say
-    it so.
+    """Return the wrapped function, and the options of `jax.jit` as text; None if this JAX has
+    another form of state.
     """
     asked = getattr(jitted, "__getstate__", None)
     state: Any = asked() if callable(asked) else None

@@ -1,10 +1,10 @@
-"""JAX looks LAPACK up in SciPy, once in a process, by two modules that SciPy documents; importing
-these by name runs all of `scipy.linalg`.
+"""A cheaper way for JAX to find LAPACK in SciPy, once in a process.
 
-That is 0.08 s, half of the first call of a program that was kept; the two modules alone, and one
-lowering, are a quarter of it. They are C, and need nothing of the package around them: tried with
-SciPy 1.17.1 and 1.18.1, JAX 0.10.0 to 0.12.0.1. Where anything is not as it is here, JAX looks as
-it does by itself.
+JAX needs two modules that SciPy documents, but importing them by name runs all of `scipy.linalg`:
+0.08 s, half of the first call of a cached program. The two modules alone, and one lowering, take a
+quarter of that. They are C extensions and need nothing of the package around them: tried with SciPy
+1.17.1 and 1.18.1, JAX 0.10.0 to 0.12.0.1. If anything differs from what is expected here, JAX does
+its usual look-up.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _NEEDED = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 
 @cache
 def look_up() -> None:
-    """Have JAX look for LAPACK now, if it has not. It finds the same as ever: whoever imports these
-    modules later gets the same ones.
+    """Have JAX look up LAPACK now, if it has not done so. The result is the same: later imports of
+    these modules get the same modules.
     """
     if {_AROUND, *_NEEDED} & sys.modules.keys() or _is_another_thread() or not context().empty:
-        # they are there, or another thread may be about to import them, or JAX asks where things
-        # lie of what it lowers
+        # The modules are imported already, or another thread may be importing them, or a mesh would
+        # enter the lowering below.
         return
     with suppress(ImportError), _offered(), jax.disable_jit(False):  # noqa: FBT003
         if all(name in sys.modules for name in _NEEDED):
             scalar, row = (_jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
-            # of all, the shortest
+            # the primitive of LAPACK with the shortest lowering
             _jax.jit(_jax.lax.linalg.householder_product).trace(scalar, row).lower(
                 lowering_platforms=("cpu",)
             )
 
 
 def _is_another_thread() -> bool:
-    """Whether another thread may do anything; a timer that is done does not. JAX has one while it
+    """Return whether another thread may run code. A finished timer cannot; JAX has one while it
     starts its backend.
     """
     others = [
@@ -61,8 +61,8 @@ def _is_another_thread() -> bool:
 
 @contextmanager
 def _offered() -> Generator[None]:
-    """Both are in `sys.modules` meanwhile, not for good: who imports `scipy.linalg` has it bind its
-    own names.
+    """Scope in which both modules are in `sys.modules`. They are removed again, since a later
+    import of `scipy.linalg` has to bind their names itself.
     """
     try:
         folders = [
@@ -70,6 +70,7 @@ def _offered() -> Generator[None]:
             for folder in importlib.import_module("scipy").__path__
         ]
         for name in _NEEDED:
+            # The finder and loader of the import system, without importing the parent package.
             spec = PathFinder.find_spec(name, folders)
             if spec is None or spec.loader is None:
                 break

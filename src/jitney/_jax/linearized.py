@@ -1,4 +1,6 @@
-"""The derivative of a function at one place, kept: a linear function of directions."""
+"""The derivative of a function at a point, with stored residuals: a linear function of
+directions.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ _eqx: Any = eqx
 
 
 def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
-    """A direction with the structure, shapes and dtypes of what it is a direction of.
+    """Return a direction as checked arrays: with the structure, shapes and dtypes of `at`.
 
     Raises:
-        DerivativeError: It has others.
+        DerivativeError: The direction has another structure, shape or dtype.
     """
     given = _eqx.filter(given, _eqx.is_inexact_array)
     leaves, treedef = tree_flatten_with_path(at)
@@ -47,11 +49,11 @@ def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
 
 
 class Linear(eqx.Module):
-    """The derivative of a function at one place, as a linear function of directions.
+    """The derivative of a function at a point, as a linear function of directions.
 
-    Called with the direction of the one argument, or with a dict by name, it gives the direction of
-    the result. What the function had computed is kept, so a call costs one forward pass of the
-    linear part. A pytree: it goes through `jax.jit` and `jax.vmap`.
+    Called with the direction of the one argument, or with a dict of directions by name, it returns
+    the direction of the result. The residuals of the function are stored, so a call costs one
+    forward pass of the linear part. It is a pytree and passes through `jax.jit` and `jax.vmap`.
     """
 
     _kept: list[Any]
@@ -59,7 +61,7 @@ class Linear(eqx.Module):
     _form: tuple[Any, ...] = eqx.field(static=True)
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """A direction of random numbers, as a call takes it."""
+        """Return a random direction in the form that a call takes."""
         _, names, single, treedef, _ = self._form
         at = treedef.unflatten(
             [

@@ -1,4 +1,4 @@
-"""How much of an axis fits into memory: measured on what the compiler makes of it, not guessed."""
+"""Widest chunk of an axis that fits into memory, by compiled byte counts instead of estimates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from .._extent import AUTO, parsed_bytes
 from .._limits import host_memory
 
 _jax: Any = jax
-_NARROW, _WIDE = 32, 4  # the widths through which the line goes are these parts of the widest
-_LINES = 2  # so often a line says how wide; from then on the width is halved
+# the first two widths to be compiled are these fractions of the widest
+_NARROW, _WIDE = 32, 4
+# number of secant steps; after these the width is halved each time
+_LINES = 2
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,10 @@ class Fit:
     """A width that fits.
 
     Args:
-        width: How many elements of the axis.
-        estimate: Bytes, by the line through two other widths; None if the whole axis fits.
-        measured: Bytes of its temporaries and arguments, by the compiler.
-        budget: How many they may be.
+        width: Number of elements of the axis.
+        estimate: Bytes by linear extrapolation from two other widths; None if the whole axis fits.
+        measured: Bytes of temporaries and arguments, counted by the compiler.
+        budget: Bytes that they may take.
     """
 
     width: int
@@ -42,10 +44,10 @@ class Fit:
 
 
 class Misfit(Exception):
-    """Nothing fits.
+    """No width fits.
 
     Args:
-        least: The smallest budget that would do, of those measured.
+        least: The smallest number of bytes that was measured, a budget that would do.
     """
 
     def __init__(self, least: int):
@@ -56,34 +58,36 @@ class Misfit(Exception):
 def compiled_bytes(
     fn: Callable[..., Any], avals: Sequence[Any], shardings: Sequence[Any] | None = None
 ) -> int:
-    """What a program takes besides its results: temporaries and arguments, as the compiler counts
-    them, on one device.
+    """Return the bytes that a program takes on one device in addition to its results: temporaries
+    and arguments, as the compiler counts them.
     """
     jitted = _jax.jit(fn) if shardings is None else _jax.jit(fn, in_shardings=tuple(shardings))
     return counted_bytes(jitted.lower(*avals).compile())
 
 
 def counted_bytes(compiled: Any) -> int:
-    """The temporaries and arguments of a compiled program."""
+    """Return the bytes of temporaries and arguments of a compiled program."""
     usage = compiled.memory_analysis()
     return int(usage.temp_size_in_bytes) + int(usage.argument_size_in_bytes)
 
 
 def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
-    """The widest chunk that fits, nearly: a line through two widths says which, and is put right
-    where the compiler disagrees.
+    """Find a width close to the widest that fits, by the secant method: a line through two widths
+    predicts the next one, until the compiler confirms that it fits.
 
     Args:
         measure: Bytes at a width.
-        most: The widest that is asked for.
+        most: The widest possible width.
         budget: Bytes.
 
     Raises:
-        Misfit: Not one element fits.
+        Misfit: Not even one element fits.
     """
     narrow, wide = max(1, most // _NARROW), max(1, most // _WIDE)
     seen = {width: measure(width) for width in (narrow, wide)}
     below, above = (narrow, seen[narrow]), (wide, seen[wide])
+
+    # Bytes need not be linear in the width, so each width that does not fit becomes an upper limit.
     limit = most
     for tried in itertools.count():
         width = _by_line(below, above, budget, limit if tried < _LINES else max(1, limit // 2))
@@ -94,6 +98,8 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
             return Fit(width, estimate, seen[width], budget)
         if width == 1:
             break
+
+        # The next line goes through the new point and the narrower of the two others.
         limit = width - 1
         below, above = (
             ((width, seen[width]), below) if width < below[0] else (below, (width, seen[width]))
@@ -102,11 +108,10 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
 
 
 def _by_line(a: tuple[int, int], b: tuple[int, int], budget: int, limit: int) -> int:
-    """The width at which the line through two others meets the budget, and no more than the
-    limit.
-    """
+    """Return the width at which the line through two points meets the budget, up to the limit."""
     slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] != a[0] else 0.0
     width = int(min(limit, a[0] + (budget - a[1]) / slope)) if slope > 0 else limit
+    # Round down to a multiple of `_ROUND`, unless the width is an end point or short.
     return max(1, width if width in (limit, b[0]) or width < _ROUND else width - width % _ROUND)
 
 
@@ -114,11 +119,12 @@ def _on_line(a: tuple[int, int], b: tuple[int, int], width: int) -> int:
     return int(a[1] + (b[1] - a[1]) / (b[0] - a[0]) * (width - a[0])) if b[0] != a[0] else a[1]
 
 
-_ROUND = 128  # widths are multiples of this where they are longer
+# widths above this are multiples of it
+_ROUND = 128
 
 
 class Most:
-    """What `memory="auto"` takes at most, if `jitney.configure` has said so."""
+    """Upper limit of `memory="auto"`, set by `jitney.configure`."""
 
     bytes: int | None = None
 
@@ -127,10 +133,12 @@ MOST = Most()
 
 
 def free_bytes() -> int:
-    """What `memory="auto"` is: of a device all that is free, of the host a half; and no more than
-    `jitney.configure(memory=...)` says.
+    """Return the budget of `memory="auto"`: all free memory of a device, or half of the host's, but
+    no more than `jitney.configure(memory=...)` allows.
     """
     stats: Any = _jax.local_devices()[0].memory_stats()
+
+    # CPU devices have no `memory_stats`.
     of_device = bool(stats) and "bytes_limit" in stats
     free = (
         int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
@@ -141,7 +149,7 @@ def free_bytes() -> int:
 
 
 def budget_of(where: Where | str, memory: Any) -> int:
-    """What `memory=` of a function comes to, in bytes.
+    """Convert the option `memory=` of a function to bytes.
 
     Raises:
         OptionError: It is not a size.
@@ -159,7 +167,7 @@ def budget_of(where: Where | str, memory: Any) -> int:
 
 
 def text(count: float) -> str:
-    """A number of bytes, to be read."""
+    """Format a number of bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB"):
         if count < _STEP:
             return f"{count:.4g} {unit}"

@@ -1,5 +1,5 @@
-"""The devices that a program runs on, laid out along named axes. The mesh is JAX's own; this finds
-it, makes it and checks it.
+"""Meshes: devices along named axes. The mesh is JAX's own; this module finds it, builds it and
+checks it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _sharding: Any = jax.sharding
 
 
 class Mesh:
-    """Devices along named axes, for `mesh=` or as a context manager. Made by `jitney.mesh`."""
+    """Devices along named axes, for `mesh=` or as a context manager. Built by `jitney.mesh`."""
 
     def __init__(self, mesh: Any):
         self.mesh = mesh
@@ -63,12 +63,13 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
         @jitney.optimize(shard={"batch": "data"}, mesh=jitney.mesh(data=-1))
 
     Args:
-        axes: The number of devices along each axis; -1, once, for all that are left.
-        devices: Which devices; all of the process group if left out.
-        explicit: Axes of JAX's explicit type, whose shardings are part of the types of arrays.
+        axes: The number of devices along each axis; -1, once, for all remaining devices.
+        devices: The devices to use; by default all devices of the process group.
+        explicit: Whether the axes are of JAX's explicit type, so that shardings are part of the
+            types of arrays.
 
     Raises:
-        MeshError: There are too few devices, or they cannot be laid out so.
+        MeshError: There are too few devices, or they do not fill the axes.
     """
     several = is_a(devices, (Sequence, np.ndarray)) and not is_a(devices, str)
     found: Any = _jax.devices() if devices is None else list(devices) if several else None
@@ -80,6 +81,8 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
             "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2]).",
             code="J253",
         )
+
+    # Devices beyond the product of the sizes stay unused.
     sizes = _sizes(axes, len(found))
     kind = AxisType.Explicit if explicit else AxisType.Auto
     used = found[: math.prod(sizes.values())]
@@ -128,20 +131,24 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
 
 
 def current(given: Any = None, *, nested: bool = False) -> Any:
-    """JAX's mesh that a call runs on: the one of the decoration, else, as if that is "optional",
-    the one of the context; None without one.
+    """Return JAX's mesh that a call runs on, or None: the mesh of the decoration, or without one
+    (or with "optional") the mesh of the context.
 
-    Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for
-    the outermost program to know. Inside `shard_map` that is the one which counts, since it says
-    along which axes each device works alone.
+    Under an outer trace (`nested`) the context has an abstract mesh, since only the outermost
+    program knows the devices. Inside `shard_map` that mesh takes precedence, since it records along
+    which axes each device works alone.
 
     Raises:
-        MeshError: The one of the decoration is none, or `shard_map` or `pmap` is around and has
-            divided other devices.
+        MeshError: The decoration names something that is not a mesh, or a `shard_map` or `pmap`
+            around the call has divided other devices.
     """
+
+    # A simulation overrides every other mesh.
     there = _on_paper.get()
     if there is not None:
         return there
+
+    # `given` is the mesh of the decoration, unless it is a text ("optional").
     around: Any = _sharding.get_abstract_mesh()
     if given is not None and not is_a(given, str):
         found = mesh_of(given)
@@ -151,7 +158,7 @@ def current(given: Any = None, *, nested: bool = False) -> Any:
 
 
 def _divided_already(given: Any, around: Any) -> Any:
-    """The mesh inside `shard_map`, if it is the one that is given."""
+    """Return the mesh of the surrounding `shard_map`, if its axes are those of the given one."""
     if dict(given.shape) == dict(around.shape):
         return around
     raise MeshError(
@@ -165,10 +172,10 @@ def _divided_already(given: Any, around: Any) -> Any:
 
 
 def mesh_of(given: Any) -> Any:
-    """JAX's mesh.
+    """Return JAX's mesh inside of a `Mesh`, or the mesh itself.
 
     Raises:
-        MeshError: It is none.
+        MeshError: The value is not a mesh.
     """
     found = given.mesh if is_a(given, Mesh) else given
     if not is_a(found, (_sharding.Mesh, _sharding.AbstractMesh)):
@@ -184,17 +191,18 @@ def mesh_of(given: Any) -> Any:
 
 
 def context() -> Any:
-    """The mesh of the context; JAX tells the abstract one under a trace, which may be one of other
-    values than those of the call.
+    """Return the mesh of the context. Under a trace, which may be one of unrelated values, JAX
+    shows only the abstract mesh.
     """
     return _sharding.get_abstract_mesh() if is_within_trace() else _sharding.get_mesh()
 
 
 def is_within_trace() -> bool:
-    """Whether a trace is around, be it of other values than those of a call."""
+    """Return whether any trace is active, even one of unrelated values."""
     try:
         _sharding.get_mesh()
-    except ValueError:  # "can only be used outside of `jax.jit`"
+    # JAX: "get_mesh can only be used outside of `jax.jit`".
+    except ValueError:
         return True
     return False
 
@@ -204,13 +212,15 @@ _on_paper: ContextVar[Any] = ContextVar("jitney mesh of a simulation", default=N
 
 @contextmanager
 def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
-    """A scope in which programs are traced for a mesh of devices that are not there, whatever mesh
-    they name or stand in.
+    """Scope in which programs are traced for a simulated mesh, whatever mesh they name or are
+    called under.
     """
     mesh = _sharding.AbstractMesh(
         tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)
     )
     outside = _sharding.get_mesh()
+
+    # An empty mesh replaces the concrete one of the context, which has other devices.
     token = _on_paper.set(mesh)
     try:
         with (
@@ -224,7 +234,7 @@ def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
 
 @contextmanager
 def outside() -> Generator[None]:
-    """A scope without a mesh."""
+    """Scope without a mesh."""
     with nullcontext() if context().empty else _jax.set_mesh(_nowhere()):
         yield
 
@@ -234,8 +244,8 @@ def _nowhere() -> Any:
 
 
 def automatic(found: Any) -> Any:
-    """The same devices and axes with automatic types: XLA places what lies between arguments and
-    results. An axis along which `shard_map` has divided the work already stays as it is.
+    """Return the same devices and axes with automatic axis types, so that XLA chooses the shardings
+    between arguments and results. Manual axes, along which `shard_map` has divided the work, stay.
     """
     if AxisType.Explicit not in found.axis_types:
         return found
@@ -246,8 +256,8 @@ def automatic(found: Any) -> Any:
 
 
 def explicit_around(values: Sequence[Any]) -> Any:
-    """The mesh with explicit axes that a trace stands in, or that one of these arrays lies on; None
-    if there is none.
+    """Return the mesh with explicit axes of the surrounding trace or of one of these arrays, or
+    None.
     """
     shardings: list[Any] = [
         getattr(_jax.typeof(x), "sharding", None) for x in values if is_a(x, jax.Array)
@@ -260,23 +270,22 @@ def explicit_around(values: Sequence[Any]) -> Any:
 
 
 def spec(array: Any) -> tuple[Any, ...]:
-    """Along which axes of an explicit mesh each axis of an array lies."""
+    """Partition spec of an array on an explicit mesh; () if it has none."""
     found: Any = getattr(_jax.typeof(array), "sharding", None)
     return tuple(found.spec) if is_a(found, _sharding.NamedSharding) else ()
 
 
 def is_manual(found: Any, axis: str) -> bool:
-    """Whether `shard_map` or `pmap` has divided the work along an axis already."""
+    """Return whether `shard_map` or `pmap` has divided the work along a mesh axis."""
     return dict(zip(found.axis_names, found.axis_types, strict=True)).get(axis) == AxisType.Manual
 
 
 @contextmanager
 def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
-    """A scope inside a trace in which all axes of an explicit mesh are automatic; it gives what
-    brings an array into it.
+    """Scope inside a trace in which all axes of an explicit mesh are automatic; it yields the
+    function that reshards an array for it.
 
-    It is `jax.sharding.auto_axes`, which wants to know where results shall lie before there are
-    any.
+    `jax.sharding.auto_axes` does the same, but needs the shardings of the results in advance.
     """
 
     def brought(x: Any) -> Any:
@@ -287,16 +296,16 @@ def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
 
 
 def laid(x: Any, found: Any, along: Sequence[Any]) -> Any:
-    """An array, out of such a scope, with its place on the explicit mesh as a part of its type."""
+    """Return an array from such a scope with its sharding on the explicit mesh as a part of its
+    type.
+    """
     return _sharding.reshard(
         x, _sharding.NamedSharding(_abstract(found), _sharding.PartitionSpec(*along))
     )
 
 
 def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -> Any:
-    """An array of another shape, where an axis that the mesh no longer divides lies whole on each
-    device.
-    """
+    """Reshape an array by `how`; an axis that the mesh no longer divides evenly is replicated."""
     found = explicit_around([array])
     if found is None:
         return how(array, shape)
@@ -307,8 +316,8 @@ def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -
 
 
 def dividing(found: Any, shape: Sequence[int], along: Sequence[Any]) -> list[Any]:
-    """Along which axes of a mesh those of an array lie: as they should where that divides them,
-    each axis of the mesh once.
+    """Return the partition spec of an array: the given mesh axes where they divide its size, each
+    mesh axis once, else None (replicated).
     """
     taken: set[str] = set()
     out: list[Any] = []
@@ -329,13 +338,13 @@ def _abstract(found: Any) -> Any:
 
 
 def described(found: Any) -> str:
-    """`data=4, model=2`."""
+    """Describe the axes of a mesh: `data=4, model=2`."""
     return ", ".join(f"{name}={size}" for name, size in found.shape.items())
 
 
 def told_of(mesh: Any) -> tuple[str, str]:
-    """A mesh of JAX's in words that mean the same in another process: its axes, and which device
-    stands where.
+    """Describe one of JAX's meshes in a form that is the same in another process: its axes, and its
+    devices in order.
     """
     devices = [
         (device.platform, device.device_kind, device.id, device.process_index)

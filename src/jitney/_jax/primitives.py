@@ -1,8 +1,7 @@
-"""Names of JAX's operations that several parts of jitney have to know alike.
+"""Names of JAX's primitives by family, for several parts of jitney.
 
-What only one part says of an operation stands there, beside the reason, said as a difference to one
-of these families where there is one. Names of all versions from jax 0.10.2 to 0.12.0.1 stand
-together.
+A rule that only one part needs stands in that part with its reason, as a difference to one of these
+families where possible. Names from all versions from jax 0.10.2 to 0.12.0.1 are listed together.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ _WRITTEN: Final = {"scan": "jax.lax.scan", "while": "jax.lax.while_loop", "cond"
 
 
 def spelled(name: str) -> str:
-    """An operation as people write it, for messages: those whose name alone is a word of Python's
-    or of the trade.
+    """Return the public spelling of a primitive for messages, where its name is a Python keyword or
+    ambiguous.
     """
     return _WRITTEN.get(name, name)
 
@@ -26,19 +25,17 @@ _ARITHMETIC = (
     " sign sin sinh sqrt square stop_gradient sub tan tanh"
 )
 ARITHMETIC: Final = frozenset(_ARITHMETIC.split())
-"""Each element of the result is made of the elements at its place, in one step of arithmetic: the
-same to the bit in arrays of any shape, and a NaN in it is of that step or of these elements.
+"""Elementwise arithmetic, one step per element: equal to the bit in arrays of any shape. A NaN in
+the result comes from that step or from the operands' elements.
 """
 
 LOGIC: Final = frozenset(
     ("and", "eq", "ge", "gt", "is_finite", "le", "lt", "ne", "not", "or", "select_n", "xor")
 )
-"""Each element of the result compares, combines or chooses the elements at its place: nothing is
-rounded.
-"""
+"""Elementwise comparisons, logic and selection, without rounding."""
 
 PRODUCTS: Final = ("dot_general", "conv_general_dilated", "ragged_dot_general")
-"""Sums of products of two arrays, which a library or the matrix units of a device compute."""
+"""Sums of products of two arrays, computed by a library or by the matrix units of a device."""
 
 REARRANGED: Final = frozenset(
     (
@@ -52,15 +49,17 @@ REARRANGED: Final = frozenset(
         "transpose",
     )
 )
-"""Each element of the result is one of an operand, at a place that the shapes alone say."""
+"""Rearrangements: each element of the result is an element of an operand, at a position that
+follows from the shapes alone.
+"""
 
 _UNROUNDED = (
     "abs argmax argmin ceil clamp copy cummax cummin dynamic_slice dynamic_update_slice floor"
     " gather iota max min neg pad reduce_max reduce_min round select_n sign sort"
 )
 UNROUNDED: Final = REARRANGED | frozenset(_UNROUNDED.split())
-"""What comes out is exact: an element of an operand, at whatever place, or a whole number, or one
-of these with its sign changed.
+"""Exact primitives: each element of the result is an element of an operand, at any position, or a
+whole number, or one of these with its sign changed.
 """
 
 _FACTORISATIONS = (
@@ -68,19 +67,21 @@ _FACTORISATIONS = (
     " schur svd"
 )
 FACTORISATIONS: Final = frozenset(_FACTORISATIONS.split())
-"""Factorisations of matrices, and what makes whole matrices of what they give."""
+"""Matrix factorisations, and primitives that assemble matrices from their results."""
 
 PLAIN_CALLS: Final = ("jit", "pjit")
-"""Calls that say no more than that their program is compiled by itself."""
+"""Calls that only mark a jaxpr as compiled on its own."""
 
 REMATS: Final = ("remat2", "checkpoint")
-"""Calls whose results are computed again in a derivative."""
+"""Calls whose results are recomputed in the backward pass."""
 
-CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
+# Primitive -> the parameter that holds its jaxpr, in jax 0.10.2 and 0.12.0.1. `eval_jaxpr` is
+# `closed_call` since jax 0.12.
+CALLS: Final = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",  # the same since jax 0.12
+    "eval_jaxpr": "call_jaxpr",
     "core_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -89,11 +90,11 @@ CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.
 }
 
 CALLBACKS: Final = ("debug_callback", "debug_print", "io_callback")
-"""Operations that are there for what they do; a `pure_callback` that nobody reads is dropped by JAX
-too.
+"""Callbacks with effects. A `pure_callback` is not among them: JAX drops an unused one as dead
+code.
 """
 
 HOLDERS: Final = (*CALLS, "cond", "while", "scan", "custom_linear_solve")
-"""Operations that run the programs they hold, on arrays as they are: not `shard_map`, in which
-these are parts.
+"""Primitives that run their sub-jaxprs on whole arrays; `shard_map` is not among them, since its
+sub-jaxpr sees shards.
 """

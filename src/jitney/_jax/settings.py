@@ -1,7 +1,7 @@
-"""The settings of JAX that numbers depend on, as they are for this thread now.
+"""Snapshots of the JAX settings that results depend on, as they are for the current thread.
 
-What is kept from one call to the next beside JAX's own caches (steps of a stream, a checkpoint,
-derived fields) is kept for these.
+Caches of jitney outside of JAX's own (steps of a stream, checkpoints, derived fields) have them in
+their keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _THERE = tuple(name for name in _NAMES if hasattr(_config, name))
 
 
 def settings() -> tuple[tuple[str, Any], ...]:
-    """Name and value of each that this version of JAX has."""
+    """Return name and value of each setting that this version of JAX has."""
     return tuple((name, getattr(_config, name)) for name in _THERE)
 
 
@@ -57,7 +57,7 @@ _OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(_config, nam
 
 
 def settings_of_programs() -> tuple[tuple[str, Any], ...]:
-    """Those by which JAX tells programs apart: another value is another trace, whatever the
-    function does (jax 0.10.2 to 0.12.0.1).
+    """Return the settings that are in JAX's own trace-cache key, whatever the function does (jax
+    0.10.2 to 0.12.0.1): another value means a retrace.
     """
     return tuple((name, getattr(_config, name)) for name in _OF_PROGRAMS_THERE)

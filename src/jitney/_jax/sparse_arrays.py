@@ -1,5 +1,5 @@
-"""JAX's sparse arrays, imported when they are asked for: with SciPy's, that takes as long as half
-of `import jax`.
+"""JAX's sparse arrays, imported on demand: with SciPy's, the import takes half as long as `import
+jax`.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def bcoo() -> Any:
 
 
 def is_bcoo(value: Any) -> bool:
-    """Whether it is one of them; before anyone has imported them nothing is."""
+    """Return whether a value is a BCOO array. Before the module is imported no value can be one."""
     return "jax.experimental.sparse" in sys.modules and is_a(value, bcoo())

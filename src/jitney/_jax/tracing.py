@@ -1,7 +1,7 @@
-"""What a call stands in, where its arguments are traced: asked of JAX by public operations, since
-the types of its tracers are private.
+"""State of the trace around a call: staged or not, and how often differentiated.
 
-Tried on jax 0.10.0 to 0.12.0.1.
+Both are found with public operations only, since the types of JAX's tracers are private. Tried on
+jax 0.10.0 to 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -15,29 +15,33 @@ import numpy as np
 from .trees import Tracer, is_a, issubdtype
 
 _jax: Any = jax
-_MOST = 2  # what is differentiated more often is treated as if it were twice
+# higher orders are treated like the second
+_MOST = 2
 
 
 def is_staged() -> bool:
-    """Whether an operation here becomes a part of a program, as inside `jit`, `scan` or
-    `eval_shape`; not so of a derivative or a map.
+    """Return whether operations are staged into a jaxpr here, as inside `jit`, `scan` or
+    `eval_shape`, but not under `grad` or `vmap` alone.
     """
+    # A concrete operand becomes a tracer only if the current trace stages every operation.
     return is_a(_jax.lax.neg(np.float32(0)), Tracer)
 
 
 def times_differentiated(values: Sequence[Any]) -> int:
-    """How many derivatives with respect to any of these are being taken, up to two: `jax.grad` is
-    one, `jax.hessian` two.
+    """Count the derivatives that are being taken with respect to any of the values, up to two: one
+    for `jax.grad`, two for `jax.hessian`.
     """
     outer: list[Any] = []
 
     def rule(primals: Any, tangents: Any) -> Any:
-        # what they are to the trace around the innermost one that differentiates
+        # The innermost JVP trace calls this rule with the primals of the trace around it.
         outer[:] = primals
         return list(primals), list(tangents)
 
     same: Any = _jax.custom_jvp(_same)
     same.defjvp(rule)
+
+    # Peel off one JVP trace per call, until the rule is no longer called.
     count, at = 0, _varying(values)
     while at and count < _MOST:
         outer.clear()

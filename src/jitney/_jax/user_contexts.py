@@ -1,9 +1,8 @@
-"""What jitney adds to the keys of JAX's caches: values of its own that a trace stands under.
+"""Entries that jitney adds to the keys of JAX's caches: context values under which a trace runs.
 
-JAX has each such value in every key, by the order in which they were made. One that is made later
-changes all keys, and whatever was traced before, the user's own functions too, is traced anew; so
-they are made together, with the import of jitney where JAX is there already, and else with the
-first of jitney's names.
+JAX has each such value in every key, in order of creation. A later one changes all keys, and every
+function traced before, those of the user included, is retraced. So all four are created together:
+when jitney is imported if JAX is imported already, else with the first use of a name of jitney.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import jax
 
 _jax: Any = jax
 FRESH: Any = _jax.make_user_context(None)
-"""A trace with symbolic sizes, under which all bodies run again."""
+"""Context of a trace with symbolic sizes, in which all bodies run again."""
 PLAIN: Any = _jax.make_user_context(None)
-"""A call that is traced plainly inside of another trace."""
+"""Context of a call that is traced plainly inside of another trace."""
 KEPT: Any = _jax.make_user_context(None)
-"""A trace whose program is kept for other processes, under which all bodies run again, so that what
-they read is seen.
+"""Context of a trace whose program is cached for other processes. All bodies run again in it, so
+that their reads are observed.
 """
 WATCHED: Any = _jax.make_user_context(None)
-"""A trace whose reads of objects are noted, under which bodies run again that were traced while
-others were noted.
+"""Context of a trace whose reads of objects are recorded. Bodies run again in it if they were
+traced while other reads were recorded.
 """

@@ -1,1 +1,18 @@
-"""What a trace can read, as one digest, and what it ran, so that nothing is missing from it."""
+"""Digest of everything that a trace can read, and a record of the code that it ran.
+
+Input: a function and the arguments of a call. Output: a text that is equal in two processes only if
+both would trace the same program, so that `_kept` can use it as a cache key. In doubt there is no
+key: `Unsure` carries the reason, and the call is traced.
+
+    SCALE = 2.0
+    def f(x): return SCALE * jnp.sin(x)
+
+    walk = Walk()          # values.py
+    walk.add(f)            # bytecode of `f`; 2.0 for `SCALE`; "jax.numpy.sin" by name
+    walk.digest()          # 64 hexadecimal digits, other ones after `SCALE = 3.0`
+    walk.codes             # the code objects that the trace may run: that of `f`
+
+Begin with `values.py`, which hashes values; `instructions.py` and `functions.py` find the globals
+that a function reads. `running.py` watches the trace, since bytecode does not show everything, and
+`libraries.py` detects installed packages that were reinstalled or monkeypatched.
+"""

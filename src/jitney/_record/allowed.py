@@ -1,8 +1,8 @@
-"""What code may read or call and still be a function of what it names: the short list of the
-standard library, and what else is barred.
+"""Allow list of the standard library, and the names that code must not read or call if its result
+is to be a function of what it reads.
 
-Clocks, random numbers, the environment, files, frames and addresses differ from process to process,
-and nothing about them is kept.
+Clocks, random numbers, the environment, files, frames and addresses differ between processes; none
+of them can be in a key.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ _BARRED_OF = {
     "operator": ("attrgetter", "methodcaller"),
     "typing": ("get_type_hints",),
     "dataclasses": ("fields", "asdict", "astuple"),
-    "numpy": ("datetime64",),  # of "now" and "today"
+    # "now" and "today" are the current time
+    "numpy": ("datetime64",),
 }
 BARRED_ATTRIBUTES = frozenset(
     (
@@ -125,9 +126,9 @@ BARRED_ATTRIBUTES = frozenset(
         "cache_clear",
     )
 )
-"""Ways around names, and past what is said of a function when it is read."""
+"""Attributes that bypass names, or that show more of a function or class than its digest covers."""
 FORMATS = frozenset(("format", "format_map", "vformat", "get_field", "Formatter"))
-"""By which a text is filled with attributes that the text names."""
+"""Names of functions that read attributes named inside of a format string."""
 _READS_FILES = frozenset(
     ("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex", "DataSource")
 )
@@ -148,14 +149,14 @@ _CALLS = frozenset(
 )
 _BARRED_CALLS = _CALLS | {open}
 ENVIRONMENT = frozenset(("getenv", "__getitem__", "__iter__", "__len__", "copy"))
-"""Functions of `os.py` by which the environment is read."""
+"""Functions of `os.py` through which the environment is read."""
 
 
 def check_module(name: str, *, stdlib: bool) -> None:
     """Refuse a module by its name.
 
     Raises:
-        Unsure: What it says is not a function of its arguments.
+        Unsure: Its functions are not functions of their arguments.
     """
     root = name.partition(".")[0]
     if not stdlib and is_installed(name) and not is_known(name):
@@ -173,7 +174,7 @@ def check_name(module: str, name: str) -> None:
     """Refuse a function by its name.
 
     Raises:
-        Unsure: It reads what is in no argument.
+        Unsure: It reads something that is not in its arguments.
     """
     if module == "builtins" and name in _BARRED_BUILTINS:
         raise Unsure(f"it uses `{name}`, and what that reads is not followed")
@@ -186,11 +187,12 @@ def check_name(module: str, name: str) -> None:
 
 
 def is_barred_call(called: Any) -> bool:
-    """Whether calling this builtin tells something that differs from process to process."""
+    """Return whether a builtin function returns something that differs between processes."""
     try:
         if called in _BARRED_CALLS:
             return True
-    except TypeError:  # it has no hash
+    # The callable is not hashable.
+    except TypeError:
         return False
     owner = attribute(called, "__self__", None)
     module = attribute(called, "__module__", None) or type(owner).__module__

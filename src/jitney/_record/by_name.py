@@ -1,10 +1,13 @@
-"""`getattr` and `hasattr` in the user's code: of which object they ask for which attribute, by the
-instructions in front of the call.
+"""Symbolic execution of the instructions before a call of `getattr` or `hasattr`: which attribute
+of which object the user's code looks up.
 
-A name that is written there is an attribute like any other. One that is computed is known when the
-call is made, and is looked up then, as long as object and name are simple: locals, cells, globals,
-constants, and what lies in the attributes of such. Where they are not, or where `getattr` is not
-called but handed on, nobody sees what is read.
+A literal name is an attribute like any other. A computed name is known when the call runs and is
+looked up then, provided that object and name are simple: locals, cells, globals, constants, and
+attributes of these. If they are not, or if `getattr` is passed on instead of called, the read is
+unknown.
+
+    getattr(config.model, key)
+    Site(offset, target=("attribute", ("global", "config"), "model"), name=("local", "key"))
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from .unsure import Unsure
 
 ASKING = {"getattr": getattr, "hasattr": hasattr}
 Load = tuple[Any, ...]
-"""How to get a value again: `("local", name)`, `("global", name)`, `("constant", value)`, or
-`("attribute", load, name)`.
+"""Expression that yields a value again: `("local", name)`, `("global", name)`, `("constant",
+value)`, or `("attribute", load, name)`.
 """
 _NOT_SIMPLE: Load = ("not simple",)
 _LOADS = {
@@ -34,7 +37,8 @@ _LOADS = {
     "LOAD_CONST": "constant",
     "LOAD_SMALL_INT": "constant",
 }
-_PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")  # of Python 3.13, and of 3.14
+# superinstructions of Python 3.13 and of 3.14, which push two locals
+_PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _KNOWN = (*_LOADS, *_ATTRIBUTES, *_PAIRS, "PUSH_NULL", "PRECALL", "KW_NAMES")
 _IN_PLACE = (
@@ -48,7 +52,7 @@ _IN_PLACE = (
     "BUILD_",
     "CALL",
 )
-"""Instructions that put one result in place of what they take from the stack."""
+"""Prefixes of instructions that replace their operands on the stack by one result."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,9 @@ class Site:
     """A call of `getattr` or `hasattr`.
 
     Args:
-        offset: Of the instruction.
-        target: Whose attribute it asks for.
-        name: Of the attribute.
+        offset: Offset of the call instruction.
+        target: Expression for the object.
+        name: Expression for the name of the attribute.
     """
 
     offset: int
@@ -67,12 +71,14 @@ class Site:
 
     @property
     def written(self) -> str | None:
-        """The name, where it is written there."""
+        """The attribute name if it is a literal, else None."""
         return self.name[1] if self.name[0] == "constant" and is_a(self.name[1], str) else None
 
     @property
     def chain(self) -> tuple[str, ...] | None:
-        """A written name behind the global that it is asked of, as `functions.py` follows it."""
+        """The dotted name, `("np", "linalg")`, of a literal attribute of a global, as
+        `functions.py` resolves it; None for other targets.
+        """
         if self.written is None:
             return None
         parts, load = [self.written], self.target
@@ -83,12 +89,15 @@ class Site:
 
 
 def site(steps: list[dis.Instruction], at: int) -> Site | None:
-    """The call for which the instruction at a place loads `getattr`; None where nobody sees what is
-    asked for.
+    """Return the call for which instruction `at` loads `getattr`; None if its operands are
+    unknown.
     """
     load = steps[at]
-    if load.opname != "LOAD_GLOBAL" or load.arg is None or not load.arg & 1:  # not for a call
+    # The lowest bit of the argument of LOAD_GLOBAL marks a load for a call (it also pushes NULL).
+    if load.opname != "LOAD_GLOBAL" or load.arg is None or not load.arg & 1:
         return None
+
+    # Step until a CALL takes exactly what was pushed since: that is the call of this `getattr`.
     stack: list[Load] = []
     for step in steps[at + 1 :]:
         if step.opname == "CALL" and step.arg == len(stack):
@@ -102,16 +111,16 @@ def _asked(offset: int, stack: list[Load]) -> Site | None:
     if len(stack) not in (2, 3):
         return None
     call = Site(offset, stack[0], stack[1])
-    # what else stands there may change what a name stands for
+    # A call or an operation among the operands might rebind the local or global that they read.
     is_simple = all(load != _NOT_SIMPLE for load in stack)
     return call if call.written is not None or is_simple else None
 
 
 def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
-    """Do to the stack what an instruction does; whether it is known what that is."""
+    """Apply an instruction to the symbolic stack; return False if its effect is unknown."""
     name, kind = step.opname, _LOADS.get(step.opname)
     if kind is not None:
-        # of a function that will be called
+        # LOAD_GLOBAL for a call pushes a NULL as well
         beside = [_NOT_SIMPLE] * (kind == "global" and (step.arg or 0) & 1)
         stack += [*beside, (kind, step.argval)]
     elif name in _PAIRS:
@@ -120,6 +129,7 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
         stack.append(_NOT_SIMPLE)
     elif name in _ATTRIBUTES and stack:
         target = stack.pop()
+        # As a method load it pushes two entries: the function and its `self`.
         is_method = dis.stack_effect(step.opcode, step.arg) == 1
         stack += (
             [_NOT_SIMPLE] * 2
@@ -127,6 +137,7 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
             else [_NOT_SIMPLE if target == _NOT_SIMPLE else ("attribute", target, step.argval)]
         )
     elif name.startswith(_IN_PLACE):
+        # CALL also takes the callable and the NULL or `self` next to it.
         taken = (
             (step.arg or 0) + 2 if name == "CALL" else 1 - dis.stack_effect(step.opcode, step.arg)
         )
@@ -138,10 +149,10 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
 
 
 def value_of(load: Load, frame: types.FrameType) -> Any:
-    """What a simple expression stands for in a frame, nothing being called.
+    """Evaluate a simple expression in a frame without calling anything.
 
     Raises:
-        Unsure: Nobody knows without calling something.
+        Unsure: The value cannot be found without a call.
     """
     kind, name = load[0], load[-1]
     if kind == "constant":
@@ -151,6 +162,7 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
     spaces: tuple[Any, ...] = (
         (frame.f_locals,) if kind == "local" else (frame.f_globals, frame.f_builtins)
     )
+    # Class bodies read their names from a namespace of any mapping type.
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         raise Unsure(
             f"`{frame.f_code.co_name}` looks attributes up by name while a class is defined"
@@ -162,9 +174,12 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute that lies in an object, a slot or a module, and is not made by code."""
+    """Return an attribute that is stored in an object, a slot or a module, not computed by code."""
     if is_a(value, types.ModuleType) and name in space_of(value):
         return space_of(value)[name]
+
+    # The rules of `object.__getattribute__`: a slot or another data descriptor precedes the
+    # instance's own `__dict__`. Descriptors other than slots are not called.
     kind = type_of(value)
     of_class: Any = next(
         (space_of(base)[name] for base in kind.__mro__ if name in space_of(base)), None

@@ -1,4 +1,4 @@
-"""What is in a class and in an instance, of which a method or a trace may read anything."""
+"""Contents of classes and instances, of which a method or a trace may read anything."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LEFT_OUT = frozenset(
         "__abstractclassvars__",
     )
 )
-"""Positions, texts, and what Python makes of the rest of the class."""
+"""Attributes of classes that hold positions, docstrings, or what Python derives from the others."""
 _BASES = (
     object,
     int,
@@ -73,7 +73,9 @@ _BASES = (
 
 
 def class_items(kind: Any) -> list[tuple[str, Any]]:
-    """Everything in a class of the user's, by name."""
+    """Return all attributes of a user's class, by name; of a dataclass also the options of its
+    fields.
+    """
     items = [
         (name, value) for name, value in sorted(space_of(kind).items()) if name not in LEFT_OUT
     ]
@@ -102,8 +104,8 @@ def _factory(field: Any) -> Any:
 
 
 def is_set_by_user(value: Any) -> bool:
-    """Whether a value in an installed class may be one that somebody has put there: no function of
-    something installed.
+    """Return whether a value in an installed class may be one that the user has set there: anything
+    but a function of an installed module.
     """
     if is_a(value, (staticmethod, classmethod)):
         value = value.__func__
@@ -111,17 +113,19 @@ def is_set_by_user(value: Any) -> bool:
         value = value.fget
     if is_a(value, types.FunctionType):
         return not is_installed(str(value.__module__))
-    module = str(type_of(value).__module__)  # those of types of other languages nobody can import
+
+    # Types of extension modules may name a module that cannot be imported; they are not the user's.
+    module = str(type_of(value).__module__)
     return is_a(value, (*_BASES[1:], np.ndarray)) or (
         module in sys.modules and not is_installed(module)
     )
 
 
 def answers_itself(kind: Any) -> str | None:
-    """By which name instances of a user's class, or the class itself, say what they hold instead of
-    Python; None where they do not.
+    """Return the name of the attribute by which a user's class, or its metaclass, overrides how
+    Python reads its instances (`__getattribute__`, `__class__`, `__dict__`); None without one.
 
-    Nothing is asked of the class in a way that its metaclass could answer.
+    Nothing is read in a way that the metaclass could intercept.
     """
     for base in (*static_attribute(kind, "__mro__"), *static_attribute(type_of(kind), "__mro__")):
         if is_installed(str(static_attribute(base, "__module__"))):
@@ -134,8 +138,8 @@ def answers_itself(kind: Any) -> str | None:
 
 
 def array_classes() -> list[Any]:
-    """Those of what a traced function is given: no value of it leads to them, and somebody may have
-    set an attribute of theirs.
+    """Return the classes of arrays and tracers, on which the user may have set attributes: no value
+    that is hashed leads to them.
     """
     found: list[Any] = [jax.Array, _core.ShapedArray, Tracer]
     for kind in found:
@@ -144,10 +148,9 @@ def array_classes() -> list[Any]:
 
 
 def registered(kind: Any) -> list[str]:
-    """The classes that pass for subclasses of this abstract one because somebody registered them
-    (`abc.ABCMeta.register`).
+    """Return the virtual subclasses of an abstract class, added by `abc.ABCMeta.register`.
 
-    Python shows the registry by `abc._get_dump` alone, tried on 3.11 to 3.14.
+    Python shows the registry by `abc._get_dump` only; tried on 3.11 to 3.14.
     """
     if not is_a(kind, abc.ABCMeta):
         return []
@@ -155,8 +158,8 @@ def registered(kind: Any) -> list[str]:
 
 
 def registered_anywhere() -> list[str]:
-    """Those of abstract classes that installed packages ask for, or of classes under these, each
-    behind the one it is registered at.
+    """Return the virtual subclasses of the abstract classes that installed packages test for, and
+    of their subclasses, each after the class that it is registered at.
     """
     return sorted(
         f"{at.__module__}.{at.__qualname__} {name}" for at, name in _registered_under(list(_ROOTS))
@@ -179,14 +182,19 @@ def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
                 for m in members
                 if not _are_installed(at, m)
             )
+
+        # `type.__subclasses__` of the class, since a metaclass may override the method.
         under = [sub for sub in type.__subclasses__(at) if sub not in seen]
         seen.update(under)
         waiting += under
 
 
 def _are_installed(kind: Any, member: Any) -> bool:
-    """Whether both are, so that who registered one with the other is too: not of Python's own types
-    and NumPy's, which are there from the start, and what registers them later may be anybody.
+    """Return whether both classes are of installed packages, so that the registration is theirs
+    too.
+
+    Built-in types and NumPy's do not count: they exist from the start, so anybody may register
+    them.
     """
     if str(member.__module__) in ("builtins", "numpy"):
         return False
@@ -194,8 +202,8 @@ def _are_installed(kind: Any, member: Any) -> bool:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a module is, or the package that it says it is of: what is written in another
-    language names modules that nobody imports.
+    """Return whether a module, or its top-level package, is installed: classes of extension modules
+    may name modules that are never imported.
     """
     return is_installed(module) or is_installed(module.partition(".")[0])
 
@@ -210,10 +218,11 @@ _ROOTS: Any = (
 
 
 def annotations_text(value: Any) -> list[str]:
-    """The annotations of a function or a class, in words; contracts are made of them."""
+    """Return the annotations of a function or a class as texts; contracts are built from them."""
     try:
         said = dict(attribute(value, "__annotations__", {}))
-    except NameError:  # a name that is not defined yet, in Python 3.14
+    # Python 3.14 evaluates annotations when they are read: a name may not be defined yet.
+    except NameError:
         return ["not known yet"]
     return [f"{name}: {_annotation(part)}" for name, part in said.items()]
 
@@ -223,14 +232,16 @@ def _annotation(part: Any) -> str:
 
 
 def instance_items(value: Any) -> list[tuple[str, Any]]:
-    """All that an instance holds: what it is as one of Python's own types, its attributes, its
-    slots.
+    """Return everything that an instance holds: its attributes, its slots, and its value as one of
+    Python's own types.
     """
     items = [
         (name, part)
         for name, part in sorted(attribute(value, "__dict__", {}).items())
         if name not in LEFT_OUT
     ]
+
+    # Python mangles the names of private slots.
     for kind in type_of(value).__mro__:
         slots = space_of(kind).get("__slots__", ())
         for slot in (slots,) if is_a(slots, str) else tuple(slots):
@@ -242,10 +253,13 @@ def instance_items(value: Any) -> list[tuple[str, Any]]:
                 else slot
             )
             try:
-                # without asking a `__getattr__` of the user's for it
+                # bypasses a `__getattr__` of the user's
                 items.append((name, object.__getattribute__(value, name)))
             except AttributeError:
                 continue
+
+    # The value of a subclass of a built-in type, by the methods of that type, not the overridden
+    # ones.
     items += [("", plain(value)) for kind, plain in _PLAINLY if is_a(value, kind)]
     if is_a(value, collections.defaultdict):
         items.append(("default_factory", value.default_factory))
@@ -269,9 +283,10 @@ _PLAINLY: tuple[tuple[type, Any], ...] = (
 
 
 def holds_hidden_state(kind: Any) -> bool:
-    """Whether instances of a class may hold what Python does not show: one of its bases is written
-    in another language, or they are larger than what Python shows of them, as is a `deque`, whose
-    module is one of Python.
+    """Return whether instances of a class may hold state that Python does not show.
+
+    They may if a base is an extension type, or if they are larger than their visible attributes and
+    slots explain, as is a `deque`, although its module is written in Python.
     """
     if any(base not in _BASES and not _is_python(base) for base in kind.__mro__):
         return True
@@ -286,7 +301,8 @@ def holds_hidden_state(kind: Any) -> bool:
     )
 
 
-_WORD = tuple.__itemsize__  # a pointer
+# size of a pointer in bytes
+_WORD = tuple.__itemsize__
 _OF_PYTHON = (
     "collections",
     "dataclasses",
@@ -297,12 +313,12 @@ _OF_PYTHON = (
     "abc",
     "numbers",
 )
-"""Modules of the standard library whose instances are what their attributes are."""
+"""Modules of the standard library whose instances hold nothing but their attributes."""
 
 
 def _is_python(kind: Any) -> bool:
-    """Whether a class was made by a `class` statement, by its module: one of Python, or one that is
-    no file.
+    """Return whether a `class` statement defined a class, by the file of its module: a Python file,
+    or none.
     """
     module = sys.modules.get(str(kind.__module__))
     file: Any = getattr(module, "__file__", None)
@@ -318,4 +334,5 @@ def _is_python(kind: Any) -> bool:
     return file is None or str(file).endswith((".py", ".pyc"))
 
 
-HEAP = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made while Python runs
+# `Py_TPFLAGS_HEAPTYPE`: the type was created at run time
+HEAP = 1 << 9

@@ -1,6 +1,4 @@
-"""The globals that a function of the user's names, each followed through modules as far as its
-attributes are written behind it.
-"""
+"""Globals that a function reads, each resolved through modules as far as its dotted name goes."""
 
 from __future__ import annotations
 
@@ -22,13 +20,14 @@ MISSING = ("no such name",)
 
 @dataclass(frozen=True)
 class Global:
-    """One name that is read.
+    """A global name that code reads, and its value.
 
     Args:
-        name: As it is written, `np.linalg.norm`.
-        value: What it leads to.
-        through: The modules on the way.
-        module: The last of them, or `builtins`; None of a global of the function's own module.
+        name: The name as written, `np.linalg.norm`.
+        value: The value that the name leads to.
+        through: The modules passed on the way.
+        module: The last of these modules, or `builtins`; None for a global of the function's own
+            module.
     """
 
     name: str
@@ -38,9 +37,7 @@ class Global:
 
 
 def is_users(fn: types.FunctionType) -> bool:
-    """Whether a function is the user's: its file, or the module that text without a file runs
-    in.
-    """
+    """Return whether a function is the user's, by its file, or for generated code by its module."""
     whose = owner(fn.__code__.co_filename)
     return whose == "user" or (
         whose == "generated" and not is_installed(str(fn.__globals__.get("__name__", "")))
@@ -48,11 +45,13 @@ def is_users(fn: types.FunctionType) -> bool:
 
 
 def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
-    """All that the code of a function names.
+    """Yield the globals that the code of a function reads.
 
     Raises:
-        Unsure: It names things in a way that cannot be followed.
+        Unsure: The code has a read that cannot be followed, sets a global, or makes a set.
     """
+
+    # Refuse code whose effect or iteration order is not a function of its reads.
     if reads.changes:
         raise Unsure(f"`{fn.__name__}` sets the global `{reads.changes[0]}`")
     if reads.has_sets:
@@ -62,6 +61,8 @@ def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
         raise Unsure(
             f"`{fn.__name__}` asks for `{min(barred)}`, and what that reads is not followed"
         )
+
+    # An import inside of a function counts as a read of the modules on its path.
     for name, level in reads.imports:
         yield from _imported(fn, name, level)
     for chain in reads.chains:
@@ -72,10 +73,13 @@ def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]
     package = str(fn.__globals__.get("__package__") or "")
     if level < 0 or (level > 0 and not package):
         raise Unsure(f"`{fn.__name__}` imports while it is traced")
+
+    # A relative import of `level` dots starts at the package, `level - 1` parents up.
     whole = name
     if level > 0:
         at = package.split(".")
         whole = ".".join([*at[: len(at) - level + 1], *filter(None, [name])])
+    # Only modules that are imported already: importing one now would run code that nobody watches.
     parts = whole.split(".")
     for count in range(1, len(parts) + 1):
         path = ".".join(parts[:count])
@@ -92,6 +96,9 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         value, module = space[first], None
     else:
         value, module = fn.__builtins__.get(first, MISSING), "builtins"
+
+    # Step through modules; the first value that is not a module ends the resolved part of the
+    # chain.
     name, through = first, list[str]()
     for part in rest:
         if not is_a(value, types.ModuleType):
@@ -101,6 +108,9 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         value = attribute_of(value, part)
         name = f"{name}.{part}"
     yield Global(name, value, tuple(through), module)
+
+    # The attribute that follows the resolved part, read of a class: `keys` and `items` lead to
+    # sets.
     behind = rest[len(through) :][:1]
     if (
         behind
@@ -112,7 +122,9 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
             f"`{fn.__name__}` uses `{name}.{behind[0]}`, of which sets are made, whose order may be"
             " another in each process"
         )
-    if behind and is_a(value, type):  # what somebody may have set in a class that is known by name
+
+    # An installed class is hashed by name, so an attribute that the user has set in it is added.
+    if behind and is_a(value, type):
         spaces = [space_of(kind) for kind in value.__mro__]
         yield from (
             Global(f"{name}.{behind[0]}", space[behind[0]], (), None)
@@ -122,10 +134,10 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
 
 
 def attribute_of(module: types.ModuleType, name: str) -> Any:
-    """A name of a module; `MISSING` where it has none.
+    """Return the value of a module's name, or `MISSING`.
 
     Raises:
-        Unsure: The module is the user's, and makes it by code.
+        Unsure: A `__getattr__` of a user's module computes the value.
     """
     if name in vars(module):
         return vars(module)[name]

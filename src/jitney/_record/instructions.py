@@ -1,7 +1,11 @@
-"""What a code object is, and which names it reads, by its instructions.
+"""Digest of a code object, and the names that it reads, by its instructions.
 
-Two processes compile the same text to the same instructions; comments, formatting, positions and
-docstrings are not among them.
+Two processes compile the same source to the same instructions; comments, formatting, positions and
+docstrings do not enter the digest.
+
+    def f(x): return np.linalg.norm(x) * SCALE
+    reads_of(f.__code__).chains         # (("np", "linalg", "norm"), ("SCALE",))
+    reads_of(f.__code__).attributes     # {"np", "linalg", "norm", "SCALE"}
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from .by_name import ASKING, Site, site
 
 
 def _numbers(*names: str) -> frozenset[int]:
-    """Those of these instructions that this Python has."""
+    """Opcodes of the given instructions that exist in this Python."""
     return frozenset(dis.opmap[name] for name in names if name in dis.opmap)
 
 
@@ -32,23 +36,26 @@ _IMPORT = _numbers("IMPORT_NAME")
 _CHANGE = _numbers("STORE_GLOBAL", "DELETE_GLOBAL")
 _SETS = _numbers("BUILD_SET", "SET_ADD", "SET_UPDATE")
 _CONTAINS = [bytes([number]) for number in _numbers("CONTAINS_OP")]
-_SMALL = _numbers("LOAD_SMALL_INT")  # of 3.14: it is its own argument
+# Python 3.14: the argument is the integer itself
+_SMALL = _numbers("LOAD_SMALL_INT")
 _CONSTANT = frozenset(number for name, number in dis.opmap.items() if name.startswith("LOAD_CONST"))
 _OF_CONSTANTS = frozenset(dis.hasconst)
 _FIRST = frozenset((number, 0) for number in _OF_CONSTANTS)
 _SHIFTS = {
     **dict.fromkeys(_GLOBAL | _CHAIN | _IMPORT | _CHANGE, 0),
-    **dict.fromkeys(_numbers("LOAD_GLOBAL"), 1),  # the last bit says that it is for a call
-    # and that it is a method
+    # the lowest bit marks a load for a call
+    **dict.fromkeys(_numbers("LOAD_GLOBAL"), 1),
+    # the lowest bit marks a method
     **dict.fromkeys(_numbers("LOAD_ATTR") if sys.version_info >= (3, 12) else (), 1),
 }
-"""By how many bits the number of an instruction is more than that of the name."""
+"""Number of low bits of an instruction's argument that are not part of the index of the name."""
 _CACHE = b"\0"
 _IS_KNOWN = sys.version_info < (3, 15)
-"""Whether it was tried with this Python, on some 30,000 functions of each: 3.11 to 3.14. A later
-one asks `dis`.
+"""True for the Python versions that the fast decoder was tried with, on some 30,000 functions each:
+3.11 to 3.14. Later ones use `dis`.
 """
-_HAS_DOCSTRING = 0x4000000  # of 3.13
+# flag of Python 3.13
+_HAS_DOCSTRING = 0x4000000
 _TOLD, _MAKES = (
     re.compile(b"[" + re.escape(bytes(sorted(numbers))) + b"]")
     for numbers in (_GLOBAL | _IMPORT | _CHANGE, _SETS)
@@ -58,17 +65,17 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True)
 class Reads:
-    """What the instructions of a code object, and of those inside it, name.
+    """Names that a code object and its nested functions read.
 
     Args:
-        chains: Global names, each with the attributes that are asked for right behind it: `("np",
-            "linalg", "norm")`.
-        attributes: All attributes that are asked for, of whatever.
-        words: What is written in its texts, of which patterns and formats make attributes.
-        imports: Modules that it imports.
+        chains: Global names, each with the attributes that directly follow: `("np", "linalg",
+            "norm")`.
+        attributes: All attributes that are read, of whatever object.
+        words: Words in text constants, which patterns and format strings may use as attributes.
+        imports: Modules that it imports, each with the level of a relative import.
         changes: Global names that it sets or deletes.
-        has_sets: Whether it makes a set, and does more than to look whether something is in there.
-        blind: `getattr` or `hasattr`, where nobody sees what it asks for.
+        has_sets: Whether it makes a set, other than as the right operand of `in`.
+        blind: `getattr` or `hasattr`, if a call of it has unknown operands.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -81,7 +88,7 @@ class Reads:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """It, and the functions written inside of it."""
+    """Yield a code object and those of the functions nested in it."""
     yield code
     for constant in code.co_consts:
         if is_a(constant, CodeType):
@@ -89,16 +96,16 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 class Codes:
-    """Code objects, each with what is known of it, by identity: those of two files are equal where
-    their texts are.
+    """Map from code objects to information, by identity: equal code objects may be of different
+    files.
     """
 
     def __init__(self) -> None:
-        # by identity; held, so that it stays their own
+        # by id; the code object is stored as well, so that its id is not reused
         self._known: dict[int, tuple[CodeType, Any]] = {}
 
     def add(self, codes: Iterable[CodeType], what: Any) -> None:
-        """Know this of them."""
+        """Attach `what` to these code objects."""
         self._known.update((id(code), (code, what)) for code in codes)
 
     def __contains__(self, code: CodeType) -> bool:
@@ -116,7 +123,7 @@ class Codes:
 
 @lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> Reads:
-    """What a code object names."""
+    """Return the names that a code object reads."""
     chains: dict[tuple[str, ...], None] = {}
     attributes: set[str] = set()
     words: set[str] = set()
@@ -126,6 +133,9 @@ def reads_of(code: CodeType) -> Reads:
     changes: dict[str, None] = {}
     for part in codes_in(code):
         steps = _steps(part)
+
+        # The regular expression finds the opcodes that matter without a Python loop over all of
+        # them.
         for told in _TOLD.finditer(steps.numbers):
             at = told.start()
             step = steps.numbers[at]
@@ -135,6 +145,8 @@ def reads_of(code: CodeType) -> Reads:
                 imports[(steps.about(at), _level(steps, at))] = None
             elif step in _CHANGE:
                 changes[steps.about(at)] = None
+        # `x in {1, 2}` compiles to a frozenset followed by CONTAINS_OP, where the order does not
+        # matter.
         has_sets = has_sets or any(
             steps.numbers[at + 1 : at + 2] not in _CONTAINS for at in _sets(steps, part)
         )
@@ -142,7 +154,8 @@ def reads_of(code: CodeType) -> Reads:
             blind.update([name] if call is None else [])
             attributes.update([] if call is None or call.written is None else [call.written])
             chains.update([] if call is None or call.chain is None else [(call.chain, None)])
-        attributes.update(part.co_names)  # global names too, which does no harm
+        # includes global names, which only makes the set larger
+        attributes.update(part.co_names)
         words.update(_words(part.co_consts[_documented(part) :]))
     return Reads(
         tuple(chains),
@@ -157,12 +170,14 @@ def reads_of(code: CodeType) -> Reads:
 
 @lru_cache(maxsize=4096)
 def calls_in(code: CodeType) -> dict[int, Site]:
-    """The calls of `getattr` and `hasattr` in a code object, by the place of their instruction."""
+    """Map the offset of each call of `getattr` or `hasattr` in a code object to its operands."""
     return {call.offset: call for _, call in _sites(code) if call is not None}
 
 
 def _sites(code: CodeType) -> list[tuple[str, Site | None]]:
-    """Where it names `getattr` or `hasattr`, and what it asks for there, if that is seen."""
+    """Return the loads of `getattr` and `hasattr`, each with the call it is for, if its operands
+    are known.
+    """
     if ASKING.keys().isdisjoint(code.co_names):
         return []
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
@@ -175,11 +190,11 @@ def _sites(code: CodeType) -> list[tuple[str, Site | None]]:
 
 @dataclass(frozen=True)
 class _Steps:
-    """The instructions of a code object, but for those that only say more of the next one.
+    """Instructions of a code object without EXTENDED_ARG.
 
     Args:
-        numbers: Which they are.
-        arguments: What stands behind each.
+        numbers: Opcodes.
+        arguments: Arguments, in full.
         code: The code object.
     """
 
@@ -188,7 +203,7 @@ class _Steps:
     code: CodeType
 
     def about(self, at: int) -> Any:
-        """The name or the constant that one is about."""
+        """Return the name or the constant that an instruction refers to."""
         step = self.numbers[at]
         if step in _SHIFTS:
             return self.code.co_names[self.arguments[at] >> _SHIFTS[step]]
@@ -198,12 +213,14 @@ class _Steps:
 
 
 def _steps(code: CodeType) -> _Steps:
-    """The instructions. `dis` says more of them, and takes ten times as long, for which the first
-    call of a process would wait.
+    """Decode the instructions. `dis` shows more of them and takes ten times as long, which would
+    delay the first call of a process.
     """
     if not _IS_KNOWN:
         said = [step for step in dis.get_instructions(code) if step.opcode != dis.EXTENDED_ARG]
         return _Steps(bytes(step.opcode for step in said), [step.arg or 0 for step in said], code)
+
+    # Two bytes each, opcode and argument; inline cache entries have opcode 0.
     every = code.co_code[::2]
     numbers, arguments = every.translate(None, _CACHE), [*compress(code.co_code[1::2], every)]
     if dis.EXTENDED_ARG in numbers:
@@ -212,7 +229,7 @@ def _steps(code: CodeType) -> _Steps:
 
 
 def _extended(numbers: bytes, arguments: Sequence[int], code: CodeType) -> _Steps:
-    """With what stands behind them in whole, where it is longer than a byte."""
+    """Merge EXTENDED_ARG prefixes into the arguments of the instructions that follow."""
     short, whole, higher = bytearray(), list[int](), 0
     for number, low in zip(numbers, arguments, strict=True):
         argument, higher = higher | low, 0
@@ -225,7 +242,7 @@ def _extended(numbers: bytes, arguments: Sequence[int], code: CodeType) -> _Step
 
 
 def _sets(steps: _Steps, code: CodeType) -> Iterator[int]:
-    """Where a set is made, or one is loaded that is written there."""
+    """Yield the positions at which a set is made, or a constant set is loaded."""
     yield from (told.start() for told in _MAKES.finditer(steps.numbers))
     if frozenset in map(type, code.co_consts):
         yield from (
@@ -250,14 +267,15 @@ def _attributes_behind(steps: _Steps, at: int) -> Iterator[str]:
 
 
 def _level(steps: _Steps, at: int) -> int:
-    """How many packages up an import begins; -1 where that is not written as expected."""
+    """Return the level of a relative import; -1 if the instructions have another form."""
+    # IMPORT_NAME follows the loads of the level and of the names to import.
     level: Any = steps.about(at - 2) if at >= 2 else None
     return level if is_a(level, int) else -1
 
 
 @lru_cache(maxsize=4096)
 def digest_of(code: CodeType) -> str:
-    """The same for equal instructions, whatever the file and the line."""
+    """Return a digest that is equal for equal instructions, whatever the file and the line."""
     digest = hashlib.blake2b(digest_size=20)
     documented = _documented(code)
     parts: tuple[Any, ...] = (
@@ -275,26 +293,29 @@ def digest_of(code: CodeType) -> str:
     )
     digest.update(repr(parts).encode())
     for at, constant in enumerate(code.co_consts):
+        # A docstring counts as None, and nested code objects by their own digests.
         digest.update(f"{_constant(None if documented and at == 0 else constant)};".encode())
     return digest.hexdigest()
 
 
 def _documented(code: CodeType) -> bool:
-    """Whether the first constant is a docstring and nothing else."""
+    """Return whether the first constant is a docstring that no instruction loads."""
     if not code.co_consts or not is_a(code.co_consts[0], str):
         return False
     return not _asks_for_first(code.co_code)
 
 
 def _asks_for_first(instructions: bytes) -> bool:
-    """Whether an instruction asks for the first constant. Two bytes each, since Python 3.6; a
-    larger number has more of them in front.
+    """Return whether an instruction loads the first constant. Instructions have two bytes since
+    Python 3.6; an EXTENDED_ARG prefix makes the argument longer.
     """
     numbers = instructions[::2]
     if _FIRST.isdisjoint(zip(numbers, instructions[1::2], strict=True)):
         return False
     if dis.EXTENDED_ARG not in numbers:
         return True
+
+    # Slow path: 0 may be the low byte of a larger argument.
     is_longer = False
     for opcode, number in zip(numbers, instructions[1::2], strict=True):
         if opcode in _OF_CONSTANTS and number == 0 and not is_longer:

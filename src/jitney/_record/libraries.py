@@ -1,8 +1,8 @@
-"""Whether installed packages are what they were: the files whose code ran, and the names that this
-code uses.
+"""Detection of changes in installed packages: in the files whose code ran, and in the values of the
+names that this code uses.
 
-A package is installed anew by writing its files, and patched by setting a name of a module or a
-class. Both are looked at, of what ran alone: some thousand names, in a few milliseconds.
+A reinstall changes the size or time of a file; a monkeypatch replaces an attribute of a module or a
+class. Both are compared for the code that ran only: some thousand names, in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from .whose import CORE
 
 @dataclass(frozen=True)
 class Names:
-    """Names of an installed module, or of a class in it.
+    """Names of an installed module, or of a class in it, and a digest of their values.
 
     Args:
         module: The module.
-        within: The class, by its dotted name; empty of the module's own.
-        is_core: Whether its numbers and texts may be state, as those of JAX and its like.
-        functions: Names of functions that wrap no other.
-        others: Names of anything else.
-        later: What a name stands for that may not be imported yet.
-        digest: Of what the functions and the others stand for.
+        within: Dotted name of the class; empty for names of the module itself.
+        is_core: Whether the module is of JAX, of a package like it, or of the standard library,
+            whose numbers and texts may be state.
+        functions: Names of functions without `__wrapped__`.
+        others: Names of other values.
+        later: Descriptions of the names that may not be imported yet.
+        digest: Digest of the values of `functions` and `others`.
     """
 
     module: str
@@ -50,11 +51,11 @@ class Names:
 
 @dataclass(frozen=True)
 class Libraries:
-    """What ran of installed packages.
+    """Files and names of installed packages that a trace used.
 
     Args:
-        files: Size and time of change of each file.
-        names: Those that were used.
+        files: Size and modification time of each file.
+        names: The names, by module and class.
     """
 
     files: Mapping[str, tuple[int, int]]
@@ -62,14 +63,15 @@ class Libraries:
 
     @classmethod
     def of(cls, ran: Codes) -> Libraries:
-        """Those of the code that ran, with the module of each.
+        """Collect the files and names of code that ran, each with its module.
 
         Raises:
-            Unsure: One was written while this process ran.
+            Unsure: A file was written after this process began.
         """
         ran_files = [code.co_filename for code, _ in ran if not code.co_filename.startswith("<")]
         files = {name: _stat(name) for name in dict.fromkeys([*ran_files, *_ours()])}
         for name, (_, changed) in files.items():
+            # A file that is newer than the process may not be the one that was imported.
             if changed > STARTED:
                 raise Unsure(f"{name} was written since this process began")
         used: dict[str, set[str]] = {}
@@ -80,7 +82,7 @@ class Libraries:
         return cls(files, [seen.said(*place, names) for place, names in _in_spaces(used).items()])
 
     def changed(self) -> str | None:
-        """What is not what it was; None where all is."""
+        """Return the first change that is found, in words; None if there is none."""
         for name, before in self.files.items():
             if _stat(name) != tuple(before):
                 return f"{name} has changed"
@@ -94,7 +96,11 @@ class Libraries:
 
 
 def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) -> None:
-    """The globals that code names, and what it may name of the modules among them."""
+    """Add the globals that code reads to `used`, and the names that it may read of modules among
+    them.
+    """
+
+    # Transitive: `np.linalg.norm` reads `linalg` in `numpy` and `norm` in `numpy.linalg`.
     waiting, seen = [module], {module}
     while waiting:
         at = waiting.pop()
@@ -113,8 +119,8 @@ def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) ->
 
 
 def _ours() -> list[str]:
-    """All files of jitney's that this process has imported: what has planned a call, proves it and
-    writes it. Whoever has the same files imports the same ones for it.
+    """Return all imported files of jitney, which plan, prove and write the program. A process with
+    the same files imports the same ones for the same program.
     """
     modules: list[Any] = [
         module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY
@@ -128,7 +134,7 @@ _JITNEY = __name__.partition(".")[0]
 
 
 def _in_spaces(used: Mapping[str, set[str]]) -> dict[tuple[str, str], set[str]]:
-    """These names of modules by where they lie: module and class."""
+    """Group names by the module and class that hold them."""
     spaces: dict[tuple[str, str], set[str]] = {}
     for module, names in used.items():
         for name in names if module in sys.modules else ():
@@ -146,8 +152,8 @@ def _stat(name: str) -> tuple[int, int]:
 
 
 class _Seen:
-    """The names of modules, and of the classes in them, as they are now. It is over before anything
-    else runs.
+    """A look at the namespaces of modules and classes, memoised: used up before any other code
+    runs.
     """
 
     def __init__(self) -> None:
@@ -155,9 +161,12 @@ class _Seen:
         self._spaces: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def said(self, module: str, within: str, names: set[str]) -> Names:
-        """What is noted of these names."""
+        """Build the record of some names of a module or class."""
         space, is_core = self._space(module, within), _is_core(module)
         values = {name: space.get(name) for name in sorted(names)}
+
+        # Submodules, and names that jitney imports lazily, may be missing in the process that
+        # compares.
         later = {
             name: value
             for name, value in values.items()
@@ -174,7 +183,7 @@ class _Seen:
         return replace(noted, digest=self._digest(noted, space))
 
     def are(self, names: Names) -> bool:
-        """Whether they stand for what they did."""
+        """Return whether all names still have the values of the record."""
         space = self._space(names.module, names.within)
         here = [name for name in names.later if space.get(name) is not None]
         later = self._look.described(map(space.get, here), is_core=names.is_core)
@@ -184,7 +193,7 @@ class _Seen:
         )
 
     def _digest(self, names: Names, space: Mapping[str, Any]) -> str:
-        """Of what they stand for, but for those that may be imported later."""
+        """Return the digest of the values, without those that may be imported later."""
         functions = [*map(space.get, names.functions)]
         if not _are_functions(functions):
             return "no functions"
@@ -193,8 +202,8 @@ class _Seen:
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _space(self, module: str, within: str) -> Mapping[str, Any]:
-        """What lies in a module, or in a class that a dotted name leads to, nothing being called on
-        the way.
+        """Return the namespace of a module, or of a class by its dotted name, without calling
+        anything.
         """
         space = self._spaces.get((module, within))
         if space is None:
@@ -213,7 +222,7 @@ _CALLED: Callable[[Any], str] = attrgetter("co_name")
 
 
 def _places(functions: Sequence[Any]) -> str:
-    """Where each is written, and as what. The file is said once if it is the same of all."""
+    """Return file, line and name of each function as text; the file only once if all share it."""
     codes = [*map(_CODE, functions)]
     files = [*map(_FILE, codes)]
     return repr(
@@ -222,8 +231,8 @@ def _places(functions: Sequence[Any]) -> str:
 
 
 def _are_functions(values: Sequence[Any]) -> bool:
-    """Whether all are functions that wrap no other: of most names, and of those the place in a file
-    says all. Without a loop in Python.
+    """Return whether all values are functions without `__wrapped__`, which their position in a file
+    identifies. No loop in Python, since most names are such functions.
     """
     return {*map(type, values)} <= {types.FunctionType} and {
         *map(type, map(getattr, values, _WRAPPED, _NOTHING))
@@ -238,6 +247,6 @@ def _is_core(module: str) -> bool:
 
 
 def _is_lazy(module: str) -> bool:
-    """Whether names of a module of jitney's are imported when they are asked for (`_lazy.py`)."""
+    """Return whether a module of jitney imports its names on first use (`_lazy.py`)."""
     space = vars(sys.modules[module])
     return "__getattr__" in space and owner(str(space.get("__file__", ""))) == "jitney"

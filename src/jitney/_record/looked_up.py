@@ -1,9 +1,9 @@
-"""Attributes that the user's code asks for by names that it computes, while a program is traced.
+"""Attributes that the user's code looks up by computed names during a trace.
 
-Of an object all that is in it is read anyhow, and so is a class of the user's, so nothing is
-missing from the key. Of a module, and of what somebody has put into an installed class, only those
-names are read that code writes: one that is computed is noted, what it stands for is put into a
-second key, and the program is run where both keys are the same.
+Instances, and classes of the user, are hashed as a whole, so any attribute of them is in the key.
+Of modules and of installed classes only the names that code spells out are. A computed name is
+recorded with its trace, its value enters a second key, and the cached program runs only where both
+keys are equal.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from .unsure import Unsure
 from .whose import importable
 
 Read = tuple[str, str]
-"""A module and a name in it; no module where it is an attribute of whatever."""
+"""A module and a name in it; an empty module for an attribute of any object."""
 UNTOLD = object()
 
 
 class Keyed(Protocol):
-    """A key (`_kept/key.py`)."""
+    """Interface of a cache key (`_kept/key.py`)."""
 
     @property
     def text(self) -> str:
-        """The key."""
+        """Text of the key."""
         ...
 
     @property
     def codes(self) -> Codes:
-        """The user's code that was followed."""
+        """The user's code that was hashed for the key."""
         ...
 
 
 class LookedUp:
-    """What was asked for.
+    """Recorder of the attributes that were looked up by computed names.
 
     Args:
-        followed: The user's code that was followed. What a name leads to is added.
-        key: The key with these reads.
+        followed: The user's code that was hashed; code that a look-up leads to is added.
+        key: Function from a list of reads to the key that includes them.
     """
 
     def __init__(self, followed: Codes, key: Callable[[Sequence[Read]], Keyed]):
@@ -55,23 +55,29 @@ class LookedUp:
         self._texts: dict[int, str] = {}
 
     def note(self, frame: types.FrameType, told: Any) -> None:
-        """Code in this frame calls `getattr` or `hasattr`; of newer Pythons, which tell it, with
-        this first argument.
+        """Record a call of `getattr` or `hasattr` in a frame.
+
+        Args:
+            frame: The frame that calls.
+            told: First argument of the call, where Python reports it (3.12 and later), or `UNTOLD`.
 
         Raises:
-            Unsure: It is not seen what is read.
+            Unsure: The attribute cannot be determined.
         """
         code, calls = frame.f_code, calls_in(frame.f_code)
         if frame.f_lasti not in calls:
             raise Unsure(f"`{code.co_name}` uses `getattr`, and what that reads is not followed")
         call = calls[frame.f_lasti]
-        if call.written is not None:  # an attribute like any other
+        # `reads_of` has the literal name as an attribute already
+        if call.written is not None:
             return
         target, name = value_of(call.target, frame), value_of(call.name, frame)
         if type(name) is not str or (told is not UNTOLD and told is not target):
             raise Unsure(f"`{code.co_name}` uses `getattr`, and what that reads is not followed")
         if name in BARRED_ATTRIBUTES or name in FORMATS:
             raise Unsure(f"`{code.co_name}` asks for `{name}`, and what that reads is not followed")
+
+        # Where the value is stored decides what has to be added to the second key.
         if is_a(target, types.ModuleType):
             if sys.modules.get(target.__name__) is not target:
                 raise Unsure(f"it reads the module `{target.__name__}`, which nobody can import")
@@ -90,7 +96,8 @@ class LookedUp:
             for kind in (target if is_a(target, type) else type_of(target)).__mro__
             if importable(kind) is not None
         ]
-        if any(kind.__flags__ & HEAP for kind in kinds):  # others take no attributes
+        # Only heap types accept new attributes.
+        if any(kind.__flags__ & HEAP for kind in kinds):
             self._note(
                 ("", name), leads_on=any(is_set_by_user(space_of(kind).get(name)) for kind in kinds)
             )
@@ -100,16 +107,18 @@ class LookedUp:
             return
         self.reads.append(read)
         if leads_on:
+            # The value may be code that runs next, so the code that it leads to must be known at
+            # once.
             key = self._key(self.reads)
             self._texts[len(self.reads)] = key.text
             for code, what in key.codes:
                 self._followed.add((code,), what)
 
     def text(self) -> str:
-        """The second key; empty where nothing was asked for.
+        """Return the second key; empty if nothing was looked up.
 
         Raises:
-            Unsure: What was read is not what it was then.
+            Unsure: A value has changed since it was looked up.
         """
         if any(self._key(self.reads[:count]).text != text for count, text in self._texts.items()):
             raise Unsure("the trace changes what it reads")

@@ -1,10 +1,10 @@
-"""What is opened while a program is traced: files, folders, sockets, other processes. What comes of
-it is in no key.
+"""Audit hook for files, folders, sockets and processes that a trace opens: their content is in no
+key.
 
-Python reports it by audit events, whoever asks and under whatever name: `open`, `np.load`,
-`eqx.tree_deserialise_leaves`. Libraries in C that open files past Python report nothing; none of
-those whose code may run does so. An audit hook can never be removed, so there is one, from the
-first trace that is watched on. While none is, it looks at one dict.
+Python raises an audit event whatever the name of the function: `open`, `np.load`,
+`eqx.tree_deserialise_leaves`. C libraries that open files without Python raise none; the packages
+whose code may run do not do so. An audit hook cannot be removed, so there is one, installed by the
+first watched trace. Outside of such traces it costs one dict look-up.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ _OUTSIDE = frozenset(
         "resource",
     )
 )
-"""First parts of the names of events; those of others say what Python does inside of the
-process.
-"""
+"""First parts of the names of events; events with other names concern the inside of the process."""
 _TRIAL = "jitney.is_heard"
-_told: dict[int, Tell] = {}  # by thread
+# active callbacks by thread
+_told: dict[int, Tell] = {}
 _heard: set[str] = set()
 _lock = threading.Lock()
 
@@ -62,6 +61,7 @@ def _hook(event: str, about: tuple[Any, ...]) -> None:
         if event == _TRIAL:
             _heard.add(event)
         return
+    # Hooks run in every thread; only the thread that traces has a callback.
     tell = _told.get(threading.get_ident())
     if tell is not None and (event == "ctypes.dlopen" or event.partition(".")[0] in _OUTSIDE):
         tell(event, about, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
@@ -69,11 +69,10 @@ def _hook(event: str, about: tuple[Any, ...]) -> None:
 
 @contextmanager
 def told_of_opening(tell: Tell) -> Generator[None]:
-    """Tell of each thing that this thread opens: the event, what it is about, and the frame that
-    does it.
+    """Report each thing that this thread opens: event, arguments, and the frame that opens it.
 
     Raises:
-        Unsure: Another hook refuses this one.
+        Unsure: Another audit hook refuses this one.
     """
     _install()
     thread = threading.get_ident()
@@ -93,6 +92,8 @@ def _install() -> None:
         if _TRIAL in _heard:
             return
         sys.addaudithook(_hook)
+        # An existing hook may veto a new one, and `addaudithook` then fails silently; a trial event
+        # shows it.
         sys.audit(_TRIAL)
         if _TRIAL not in _heard:
             raise Unsure(
@@ -102,7 +103,7 @@ def _install() -> None:
 
 
 def described(event: str, about: tuple[Any, ...]) -> str:
-    """Words for what was opened."""
+    """Describe an event for a message."""
     if event == "open":
         path = about[0] if about else ""
         named = os.fsdecode(path) if isinstance(path, (str, bytes)) else ""

@@ -1,11 +1,10 @@
-"""Functions of the user's that remember their results (`functools.cache`, `lru_cache`), as a trace
-reads them.
+"""Memoised functions of the user (`functools.cache`, `lru_cache`), as a trace reads them.
 
-A trace in which nothing is remembered computes what it needs, and that code is seen. What was
-remembered before may be of other globals than now, or changed since: it is state, and in the key by
-content. Unless it is known to be what would be computed, as a trace that was watched has computed
-it when the function read what it reads now. Then it is as if nothing were remembered: a process
-that has traced one program looks the next one up under the key of a process that has traced none.
+With an empty cache a trace computes each result, and that code is watched. An entry from before may
+depend on globals that have changed since, so it is state, and its content enters the key. An entry
+does not enter the key if it is known to be the result that would be computed now: a watched trace
+computed it, and the function still reads what it read then. So a process that has traced one
+program looks up the next one under the same key as a process that has traced none.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from .unsure import Unsure
 
 REMEMBERING: Any = functools._lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
 Known = tuple[str, str, str]
-"""By their digests: a function with what it reads, what it was called with, what it gave."""
+"""Digests of a function with its reads, of the arguments of a call, and of its result."""
 _KNOWN: WeakKeyDictionary[Any, set[Known]] = WeakKeyDictionary()
-# what Python tells behind the results: the table, the function, a mark, two types, the attributes
+# number of referents after the entries: the table, the function, a sentinel, two types, `__dict__`
 _BEHIND = 6
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What such a function is made of.
+    """The function and the cache entries of an `lru_cache` wrapper.
 
     Args:
-        fn: What it calls.
-        entries: What it was called with, as one object, and what that gave.
+        fn: The function that it wraps.
+        entries: Each call's cache key, as one object, and its result.
     """
 
     fn: Any
@@ -43,12 +42,14 @@ class Memory:
 
     @classmethod
     def of(cls, remembering: Any) -> Memory:
-        """Of one of them. Nothing public tells what is remembered, but for what the garbage
-        collector is told: the type, then of each bounded entry its key, its result and its type,
-        then the table and what `_BEHIND` lists. Tried on Python 3.11.7 and 3.13.0.
+        """Read the entries of a wrapper from `gc.get_referents`, since nothing public shows them.
+
+        The referents are the type, then the key, the result and the type of each entry of a bounded
+        cache, then the table and the others that `_BEHIND` counts. Tried on Python 3.11.7 and
+        3.13.0.
 
         Raises:
-            Unsure: It is told otherwise.
+            Unsure: The referents have another form.
         """
         size, attributes = remembering.cache_info().currsize, space_of(remembering)
         told: list[Any] = gc.get_referents(remembering)
@@ -65,6 +66,9 @@ class Memory:
             raise Unsure(
                 f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
             )
+
+        # The table of an unbounded cache maps keys to results; that of a bounded one, keys to
+        # links.
         if not links:
             return cls(fn, list(table.items()))
         results = {id(key): result for key, result in zip(links[::3], links[1::3], strict=True)}
@@ -72,26 +76,27 @@ class Memory:
             raise Unsure(
                 f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
             )
-        # in the order of the table, which a call that finds one leaves
+        # in the order of the table, which a cache hit leaves unchanged
         return cls(fn, [(key, results[id(key)]) for key in table])
 
 
 def name_of(remembering: Any) -> str:
-    """For messages."""
+    """Name of a memoised function, for messages."""
     return str(attribute(remembering, "__name__", "a function"))
 
 
 def options_of(remembering: Any) -> str:
-    """How many results it remembers, and whether it tells the types of its arguments apart."""
+    """Options of the cache as text: its size, and whether it distinguishes argument types."""
     return repr(sorted(remembering.cache_parameters().items()))
 
 
 class Traced:
-    """What functions remember that a trace has computed, and what they did before.
+    """Cache entries that a watched trace adds to memoised functions, and the entries from before
+    it.
 
     Args:
-        remembering: The functions that the trace may call.
-        digest: Of a value, and of what it reads.
+        remembering: The memoised functions that the trace may call.
+        digest: Digest of a value and of everything that it reads.
     """
 
     def __init__(self, remembering: Sequence[Any], digest: Callable[[Any], str]):
@@ -103,20 +108,22 @@ class Traced:
             for one in remembering
             if type_of(one.__wrapped__) is types.FunctionType
         ]
-        """Those whose results are to be noted."""
+        """Code objects of the memoised functions, whose results are noted."""
         self._returned: dict[int, tuple[Any, str | None]] = {}
 
     def returned(self, value: Any) -> None:
-        """One of these functions has computed this."""
+        """Note a result that a memoised function has computed."""
         try:
             digest = self._digest(value)
         except Unsure:
             digest = None
+
+        # An object that was returned twice with different contents is not known by content.
         before = self._returned.get(id(value), (value, digest))
         self._returned[id(value)] = (value, digest if before[1] == digest else None)
 
     def before(self, remembering: Any, entries: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        """Without those that the trace has computed."""
+        """Return the entries without those that the trace has added."""
         return [
             (key, result) for key, result in entries if not self._is_new(remembering, key, result)
         ]
@@ -130,10 +137,10 @@ class Traced:
         )
 
     def check(self) -> None:
-        """Check that what was computed is still what it was then.
+        """Check that the results are still what they were when they were computed.
 
         Raises:
-            Unsure: It has changed, or nobody can tell.
+            Unsure: A result has changed, or cannot be compared by content.
         """
         for one, key, result in self._new():
             self._digest(key)
@@ -144,8 +151,8 @@ class Traced:
                 raise Unsure(f"what `{name_of(one)}` remembers is changed")
 
     def remember(self) -> None:
-        """From now on it is known that this is what these functions give, as long as they read what
-        they do now.
+        """Record the new entries as the results of these functions, for as long as their reads are
+        the same.
         """
         for one, key, result in self._new():
             _KNOWN.setdefault(one, set()).add(
@@ -164,7 +171,7 @@ class Traced:
 def is_as_computed(
     remembering: Any, entries: Sequence[tuple[Any, Any]], digest: Callable[[Any], str]
 ) -> bool:
-    """Whether all of this that is remembered is what would be computed now."""
+    """Return whether all given entries are known to be what the function would compute now."""
     known = _KNOWN.get(remembering)
     if not entries or known is None:
         return not entries
@@ -176,7 +183,7 @@ def is_as_computed(
 
 
 def attributes_of(remembering: Any) -> list[tuple[str, Any]]:
-    """What somebody has set on it."""
+    """Return the attributes that the user has set on a memoised function."""
     return [
         (name, part)
         for name, part in sorted(space_of(remembering).items())
@@ -195,5 +202,5 @@ _OF_PYTHON = (
 
 
 def is_remembering(value: Any) -> bool:
-    """Whether it is such a function, exactly."""
+    """Return whether a value is an `lru_cache` wrapper, and not of a subclass."""
     return is_a(value, REMEMBERING) and type_of(value) is REMEMBERING

@@ -1,8 +1,10 @@
-"""What runs while a program is traced: the user's code, which must be what was followed, and that
-of installed packages.
+"""Monitor of the code that runs during a trace: the user's code, which must be code that was
+hashed, and that of installed packages.
 
-Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool
-has them, nothing is kept.
+Bytecode does not show every read, so the trace is watched as well: by a profile function in Python
+3.11, by `sys.monitoring` from 3.12 on. If another tool occupies them, no program is cached. Input:
+the code objects in the key. Output: `Ran.problem`, the first reason why the key may miss something,
+and `Ran.libraries`, the installed code that ran.
 """
 
 from __future__ import annotations
@@ -41,42 +43,45 @@ _EVALUATE = (dataclasses.__file__, typing.__file__)
 _CHECKER = "<@beartype(__beartype_checker_"
 _MONITORING = jax.monitoring.record_event.__code__.co_filename
 _OPENS_FOR_ITSELF = ("_jax", "_kept", "_limits.py", "_stages", "_sparsity", "_verify")
-"""Parts of jitney that read its own folder of programs, and what the machine is; others read what
-the user names.
+"""Parts of jitney that read its own cache folder and the machine's limits; other parts read files
+that the user names.
 """
-# by which JAX writes and logs, and jitney finds its folder
+# packages by which JAX writes files and logs, and jitney finds its cache folder
 _ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))
 
 
 class Ran:
-    """What ran.
+    """Record of the code that ran during a trace.
 
     Args:
-        followed: The user's code that was followed; of some why it may not run.
-        looked_up: Notes what is asked for by computed names.
-        traced: Notes what functions compute that remember it.
+        followed: The user's code that was hashed, each with the reason why it may not run, or None.
+        looked_up: Recorder of attributes that are looked up by computed names.
+        traced: Recorder of results that memoised functions compute.
     """
 
     def __init__(self, followed: Codes, looked_up: LookedUp, traced: Traced):
         self.followed = followed
         self.traced = traced
         self.remembered = Codes()
-        """Code of which the results are noted."""
+        """Code of memoised functions, whose results are noted."""
         self.remembered.add(traced.codes, None)
         self._looked_up = looked_up
         self.libraries = Codes()
-        """Code of installed packages, and the module that it is of."""
+        """Code of installed packages that ran, each with its module."""
         self.problem: str | None = None
         self._thread = threading.get_ident()
         self._environment = set(_environment_codes())
 
     def here(self) -> bool:
-        """Whether this is the thread that traces."""
+        """Return whether the current thread is the one that traces."""
         return threading.get_ident() == self._thread
 
     def started(self, frame: types.FrameType) -> bool:
-        """A function runs. Whether it need not be told of again."""
+        """Check a function that starts. Return whether later starts of its code need no check."""
         code = frame.f_code
+
+        # Code that is refused depending on its caller returns False: the next caller may be another
+        # one.
         if code in self._environment:
             if not _is_nobodys(frame):
                 self._fail(f"`{_asker(frame)}` reads the environment")
@@ -85,16 +90,19 @@ class Ran:
             self._fail(f"`{_asker(frame)}` makes a set, whose order may be another in each process")
         module = str(frame.f_globals.get("__name__", ""))
         whose = owner_of(frame)
-        if whose == "generated":  # what a tool wrote, for whose module it runs in
+        # Generated code belongs to the owner of the module that it runs in.
+        if whose == "generated":
             whose = "stdlib" if is_installed(module) else "user"
+
+        # Generated code whose source is determined by hashed values.
         if code.co_filename.startswith("<") and _is_made_of_class(frame, module):
             return True
         if code.co_filename.startswith(_CHECKER) and _is_of_contract(frame):
             return False
         problem = self._problem(code, whose, module)
         if problem is not None and _is_aside(frame):
-            # what a module does when it is imported, which is nobody's doing; its functions may run
-            # again
+            # The body of a module that is being imported is not part of the trace; a function that
+            # it calls may be called by the trace later.
             return False
         if problem is not None:
             self._fail(problem)
@@ -103,7 +111,7 @@ class Ran:
         return True
 
     def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
-        """Why code may read what nobody has looked at."""
+        """Return why code may read something that was not hashed, or None."""
         if whose == "user" and code in self.followed:
             return self.followed[code]
         if whose == "user":
@@ -119,13 +127,13 @@ class Ran:
         return None
 
     def is_heard(self, code: types.CodeType) -> bool:
-        """Whether what this code calls matters: JAX and its like ask clocks and files for
-        themselves.
+        """Return whether the builtins that this code calls matter: JAX and packages like it read
+        clocks and files for their own purposes.
         """
         return owner(code.co_filename) not in CORE
 
     def called(self, called: Any, frame: types.FrameType, first: Any = UNTOLD) -> None:
-        """It calls what is no function of Python."""
+        """Check a call of something other than a Python function."""
         if called is getattr or called is hasattr:
             self._asked(frame, first)
         elif is_view(called) and frame.f_code in self.followed and not is_used_up(frame):
@@ -141,7 +149,9 @@ class Ran:
             )
 
     def opened(self, event: str, about: tuple[Any, ...], frame: types.FrameType) -> None:
-        """Something outside of the process is opened; what is found there is in no key."""
+        """Note that the trace opens something outside of the process, whose content is in
+        no key.
+        """
         if not (_opens_for_itself(frame) or _is_aside(frame)):
             self._fail(
                 f"`{_user(frame)}` {described(event, about)}, and what that says is not followed"
@@ -160,9 +170,11 @@ class Ran:
 
 
 def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
-    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for
-    named tuples, Equinox to flatten, the text in which `dataclasses` defines a method, which is
-    followed when it runs, and the annotation of a field, which `typing` reads.
+    """Return whether a tool generated this code from the fields of a class, which are hashed.
+
+    That is `collections` for named tuples, Equinox for flattening, the source text by which
+    `dataclasses` defines a method (the method itself is checked when it runs), and the annotation
+    of a field, which `typing` evaluates.
     """
     code, caller = frame.f_code, frame.f_back
     if module.startswith("namedtuple_"):
@@ -178,8 +190,8 @@ def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
 
 
 def _is_of_contract(frame: types.FrameType | None) -> bool:
-    """Whether beartype checks for jitney's contract, which raises or does nothing, that a value is
-    of a type; both are read.
+    """Return whether beartype runs for jitney's contract. Such a check raises or does nothing, and
+    both value and type are hashed.
     """
     while frame is not None:
         name = frame.f_code.co_filename
@@ -200,7 +212,9 @@ def _environment_codes() -> list[types.CodeType]:
 
 
 def _is_of_core(frame: types.FrameType | None) -> bool:
-    """Whether who asked, past the standard library, is JAX or its like, or Python that imports."""
+    """Return whether the caller, past the standard library, is JAX or a package like it, or the
+    import system.
+    """
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith("<frozen importlib"):
@@ -212,8 +226,8 @@ def _is_of_core(frame: types.FrameType | None) -> bool:
 
 
 def _opens_for_itself(frame: types.FrameType | None) -> bool:
-    """Whether who opens a file, past the standard library, is JAX, jitney where it reads what is
-    its own, or a library that shows lines of the source in a message; or Python that imports.
+    """Return whether a file is opened by JAX, by jitney for its own data, by the import system, or
+    by a library that shows source lines in a message.
     """
     shows_source = False
     while frame is not None:
@@ -230,7 +244,7 @@ def _opens_for_itself(frame: types.FrameType | None) -> bool:
 
 
 def _user(frame: types.FrameType) -> str:
-    """The function of the user's that runs, or else who asked."""
+    """Name the innermost user function on the stack, or else the caller."""
     at: types.FrameType | None = frame
     while at is not None and owner(at.f_code.co_filename) != "user":
         at = at.f_back
@@ -238,7 +252,7 @@ def _user(frame: types.FrameType) -> str:
 
 
 def _imports(frame: types.FrameType | None) -> bool:
-    """Whether this runs because an installed module is imported."""
+    """Return whether this frame runs because an installed module is being imported."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
@@ -249,18 +263,20 @@ def _imports(frame: types.FrameType | None) -> bool:
 
 
 def _is_aside(frame: types.FrameType | None) -> bool:
-    """Whether this runs beside the trace: because a module is imported, or a listener told."""
+    """Return whether this frame runs outside of the trace proper: in an import or in a listener."""
     return _imports(frame) or _listens(frame)
 
 
 def _is_nobodys(frame: types.FrameType | None) -> bool:
-    """Whether who asks is JAX or its like, or asks beside the trace."""
+    """Return whether the caller is JAX or a package like it, or runs outside of the trace
+    proper.
+    """
     return _is_of_core(frame) or _is_aside(frame)
 
 
 def _listens(frame: types.FrameType | None) -> bool:
-    """Whether JAX tells a listener (`jax.monitoring`) what it does. What that sets of what is read,
-    a trace has changed.
+    """Return whether JAX is calling a listener of `jax.monitoring`. A value that the listener
+    changes counts as changed by the trace.
     """
     while frame is not None:
         if frame.f_code.co_filename == _MONITORING:
@@ -277,11 +293,13 @@ def _asker(frame: types.FrameType | None) -> str:
 
 @contextmanager
 def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[Ran]:
-    """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is
-    nobody's doing, and another thing each time.
+    """Watch the code that this thread runs.
+
+    The garbage collector is off meanwhile: finalisers would run at arbitrary times, caused by
+    nobody.
 
     Raises:
-        Unsure: Another tool is at it.
+        Unsure: Another tool occupies the profiler or all tool ids.
     """
     ran = Ran(followed, looked_up, traced)
     was_collecting = gc.isenabled()
@@ -293,6 +311,8 @@ def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[R
         ):
             before = _drawn()
             yield ran
+
+            # Any draw advances the global generators, under whatever name they are called.
             if _drawn() != before:
                 ran.problem = ran.problem or (
                     "it draws random numbers of NumPy's or Python's, which are others in each"
@@ -304,9 +324,7 @@ def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[R
 
 
 def _drawn() -> tuple[str, object]:
-    """Where the random numbers stand that all share. Whoever draws moves them on, by whatever
-    name.
-    """
+    """States of the global random generators of NumPy and Python."""
     state: Any = np.random.get_state(legacy=False)
     return (
         repr(
@@ -321,7 +339,7 @@ def _drawn() -> tuple[str, object]:
 
 @contextmanager
 def _profiled(ran: Ran) -> Generator[None]:
-    """By a profile function, in Python 3.11."""
+    """Watch by a profile function, in Python 3.11."""
     if sys.getprofile() is not None:
         raise Unsure(_BLIND)
     profile = Follower(ran)
@@ -330,14 +348,15 @@ def _profiled(ran: Ran) -> Generator[None]:
         yield
     finally:
         if sys.getprofile() is not profile:
+            # The trace replaced the profile function, so later code was not seen.
             ran.problem = ran.problem or _BLIND
         else:
             sys.setprofile(None)
 
 
 class Follower:
-    """The profile function that tells what runs. A trace with symbolic sizes has one of its own
-    meanwhile, which tells this one.
+    """Profile function that reports to a `Ran`. A trace with symbolic sizes installs a profile
+    function of its own, which calls this one.
     """
 
     def __init__(self, ran: Ran):
@@ -361,10 +380,12 @@ class Follower:
 
 @contextmanager
 def _monitored(ran: Ran) -> Generator[None]:
-    """By `sys.monitoring`: functions that start, and what those call that are not of JAX and its
-    like.
+    """Watch by `sys.monitoring`: starts of functions, and calls of builtins by code outside of JAX
+    and packages like it.
     """
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    # Ids 0 to 2 and 5 have conventional owners (debugger, coverage, profiler, optimizer), so these
+    # come last.
     tool = next((i for i in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:
         raise Unsure(_BLIND)
@@ -374,11 +395,14 @@ def _monitored(ran: Ran) -> Generator[None]:
     def start(code: types.CodeType, _: int) -> Any:
         if not ran.here():
             return None
+        # Local events for this code only: a global CALL event would slow down all of JAX.
         if ran.is_heard(code) and code not in heard:
             heard.add((code,), None)
             monitoring.set_local_events(
                 tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0)
             )
+        # DISABLE turns the event off for this code until `restart_events`, so a hot function costs
+        # one event.
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
     def call(_: types.CodeType, __: int, value: Any, first: Any) -> None:
@@ -389,11 +413,13 @@ def _monitored(ran: Ran) -> Generator[None]:
         if ran.here():
             ran.traced.returned(value)
 
+    # The callbacks must be there before the first event.
     monitoring.use_tool_id(tool, "jitney")
     monitoring.register_callback(tool, events.PY_RETURN, returned)
     monitoring.register_callback(tool, events.PY_START, start)
     monitoring.register_callback(tool, events.CALL, call)
     monitoring.set_events(tool, events.PY_START)
+    # Undo DISABLE of an earlier trace.
     monitoring.restart_events()
     try:
         yield

@@ -1,10 +1,10 @@
-"""Sets that code makes without naming `set`: of the keys of dicts by `&`, `|`, `-`, `^`, and of
-other sets.
+"""Detection of sets that code makes without naming `set`: by `&`, `|`, `-`, `^` of the key views of
+dicts, and by methods of other sets.
 
-A set of texts has another order in each process. What `{...}`, `set` and `frozenset` make is
-refused by the instructions and the names (`functions.py`). The view of a dict's keys or items is
-seen when it is made, so it has to be used up on the spot: in a loop, by `in`, or as the argument of
-a builtin function that makes no set of it.
+The iteration order of a set of texts differs between processes. Set displays, `set` and `frozenset`
+are refused by bytecode and name (`functions.py`). A view of keys or items is detected when it is
+created, so it must be consumed on the spot: by a loop, by `in`, or as the argument of a builtin
+function that does not make a set of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OF_SETS = frozenset(
         "__ixor__",
     )
 )
-"""Attributes by which a set that is there makes another one; so does what `type` gives of it."""
+"""Attributes by which an existing set makes another one; calling the type of a set does so too."""
 _VIEWS = frozenset(("keys", "items"))
 _METHODS = (types.BuiltinFunctionType, types.MethodDescriptorType)
 _CALLS = ("PRECALL", "KW_NAMES", "CALL", "CALL_KW")
@@ -58,26 +58,27 @@ MAKES_SETS = tuple(
     getattr(kind, "_from_iterable").__code__  # noqa: B009
     for kind in (collections.abc.KeysView, collections.abc.ItemsView)
 )
-"""The code by which the views of other mappings become sets."""
+"""Code of the functions that turn the views of other mappings into sets."""
 
 
 def is_view(called: Any) -> bool:
-    """Whether this call gives the keys or the items of a dict."""
+    """Return whether a callable returns the keys or the items of a dict."""
     return is_a(called, _METHODS) and called.__name__ in _VIEWS
 
 
 def is_used_up(frame: types.FrameType) -> bool:
-    """Whether the result of the call that a frame is at goes into a loop or the like, and nowhere
-    else.
+    """Return whether the result of the current call of a frame is consumed by a loop or the like,
+    and goes nowhere else.
     """
     builtins = _uses(frame.f_code).get(frame.f_lasti)
+    # A global of the same name hides the builtin.
     return builtins is not None and not any(name in frame.f_globals for name in builtins)
 
 
 @lru_cache(maxsize=4096)
 def _uses(code: types.CodeType) -> dict[int, tuple[str, ...]]:
-    """The calls of `keys` and `items` that are used up on the spot, by the place of their
-    instructions, and by which builtin function.
+    """Map the offset of each call of `keys` or `items` that is consumed on the spot to the builtin
+    function that consumes it, if one does.
     """
     steps = [
         step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "NOP")
@@ -87,6 +88,8 @@ def _uses(code: types.CodeType) -> dict[int, tuple[str, ...]]:
         if step.opname not in _ATTRIBUTES or step.argval not in _VIEWS:
             continue
         end = at + 1
+
+        # The call itself: PRECALL and CALL in Python 3.11, CALL alone later.
         places: list[int] = []
         while (
             end < len(steps)
@@ -96,6 +99,9 @@ def _uses(code: types.CodeType) -> dict[int, tuple[str, ...]]:
         ):
             places.append(steps[end].offset)
             end += 1
+
+        # The next instruction consumes the view, or a builtin does. `list` and its like must take
+        # the view as their only argument; `sorted` and its like may take others after it.
         behind = steps[end].opname if end < len(steps) else ""
         function = _function(steps, at)
         if behind in _USES_UP:
@@ -106,10 +112,11 @@ def _uses(code: types.CodeType) -> dict[int, tuple[str, ...]]:
 
 
 def _function(steps: list[dis.Instruction], at: int) -> str:
-    """The global function of which the object with this attribute is the first argument; "" where
-    it is none.
+    """Return the global function whose first argument is the object of this attribute access; "" if
+    there is none.
     """
     at -= 1
+    # Backward over `a.b.c` to the load of `a`, then over PUSH_NULL to the load of the function.
     while at >= 0 and steps[at].opname in _ATTRIBUTES:
         at -= 1
     if at < 1 or steps[at].opname not in _LOADS:

@@ -1,6 +1,4 @@
-"""What a name of an installed module stands for, in words that tell it from what somebody has put
-in its place.
-"""
+"""Fingerprints of library attributes, to detect monkeypatching."""
 
 from __future__ import annotations
 
@@ -17,18 +15,17 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Look:
-    """One look at many values. What many names lead to is told once; it is over before anything
-    else runs.
-    """
+    """Memoised fingerprints of many values, used up before any other code runs."""
 
     def __init__(self) -> None:
-        # with the value, so that its id stays its own
+        # with a reference to the value, so that its id is not reused
         self._told: dict[tuple[bool, int], tuple[Any, str]] = {}
         self._kinds: dict[type, _Kind] = {}
 
     def described(self, values: Iterable[Any], *, is_core: bool) -> list[str]:
-        """What tells each from another one that somebody put in its place. Numbers and texts of JAX
-        and its like may be state.
+        """Return a fingerprint of each value, which differs from that of a replacement. With
+        `is_core`, numbers and texts are left out, since those of JAX and packages like it may be
+        state.
         """
         all_told, said = self._told, list[str]()
         for value in values:
@@ -40,7 +37,8 @@ class Look:
 
     def _whole(self, value: Any, *, is_core: bool) -> str:
         said: list[str] = []
-        for _ in range(8):  # a wrapper says what it wraps
+        # a wrapper's fingerprint includes those of the functions that it wraps, eight levels deep
+        for _ in range(8):
             said.append(self._itself(value, is_core=is_core))
             inside = self._kind(type_of(value)).inside
             value = None if inside is None else getattr(value, inside, None)
@@ -71,11 +69,11 @@ class Look:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A class of values.
+    """Class of a value, and the attribute that holds what its instances wrap.
 
     Args:
-        name: Of the class.
-        inside: The attribute with what its instances wrap.
+        name: Qualified name of the class.
+        inside: Name of the attribute; None if instances wrap nothing.
     """
 
     name: str
@@ -83,7 +81,7 @@ class _Kind:
 
     @classmethod
     def of(cls, kind: type) -> _Kind:
-        """That of a class."""
+        """Return the record of a class."""
         inside: str | None = "__wrapped__"
         if issubclass(kind, (type, types.ModuleType)):
             inside = None
@@ -102,12 +100,15 @@ def _function(value: types.FunctionType) -> str:
 
 
 def _class(value: type, *, is_core: bool) -> str:
-    """A class by the names in it, and by plain values that are no state of JAX's."""
+    """Return the fingerprint of a class: its attribute names, with plain values unless they may be
+    state.
+    """
     space = space_of(value)
     names = sorted(space.keys() - LEFT_OUT)
-    if value.__module__.startswith("jaxlib."):  # those of iterators, by the first loop
+    # jaxlib adds classes of iterators to its classes at their first loop.
+    if value.__module__.startswith("jaxlib."):
         names = [name for name in names if not is_a(space[name], type)]
     if not is_core:
         names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
-    # no name that is written holds that
+    # an identifier cannot contain NUL
     return "\0".join((value.__module__, value.__qualname__, *names))

@@ -1,7 +1,9 @@
-"""The one way out where something is read that nobody can be sure of."""
+"""The exception for reads that cannot be compared between processes."""
 
 from __future__ import annotations
 
 
 class Unsure(Exception):
-    """What a trace may read cannot be told from what another process reads, for this reason."""
+    """The trace may read something that cannot be compared with what another process reads; the
+    message is the reason.
+    """

@@ -1,11 +1,10 @@
-"""One digest of all that a function may read: its code, what it closes over, the globals that it
-names, and what lies in those.
+"""Content digest of a value and of everything that it can read: code, closures, globals, and the
+values reachable from those.
 
-Two processes in which the digest is the same would trace the same program. What the user wrote is
-followed: functions by their instructions, their defaults, cells and globals; classes by all that is
-in them and in their bases; modules by those of their names that any code here asks for. Installed
-packages are known by name; whether they are what they were is asked elsewhere (`libraries.py`).
-Anything else is `Unsure`.
+Two processes with equal digests would trace the same program. The user's own code is hashed by
+content: functions by their bytecode, defaults, cells and globals; classes by all their attributes
+and bases; modules by those of their names that any code here reads. Installed packages are hashed
+by name only; `libraries.py` checks that they have not changed. Any other value raises `Unsure`.
 """
 
 from __future__ import annotations
@@ -86,7 +85,8 @@ _TEXT = (
     type(typing.Any),
 )
 _SEEN_THROUGH: Any = (equinox.Module, tuple)
-_OF_JITTED = ("__wrapped__", "_jit_info", "_fun")  # of JAX, in 0.10.0 to 0.12.0.1
+# attributes that JAX itself puts on a jitted function, in 0.10.0 to 0.12.0.1
+_OF_JITTED = ("__wrapped__", "_jit_info", "_fun")
 _OF_TEXT = ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__")
 _BUILTIN = (
     types.BuiltinFunctionType,
@@ -104,58 +104,75 @@ class _OfOne(NamedTuple):
 
 
 _FIELD: Any = type_of(space_of(_OfOne)["one"])
-_OF_VIEWS = frozenset(("base", "as_strided"))  # what shows more of an array than its elements
-_DEEPEST = 60  # of values in values
+# names that show more of an array than its elements
+_OF_VIEWS = frozenset(("base", "as_strided"))
+# levels of nested values
+_DEEPEST = 60
 _TREEDEF: Any = type(tree_flatten(0)[1])
 
 
 class Walk:
-    """Goes through values, and puts what they are into one digest.
+    """Traversal of Python values that adds what it finds to one digest.
 
     Args:
-        scope: The settings under which functions compute what they remember; None leaves out what
-            they do.
-        traced: What a trace has computed that functions remember: it is left out.
+        scope: Digest of the settings under which memoised functions compute their results; None
+            leaves the results of memoised functions out.
+        traced: Cache entries of memoised functions that the trace itself has added: left out of the
+            digest.
     """
 
     def __init__(self, scope: str | None = None, traced: Traced | None = None) -> None:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
-        self._held: list[Any] = []  # so that each id stays its own
-        # classes whose instances show what they hold, by id: those held keep them
+        # strong references: an id must not be used for a second object during the traversal
+        self._held: list[Any] = []
+        # ids of classes already checked by `answers_itself`; `_held` keeps their instances alive
         self._open: set[int] = set()
         self._trail: list[str] = []
         self._depth = 0
         self.modules: dict[str, types.ModuleType] = {}
-        """Those that are values, of which code may ask for any name."""
-        # classes, of which code may ask for what somebody has set in them
+        """Modules that occur as values, by name; code may read any of their names."""
+        # installed classes, in which the user may have set attributes that code reads
         self._installed: list[Any] = array_classes()
         self._passed: set[str] = set()
-        # of which code may ask for the array that they are a view of
+        # arrays with a base, which code may read by `base` or `as_strided`
         self._views: list[np.ndarray[Any, Any]] = []
         self._asked: set[str] = set()
-        self._texts: set[str] = set()  # and those of code, by word
+        # text values, text elements of arrays, and the words in texts of code
+        self._texts: set[str] = set()
         self._has_sets = False
-        # code that makes sets, if it is given one
+        # code that makes a new set out of a set among its values
         self._remakers: list[tuple[str, types.CodeType]] = []
         self._words: set[str] = set()
-        # functions and classes: a chain of calls may be long
+        # functions and classes wait in a queue, since a chain of calls may be longer than
+        # `_DEEPEST` or the recursion limit
         self._later: list[tuple[Any, list[str]]] = []
         self._scope = scope
         self._traced = traced
         self.remembering: list[Any] = []
-        """Functions that remember what they returned (`remembered.py`)."""
+        """Memoised functions that were found (`remembered.py`)."""
         self.is_as_computed = True
-        """Whether all that those remember is what they would compute now."""
+        """True as long as all cached results of these functions are what they would compute now."""
         self.codes = Codes()
-        """The user's code, and why what it reads cannot be followed; nothing is read in that way
-        while it does not run.
+        """The user's code objects, each with the reason why its reads cannot be followed, or None.
+        Such code raises nothing here, since nothing is read in that way unless it runs.
         """
 
     def digest(self) -> str:
-        """Of everything that was added, with what its functions, classes and modules say."""
+        """Return the digest of all values added so far, including what their functions, classes and
+        modules read.
+
+        Raises:
+            Unsure: Something that may be read cannot be compared by content.
+        """
+
+        # Reading a name can lead to more functions, whose code reads more names, so the order
+        # matters: the queue first, then names of modules and classes, then the checks that need all
+        # names and texts.
         self._drain()
         self._read_names()
+        # NumPy turns the texts "now" and "today" into the current time, wherever they meet a
+        # `datetime64`.
         if not _NOW.isdisjoint(text.strip().lower() for text in self._texts) and any(
             map(_TIMES.match, self._texts)
         ):
@@ -163,19 +180,25 @@ class Walk:
                 "it has times of NumPy's and the text 'now' or 'today', of which each process makes"
                 " another time"
             )
+
+        # Code that only could make a set is refused only if a set is among the values.
         for name, code in self._remakers if self._has_sets else ():
             self.codes.add(
                 codes_in(code),
                 f"`{name}` may make a set of another one, whose order may be another in each"
                 " process",
             )
+
         for at, view in enumerate(self._views):
             if _OF_VIEWS & self._asked:
                 self.say("view", str(at))
                 self.add(view.base, "base")
+
         if self._scope is not None:
             self._read_memories(alone(self._scope))
-        lengths = array("Q", map(len, self._said)).tobytes()  # so that no two say what others say
+
+        # The lengths separate the texts: ("ab", "c") and ("a", "bc") must have different digests.
+        lengths = array("Q", map(len, self._said)).tobytes()
         return hashlib.blake2b(
             lengths + "".join(self._said).encode("utf-8", "surrogatepass"), digest_size=32
         ).hexdigest()
@@ -194,10 +217,10 @@ class Walk:
         self._trail = []
 
     def add(self, value: Any, name: str = "") -> None:
-        """Put a value in.
+        """Add a value and everything that it can read.
 
         Raises:
-            Unsure: It is, or holds, what nobody can tell from another by content.
+            Unsure: The value, or something in it, cannot be compared by content.
         """
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -211,13 +234,14 @@ class Walk:
 
     def _add(self, value: Any, kind: Any) -> None:
         if kind is int:
-            # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
+            # hexadecimal, since `sys.get_int_max_str_digits()` limits decimal texts only
             self.say("int", f"{value:x}")
         elif kind in _ATOMS:
             self.say(kind.__name__, repr(value))
             self._texts.add(value if kind is str else "")
         elif kind in (float, complex):
             self.say(kind.__name__, static_text(value))
+        # A shared value or a cycle: the number of its first visit keeps the aliasing in the digest.
         elif id(value) in self._at:
             self.say("again", str(self._at[id(value)]))
         else:
@@ -226,11 +250,11 @@ class Walk:
             self._compound(value, kind)
 
     def say(self, *texts: str) -> None:
-        """Put words in."""
+        """Add texts to the digest."""
         self._said += texts
 
     def fail(self, what: str) -> Unsure:
-        """Why it cannot be told."""
+        """Build the `Unsure` for the value at the current path, with `what` as its reason."""
         named = ".".join(self._trail[-3:])
         return Unsure(f"{f'`{named}` ' if named else 'it '}{what}")
 
@@ -243,6 +267,8 @@ class Walk:
                     " holds"
                 )
             self._open.add(id(kind))
+
+        # A tracer is also an instance of `jax.Array`, so it is tested first.
         if is_a(value, Tracer):
             raise self.fail("is traced by an outer transform")
         if is_a(value, types.ModuleType):
@@ -291,14 +317,18 @@ class Walk:
             )
         elif kind in (set, frozenset):
             if any(is_a(part, (str, bytes)) for part in value):
+                # Python randomises the hashes of texts in each process (PYTHONHASHSEED).
                 raise self.fail("is a set of texts, whose order is another in each process")
-            self.say(*map(self._alone, value))  # in their order, which a loop sees
+            # in iteration order, which a loop in the traced code sees
+            self.say(*map(self._alone, value))
             self._has_sets = True
         else:
             self._many([("", part) for part in value])
 
     def _alone(self, part: Any) -> str:
-        """A member of a set by itself: sets have no order to count in."""
+        """Return the digest of one member of a set on its own: members cannot be numbered by a
+        stable order.
+        """
         walk = Walk()
         walk.add(part)
         digest = walk.digest()
@@ -321,6 +351,9 @@ class Walk:
             raise self.fail(f"is a {kind.__qualname__}, a kind of array that is not known")
         if getattr(value.dtype, "hasobject", False):
             raise self.fail("is an array of objects")
+
+        # A body can see all of these: dtype, weak type, memory layout, the writeable flag, the
+        # sharding.
         host = words_of_keys(value) if is_key else np.asarray(value)
         self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
@@ -331,6 +364,7 @@ class Walk:
             if kind is np.ndarray
             else repr(getattr(value, "sharding", None))
         )
+        # Texts in arrays count as texts of the program, for the check of "now" in `digest`.
         self._texts.update(map(str, host.ravel().tolist()) if host.dtype.kind in "US" else ())
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
@@ -342,7 +376,9 @@ class Walk:
         self._texts.add(dtype.str.lstrip("<>|"))
 
     def _callable(self, value: Any, kind: Any) -> bool:
-        """Whether it was a function of another kind."""
+        """Add a function-like value of a kind other than `types.FunctionType`; return False if it
+        is none.
+        """
         named = importable(value)
         if named is not None and not is_a(value, types.MethodType):
             self._named(named)
@@ -405,7 +441,8 @@ class Walk:
 
     def _named(self, named: tuple[str, str]) -> None:
         module, name = named
-        if module not in self._passed:  # of many functions it is the same one
+        # many functions share a module, which is checked once
+        if module not in self._passed:
             check_module(module, stdlib=whose(module) == "stdlib")
             self._passed.add(module)
         check_name(module, name)
@@ -452,10 +489,11 @@ class Walk:
         self._many([("", fn), ("", of_users)])
 
     def ask(self, module: str, name: str) -> None:
-        """Put in what a name of a module stands for, or ask for an attribute of whatever.
+        """Add the value of a module's name, or the name of an attribute that code may read of any
+        value (`module` is empty).
 
         Raises:
-            Unsure: It cannot be told.
+            Unsure: The value cannot be compared by content.
         """
         if not module:
             self._asked.add(name)
@@ -465,17 +503,21 @@ class Walk:
         self.add(attribute_of(sys.modules[module], name), f"{module}.{name}")
 
     def _module(self, module: types.ModuleType) -> None:
-        """A module as a value: of its names, those that any code asks for."""
+        """Add a module as a value; of its names, only those that code reads count
+        (`_read_names`).
+        """
         name = module.__name__
         check_module(name, stdlib=whose(name) == "stdlib")
         self.say("module", name)
         self.modules[name] = module
 
     def _read_names(self) -> None:
-        """What code may ask for of modules that are values, and of installed classes what somebody
-        has put into them.
+        """Add the attributes that code may read of modules used as values, and attributes that the
+        user has set in installed classes.
         """
         read: set[tuple[int, str]] = set()
+
+        # A fixpoint: a value added here may be code that reads further names, or a further module.
         while True:
             places = [
                 (name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)
@@ -497,7 +539,11 @@ class Walk:
                     self._drain()
 
     def _read_memories(self, digest: Callable[[Any], str]) -> None:
-        """What functions remember, of all of them if of any it is not what would be computed."""
+        """Add the cached results of memoised functions: of all of them, as soon as one differs from
+        what would be computed now.
+        """
+
+        # A fixpoint again: cached results may lead to further memoised functions.
         told = 0
         while told < len(self.remembering):
             start, told = told, len(self.remembering)
@@ -525,8 +571,8 @@ class Walk:
         }
 
     def _asked_of(self, name: str) -> set[str]:
-        """The names of a module that code may ask for: by an attribute, and by a pattern of `match`
-        if the module is the user's.
+        """Return the names of a module that code may read: as an attribute, or through a class
+        pattern of `match` if the module is the user's.
         """
         there = vars(self.modules[name]).keys()
         if is_installed(name):
@@ -547,7 +593,8 @@ class Walk:
         module: Any = attribute(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
         if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
-            # of the rest of an annotation its name says all
+            # The name of a jaxtyping class spells dtype and axes; only its array type can be a
+            # user's class.
             held = getattr(value, "array_type", None)
             self._many([] if held is None or is_installed(held.__module__) else [("", held)])
             return
@@ -590,6 +637,9 @@ class Walk:
                 if users or name == "__wrapped__"
             ]
         )
+
+        # Library functions are hashed by bytecode, closure and defaults; their globals are not
+        # followed.
         if users:
             self.say(*annotations_text(value))
             names = reads_of(code)
@@ -601,6 +651,9 @@ class Walk:
                 self._remakers.append((value.__name__, code))
 
     def _globals(self, fn: types.FunctionType, names: Reads) -> None:
+
+        # Code whose reads cannot be followed is refused when it runs (`running.py`), not when it is
+        # seen.
         try:
             reads = [*_checked(fn, names)]
         except Unsure as unsure:
@@ -628,7 +681,8 @@ class Walk:
             self._many([(value.name, value._value_)])
             return
         if is_a(value, Where):
-            self.say("where", value.name)  # its line may be another
+            # without the line number, which changes when the file is edited above it
+            self.say("where", value.name)
             return
         if kind.__module__ == "jitney._interface.program":
             if value.options.memory is not None:
@@ -654,7 +708,9 @@ class Walk:
 
 
 def alone(scope: str) -> Callable[[Any], str]:
-    """One digest of a value and what it reads, under some settings."""
+    """Return a function that computes the digest of one value and its reads, under the given
+    settings.
+    """
 
     def digest(value: Any) -> str:
         walk = Walk()
@@ -666,11 +722,11 @@ def alone(scope: str) -> Callable[[Any], str]:
 
 
 def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
-    """All that a function names.
+    """Yield every global that a function reads.
 
     Raises:
-        Unsure: It names something in a way that cannot be followed, or something that is not a
-            function of its arguments.
+        Unsure: A read cannot be followed, or leads to something that is not a function of its
+            arguments.
     """
     for read in globals_of(fn, names):
         for module in read.through:
@@ -681,8 +737,9 @@ def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
 
 
 def _is_harmless(code: types.CodeType, names: Reads, read: Global) -> bool:
-    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes,
-    a `__hash__`, and `getattr` where it is seen what that asks for (`by_name.py`).
+    """Return whether a builtin that is barred elsewhere is used for its own purpose here: in code
+    that `dataclasses` generates, `hash` in a `__hash__`, or `getattr` where its operands are known
+    (`by_name.py`).
     """
     if read.module != "builtins":
         return False
@@ -704,10 +761,10 @@ _EMPTY = ("empty cell",)
 
 
 def kind_name(value: Any) -> str:
-    """The name of its type."""
+    """Name of the type of a value."""
     return type(value).__name__
 
 
 def static_text(value: float | complex) -> str:
-    """A number to the bit."""
+    """Bit pattern of a number as text: 0.0 and -0.0 differ."""
     return struct.pack("<dd", value.real, value.imag).hex()

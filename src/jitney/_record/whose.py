@@ -1,5 +1,5 @@
-"""Whose a function, a class or a module is: the user's, which is followed, or of something
-installed, which is known by name and file.
+"""Owner of a function, class or module: the user, whose code is hashed by content, or an installed
+package, which is known by name and file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from .._jax.trees import attribute, is_a, space_of, type_of
 from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
-"""They are in the key by version, and ask clocks and the environment for their own purposes."""
+"""Packages whose versions are in the key; they read clocks and the environment for their own
+purposes.
+"""
 _KNOWN = frozenset(
     (
         *CORE,
@@ -34,34 +36,36 @@ _KNOWN = frozenset(
         "wadler_lindig",
     )
 )
-"""Packages whose functions are functions of their arguments: no handlers or states of their own
-that somebody sets elsewhere.
+"""Packages whose functions are functions of their arguments, without handlers or other state that
+could be set elsewhere.
 """
 
 
 _NAMED = (type, FunctionType, ModuleType)
 static_attribute: Callable[[Any, str], Any] = type.__getattribute__
-"""What a class has under a name, whatever its metaclass says."""
+"""`type.__getattribute__`: an attribute of a class without its metaclass's hooks."""
 
 
 def is_installed(name: str) -> bool:
-    """Whether a module is of the standard library or lies where packages are installed."""
+    """Return whether a module is of the standard library or of an installed package."""
     return whose(name) not in ("user", "generated")
 
 
 def whose(name: str) -> str:
-    """Whose a module is, by its name; the user's where nobody knows."""
+    """Return the owner of a module, by its name; "user" if unknown."""
     module = sys.modules.get(name)
     if module is None:
         return "user"
     file: Any = getattr(module, "__file__", None)
-    if type(file) is str and file not in ("", "built-in", "frozen"):  # of most
+    # most modules
+    if type(file) is str and file not in ("", "built-in", "frozen"):
         return owner(file)
     file = file or getattr(getattr(module, "__spec__", None), "origin", None)
     if is_a(file, str) and file in ("built-in", "frozen"):
         return "stdlib"
     if not is_a(file, str):
-        paths = list(getattr(module, "__path__", ()))  # a package without a file of its own
+        # a namespace package has a path but no file
+        paths = list(getattr(module, "__path__", ()))
         return (
             owner(paths[0]) if paths else "stdlib" if name in sys.builtin_module_names else "user"
         )
@@ -69,17 +73,16 @@ def whose(name: str) -> str:
 
 
 def is_known(module: str) -> bool:
-    """Whether an installed module is of a package whose functions read nothing that is set
-    elsewhere.
+    """Return whether an installed module belongs to a package whose functions read no state that is
+    set elsewhere.
     """
     return module.partition(".")[0] in _KNOWN
 
 
 def importable(value: Any) -> tuple[str, str] | None:
-    """Module and name by which an installed module offers exactly this object; None where none
-    does.
+    """Return module and name under which an installed module offers exactly this object, or None.
 
-    An instance of a user's class is not asked: what answers is code of the user's.
+    No attribute is read of an instance of a user's class, since that could run the user's code.
     """
     if not is_a(value, _NAMED) and not is_installed(
         str(static_attribute(type_of(value), "__module__"))
@@ -93,7 +96,7 @@ def importable(value: Any) -> tuple[str, str] | None:
 
 
 def reached(module: str, name: str) -> Any:
-    """What a dotted name leads to in a module that is imported; None where nothing is."""
+    """Return the value of a dotted name in an imported module, or None."""
     value: Any = sys.modules.get(module)
     for part in name.split("."):
         if value is None:

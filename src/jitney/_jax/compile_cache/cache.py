@@ -1,25 +1,25 @@
-"""Turn on JAX's persistent compilation cache, in a private folder, unless the user has a say of
-their own.
+"""Switch of JAX's persistent compilation cache, in a private folder, unless the user has configured
+it.
 
-It stands beside the pipeline: nothing here knows about plans. `ensure` runs whenever a program is
-about to be compiled for the first time, never on a warm call. JAX has one such cache per process,
-so this is a switch for all that JAX compiles from then on, plain `jax.jit` included. A setting that
-the user made in JAX is left alone: when they name a directory of their own, before or after, jitney
-takes back what it set.
+It is not a part of the pipeline, and knows nothing of plans. `ensure` runs before a program is
+compiled for the first time, never on a warm call. JAX has one such cache per process, so this is a
+switch for everything that JAX compiles from then on, plain `jax.jit` included. A setting that the
+user has changed in JAX is left alone: if they name a directory of their own, before or after,
+jitney restores what it had set.
 
-What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
-- Compiling before the directory is set does not lock the cache out. A change of directory, size
-  limit or the on-off flag after that is not seen until `reset_cache()`.
+Behaviour of JAX, read in its source and tried with 0.10.2 and 0.12.0.1:
+- Compiling before the directory is set does not lock the cache out. A later change of directory,
+  size limit or on-off flag has no effect until `reset_cache()`.
 - No public way excludes one compile, and the flag is not thread-local: `disabled` switches the
   whole process.
 - Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney
-  keeps its own limit (`limit.py`); both count entries, the autotuning files of GPUs lie beside,
-  uncounted.
-- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning
-  (`entries.py` has it deleted then), and so does one that another process is writing at that
-  moment: without a limit of its own JAX takes no lock.
-- Nothing records whether a setting was made: a value equal to JAX's default counts as not made,
-  unless its environment variable is there.
+  has its own limit (`limit.py`). Both count entries only; the autotuning files of GPUs are not
+  counted.
+- A failed read or write is a warning, not an error. An entry truncated by a kill costs one warning
+  (`entries.py` deletes it then), and so does one that another process is writing at that moment:
+  without a limit of its own JAX takes no lock.
+- Nothing records whether a setting was changed: a value equal to JAX's default counts as unchanged,
+  unless its environment variable is set.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ _FOLDER: Final = "jax_compilation_cache_dir"
 _FLAG: Final = "jax_enable_compilation_cache"
 _SECONDS: Final = "jax_persistent_cache_min_compile_time_secs"
 _BYTES: Final = "jax_compilation_cache_max_size"
-_UNLIMITED: Final = -1  # as JAX spells it
+# JAX's value for no limit
+_UNLIMITED: Final = -1
 # the same in 0.10.2 and 0.12.0.1
 _JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: _UNLIMITED}
 
 _DEFAULT_SIZE: Final = 2 * 2**30
-_LOOK_AFTER: Final = 256  # programs
+# number of programs between two checks of the size limit
+_LOOK_AFTER: Final = 256
 _WITHOUT: Final = (
     "The cache lies in a folder that only its user can write; until then programs are compiled"
     " without it."
@@ -62,17 +64,19 @@ _WITHOUT: Final = (
 
 @dataclass(frozen=True)
 class CacheFacts:
-    """What the persistent cache is now, for reports."""
+    """State of the persistent cache, for reports."""
 
     enabled: bool
     directory: Path | None
-    size_limit: int | None  # bytes; `None` is no limit
-    reason: str  # who turned it on, or why it is off
+    # in bytes; `None` is no limit
+    size_limit: int | None
+    # who turned it on, or why it is off
+    reason: str
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What the caller of `configure` asked for; `None` was not given."""
+    """Settings that the caller of `configure` gave; `None` for those not given."""
 
     cache: bool | None = None
     base: Path | None = None
@@ -81,7 +85,7 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A JAX setting that jitney made: what it was, and what it is while jitney's holds."""
+    """A JAX setting that jitney changed: its value before, and jitney's value."""
 
     before: Any
     ours: Any
@@ -95,28 +99,32 @@ class _Decision:
 
 
 class _Switch:
-    """The state behind the functions of this file. JAX has one cache per process, so there is one
-    of these.
+    """State of the functions of this module. JAX has one cache per process, so there is one
+    instance.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.request = _Request()
         self.made: dict[str, _Setting] = {}
-        self.released = False  # the user changed the directory after jitney had set it
+        # True after the user changed the directory that jitney had set
+        self.released = False
         self.decision: _Decision | None = None
         self.watch = Watch()
         self.prepared: tuple[tuple[Path, int], Refusal | None] | None = None
         self.warned: set[str] = set()
-        self.ensured = 0  # programs since the folder was last compared with its limit
+        # number of programs since the folder was last compared with its limit
+        self.ensured = 0
         self.pauses = 0
         self.flag_before_pause = True
 
     def settle(self) -> None:
-        """Make JAX's settings what they should be now; change nothing if they are."""
+        """Bring JAX's settings to what they should be now; change nothing if they are."""
         decision = self._decide()
         if decision == self.decision:
             return
+
+        # Restore first, so that `_apply` stores the user's values, not jitney's, as those before.
         changed = self._withdraw()
         self.ensured = 0
         if decision.ours:
@@ -130,8 +138,8 @@ class _Switch:
             self._warn_once(decision.warning)
 
     def keep_limit(self) -> None:
-        """Compare jitney's folder with its size limit: at first, after a change, and as it grows.
-        JAX keeps a limit of the user's.
+        """Compare jitney's folder with its size limit: at first, after a change, and after every
+        `_LOOK_AFTER` programs. A limit that the user set is left to JAX.
         """
         now, self.ensured = self.ensured == 0, (self.ensured + 1) % _LOOK_AFTER
         ours = self.decision.facts if self.decision is not None and self.decision.ours else None
@@ -165,6 +173,8 @@ class _Switch:
         folder = _jax(_FOLDER)
         if self.made and folder != self.made[_FOLDER].ours:
             self.released = True
+
+        # The user's directory comes first, then the user's flag, then `configure` and JITNEY_CACHE.
         if self.released or (not self.made and folder is not None):
             return self._users_own(folder)
         if not self._flag():
@@ -205,7 +215,7 @@ class _Switch:
         return _Decision(cache, ours=True, warning=warning)
 
     def _prepare(self, base: Path, jax_size: int) -> Refusal | None:
-        """Check a directory once, and again when it has vanished."""
+        """Check a directory once, and again if it has vanished."""
         known = self.prepared
         if (
             known is None
@@ -225,7 +235,7 @@ class _Switch:
                 _set(name, to=ours)
 
     def _withdraw(self) -> bool:
-        """Give back each JAX setting that still is what jitney made it."""
+        """Restore each JAX setting that still has jitney's value."""
         changed = bool(self.made)
         for name, setting in self.made.items():
             if _jax(name) == setting.ours:
@@ -247,12 +257,14 @@ class _Switch:
         if self.pauses == 0:
             self.flag_before_pause = _jax(_FLAG)
             _set(_FLAG, to=False)
-            compilation_cache.reset_cache()  # JAX looks at the flag once and remembers
+            # JAX reads the flag once and memoises it.
+            compilation_cache.reset_cache()
         self.pauses += 1
 
     def resume(self) -> None:
         self.pauses -= 1
         if self.pauses == 0:
+            # A flag that was turned on inside of the block stays as it is.
             if not _jax(_FLAG):
                 _set(_FLAG, to=self.flag_before_pause)
             compilation_cache.reset_cache()
@@ -262,7 +274,7 @@ _SWITCH: Final = _Switch()
 
 
 def ensure() -> None:
-    """Turn the cache on where nothing forbids it. Cheap and repeatable; call it before each first
+    """Turn the cache on unless something forbids it. Cheap and idempotent; called before each first
     compile.
     """
     with _SWITCH.lock:
@@ -271,14 +283,14 @@ def ensure() -> None:
 
 
 def facts() -> CacheFacts:
-    """What the cache is now. Before the first `ensure` it is off."""
+    """Return the state of the cache. It is off before the first `ensure`."""
     with _SWITCH.lock:
         return (_SWITCH.decision or _off("nothing compiled yet")).facts
 
 
 def folder(name: str) -> Path | None:
-    """A folder of jitney's own beside the compiled programs; None while they are not kept, or lie
-    where the user put them.
+    """Return a folder of jitney's own next to the compiled programs; None if the cache is off or in
+    a directory of the user's.
     """
     with _SWITCH.lock:
         ensure()
@@ -289,9 +301,10 @@ def folder(name: str) -> Path | None:
 
 
 def own() -> Path | None:
-    """jitney's own folder of compiled programs, for what is kept there beside those of JAX; None
-    where it is off, the user's, or JAX keeps its size, which takes nothing there that it has not
-    written.
+    """Return jitney's own folder of compiled programs, for entries of jitney among JAX's.
+
+    None if the cache is off or in a directory of the user's, or if JAX enforces a size limit: then
+    the folder must hold only entries that JAX wrote.
     """
     with _SWITCH.lock:
         ensure()
@@ -305,8 +318,8 @@ def own() -> Path | None:
 def disabled() -> Generator[None]:
     """Compile without reading or writing the persistent cache.
 
-    JAX has one flag for the process. What other threads compile meanwhile is compiled without the
-    cache too: never wrong, only not kept. Blocks may nest and overlap; the last one out restores
+    JAX has one flag for the process, so programs that other threads compile meanwhile are not
+    cached either, which is never wrong. Blocks may nest and overlap; the last one to end restores
     the flag.
     """
     with _SWITCH.lock:
@@ -325,21 +338,26 @@ def configure(
     cache: bool | None = None,
     verify: bool | None = None,
 ) -> None:
-    """The part of `jitney.configure` that is the persistent cache's, and the verifying of programs.
+    """Configure the persistent cache and the verification of programs, as a part of
+    `jitney.configure`.
 
     Raises:
-        OptionError: If a value is malformed.
+        OptionError: A value is malformed.
     """
     if _read_flag("verify", verify) is not None:
         VERIFY.turn(verify)
     given = _Request(_read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size))
+
+    # Options that are not given keep their earlier values.
     with _SWITCH.lock:
         was = _SWITCH.request
         _SWITCH.request = replace(
             was, **{name: value for name, value in vars(given).items() if value is not None}
         )
+        # `cache=True` turns the cache on again after the user has unset its directory.
         if given.cache and _jax(_FOLDER) is None:
             _SWITCH.released = False
+        # Before the first `ensure` the request is only stored.
         if _SWITCH.decision is not None:
             _SWITCH.settle()
             _SWITCH.keep_limit()
@@ -378,7 +396,8 @@ def _standard_base() -> Path:
 def _default_base() -> Path:
     named = os.environ.get("JITNEY_CACHE_DIR", "")
     if "://" in named:
-        return Path(named)  # not absolute, so refused
+        # a URL is not an absolute path, so `prepare` refuses it
+        return Path(named)
     return _path(named) if named else _standard_base()
 
 
@@ -387,9 +406,7 @@ def _path(text: str) -> Path:
 
 
 def _wanted(request: _Request) -> tuple[bool, str | None]:
-    """Whether a cache is wanted, and a warning about an environment variable that makes no
-    sense.
-    """
+    """Return whether a cache is wanted, and a warning if JITNEY_CACHE has an unknown value."""
     text = os.environ.get("JITNEY_CACHE", "").strip().lower()
     named = {
         "": None,

@@ -1,28 +1,28 @@
-"""The entries of the compilation cache: one that is damaged is never run, and goes.
+"""Integrity of the entries of the compilation cache: a damaged entry is never run, and is deleted.
 
-JAX asks nobody before it reads an entry, and neither public function of
-`jax.experimental.compilation_cache` (`set_cache_dir`, `reset_cache`) lets one stand in between
-(0.10.2, 0.12.0.1). So the digest lies where JAX's own reading checks it. With zlib it does already:
-the stream ends with a checksum of what was compressed. With zstd, which JAX takes where it can
-(Python 3.14, or the package `zstandard`), the frame has room for one that JAX leaves empty, and XLA
-runs what a flipped bit has made of the program.
+JAX reads an entry without a hook: neither public function of `jax.experimental.compilation_cache`
+(`set_cache_dir`, `reset_cache`) lets other code check it first (0.10.2, 0.12.0.1). So the checksum
+has to be where JAX's own decompression verifies it. A zlib stream ends with a checksum of its
+content anyway. A zstd frame, which JAX uses where it can (Python 3.14, or the package `zstandard`),
+has an optional checksum that JAX does not write, so that XLA would run a program with a flipped
+bit.
 
-- Right after JAX has written an entry, it is written again with the checksum (`_Codec.sealed`), all
-  of it or nothing.
-- What has none when a process turns the cache on was not finished, or not written by jitney: it is
-  deleted (`sweep`), as is what is empty or what others could write.
-- A failed reading is a warning of JAX, which compiles anew and then leaves the damaged entry where
-  it is. That shows: JAX says that it writes, and no file is new. Then all entries are read, and
-  those that are damaged are deleted (`Watch`). Where several threads write, one of them may see the
-  files of all: what counts is how many are new.
-- To see what is new the folder is listed, a microsecond for each name in it. With zlib that has
-  time, so a folder of many is listed after several writes; with zstd an entry is sealed when it is
-  there.
+- Right after JAX has written an entry, it is rewritten with a checksum (`_Codec.sealed`),
+  atomically.
+- When a process turns the cache on, entries without a checksum are deleted (`sweep`): they were not
+  finished, or not written by jitney. So are empty entries and those that others can write.
+- If a read fails, JAX warns, compiles again, and leaves the damaged entry in place. The symptom is
+  that JAX announces a write but no new file appears. Then all entries are read, and damaged ones
+  are deleted (`Watch`). With several writing threads, one thread may see the files of all, so the
+  number of new files counts.
+- New files are found by listing the folder, at a microsecond per name. With zlib this is not
+  urgent, so a large folder is listed once per several writes; with zstd an entry is sealed as soon
+  as it exists.
 
-What another process writes meanwhile is read as it is there: sealed, or written a moment ago, or
-cut, which its format tells. JAX tells of reading and writing through `jax.monitoring`, in the
-thread that compiles, so this holds for plain `jax.jit` too; a warm call tells of nothing. The two
-formats lie in two folders, since JAX's keys do not always tell them apart.
+An entry that another process is writing is read as it is: sealed, just written, or truncated, which
+its format shows. JAX reports reads and writes through `jax.monitoring`, in the thread that
+compiles, so this covers plain `jax.jit` too; a warm call reports nothing. The two formats have
+separate folders, since JAX's keys do not always differ between them.
 """
 
 from __future__ import annotations
@@ -40,40 +40,46 @@ from typing import Any, Final
 
 import jax
 
-ENTRY: Final = "-cache"  # of JAX, the same in 0.10.0 and 0.12.0.1
+# suffix of JAX's entries, the same in 0.10.0 and 0.12.0.1
+ENTRY: Final = "-cache"
 UNFINISHED: Final = "-sealing"
-_MAGIC: Final = b"\x28\xb5\x2f\xfd"  # a frame of zstd, RFC 8878
-_CHECKSUM: Final = 0x04  # of the byte behind it
-_POSIX: Final = os.name == "posix"  # elsewhere there is no owner or mode to look at
+# magic number of a zstd frame, and the checksum flag in the byte after it (RFC 8878)
+_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_CHECKSUM: Final = 0x04
+# other systems have no owner or mode bits
+_POSIX: Final = os.name == "posix"
 _ASKED: Final = "/jax/compilation_cache/compile_requests_use_cache"
 _HIT: Final = "/jax/compilation_cache/cache_hits"
 _WRITES: Final = "/jax/compilation_cache/cache_misses"
 _COMPILED: Final = "/jax/core/compile/backend_compile_duration"
-_ENTRIES_FOR_ONE_MORE: Final = 1000  # in the folder: it is listed a write later
+# for each thousand entries in the folder, one more write passes before it is listed
+_ENTRIES_FOR_ONE_MORE: Final = 1000
 
 
 @dataclass(frozen=True)
 class _Codec:
-    """How JAX compresses here."""
+    """Compression of cache entries as JAX does it here, with a checksum."""
 
     unpacked: Callable[[bytes], bytes]
     errors: tuple[type[Exception], ...]
-    packed: Callable[[bytes], bytes] | None = None  # with a checksum; None where JAX's own has one
+    # with a checksum; None if JAX's own compression has one
+    packed: Callable[[bytes], bytes] | None = None
 
     def sealed(self, entry: bytes) -> bytes:
-        """The entry with a checksum; what is damaged raises one of `errors`."""
+        """Return the entry with a checksum; a damaged entry raises one of `errors`."""
         raw = self.unpacked(entry)
         return entry if self.packed is None or _has_checksum(entry) else self.packed(raw)
 
     def made(self, raw: bytes) -> bytes:
-        """An entry of this content."""
+        """Compress content to an entry."""
         return zlib.compress(raw) if self.packed is None else self.packed(raw)
 
 
 def _codec() -> _Codec:
-    """The first of what JAX tries, in its order."""
+    """Return the first codec that is available, in JAX's order of preference."""
     with suppress(ImportError):
-        zstd: Any = importlib.import_module("compression.zstd")  # Python 3.14
+        # Python 3.14
+        zstd: Any = importlib.import_module("compression.zstd")
         options = {zstd.CompressionParameter.checksum_flag: 1}
         return _Codec(
             zstd.decompress,
@@ -96,8 +102,8 @@ NAME: Final = "xla" if CODEC.packed is None else "xla-zstd"
 
 
 def sweep(folder: Path) -> set[int]:
-    """Delete what cannot be trusted; the users, apart from this one, whose files lie in the folder
-    or below.
+    """Delete entries that cannot be trusted. Return the ids of other users who own files in the
+    folder or below.
     """
     owners = set[int]()
     for file, status in _files(folder):
@@ -112,13 +118,14 @@ def sweep(folder: Path) -> set[int]:
 
 
 def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """All there is in a folder and below it, the folders too: XLA keeps some of its own for
-    GPUs.
+    """Yield the files and folders in a folder, recursively: for GPUs XLA has folders of its own
+    there.
     """
     for file in os.scandir(folder):
         try:
             status = file.stat(follow_symlinks=False)
-        except FileNotFoundError:  # another process
+        # Another process deleted it.
+        except FileNotFoundError:
             continue
         yield file, status
         if stat.S_ISDIR(status.st_mode):
@@ -126,7 +133,9 @@ def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
 
 
 def _is_sound(file: os.DirEntry[str], status: os.stat_result) -> bool:
-    """Whether an entry can be left to JAX; whether it is whole is seen when it is read."""
+    """Return whether an entry can be left to JAX, by mode, name and checksum flag; its content is
+    checked when it is read.
+    """
     if stat.S_ISDIR(status.st_mode):
         return True
     if stat.S_ISLNK(status.st_mode) or file.name.endswith(UNFINISHED):
@@ -149,12 +158,13 @@ def _has_checksum(entry: bytes) -> bool:
 
 
 def damaged(folder: Path) -> list[Path]:
-    """The entries that a reading would fail on. Each is read whole; nothing is deleted."""
+    """Return the entries that cannot be decompressed. Reads each entry whole; deletes nothing."""
     found: list[Path] = []
     for name in sorted(_entries(folder)):
         try:
             CODEC.unpacked((folder / name).read_bytes())
-        except FileNotFoundError:  # another process
+        # Another process deleted it.
+        except FileNotFoundError:
             continue
         except (*CODEC.errors, OSError):
             found.append(folder / name)
@@ -162,24 +172,27 @@ def damaged(folder: Path) -> list[Path]:
 
 
 class Watch:
-    """Follows what JAX writes into one folder. JAX has one cache per process, so there is one of
-    these.
+    """Observer of what JAX writes into one folder. JAX has one cache per process, so there is one
+    instance.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._here = threading.local()  # what JAX said last in this thread
+        # the last event of JAX in each thread
+        self._here = threading.local()
         self._folder: Path | None = None
-        # the mark of each entry that this process has read or sealed, 0 of others
+        # file mark of each entry that this process has read or sealed; 0 for other entries
         self._known = dict[str, int]()
-        # in so many threads JAX has said that it writes, and not yet that it has compiled
+        # number of threads in which JAX has announced a write and not yet reported the compile
         self._writing = 0
-        self._written = 0  # so often it has written since the folder was listed last
-        self._early = 0  # new files that were seen before the thread that writes them was done
+        # number of writes since the folder was listed last
+        self._written = 0
+        # number of new files that were seen before their thread reported the write
+        self._early = 0
         self._listens = False
 
     def follow(self, folder: Path | None) -> None:
-        """From now on this folder, which has been swept; none of jitney's where None."""
+        """Observe this folder, which has been swept, from now on; nothing if None."""
         with self._lock:
             self._folder, self._written, self._early = folder, 0, 0
             self._known = {} if folder is None else dict.fromkeys(_entries(folder), 0)
@@ -190,14 +203,16 @@ class Watch:
 
     def _event(self, event: str, **_: Any) -> None:
         if event in (_ASKED, _HIT, _WRITES) and self._said(event) == event == _ASKED:
-            self._wrote()  # it was neither found nor compiled: a failed reading was made an error
+            # Two requests in a row, with neither a hit nor a compile between them: JAX raised the
+            # failed read as an error.
+            self._wrote()
 
     def _duration(self, event: str, duration_secs: float, **_: Any) -> None:
         if event == _COMPILED and self._said(None) == _WRITES:
             self._wrote()
 
     def _said(self, event: str | None) -> str | None:
-        """Note what JAX says in this thread; what it had said before."""
+        """Store the last event of this thread, and return the one before it."""
         before: str | None = getattr(self._here, "said", None)
         self._here.said = event
         if before != event and _WRITES in (before, event):
@@ -215,8 +230,8 @@ class Watch:
                 self._look(self._folder)
 
     def _look(self, folder: Path) -> None:
-        """Seal what is new. Is less new than was written, JAX found an entry there that it could
-        not read, and did not write over it.
+        """Seal the new entries. If there are fewer new entries than writes, JAX found an entry that
+        it could not read and did not overwrite: then check all.
         """
         new = self._new(folder)
         seen = len(new) + self._early
@@ -224,14 +239,18 @@ class Watch:
             for name in list(self._known) if seen < self._written else new:
                 self._seal(folder, name)
         else:
-            for name in new:  # of any process: whether it is whole is seen when it is read
+            # Entries of any process; their checksum is verified when they are read.
+            for name in new:
                 _privately(folder / name)
-        # others are of other processes
+        # A surplus of new files is of threads that are still writing; more than these can account
+        # for is of other processes.
         self._early = min(max(seen - self._written, 0), self._writing)
         self._written = 0
 
     def _new(self, folder: Path) -> list[str]:
-        """The entries that were not there at the last look; those that are gone are forgotten."""
+        """Return the entries that were not there at the last look, and forget those that
+        are gone.
+        """
         new: list[str] = []
         left = 0
         names = _listed(folder)
@@ -254,7 +273,9 @@ class Watch:
 
 
 def _listed(folder: Path) -> list[str]:
-    """Names. A folder that is gone has none; `cache.py` sees to that before the next program."""
+    """Return the names in a folder, none if it is gone; `cache.py` creates it again before the next
+    program.
+    """
     try:
         return os.listdir(folder)  # noqa: PTH208 - 5000 names need no paths
     except OSError:
@@ -266,7 +287,7 @@ def _entries(folder: Path) -> set[str]:
 
 
 def _mark(entry: Path) -> int:
-    """What is another after each writing; 0 of what is gone."""
+    """Return a number that changes with each write of a file; 0 if it is gone."""
     try:
         status = entry.stat()
     except OSError:
@@ -280,8 +301,8 @@ def _privately(entry: Path) -> None:
 
 
 def _seal(entry: Path) -> None:
-    """Give an entry its checksum, or delete it: it is damaged, or another process is writing it and
-    will seal it itself.
+    """Give an entry its checksum, or delete it if it is damaged. An entry that another process is
+    still writing looks damaged; that process seals its own copy.
     """
     try:
         raw = entry.read_bytes()
@@ -289,6 +310,8 @@ def _seal(entry: Path) -> None:
         if sealed is raw:
             _privately(entry)
             return
+
+        # Atomic: a reader sees the old entry or the sealed one.
         unfinished = entry.with_name(f"{entry.name}-{os.getpid()}{UNFINISHED}")
         with os.fdopen(
             os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"

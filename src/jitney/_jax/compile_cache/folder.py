@@ -1,9 +1,9 @@
-"""Whether a folder may hold compiled programs: only its user can have put there what lies in it.
+"""Checks whether a folder may hold compiled programs: only its user may be able to write into it.
 
-Entries are native code: whoever can write them runs code as this user. So it counts who can write
-the folder, who can write one above it (and could put another in its place), and whose the files are
-that lie there already. Where others could write once, nothing of it is trusted afterwards, whatever
-its mode is now: the advice is a new folder, never a `chmod`.
+Entries are native code, so whoever can write them can run code as this user. The checks cover who
+can write the folder, who can write a folder above it (and so replace it), and who owns the files in
+it. A folder that others could write once is not trusted afterwards, whatever its mode is now: the
+advice is a new folder, never a `chmod`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .limit import complete
 
 _LEAST_FREE: Final = 64 * 2**20
 _PROBE: Final = 64 * 2**10
-_MOST_LINKS: Final = 40  # as Linux has it
+# the limit of Linux
+_MOST_LINKS: Final = 40
 ANOTHER: Final = "set JITNEY_CACHE_DIR to a writable folder of your own."
 _NEW: Final = (
     "set JITNEY_CACHE_DIR to a new folder, below one that only you can write; what lies here may be"
@@ -35,15 +36,15 @@ _NEW: Final = (
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a folder is not used, and what to do."""
+    """Reason why a folder is not used, and a fix."""
 
     what: str
     fix: str
 
 
 def prepare(base: Path) -> Refusal | None:
-    """Make `base` and the folder for compiled programs inside it, or say why they cannot be trusted
-    or used.
+    """Create `base` and the folder for compiled programs inside it. Return a refusal if they cannot
+    be trusted or used.
     """
     if not base.is_absolute():
         return Refusal(
@@ -55,6 +56,9 @@ def prepare(base: Path) -> Refusal | None:
             "is not UTF-8, which XLA asks of the path of its files",
             "set JITNEY_CACHE_DIR to a folder named in UTF-8.",
         )
+
+    # If nobody else can write the folders above, a folder that passes `_untrusted` cannot be
+    # replaced later.
     try:
         for folder in (base, base / NAME):
             refusal = _exposed(folder)
@@ -73,7 +77,7 @@ def prepare(base: Path) -> Refusal | None:
 
 
 def limited_by_jax(base: Path) -> Refusal | None:
-    """What JAX needs to keep a size limit of the user's."""
+    """Prepare the folder for a size limit that the user set in JAX, or refuse it."""
     if importlib.util.find_spec("filelock") is None:
         return Refusal(
             "has a size limit from `jax_compilation_cache_max_size`, which needs filelock",
@@ -87,13 +91,13 @@ def limited_by_jax(base: Path) -> Refusal | None:
 
 
 def shown(path: Path) -> str:
-    """A path as text that can be printed."""
+    """Return a path as printable text."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _make(folder: Path) -> None:
-    """With the folders above it, private as XDG has it for its own: a loose umask would leave them
-    to others.
+    """Create a folder and its parents, private as XDG asks for: a loose umask would let others
+    write them.
     """
     if not folder.exists():
         _make(folder.parent)
@@ -101,10 +105,11 @@ def _make(folder: Path) -> None:
 
 
 def _untrusted(folder: Path) -> Refusal | None:
-    # no owner or mode bits to look at; the profile folder is private there
+    # Windows has no owner or mode bits, and the profile folder is private.
     if sys.platform == "win32":
         return None
-    status = folder.stat()  # of what a link leads to
+    # If the folder is a link, both the link and its target must be the user's.
+    status = folder.stat()
     others = {status.st_uid, folder.lstat().st_uid} - {os.geteuid()}
     if others:
         return Refusal(f"belongs to another user (id {max(others)})", _NEW)
@@ -112,8 +117,10 @@ def _untrusted(folder: Path) -> Refusal | None:
 
 
 def _exposed(base: Path) -> Refusal | None:
-    """Who can write a folder above can put another one in the place of `base`, unless its sticky
-    bit leaves that to the owner of each.
+    """Refuse a path if others can replace a part of it.
+
+    Whoever can write a folder above can replace `base`, unless the sticky bit reserves each entry
+    for its owner.
     """
     if sys.platform == "win32":
         return None
@@ -122,7 +129,8 @@ def _exposed(base: Path) -> Refusal | None:
         try:
             status = passed.lstat()
         except FileNotFoundError:
-            return None  # it is made below what was looked at
+            # The rest does not exist yet; it is created below folders that were checked.
+            return None
         if status.st_uid not in trusted:
             return Refusal(
                 f"is reached through {passed}, which belongs to another user (id {status.st_uid})",
@@ -138,7 +146,7 @@ def _exposed(base: Path) -> Refusal | None:
 
 
 def _passed(path: Path) -> Generator[Path]:
-    """The folders and links on the way to a path, each link followed step by step."""
+    """Yield the folders and links on the way to a path, following each link one step at a time."""
     at, rest, links = Path(path.anchor), list(reversed(path.parts[1:])), 0
     while rest:
         yield at
@@ -151,6 +159,8 @@ def _passed(path: Path) -> Generator[Path]:
         links += 1
         if links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+        # A relative target continues at the folder of the link.
         target = step.readlink()
         at = Path(target.anchor) if target.is_absolute() else at
         rest.extend(reversed(target.parts[1:] if target.is_absolute() else target.parts))
@@ -163,8 +173,8 @@ def _others_write(status: os.stat_result) -> bool:
 
 
 def _alone_in(group: int) -> bool:
-    """Whether a group is the user's private one, as many systems give everybody (with a umask that
-    lets the group write), or root's.
+    """Return whether a group is root's or the user's private one, which many systems combine with a
+    umask that lets the group write.
     """
     if sys.platform == "win32":
         return True
@@ -179,7 +189,7 @@ def _alone_in(group: int) -> bool:
 
 
 def _cramped(folder: Path) -> Refusal | None:
-    """Write a little and look at the free space; what fails here raises OSError."""
+    """Refuse a folder on a full disk, after a trial write. Other failures raise OSError."""
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(bytes(_PROBE))
         probe.flush()

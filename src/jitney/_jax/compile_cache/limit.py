@@ -1,10 +1,9 @@
-"""Keep the folder of compiled programs under its size limit: what was used least recently goes.
+"""Size limit of the folder of compiled programs: the least recently used entries are deleted.
 
-JAX has a limit of its own, but keeps it by reading two files for every entry at every write, under
-one lock: 120 ms for each compile with 5000 entries in the folder, which a compile of `x + 1` pays
-too. So JAX writes without a limit, as it does by default, and jitney looks at the whole folder once
-per process and again after many programs, at 37 ms for 5000 entries: between two looks the folder
-may be larger than its limit.
+JAX has a size limit, but it reads two files per entry at each write, under one lock: 120 ms per
+compile with 5000 entries in the folder, even for `x + 1`. So JAX writes without a limit, which is
+its default, and jitney checks the whole folder once per process and again after many programs, at
+37 ms for 5000 entries. Between two checks the folder may exceed its limit.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_ENTRY, _STAMP = "-cache", "-atime"  # of JAX, the same in 0.10.0 and 0.12.0.1
+# suffixes of JAX, the same in 0.10.0 and 0.12.0.1
+_ENTRY, _STAMP = "-cache", "-atime"
 
 
 def trim(folder: Path, limit: int) -> None:
-    """Delete entries until they take `limit` bytes or less.
+    """Delete entries until they take `limit` bytes or less, least recently used first.
 
-    The last use is the later of the times of reading and writing: a file system that notes no reads
-    leaves the oldest to go first. Another process may do the same at the same time, so an entry may
-    be gone already.
+    The last use is the later of access time and modification time, so a file system without access
+    times deletes the oldest entries first. Another process may trim at the same time, so an entry
+    may be gone already.
     """
     files: list[tuple[int, int, str]] = []
     for entry in os.scandir(folder):
@@ -40,11 +40,11 @@ def trim(folder: Path, limit: int) -> None:
 
 
 def complete(folder: Path) -> None:
-    """Give each entry its time stamp, for a limit that the user gave to JAX.
+    """Give each entry its time stamp, for a limit that the user set in JAX.
 
-    In jax 0.10.2 one entry without a stamp (of a killed process, or of a time without limit) fails
-    every later write under a size limit; 0.12.0.1 takes it for the oldest, as an empty stamp is.
-    Delete this when the oldest jax does so.
+    In jax 0.10.2 one entry without a stamp (from a killed process, or from a time without a limit)
+    makes every later write under a size limit fail; 0.12.0.1 treats it as the oldest, like an empty
+    stamp. Delete this when the oldest supported jax does so.
     """
     names = {entry.name for entry in os.scandir(folder)}
     for name in names:

@@ -1,9 +1,8 @@
-"""What jitney itself keeps among the compiled programs: written whole or not at all, and read only
-as this user wrote it.
+"""jitney's own entries in the folder of compiled programs: written atomically, and read only if
+this user wrote them.
 
-Such a file looks as an entry of JAX's does, name, mode and checksum, so that what lists, trims,
-sweeps and checks those does so with these. JAX asks for entries by names of its own, and never for
-one of these.
+They have the name suffix, mode and checksum of JAX's entries, so that code which lists, trims,
+sweeps or checks those handles these too. JAX never looks up these names.
 """
 
 from __future__ import annotations
@@ -18,15 +17,17 @@ from .entries import CODEC, ENTRY, UNFINISHED
 
 
 def path_of(folder: Path, name: str) -> Path:
-    """Where an entry of this name lies."""
+    """Return the path of an entry."""
     return folder / f"{name}{ENTRY}"
 
 
 def read(entry: Path) -> bytes | None:
-    """What was written; None where nothing is, or what cannot be trusted, which is deleted if it is
-    this user's.
+    """Return the content of an entry, or None if it is missing or cannot be trusted. A damaged
+    entry of this user is deleted.
     """
     try:
+        # Check owner and mode on the open file, not on the path, which could be replaced in
+        # between.
         opened = os.open(entry, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
         return None
@@ -42,8 +43,8 @@ def read(entry: Path) -> bytes | None:
 
 
 def write(entry: Path, content: bytes) -> bool:
-    """Put an entry there, for its user only; whether it worked. A disk that is full or read-only
-    keeps nothing.
+    """Write an entry that only its user can access, atomically. Return False if that fails, as on a
+    full or read-only disk.
     """
     unfinished = entry.with_name(f"{entry.name}-{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
     try:
@@ -60,7 +61,7 @@ def write(entry: Path, content: bytes) -> bool:
 
 
 def delete(entry: Path) -> None:
-    """Take an entry away."""
+    """Delete an entry."""
     with suppress(OSError):
         entry.unlink(missing_ok=True)
 
