@@ -41,6 +41,14 @@ class Sizes:
     exact: Mapping[str, int]
     ranges: Mapping[str, range]
 
+    def representative(self) -> dict[str, int]:
+        """Return one size of each axis; axes differ in size where their ranges allow it."""
+        sizes = dict(self.exact)
+        for name, span in self.ranges.items():
+            taken = set(sizes.values())
+            sizes[name] = next((size for size in span if size not in taken), span[0])
+        return sizes
+
 
 def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
     """Yield every combination of the requested sizes.
@@ -121,13 +129,7 @@ def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -
         examples = dict[str, Any]()
     known = sizes_of_examples(core.contract, examples)
 
-    # A range is represented by its start, offset by position, so that axes with equal ranges
-    # differ.
-    asked = {
-        **at.exact,
-        **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())},
-    }
-    return {name: size for name, size in asked.items() if name not in known}
+    return {name: size for name, size in at.representative().items() if name not in known}
 
 
 def resizing(entry: Entry, arrays: Sequence[Any], at: Sizes, where: Where) -> Resized:

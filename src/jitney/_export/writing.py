@@ -146,14 +146,7 @@ class _Writer:
 
     def _made(self, entry: Entry, examples: Sequence[Any], at: Sizes) -> _Part:
         resized = resizing(entry, examples, at, self.where)
-
-        # A range is represented by its start, offset by position, so that axes with equal ranges
-        # differ.
-        least = {
-            **at.exact,
-            **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())},
-        }
-        arrays = arrays_at(resized, examples, least, self.where)
+        arrays = arrays_at(resized, examples, at.representative(), self.where)
         made = (
             traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
             if at.ranges

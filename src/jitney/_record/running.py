@@ -86,8 +86,12 @@ class Ran:
             if not _is_nobodys(frame):
                 self._fail(f"`{_asker(frame)}` reads the environment")
             return False
-        if code in MAKES_SETS and not _is_nobodys(frame):
-            self._fail(f"`{_asker(frame)}` makes a set, whose order may be another in each process")
+        if code in MAKES_SETS:
+            if not _is_nobodys(frame):
+                self._fail(
+                    f"`{_asker(frame)}` makes a set, whose order may be another in each process"
+                )
+            return False
         module = str(frame.f_globals.get("__name__", ""))
         whose = owner_of(frame)
         # Generated code belongs to the owner of the module that it runs in.
