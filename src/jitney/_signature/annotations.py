@@ -65,6 +65,7 @@ def hints_of(
         return _behind_a_transform(base)
     hints: dict[str, Hint] = {}
     unresolved: list[str] = []
+
     for name, raw, found in _looked_up(fn, namespace):
         # If only a part is missing, as in `list["Later"]`, the rest is read.
         if isinstance(found, Missing):
@@ -76,6 +77,7 @@ def hints_of(
             unresolved.append(name)
         else:
             hints[name] = read(found)
+
     result = hints.pop("return", AnyHint())
 
     # A call of a class returns an instance, and not what `__init__` is annotated with.
@@ -238,6 +240,7 @@ def _read_wrapper(hint: Any, seen: frozenset[int]) -> Hint | None:
         )
 
     alias = hint if origin is None else origin
+
     # The type is typing's own on Python 3.12, and typing_extensions' before.
     if type(alias).__name__ == "TypeAliasType":
         if id(alias) in seen:
@@ -298,11 +301,13 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
     if get_origin(hint) not in (typing.Union, types.UnionType):
         return None
     members = get_args(hint)
+
     # A union of array types, as `Float[ArrayLike, ""]`, is one array to jitney.
     array = _one_array(members, seen)
     if array is not None:
         return array
     options = tuple(dict.fromkeys(_read(member, seen) for member in members))
+
     # One alternative that takes anything makes the union take anything.
     for option in options:
         if isinstance(option, AnyHint):
@@ -311,11 +316,13 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
     if len(options) == 1:
         return options[0]
     union = UnionHint(options, " | ".join(option.text for option in options))
+
     # Only a union of static alternatives is static. beartype checks the union as a whole, and the
     # parts are kept for the contract.
     statics = [option.hint for option in options if isinstance(option, StaticHint)]
     if len(statics) < len(options):
         return union
+
     # The alternatives are a tuple, which `Union[...]` takes and `|` does not.
     return StaticHint(typing.Union[tuple(statics)], _text(hint), union)  # noqa: UP007
 
@@ -330,6 +337,7 @@ def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | No
     if len(arrays) < len(read_members) or len(set(arrays)) != 1:
         return None
     array, numbers = arrays[0], [member for member in members if _is_number_type(member)]
+
     # Number types are folded into the array only if a number can have its rank and dtypes.
     takes_rank_0 = all(dim.variadic for dim in array.dims)
     if numbers and not (takes_rank_0 and all(_number_fits(number, array) for number in numbers)):
@@ -445,9 +453,11 @@ def _dim(written: str) -> Dim:
     """Parse one token of a shape string by the rules of jaxtyping."""
     if written == "...":
         return Dim(written, "anonymous", variadic=True)
+
     # Marks (`#`, `*`, `_`, `?`) and a label (`rows=4`) may come in any order before the size.
     marks: set[str] = set()
     rest = written
+
     while rest:
         if rest[0] in "#*_?":
             marks.add(rest[0])

@@ -52,9 +52,11 @@ def looks_like_array(value: Any) -> bool:
         or owner_of_class(kind) in _OF_JAX
     ):
         return False
+
     # A protocol of arrays decides at once.
     if any(hasattr(kind, name) for name in _PROTOCOLS):
         return True
+
     # Without a protocol a shape and a dtype are needed. A class without a hash has no static key,
     # so its values are refused later with another message.
     if not (_has(value, "shape") and _has(value, "dtype")) or kind.__hash__ is None:

@@ -61,6 +61,7 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
         hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
     ):
         return shown
+
     # A bare copy has neither `__wrapped__` nor `__signature__`, so `inspect.signature` reads the
     # wrapper's own parameters.
     bare = types.FunctionType(
@@ -217,8 +218,10 @@ class Binder:
         """Call the body with values in normal form."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+
         # Once a default is left out, later values can no longer be passed by position.
         complete = True
+
         for parameter, value in zip(self.parameters, values, strict=True):
             if value is Default.OWN:
                 complete = False
@@ -234,6 +237,7 @@ class Binder:
                 kwargs.update(value)
             else:
                 kwargs[parameter.name] = value
+
         return fn(*args, **kwargs)
 
     def placed(
@@ -265,6 +269,7 @@ class Binder:
                     and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
                 )
                 placed.append((value, count + names.index(parameter.name) if by_name else None))
+
         return placed
 
     def named(self, values: tuple[Any, ...]) -> dict[str, Any]:

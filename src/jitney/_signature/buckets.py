@@ -83,6 +83,7 @@ class Bucket:
                 "write jitney.Bucket(ladder='pow2').",
                 code="J220",
             )
+
         # The class is frozen, so its normalised fields are set past its own `__setattr__`.
         chosen = None if sizes is None else tuple(sorted({int(size) for size in numbers}))
         multiple = None if multiple is None else int(multiple)
@@ -139,6 +140,7 @@ class Bucket:
         # Rounding can make several buckets equal. Walk down from the bucket of `size` to the first
         # one that rounds to less, where the range begins.
         above = None
+
         for bucket in self._down_from(size):
             rounded = -(-bucket // divisor) * divisor
             if above is not None and rounded < above:
@@ -147,6 +149,7 @@ class Bucket:
             elif rounded < size:
                 return None
             above = rounded
+
         return None if above is None else (2, above)
 
     def _down_from(self, size: int) -> Iterator[int]:

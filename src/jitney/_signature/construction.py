@@ -48,6 +48,7 @@ def construction(value: Any) -> tuple[Any, ...] | None:
     """
     if not has_coarse_equality(type_of(value)):
         return None
+
     # A plain dtype is determined by its string. Its `char` tells apart types of equal size, such as
     # `long` and `long long`.
     if (
@@ -57,16 +58,20 @@ def construction(value: Any) -> tuple[Any, ...] | None:
         and value.subdtype is None
     ):
         return value.str, value.char
+
     # Unions and patterns register their reducers in `copyreg`, where `copy` and `pickle` look
     # first.
     registered = copyreg.dispatch_table.get(type_of(value))
+
     try:
         built: Any = value.__reduce_ex__(4) if registered is None else registered(value)
     except (TypeError, pickle.PicklingError):
         return None
+
     # A string is the name of a global constant: nothing is built.
     if is_a(built, str):
         return None
+
     # Iterators have no `==`, so their items take their place.
     parts = [
         tuple(part) if is_a(part, (types.GeneratorType, *_ITERATORS)) else part for part in built

@@ -112,6 +112,7 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
         )
     if is_a(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__, copies))
+
     # Records are rebuilt field by field. An object of another class counts by identity, unless its
     # `id` is in `copies.made`.
     if is_keyed_by_fields(value):

@@ -70,6 +70,7 @@ def is_alike(a: Any, b: Any) -> bool:
         return a == b and float.hex(a) == float.hex(b)
     if kind is list or kind is tuple:
         return _are_alike(a, b)
+
     # Dicts are compared in order, since a body can observe it.
     if kind is dict:
         return _are_alike([*a], [*b]) and _are_alike([*a.values()], [*b.values()])

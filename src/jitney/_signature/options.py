@@ -272,6 +272,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
     )
+
     # Each option is valid by itself here.
     for contradiction in _CONTRADICTIONS:
         given = contradiction.found(options)
@@ -283,6 +284,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
                 contradiction.fix,
                 code="J201",
             )
+
     return options
 
 
@@ -581,6 +583,7 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     """
     if value is None:
         return None
+
     # Three forms: "fsdp", a dict of axes, and ("fsdp", dict).
     alone = is_a(value, str) and value == FSDP
     fsdp = alone or (
@@ -590,6 +593,7 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     if not is_a(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
     axes: list[tuple[str, tuple[str, ...]]] = []
+
     for name, along in named.items():
         parts: Any = (along,) if is_a(along, str) else along
         # `"*"` stands alone: it cannot be combined with named axes of the mesh.
@@ -599,6 +603,7 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
         ):
             _not_sharding(where, value)
         axes.append((name, tuple(parts)))
+
     return Sharding(tuple(axes), fsdp)
 
 
@@ -631,6 +636,7 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
             'say which: shard={"batch": "data"}.',
             code="J201",
         )
+
     # jitney's own `Mesh` wraps one of JAX's.
     given: Any = value
     return given.mesh if is_a(given, Mesh) else given

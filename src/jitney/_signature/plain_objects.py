@@ -314,6 +314,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return _same(value), state(referent(value), seen)
     if is_a(value, jax.Array) or kind is types.ModuleType:
         return _same(value)
+
     # A value that contains itself is represented by the depth at which it began.
     if id(value) in seen:
         return kind, seen.index(id(value))
@@ -364,6 +365,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         # searched without limit.
         nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST
         return kind, _same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
+
     # Drawing a number changes the state of a generator.
     drawn = random_state(value)
     if drawn is not None:

@@ -138,6 +138,7 @@ class _Seen:
             or (by_class and hasattr(type_of(value), "__get__"))
             or (self.settled and is_alone)
         )
+
         # The value itself, a weak stand-in, or `_GONE` for a value of which only the state is kept.
         self._then = (
             value if is_strong else identity(value) if can_be_weak(type_of(value)) else _GONE
@@ -230,14 +231,19 @@ class Reads:
         self._where = where
         is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
         self._named = ClassNames(named_by(body) if is_watched else Names())
+
         # An object (or a class of one) and its recorded attributes, by `_place` of the object.
         self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}
+
         # Method resolution orders of their classes, to detect an assignment to `__class__`.
         self._classes: dict[int, tuple[type, ...]] = {}
+
         # Result of `_quickly`; None until the first call and after each new attribute.
         self._quick: tuple[bool, list[Any]] | None = None
+
         # Number of recorded attributes.
         self._count = 0
+
         with unwatched():
             # Static fields of modules are held by the layout too, so they may be held strongly
             # here.
@@ -262,6 +268,7 @@ class Reads:
         self._put(value)
         names = self._named.of(type_of(value)).names
         bases = bases_of(type_of(value))
+
         for base in bases:
             self._put(base)
             for name, part in [*base.__dict__.items()]:
@@ -332,6 +339,7 @@ class Reads:
                     or then[0].get(name) is not then[1]
                 ):
                     return self._hold_as_states()
+
         return not slow or self._hold_as_states()
 
     def _quickly(self) -> tuple[bool, list[Any]]:
@@ -341,6 +349,7 @@ class Reads:
         """
         quick: list[Any] = []
         slow, count = bool(self.wholes), self._count
+
         for stand_in, attributes in [*self.attributes.values()]:
             value = _strongly(stand_in)
             classes = type_of(value).__mro__
@@ -372,6 +381,7 @@ class Reads:
                     slow = True
             if own or weak or of_class or not is_a(value, type):
                 quick.append((stand_in, classes, tuple(own), tuple(weak), tuple(of_class)))
+
         # The plan is stored only if no other thread has recorded an attribute meanwhile.
         if count == self._count:
             self._quick = slow, quick
@@ -461,17 +471,23 @@ class Trace:
         self.number = reads.number
         self._reads = reads
         self._watch = watch
+
         # The objects, kept alive since `id` is their key below.
         self._alive: list[Any] = []
+
         # Attributes of the objects when they were first seen; any other value was set by the body.
         self._began: dict[int, dict[str, Any]] = {}
         self._copies = Copies()
+
         # Value of an attribute and the value that the body got for it.
         self._given: dict[tuple[int, str], tuple[Any, Any]] = {}
+
         # The subset of these of which the body got a copy.
         self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}
+
         # Attributes that the body set and then read: scratch space of its own.
         self._scratch: set[tuple[int, str]] = set()
+
         for held, _ in [*reads.attributes.values()]:
             value = _strongly(held)
             if value is not _GONE and not is_a(value, type):
@@ -499,9 +515,11 @@ class Trace:
             return part
         raw = _raw(value, name)
         before = self._given.get((id(value), name))
+
         # The same copy is returned at each read, so that identity holds inside the body.
         if before is not None and before[0] is raw:
             return before[1] if raw is part else part
+
         # The body has set this attribute itself.
         if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
             self._scratch.add((id(value), name))
@@ -528,6 +546,7 @@ class Trace:
         """
         objects = {id(value): value for value in self._alive}
         paths = {key: names.get(key) or type_of(value).__name__ for key, value in objects.items()}
+
         with unwatched():
             for key, began in [*self._began.items()]:
                 noted, now = (
@@ -630,4 +649,5 @@ def _raw(value: Any, name: str) -> Any:
                 if is_a(part, (types.MemberDescriptorType, types.GetSetDescriptorType))
                 else part
             )
+
     return ABSENT

@@ -107,6 +107,7 @@ def innermost(fn: Any) -> tuple[Any, type | None]:
             owner, fn = above, inspect.getattr_static(above, "__call__")
         else:
             break
+
     return fn, owner
 
 
@@ -141,10 +142,12 @@ def class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
     """Names that the annotations of a method see: those of its class body, and the class itself."""
     path = getattr(fn, "__qualname__", "").split(".")[:-1]
     scope: Any = None
+
     # The defining class is the base with the qualified name of the method's enclosing scope.
     for cls in () if owner is None else owner.__mro__:
         if cls.__qualname__.split(".") == path:
             scope = cls
+
     # Otherwise, as for a plain function in a class body, follow the qualified name from the module.
     if scope is None and path and "<locals>" not in path:
         scope = getattr(fn, "__globals__", {}).get(path[0])
@@ -153,6 +156,7 @@ def class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
     if not isinstance(scope, type):
         return {}
     params = {str(param): param for param in getattr(scope, "__type_params__", ())}
+
     # A class attribute called like a builtin (`list`, `type`) would shadow it in annotations.
     body = {name: value for name, value in vars(scope).items() if not hasattr(builtins, name)}
     return {**params, **body, scope.__name__: scope}

@@ -132,11 +132,13 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         StaticError: The value can be keyed neither by its parts nor by `hash`.
     """
     kind = type_of(value)
+
     # A function is keyed by a weak stand-in, so that the key does not keep its closure alive.
     if kind is types.FunctionType:
         return kind, identity(value)
     if kind in PLAIN:
         return kind, value
+
     # The hexadecimal form distinguishes 0.0 from -0.0 and makes NaN equal to itself.
     if kind is float:
         return kind, value.hex()
@@ -158,6 +160,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
             frozenset(static_key(part, inside) for part in base_of(value).__iter__(value)),
             *(static_key(part, inside) for part in _own(value)),
         )
+
     # Classes of Python and NumPy whose `==` is coarser than what a body can observe.
     built = construction(value)
     if built is not None:
@@ -239,6 +242,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         )
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
+
     # Python's own methods are called, since a subclass may override iteration.
     if is_a(value, (list, tuple)):
         return tuple(base_of(value).__iter__(value))

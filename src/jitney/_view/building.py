@@ -115,12 +115,14 @@ class _Writer:
         self._leaves = [f"a{i}" for i in range(treedef.num_leaves)]
         arrays = "".join(f"a{i}, " for i in range(treedef.num_leaves) if i not in held)
         self._lines += [f"{arrays}= arrays"] if arrays else []
+
         for i, value in held.items():
             name = self._constant(value)
             if fresh(value) is value:
                 self._leaves[i] = name
             else:
                 self._lines.append(f"a{i} = fresh({name})")
+
         # The stand-ins have to stay alive, since they are identified by `id`.
         self._alive = whole = tree_unflatten(treedef, stand_ins)
         self._whole = self._part(whole)
@@ -156,6 +158,7 @@ class _Writer:
         if kind is tuple or (is_a(node, tuple) and hasattr(kind, "_fields")):
             parts = "".join(f"{self._part(part)}, " for part in node)
             return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
+
         # JAX unflattens any other node.
         leaves, treedef = tree_flatten(node)
         return (
@@ -173,6 +176,7 @@ class _Writer:
         }
         fields = ", ".join(f"{name!r}: {part}" for name, part in parts.items())
         name = f"m{len(self._lines)}"
+
         # Equinox's `__setattr__` refuses writes, so the `__dict__` is set as a whole.
         self._lines += [
             f"{name} = new({self._constant(type_of(node))})",

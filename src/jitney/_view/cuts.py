@@ -42,6 +42,7 @@ def cuts_of(
         padded: The padded axes.
     """
     mapped = [Cutting(axis, name) for axis, name in enumerate(levels) if name in padded]
+
     # A dimension of the body's results is padded if it depends on a symbol.
     inside: Sequence[Sequence[Any]] = [()] * count if proof is None else proof.program.out_dims
     symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}

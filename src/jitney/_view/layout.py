@@ -86,10 +86,12 @@ class Layout:
         """Values beside the leaves that traces can see and callers can change in place."""
         self.constants = constants
         """Number of static values that are the same in all of its calls, as the key has them."""
+
         # The entries that run its calls are stored here, since a call finds its layout first.
         # `only` is the single entry of a layout whose calls have no other static values.
         self.only: Any = None
         self.entries: dict[Hashable, Any] = {}
+
         # Most functions that are called twice alike are called many times.
         self.called_again = False
 

@@ -37,6 +37,7 @@ def made_in(result: Any, leaves: Sequence[Any]) -> frozenset[int]:
     inside |= {
         id(held.__dict__) for held in (*holders, *found.values()) if hasattr(held, "__dict__")
     }
+
     # The objects are looked up by key, since a tuple of `items()` would be one more referrer.
     there_before = {key for key in objects if not _is_only_in(objects[key], inside)}
     return frozenset(objects.keys() - there_before - _behind(there_before, objects))

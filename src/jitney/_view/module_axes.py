@@ -56,6 +56,7 @@ def register_axes(cls: type, **fields: str) -> None:
             code="J220",
         )
     known = [field.name for field in dataclasses.fields(cls)]
+
     for name, axes in fields.items():
         if name not in known:
             what = f"it has no field {name!r}."
@@ -74,6 +75,7 @@ def register_axes(cls: type, **fields: str) -> None:
                 'write "out in".',
                 code="J220",
             )
+
     _registered().setdefault(cls, {}).update(
         {name: named_array(axes) for name, axes in fields.items()}
     )

@@ -48,11 +48,13 @@ def named_axes(
 
 def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Named, ...]:
     places = list(range(len(leaf.shape)))
+
     # A mapped axis is removed before the next level, whose position counts in what is left.
     named = [Named(places.pop(dim), name) for name, dim in mapped if dim is not None]
     hint = leaf.hint
     if not isinstance(hint, ArrayHint):
         return tuple(named)
+
     # `*name` or `...` matches any number of axes: the dims before it count from the front, those
     # after it from the back.
     at = next((i for i, dim in enumerate(hint.dims) if dim.variadic), len(hint.dims))
@@ -63,12 +65,14 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
         *zip(ahead, places, strict=False),
         *zip(reversed(behind), reversed(places), strict=False),
     ]
+
     for dim, place in pairs:
         text = dim.expr if dim.expr is not None else dim.name
         # A `?name` has one size per leaf, and a `#name` of size 1 is broadcast: neither names an
         # axis here.
         if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
             named.append(Named(place, text))
+
     return tuple(named)
 
 

@@ -177,11 +177,13 @@ class _Writer:
             *self._lines,
             "return args" if whole else f"return ({''.join(f'{part}, ' for part in self._given)})",
         ]
+
         # A missing key or field, or another number of items, raises one of these.
         way_out = ["except (KeyError, ValueError):", "    return None"]
         source = "\n    ".join(
             ["def take(args, kwargs):", "try:", *(f"    {line}" for line in lines), *way_out]
         )
+
         # The source consists of names and numbers generated here, and of no text of the user's.
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102
         return self._names["take"]
@@ -202,6 +204,7 @@ class _Writer:
             self._static(twin.value, name)
         else:
             self.add(twin, name)
+
         # A static argument is the likeliest to differ, so it is compared first.
         if is_leaf(twin):  # a static one is asked for first, since it differs first
             self._lines = self._lines[before:] + self._lines[:before]
@@ -278,6 +281,7 @@ class _Writer:
                 *(self._differs(held[field], f"{lies_in}[{field!r}]") for field in static),
             ]
         )
+
         for field in dataclasses.fields(node):
             if field.name not in static:
                 part = self._name()
