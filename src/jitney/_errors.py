@@ -146,7 +146,7 @@ class DonationError(JitneyError, RuntimeError):
 
 
 class NonFiniteError(JitneyError, FloatingPointError):
-    """A decorated call with `debug_nans=True` made a NaN or an infinity."""
+    """A decorated call with `debug_nans=True` produced a NaN or an infinity."""
 
     code: str = "J116"
 

@@ -146,6 +146,7 @@ def assert_faster(
         f" {CONFIDENCE:.0%} confidence"
     )
     where = f"assert_faster({names[0]}, {names[1]}, by={by:g})"
+    # All tries agree that `a` misses the factor.
     if found.outcome == "no":
         rule = (
             f"{found.tries} measurements of {found.rounds} rounds or more, in turn, all said that"
@@ -154,6 +155,7 @@ def assert_faster(
         raise AssertionError(
             sentence(where, f"{names[0]} is {between}.", rule, "make it faster, or ask for less.")
         )
+    # The interval contains `by` or is too close to it, so neither outcome is shown.
     text = sentence(
         where,
         f"it is unknown: {names[0]} is {between}.",

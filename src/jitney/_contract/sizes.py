@@ -110,6 +110,7 @@ def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Mismatch | None:
     """Evaluate the deferred expressions, once every name is bound. An expression that remains
     unknown becomes a note.
     """
+    # The list is emptied, so that the check of the result evaluates only its own expressions.
     waiting, sizes.later = sizes.later, []
     for item in waiting:
         value = evaluate(item.expr, sizes.known, arguments)
@@ -151,6 +152,7 @@ def _fit_axis(
     arguments: Mapping[str, Any],
     leaf: str | None,
 ) -> Mismatch | None:
+    # An axis of size 1 under `#name` broadcasts, and binds nothing.
     if dim.kind == "anonymous" or (dim.broadcast and size == 1):
         return None
     if dim.kind == "fixed":

@@ -31,7 +31,7 @@ _PROTOCOLS = (
     "__jax_array__",
 )
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
-# References and abstract arrays of these packages are handled elsewhere.
+# Packages whose references and abstract arrays are not refused.
 _OF_JAX = ("jax", "jaxlib", "equinox")
 _MEANINGS = ("__array_finalize__", "__array_ufunc__", "__array_function__", "__array_wrap__")
 _PLAIN_NUMBERS = (np.ndarray, np.memmap, np.matrix)
@@ -57,8 +57,8 @@ def looks_like_array(value: Any) -> bool:
     if any(hasattr(kind, name) for name in _PROTOCOLS):
         return True
 
-    # Without a protocol a shape and a dtype are needed. A class without a hash has no static key,
-    # so its values are refused later with another message.
+    # Without a protocol a shape and a dtype are needed. A value without a hash is left to its
+    # static key.
     if not (_has(value, "shape") and _has(value, "dtype")) or kind.__hash__ is None:
         return False
     by_identity = kind.__hash__ is object.__hash__

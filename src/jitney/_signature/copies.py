@@ -122,7 +122,6 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
 
 def _copied_array(value: np.ndarray[Any, Any], copies: Copies) -> np.ndarray[Any, Any]:
     # "K" keeps the order in memory, which a body can observe through `ravel("K")`.
-    """ """
     twin = value.copy(order="K")
     if value.dtype.hasobject:
         for place in np.ndindex(value.shape):

@@ -21,7 +21,7 @@ from .._owners import owner, owner_of_class
 
 _TO_CLASSES = frozenset(("type", "super", "__class__", "__mro__", "mro"))
 _PAST = frozenset(("__getattribute__", "getattr_static"))
-# Functions that are examined at most.
+# Maximum number of functions that are examined.
 _MOST = 1000
 _OURS = ("user", "generated", "library")
 _HOLDERS = (

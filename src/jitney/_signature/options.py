@@ -422,6 +422,7 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
         is_a(value, Mapping)
         and len(value) > 0
         and all(map(_is_axis, value))
+        # A bool is an int to Python, but not a size.
         and all(
             part == AUTO or (is_a(part, int) and not is_a(part, bool) and part > 0)
             for part in value.values()

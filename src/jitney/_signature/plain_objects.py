@@ -111,7 +111,7 @@ _NOT_OF_A_BODY = frozenset(
 `__getattribute__` is replaced by `watching.py` during a trace.
 """
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
-# Objects that are searched at most.
+# Maximum number of objects that are searched.
 _MANY = 100
 _BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
 _kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()

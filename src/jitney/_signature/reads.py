@@ -70,8 +70,9 @@ class Statics:
 
     def __init__(self, values: Sequence[Any], reads: Reads | None = None):
         objects = {id(each): each for value in values for each in objects_by_identity(value)}
-        # `snapshot` puts a stand-in in the place of each object, as if it were its copy.
         self.identities = tuple(map(identity, objects.values()))
+        # With these entries `snapshot` puts a stand-in in the place of each object, as if it were
+        # its copy.
         copies = Copies()
         copies.update(
             (id(each), (each, stand_in))
@@ -186,7 +187,6 @@ class _Seen:
         return self.nested or self.state in (stand_in, (stand_in.kind, stand_in))
 
     def holds(self, now: Any) -> bool:
-        """ """
         if now is ABSENT or self.then is ABSENT:
             return now is self.then
         if self.settled and now is self.then:
@@ -231,16 +231,12 @@ class Reads:
         self._where = where
         is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
         self._named = ClassNames(named_by(body) if is_watched else Names())
-
         # An object (or a class of one) and its recorded attributes, by `_place` of the object.
         self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}
-
         # Method resolution orders of their classes, to detect an assignment to `__class__`.
         self._classes: dict[int, tuple[type, ...]] = {}
-
         # Result of `_quickly`; None until the first call and after each new attribute.
         self._quick: tuple[bool, list[Any]] | None = None
-
         # Number of recorded attributes.
         self._count = 0
 
@@ -471,20 +467,15 @@ class Trace:
         self.number = reads.number
         self._reads = reads
         self._watch = watch
-
         # The objects, kept alive since `id` is their key below.
         self._alive: list[Any] = []
-
         # Attributes of the objects when they were first seen; any other value was set by the body.
         self._began: dict[int, dict[str, Any]] = {}
         self._copies = Copies()
-
         # Value of an attribute and the value that the body got for it.
         self._given: dict[tuple[int, str], tuple[Any, Any]] = {}
-
         # The subset of these of which the body got a copy.
         self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}
-
         # Attributes that the body set and then read: scratch space of its own.
         self._scratch: set[tuple[int, str]] = set()
 
@@ -542,7 +533,7 @@ class Trace:
 
         Returns:
             The path of each change, whether the attribute existed before, and whether it exists
-                now.
+            now.
         """
         objects = {id(value): value for value in self._alive}
         paths = {key: names.get(key) or type_of(value).__name__ for key, value in objects.items()}

@@ -76,6 +76,7 @@ def _demand_floats(where: Where, path: str, array: np.ndarray[Any, Any]) -> None
     low = np.dtype(canonicalize_dtype(array.dtype))
     with np.errstate(over="ignore"):
         rounded = array.astype(low)
+    # An infinity in the argument stays one, and is not a loss.
     kept = np.isfinite(array)
     lost = kept & ~np.isfinite(rounded)
     if lost.any():

@@ -69,17 +69,21 @@ class Layout:
         hints = leaf_annotations(contract, values)
         self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
+
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
         self.nested = traced(leaves)
+
         self._refuse_lost_meanings(leaves)
         for i in self.static:
             # This comes before the key is computed, because the value may have no hash.
             self._refuse_array_likes(leaves[i], self.names[i][1])
+
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         kinds = tuple(type_of(leaves[i]) for i in self.static)
+
         self.form: tuple[Any, ...] = (self.treedef, exactly([self.treedef]), self.dynamic, kinds)
         """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
@@ -91,7 +95,6 @@ class Layout:
         # `only` is the single entry of a layout whose calls have no other static values.
         self.only: Any = None
         self.entries: dict[Hashable, Any] = {}
-
         # Most functions that are called twice alike are called many times.
         self.called_again = False
 

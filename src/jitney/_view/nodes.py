@@ -41,4 +41,5 @@ def children(node: Any) -> list[Any]:
     def is_child(inner: Any) -> bool:
         return inner is not node
 
+    # `is_leaf` stops the flattening one level below the node.
     return _leaves(node, is_leaf=is_child)

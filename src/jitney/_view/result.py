@@ -46,29 +46,21 @@ class Outcome:
 
     def __init__(self) -> None:
         self.treedef: Any = None
-
         # Static leaves of the result by index, with stand-ins for objects that the caller passes
         # in.
         self._rest: tuple[tuple[int, Any], ...] = ()
-
         # The `id`s of objects that the body created; each call returns copies.
         self.made: frozenset[int] = frozenset()
-
         # Structure and static leaves of each trace, if the body is traced at several sizes.
         self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []
-
         # Axes that Vmap adds in front of the results, outermost first.
         self.levels: tuple[str, ...] = ()
-
         # The body's program with symbolic sizes, if an axis of the body is padded.
         self.proof: Proof | None = None
-
         # The reason why an axis was not cut into chunks.
         self.uncut: Refused | None = None
-
         # Padded axes of each result.
         self.cuts: list[Cut] = []
-
         # Time of each run of the body.
         self.body_seconds: list[float] = []
         self.build: Build = self._first

@@ -205,8 +205,8 @@ class _Writer:
         else:
             self.add(twin, name)
 
-        # A static argument is the likeliest to differ, so it is compared first.
-        if is_leaf(twin):  # a static one is asked for first, since it differs first
+        # A static argument differs most often, so it is compared first.
+        if is_leaf(twin):
             self._lines = self._lines[before:] + self._lines[:before]
 
     def array(self, kind: type, name: str) -> None:
@@ -236,7 +236,6 @@ class _Writer:
             self._tree(node, name)
 
     def _leaf(self, node: Any, name: str, unlike: list[str]) -> None:
-        """ """
         number, self._count = self._count, self._count + 1
         kind = type_of(node)
         if self._dynamic is None or number in self._dynamic:
@@ -271,6 +270,7 @@ class _Writer:
     def _module(self, node: Any, name: str, unlike: list[str]) -> None:
         held, lies_in = fields_of(node), self._name()
         self._leave_if(unlike)
+        # The `__dict__` is read once by its descriptor, past Equinox's attribute lookup.
         self._lines.append(f"{lies_in} = fields({name})")
         static = [
             field.name for field in dataclasses.fields(node) if field.metadata.get("static", False)
