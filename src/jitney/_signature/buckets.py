@@ -137,8 +137,9 @@ class Bucket:
             low, high = self._around(size)
             return None if high is None else (max(low, 2), high)
 
-        # Rounding can make several buckets equal. Walk down from the bucket of `size` to the first
-        # one that rounds to less, where the range begins.
+        # Rounding may make buckets equal, and lift smaller ones to `size` or above. Walk down to
+        # the smallest rounded bucket that still holds `size`; the range begins above the next one
+        # below it.
         above = None
 
         for bucket in self._down_from(size):

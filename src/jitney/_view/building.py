@@ -59,8 +59,7 @@ def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any]
     if _are_alike(made, tree_unflatten(treedef, leaves), copied):
         return build
 
-    # Fallback for a structure that the generated function gets wrong, such as a module with a
-    # custom flattening.
+    # Fallback for a structure that the generated function gets wrong.
     def by_jax(arrays: Sequence[Any]) -> Any:
         found = iter(arrays)
         return tree_unflatten(
