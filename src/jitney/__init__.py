@@ -1,7 +1,12 @@
 """Make numerical JAX code fast without rewriting it.
 
-Each name is imported when it is first asked for, and JAX with it: `import jitney` alone takes next
-to no time, and `python -m jitney` reads what was typed before JAX is there.
+Each name is imported on first access, and JAX with it: `import jitney` alone takes almost no time,
+and `python -m jitney` parses its arguments before JAX is loaded.
+
+A reader of the source begins with `_stages/plan.py`, which decides the stages of a call and builds
+the function that JAX compiles. `_interface/optimize.py` reads a function's signature,
+`_body/body.py` turns it into a function of flat arrays, and `_program/entry.py` leads from the key
+of a call to the compiled program.
 """
 
 import os as _os
@@ -209,10 +214,12 @@ else:
         },
     )
 
-if "jax" in _sys.modules:  # which may have traced something before a name is asked for
-    from ._jax import user_contexts as _user_contexts  # noqa: F401  # pyright: ignore[reportUnusedImport] - it makes them
+# JAX may trace something before a name of jitney is accessed. This import creates the contexts that
+# are part of the keys of JAX's caches.
+if "jax" in _sys.modules:
+    from ._jax import user_contexts as _user_contexts  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-# JAX may start before a name is asked for
+# JAX may start before a name is accessed, and these settings have to be made before that.
 if not {"JITNEY_THREADS", "JITNEY_MEMORY", "JITNEY_PLATFORM"}.isdisjoint(_os.environ):
     from ._devices.configure import from_environment as _from_environment
 

@@ -1,4 +1,4 @@
-"""`python -m jitney`: the command line; see `_command/arguments.py`."""
+"""Entry point of `python -m jitney`, the command line; see `_command/arguments.py`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""What people read in a terminal or a notebook: tables, and the bar of a long run.
+"""Tables and the progress bar, for a terminal or a notebook.
 
-It is imported when something is shown: rich takes a tenth of the time in which everything else is
-imported.
+This module is imported only when something is shown: rich takes a tenth of the time in which
+everything else is imported.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ from rich.text import Text
 from ._errors import JitneyWarning, sentence
 from ._owners import users_level
 
-_WIDEST, _NARROWEST = 120, 40  # of what is printed, in letters
-Row = Sequence[tuple[str, str]]  # text and style of each cell
+# Limits for the width of the output, in characters.
+_WIDEST, _NARROWEST = 120, 40
+# Text and style of each cell.
+Row = Sequence[tuple[str, str]]
 
 
 def table(title: str, rows: Sequence[Row]) -> Table:
-    """A table without lines, whose last column is folded."""
+    """Table without lines, whose last column wraps."""
     grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
     columns = max(map(len, rows), default=1)
     for i in range(columns):
@@ -53,8 +55,8 @@ def table(title: str, rows: Sequence[Row]) -> Table:
 
 
 def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
-    """A table of names and figures: the first two columns to the left and folded, the others to the
-    right.
+    """Table of names and numbers: the first two columns are left-aligned and wrap, the others are
+    right-aligned.
     """
     grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
     for i in range(max(map(len, rows), default=1)):
@@ -69,12 +71,14 @@ def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
 _NAMES = 2
 
 
-# In a notebook a console of rich displays what it prints and leaves its file empty, unless it is
-# told that it is in none.
+# In a notebook a console of rich displays its output and leaves its file empty, unless
+# `force_jupyter` is False.
 
 
 def text_of(shown: Any) -> str:
-    """As text; on a terminal as wide as that is, and in colours unless `NO_COLOR` is set."""
+    """Plain text of a rich object; on a terminal as wide as the terminal, and in colours unless
+    `NO_COLOR` is set.
+    """
     file = io.StringIO()
     watched = sys.stdout.isatty()
     colours = watched and not os.environ.get("NO_COLOR")
@@ -86,7 +90,7 @@ def text_of(shown: Any) -> str:
 
 
 def folded(line: str) -> str:
-    """One line, folded between words where a terminal is not as wide."""
+    """Wrap one line between words if standard output is a terminal that is not as wide."""
     return (
         textwrap.fill(line, _wide(), subsequent_indent="   ", break_long_words=False)
         if sys.stdout.isatty()
@@ -99,14 +103,14 @@ def _wide() -> int:
 
 
 def html_of(shown: Any) -> str:
-    """As HTML, for a notebook."""
+    """HTML of a rich object, for a notebook."""
     console = Console(file=io.StringIO(), record=True, width=_WIDEST, force_jupyter=False)
     console.print(shown)
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
 class _Rate(ProgressColumn):
-    """Rows a second, or whatever there are."""
+    """Column with the rows (or other items) per second."""
 
     def render(self, task: Task) -> Text:
         return Text(
@@ -117,19 +121,19 @@ class _Rate(ProgressColumn):
 def bar(
     name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows"
 ) -> AbstractContextManager[Callable[[], None]]:
-    """The progress of a run over chunks; what it gives is called after each. Where nobody looks, as
-    in a file, it writes nothing.
+    """Progress bar of a run over chunks; the context gives a function to call after each chunk.
+    Without a terminal or a notebook it writes nothing.
 
-    A notebook shows it with the package ipywidgets; without that package there is a warning, and no
+    A notebook needs the package ipywidgets for it; without the package there is a warning, and no
     bar.
 
     Args:
-        name: What runs.
-        total: How many chunks there are.
-        done: How many of them were done before.
+        name: Name of the run.
+        total: Number of chunks.
+        done: Number of chunks that were done before.
         size: Rows in a chunk.
-        of: What chunks are called.
-        each: What rows are called.
+        of: Name of the chunks.
+        each: Name of the rows.
     """
     columns = (
         TextColumn("{task.description}"),

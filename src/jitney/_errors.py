@@ -1,8 +1,8 @@
-"""Every exception that jitney raises, and the one formatter of their messages.
+"""Exceptions of jitney, and the only formatter of their messages.
 
-It stands first because everything else may fail. A message has three parts, in this order: where
-and what happened, the rule that was broken, and the fix. Each exception has a short code, which is
-an anchor of `docs/errors.md`.
+This module stands first because everything else may fail. A message has three parts, in this order:
+where and what happened, the rule that was broken, and the fix. Each exception has a short code,
+which is an anchor of `docs/errors.md`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 
 class JitneyError(Exception):
-    """Base of all errors that jitney raises on its own account.
+    """Base class of all errors that jitney raises itself.
 
-    `code` is that of the class, or of one cause among several that the class has: each stands on
-    the page of errors.
+    `code` identifies the class, or one of several causes within the class; each code has an entry
+    on the page of errors.
     """
 
     code: str = "J100"
@@ -33,11 +33,11 @@ class JitneyError(Exception):
         *,
         code: str | None = None,
     ):
-        """Take the parts of a message, or `where` alone, which is the whole of it then."""
+        """Take the parts of a message, or the whole message as `where` alone."""
         super().__init__(sentence(where, what, rule, fix) if what else str(where))
         if code is not None:
             self.code = code
-        # Python prints it under the traceback; `str` has the message alone.
+        # Python prints a note below the traceback; `str(error)` is the message without it.
         self.add_note(f"{self.code}: docs/errors.md#{self.code.lower()}")
 
 
@@ -60,55 +60,53 @@ class TraceError(JitneyError, TypeError):
 
 
 class CompileError(JitneyError, RuntimeError):
-    """A program was compiled where that is forbidden, or would be past a limit."""
+    """A program was compiled where that is forbidden, or would exceed a limit."""
 
     code: str = "J108"
 
 
 class AxisError(JitneyError):
-    """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried
-    from chunk to chunk.
+    """An axis cannot be cut into chunks: an operation along it depends on other chunks in a way
+    that cannot be carried from chunk to chunk.
     """
 
     code: str = "J103"
 
 
 class PrecisionError(JitneyError, ArithmeticError):
-    """`precision="auto:..."` finds no choice of products that holds its tolerance, or the compiler
-    has no kernel for a low product.
+    """No choice of products for `precision="auto:..."` meets its tolerance, or the compiler has no
+    kernel for a product in low precision.
     """
 
     code: str = "J109"
 
 
 class MeshError(JitneyError, ValueError):
-    """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide,
-    a mesh without that axis.
+    """Arrays or devices cannot be arranged as requested: too few devices, an axis that does not
+    divide, a mesh without that axis.
     """
 
     code: str = "J105"
 
 
 class ProcessError(JitneyError, RuntimeError):
-    """The processes of a run cannot be started or reached, differ in what they call, or one of them
-    has stopped.
+    """The processes of a run cannot be started or reached, make different calls, or one of them has
+    stopped.
     """
 
     code: str = "J106"
 
 
 class BudgetError(JitneyError, MemoryError):
-    """A gradient does not fit into the memory that it may take, whatever is saved and
-    recomputed.
-    """
+    """A gradient does not fit into its memory limit, whatever is saved and recomputed."""
 
     code: str = "J112"
 
 
 class DerivativeError(JitneyError, TypeError):
-    """A derivative is asked for with respect to something, or of something, that has none.
+    """A derivative was requested with respect to something, or of something, that has none.
 
-    `positions` are the arguments of a sparse derivative that decide where it may be nonzero, and
+    `positions` are the arguments of a sparse derivative that determine where it may be nonzero, and
     were traced.
     """
 
@@ -130,9 +128,7 @@ class StaticError(JitneyError, TypeError):
 
 
 class DataError(JitneyError, OSError):
-    """The data of a stream are not what they were, or a reading gave other rows than were asked
-    for.
-    """
+    """The data of a stream have changed, or a read returned other rows than were requested."""
 
     code: str = "J113"
 
@@ -150,15 +146,16 @@ class DonationError(JitneyError, RuntimeError):
 
 
 class NonFiniteError(JitneyError, FloatingPointError):
-    """A decorated call with `debug_nans=True` made a NaN or an infinity."""
+    """A decorated call with `debug_nans=True` produced a NaN or an infinity."""
 
     code: str = "J116"
 
 
 class VerificationError(JitneyError, AssertionError):
-    """A program gives another result than the plain function, or what it is measured against.
+    """A program's result differs from that of the plain function, or of the reference it is
+    compared with.
 
-    `script` is the path of what shows it by itself.
+    `script` is the path of a script that reproduces the difference by itself.
     """
 
     code: str = "J117"
@@ -167,14 +164,14 @@ class VerificationError(JitneyError, AssertionError):
 
 
 class JitneyWarning(UserWarning):
-    """Something works, but not as it was asked for; the text says what to do."""
+    """Something works, but not as requested; the text says how to change that."""
 
     code: ClassVar[str] = "J118"
 
 
 @dataclass(frozen=True)
 class Where:
-    """A function as messages name it: `residual() at fit.py:12`."""
+    """Location of a function in messages: `residual() at fit.py:12`."""
 
     name: str
     file: str | None = None
@@ -186,23 +183,25 @@ class Where:
 
 
 def sentence(where: Where | str, what: str, rule: str, fix: str) -> str:
-    """Format a message: where and what, the rule, the fix, one line each."""
+    """Format a message: location and event, the rule, the fix, one line each."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"
 
 
-_SHOWN = 57  # of the thousands of digits of an int
+# An int may have thousands of digits.
+_SHOWN = 57
 
 
 def repr_of(value: Any) -> str:
-    """What Python shows of a user's value. What is said of a call must not stop it, so where Python
-    shows nothing it is the type.
+    """Python's `repr` of a user's value, or a substitute if `repr` raises, since a message must not
+    stop a call.
 
-    That is so of an int of more digits than `sys.get_int_max_str_digits()`, in a list too, and of a
-    class whose `__repr__` raises.
+    `repr` raises for an int of more digits than `sys.get_int_max_str_digits()`, in a list too, and
+    for a class whose `__repr__` raises.
     """
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a `__repr__` is code of the user's
+        # Python limits the decimal digits of an int, but not the hexadecimal ones.
         return (
             f"{value:#x}"[:_SHOWN] + "..."
             if isinstance(value, int)
@@ -214,7 +213,7 @@ _FEW = 4
 
 
 def few(texts: Sequence[str]) -> str:
-    """A list that is read, however long it is."""
+    """Join texts to a list, abbreviated after a few items."""
     return (
         ", ".join(texts)
         if len(texts) <= _FEW
@@ -223,14 +222,12 @@ def few(texts: Sequence[str]) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 array`, `2 arrays`."""
+    """Number and noun: `1 array`, `2 arrays`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def name_fix(name: str, known: Iterable[str], otherwise: str = "correct the name.") -> str:
-    """What to do about a name that nobody knows: the nearest of those that are known, if one is
-    near.
-    """
+    """Fix for an unknown name: the nearest known name, if one is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
@@ -242,16 +239,16 @@ def misfit(
     keywords: Sequence[str] = (),
     elsewhere: Mapping[str, str] = {},
 ) -> str:
-    """The message of a call whose arguments do not fit: as Python says it, and first that of a
-    keyword which nobody knows.
+    """Message of a call whose arguments do not fit, in Python's words. An unknown keyword is
+    reported first.
 
     Args:
-        where: Of the function.
-        signature: Of the function.
-        error: Of Python, which says of a misspelt keyword that the argument it was meant for is
-            missing.
-        keywords: The names of the call.
-        elsewhere: Names that are no parameters, and what to write in place of each.
+        where: Location of the function.
+        signature: Signature of the function.
+        error: Python's error, which for a misspelt keyword may only say that the intended argument
+            is missing.
+        keywords: Names of the call's keyword arguments.
+        elsewhere: Names that are not parameters, and what to write in place of each.
     """
     parameters = signature.parameters
     listed = ", ".join(parameters) or "none"
@@ -267,7 +264,7 @@ def misfit(
 
 
 def _fix_of(what: str, parameters: Mapping[str, inspect.Parameter]) -> str:
-    """What to write where Python says this of a call."""
+    """Fix for one of Python's messages about a call."""
     named = re.search(r"'(\w+)'", what)
     name = repr(named[1]) if named else ""
     if what.startswith("missing") and named:

@@ -1,9 +1,14 @@
-"""Read and evaluate sizes that are written as expressions: `2*n+1`, `n**2`, `max(n,3)`,
+"""Parser and evaluator of sizes that are written as expressions: `2*n+1`, `n**2`, `max(n,3)`,
 `{model.width}+1`.
 
-It stands on the ground, since three ask: contracts, of what annotations say, on ints; padding and
-chunks, of the same, on symbolic sizes; and the rules of the axes, of what JAX's symbolic dimensions
-print, on ints, NumPy ranges and traced scalars. It is a whitelist over `ast`, never `eval`.
+It stands below its three users: contracts evaluate sizes of annotations on ints; padding and chunks
+evaluate them on symbolic sizes; and the rules of the axes evaluate the text of JAX's symbolic
+dimensions on ints, NumPy ranges and traced scalars. The evaluator is a whitelist over `ast`, never
+`eval`.
+
+    read("2*n+1").at({"n": 3})                       ->  7
+    names_in("{model.width}+n")                      ->  {"n"}
+    filled("{model.width}+n", {"model": model})      ->  "16+n"
 """
 
 from __future__ import annotations
@@ -22,27 +27,28 @@ from jax.extend.core import InconclusiveDimensionOperation
 
 _jax: Any = jax
 _np: Any = np
-_op: Any = operator  # typeshed leaves some of its functions partly unknown
+# typeshed leaves some of the functions of `operator` partly unknown.
+_op: Any = operator
 _PLAIN = (int, float, str, list, tuple, dict, np.integer)
 _LARGEST_POWER = 64
 
 
 class Unreadable(Exception):
-    """A size cannot be worked out; the text is the reason, a part of a sentence. It never leaves
+    """Reason why a size cannot be computed, worded as part of a sentence. It never leaves
     jitney.
     """
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A size as written, and as a tree."""
+    """Size as written, and its syntax tree."""
 
     text: str
     tree: ast.expr
 
     @property
     def names(self) -> frozenset[str]:
-        """The axes, or symbols, that it depends on."""
+        """Axes, or symbols, that the size depends on."""
         called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
         return frozenset(
             node.id
@@ -51,12 +57,12 @@ class Expression:
         )
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """The value where each name has a size: an int or a float, an array of ints, a traced
-        scalar, a symbolic dimension.
+        """Evaluate with a size for each name: an int or a float, an array of ints, a traced scalar,
+        a symbolic dimension.
 
         Raises:
-            Unreadable: A name has no size, or something in it is not arithmetic that is exact for
-                such sizes.
+            Unreadable: A name has no size, or an operation is not arithmetic that is exact for such
+                sizes.
         """
         value = _compute(self.tree, sizes)
         if isinstance(value, str | list | tuple | dict):
@@ -66,10 +72,10 @@ class Expression:
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Expression:
-    """A size in Python's notation.
+    """Parse a size in Python's notation.
 
     Raises:
-        Unreadable: It is no expression.
+        Unreadable: It is not an expression.
     """
     try:
         return Expression(text, ast.parse(text.strip(), mode="eval").body)
@@ -78,16 +84,14 @@ def read(text: str) -> Expression:
 
 
 def read_dim(dim: Any) -> Expression:
-    """One of JAX's symbolic dimensions, by the grammar of its documentation: Python's, but `^` is a
-    power there.
+    """Parse one of JAX's symbolic dimensions. The grammar in JAX's documentation is that of Python,
+    except that `^` is a power.
     """
     return read(str(dim).replace("^", "**"))
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The axes that a size of an annotation depends on; what stands in braces are arguments, not
-    axes.
-    """
+    """Axes that a size of an annotation depends on; names in braces are arguments, not axes."""
     try:
         return read(re.sub(r"\{[^}]*\}", "0", text)).names
     except Unreadable:
@@ -95,17 +99,20 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def filled(text: str, arguments: Mapping[str, Any]) -> str:
-    """A size with `{argument.attribute}` replaced by its value, as jaxtyping does by way of an
-    f-string.
+    """Replace `{argument.attribute}` in a size by its value, as jaxtyping does with an f-string.
 
     Raises:
-        Unreadable: What stands in braces is not a name, an attribute or an item, or has no value.
+        Unreadable: The braces contain something else than a name, an attribute or an item, or have
+            no value.
     """
     if "{" not in text:
         return text
+
+    # Python's own parser of f-strings finds the braces.
     parsed = read("f" + repr(text)).tree
     parts = parsed.values if isinstance(parsed, ast.JoinedStr) else [parsed]
     pieces: list[str] = []
+
     for part in parts:
         if isinstance(part, ast.Constant):
             pieces.append(str(part.value))
@@ -119,11 +126,12 @@ def filled(text: str, arguments: Mapping[str, Any]) -> str:
             )
         else:
             raise Unreadable(f"`{text}` has a format that jitney does not read")
+
     return "".join(pieces)
 
 
 def is_known(value: Any) -> bool:
-    """Whether a size is a plain number, not a symbol, a range or a traced scalar."""
+    """Return whether a size is a plain number, and not a symbol, a range or a traced scalar."""
     return isinstance(value, int | float | np.integer)
 
 
@@ -178,8 +186,8 @@ def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
 
 
 def _demand_numbers(node: ast.expr, values: Sequence[Any]) -> None:
-    """Sizes that are not known yet have no fractions: theirs are numbers of 32 bits on the
-    device.
+    """Check the operands. A size that is not known yet admits no fractions, since fractions would
+    be 32-bit numbers on the device.
     """
     known = all(map(is_known, values))
     for value in values:
@@ -194,13 +202,15 @@ def _demand_numbers(node: ast.expr, values: Sequence[Any]) -> None:
 def _power(node: ast.expr, base: Any, power: Any) -> Any:
     if not is_known(power):
         raise Unreadable(f"the power in `{ast.unparse(node)}` is not known yet")
+    # The power is the number of factors in the product below.
     if abs(power) > _LARGEST_POWER:
         raise Unreadable(f"`{ast.unparse(node)}` has too large a power")
     if is_known(base):
         return _guard(node, lambda: _op.pow(base, power))
     if power < 0:
         raise Unreadable(f"`{ast.unparse(node)}` has a power below 0")
-    return reduce(_op.mul, [base] * int(power), 1)  # what every kind of size can do
+    # A product works for every kind of size.
+    return reduce(_op.mul, [base] * int(power), 1)
 
 
 def _extreme(name: str, a: Any, b: Any) -> Any:
@@ -214,7 +224,7 @@ def _extreme(name: str, a: Any, b: Any) -> Any:
 
 
 def _same(a: Any) -> Any:
-    """Symbolic dimensions have no `+` in front."""
+    """Identity. Symbolic dimensions have no unary `+`."""
     return a
 
 
@@ -233,7 +243,8 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.USub: _op.neg,
     ast.UAdd: _same,
 }
-_CALLS: Mapping[str, Callable[..., Any]] = {  # of plain values
+# Functions of plain values.
+_CALLS: Mapping[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "abs": abs,
@@ -244,7 +255,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {  # of plain values
     "floordiv": _op.floordiv,
     "mod": _op.mod,
 }
-# of sizes that are not known yet, which are whole numbers
+# Functions of sizes that are not known yet, which are whole numbers.
 _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *args: reduce(partial(_extreme, "min"), args),
     "max": lambda *args: reduce(partial(_extreme, "max"), args),
@@ -258,7 +269,7 @@ _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {
 
 
 def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
-    # `min((a, b))` is `min(a, b)`
+    # `min((a, b))` is the same as `min(a, b)`.
     flat = (
         list(cast(Sequence[Any], args[0]))
         if len(args) == 1 and isinstance(args[0], list | tuple)
@@ -291,7 +302,7 @@ def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
 
 
 AUTO = "auto"
-"""As much as there is."""
+"""As much as is available."""
 _UNITS = {
     "": 1,
     "B": 1,
@@ -307,7 +318,7 @@ _UNITS = {
 
 
 def parsed_bytes(value: Any) -> int | str | None:
-    """A number of bytes from what people write, or "auto"; None if it is neither."""
+    """Number of bytes from a user's value, or "auto"; None if it is neither."""
     if isinstance(value, str) and value == AUTO:
         return AUTO
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -317,7 +328,7 @@ def parsed_bytes(value: Any) -> int | str | None:
 
 
 def read_bytes(text: str) -> float | None:
-    """A number of bytes, with a unit or without; None if it is none."""
+    """Number of bytes from a text with an optional unit; None if it cannot be read."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _UNITS:
         return None

@@ -1,10 +1,10 @@
-"""Packages whose names are imported when they are first asked for (PEP 562).
+"""Packages whose names are imported on first access (PEP 562).
 
-Such a name stands twice in the `__init__.py` that offers it: as an import that only type checkers
-follow, and in the table that is handed in here, which they do not see, since to them any name would
-be right where there is a `__getattr__`. A name is looked up here once: what is found is an
-attribute of the package from then on. It may not be that of a module of its package, which Python
-makes an attribute too.
+Each name occurs twice in the `__init__.py` that offers it: as an import that only type checkers
+follow, and in a table for this module, which type checkers do not see (a `__getattr__` in their
+view would make every name valid). Each name is looked up here once and is an attribute of the
+package afterwards. A name may not be that of a module of its package, since Python makes modules
+attributes too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _ONE_AT_A_TIME: Final = threading.RLock()
 def names(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package, from each name and the module that has
-    it.
+    """Build `__getattr__`, `__dir__` and `__all__` of a package from a table of names and their
+    modules.
 
-    Threads may ask at once: Python imports a module once, and each of them sets the same. Of JAX
-    and Equinox, whose modules import each other, two threads would see parts; they are complete
-    before ours are imported. That lock is held for nothing of ours, which may wait for it.
+    Several threads may access a name at once: Python imports a module once, and each thread sets
+    the same value. JAX and Equinox have modules that import each other, so two threads could see
+    them half imported; they are therefore imported first, under a lock. The lock is not held while
+    modules of jitney are imported, because these might wait for it.
     """
     module = sys.modules[package]
 
@@ -39,6 +40,7 @@ def names(
         with _ONE_AT_A_TIME:
             importlib.import_module("equinox")
         value = getattr(importlib.import_module(f"{package}.{place}"), name)
+        # As an attribute the name is found without `__getattr__` from now on.
         setattr(module, name, value)
         return value
 

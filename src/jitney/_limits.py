@@ -1,8 +1,8 @@
-"""What a process may use of its machine: cores and memory, by every limit that is set on it.
+"""Limits of the process on its machine: cores and memory, from all places where they are set.
 
-Containers and batch systems say it in several places, of which XLA looks at one, the affinity of
-the process. This stands on the ground, since how much fits is asked when a plan is made, and when
-one asks what is there. Files are read each time: a container's limits may change while it runs.
+Containers and batch systems set limits in several places, of which XLA reads one, the affinity of
+the process. This module stands at the bottom, since a plan needs the available memory, and users
+may query it. Files are read at each call: the limits of a container may change while it runs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_NO_LIMIT = 2**60  # bytes; version 1 of cgroups says about 2**63 for none
+# In bytes; version 1 of cgroups reports about 2**63 for no limit.
+_NO_LIMIT = 2**60
 _VARIABLES = ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit, and who sets it."""
+    """Limit, and the authority that sets it."""
 
     by: str
     value: int
@@ -27,12 +28,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class Host:
-    """Where to look; tests look elsewhere.
+    """Sources of the limits; tests substitute their own.
 
     Args:
         root: The root of the file system.
-        environment: Variables.
-        affinity: On how many cores the process may run; None asks the system.
+        environment: The environment variables.
+        affinity: Number of cores the process may run on; None queries the system.
     """
 
     root: Path = Path("/")
@@ -40,8 +41,8 @@ class Host:
     affinity: int | None = None
 
     def cores(self) -> tuple[Limit, ...]:
-        """On how many cores the process may run, by each limit there is; the machine's own count
-        comes first.
+        """Number of cores the process may run on, by each limit that is set; the machine's own
+        count comes first.
         """
         found = [
             Limit("the machine", os.cpu_count() or 1),
@@ -54,7 +55,7 @@ class Host:
         return (*found, *(Limit(name, count) for name, count in counts if count is not None))
 
     def by_affinity(self) -> int:
-        """How many cores the system lets the process run on, which is what XLA counts."""
+        """Number of cores in the process's affinity mask, which is what XLA counts."""
         if self.affinity is not None:
             return self.affinity
         return (
@@ -64,28 +65,33 @@ class Host:
         )
 
     def quota(self) -> float | None:
-        """How many cores' time the cgroup may use; None without a limit."""
+        """CPU quota of the cgroup in cores; None without a limit."""
+        # A quota of a parent group limits its children too, so the least counts.
         found = [quota for folder in self._groups("cpu") if (quota := _quota(folder)) is not None]
         return min(found, default=None)
 
     def count(self, variable: str) -> int | None:
-        """A number of threads; of OpenMP's list, one for each level of nesting, the first."""
+        """Number of threads from a variable. OpenMP's list has one number per level of nesting, and
+        the first counts.
+        """
         first = self.environment.get(variable, "").split(",")[0].strip()
         return int(first) if first.isdigit() and int(first) > 0 else None
 
     def memory_limit(self) -> int | None:
-        """The bytes that the cgroup may use; None without a limit."""
+        """Memory limit of the cgroup in bytes; None without a limit."""
         return min((limit for limit, _ in self._memory_groups()), default=None)
 
     def memory_used(self) -> int | None:
-        """The bytes that the cgroup with the least limit uses, files that are kept in memory
-        included; None without a limit.
+        """Memory used by the cgroup with the least limit in bytes, including cached files; None
+        without a limit.
         """
         _, used = min(self._memory_groups(), key=lambda group: group[0], default=(0, None))
         return used
 
     def memory(self) -> tuple[int, int] | None:
-        """Total and available bytes of the machine; None where it does not say."""
+        """Total and available memory of the machine in bytes; None if the system does not report
+        it.
+        """
         text = _text(self.root / "proc/meminfo")
         lines = dict(line.split(":", 1) for line in (text or "").splitlines() if ":" in line)
         try:
@@ -97,7 +103,7 @@ class Host:
         return total, free
 
     def _memory_groups(self) -> Iterator[tuple[int, int | None]]:
-        """The limit of each group that has one, and what it uses."""
+        """Limit and usage of each group that has a limit."""
         for folder in self._groups("memory"):
             for limited, using in (
                 ("memory.max", "memory.current"),
@@ -108,13 +114,14 @@ class Host:
                     yield limit, _number(folder / using)
 
     def _groups(self, controller: str) -> Iterator[Path]:
-        """The folders of the process's cgroup, the innermost first, of both versions; limits of
-        those above count as well.
+        """Folders of the process's cgroup in versions 1 and 2, the innermost first, then its
+        parents, whose limits count as well.
         """
         mounted = self.root / "sys/fs/cgroup"
         for line in (_text(self.root / "proc/self/cgroup") or "").splitlines():
             number, _, rest = line.partition(":")
             names, _, path = rest.partition(":")
+            # A line is `number:controllers:path`; version 2 has the number 0 and no controllers.
             if number == "0" and not names:
                 bases = [mounted, mounted / "unified"]
             elif controller in names.split(","):
@@ -129,28 +136,29 @@ class Host:
 
 
 def cores() -> tuple[Limit, ...]:
-    """On how many cores this process may run, by each limit there is."""
+    """Number of cores this process may run on, by each limit that is set."""
     return Host().cores()
 
 
 def allowed_cores() -> Limit:
-    """The least of them."""
+    """The least of these limits."""
     return min(cores(), key=lambda limit: limit.value)
 
 
 def whole_cores(quota: float) -> int:
-    """The threads that can run at a quota: a part of a core is one more."""
+    """Number of threads for a quota; a fraction of a core counts as one."""
     return max(1, -int(-quota // 1))
 
 
 def host_memory(host: Host | None = None) -> tuple[int, int]:
-    """Bytes of the host's memory that the process may have, and how many of these are free."""
+    """Memory of the host that the process may use, and how much of it is free, in bytes."""
     host = host or Host()
     page = os.sysconf("SC_PAGE_SIZE")
     total, free = host.memory() or (
         os.sysconf("SC_PHYS_PAGES") * page,
         os.sysconf("SC_AVPHYS_PAGES") * page,
     )
+    # A cgroup may allow less than the machine has.
     limit, used = host.memory_limit(), host.memory_used()
     if limit is not None:
         total, free = min(total, limit), min(free, max(0, limit - (used or 0)))

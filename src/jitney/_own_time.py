@@ -1,9 +1,8 @@
-"""The seconds that jitney's own searches take while JAX traces a function: what of a trace is not
-the function's.
+"""Clock of the time that jitney's own searches take while JAX traces a function.
 
-A derivative looks for the structure of its Jacobian, and for what fits into memory, in the middle
-of what JAX takes for its trace. Each thread has a clock of its own, which runs while such a search
-does, and once for one that is inside another.
+A derivative searches for the structure of its Jacobian, and for a choice that fits into memory,
+during what JAX measures as its trace. Each thread has its own clock. It runs during such a search,
+and counts nested searches once.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 
 
 class OwnTime(threading.local):
-    """Seconds of this thread."""
+    """Seconds of the current thread."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -23,17 +22,18 @@ class OwnTime(threading.local):
 
     @property
     def runs(self) -> bool:
-        """Whether this thread is in such a search."""
+        """True while this thread is in such a search."""
         return self._running
 
     def add(self, seconds: float) -> None:
-        """Count what has turned out to be jitney's own."""
+        """Add seconds that turned out to be jitney's own."""
         if not self._running:
             self.seconds += seconds
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """What is done here is jitney's own."""
+        """Count the time inside this context as jitney's own."""
+        # The outer search counts the time of this one.
         if self._running:
             yield
             return

@@ -1,8 +1,8 @@
-"""Whose code a file or a frame is: the one place that says so.
+"""Owners of code: which package, or the user, a file, frame or class belongs to.
 
-It stands first, beside the errors: messages point to the user's lines, and what may look at a size,
-and what may not, depends on who looks. A file belongs to a package if it lies in the folder of that
-package. The first letters of its path say nothing: `site-packages/jax` also begins jaxopt, jaxley
+This module stands first, beside the errors: messages point to the user's lines, and whether code
+may look at a size depends on its owner. A file belongs to a package if it is in the folder of that
+package. A prefix of its path would not do: `site-packages/jax` is also a prefix of jaxopt, jaxley
 and jax_md.
 """
 
@@ -30,16 +30,17 @@ import numpy as np
 P = ParamSpec("P")
 R = TypeVar("R")
 STARTED = time.time_ns()
-"""When jitney was first used in this process: what was installed later is not what runs."""
+"""Time of jitney's first use in this process. A file installed later is not the code that runs."""
 Owner = Literal[
     "jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"
 ]
 
 
 def _whole(path: str) -> str:
-    """A path as it is compared with others: some thousand are, for which `pathlib` takes its
-    time.
+    """Normalise a path for comparison with a folder. Thousands of paths are compared, for which
+    `pathlib` is slow.
     """
+    # With a separator at the end, `startswith` matches whole folder names only.
     return os.path.normcase(path) + os.sep
 
 
@@ -65,9 +66,12 @@ _STDLIB = tuple(
 
 
 def _real(file: str) -> str:
-    """`os.path.realpath`, which looks at each folder on the way again for each file."""
+    """`os.path.realpath` with a cache of folders, since it would resolve each folder again for each
+    file.
+    """
     folder, name = os.path.split(file)
-    if name in ("", ".", "..") or not os.path.isabs(file) or os.path.islink(file):  # noqa: PTH114, PTH117 - see `_whole`
+    # `os.path` instead of `pathlib`, for speed: see `_whole`.
+    if name in ("", ".", "..") or not os.path.isabs(file) or os.path.islink(file):  # noqa: PTH114, PTH117
         return os.path.realpath(file)
     return os.path.join(_real_folder(folder), name)  # noqa: PTH118
 
@@ -77,8 +81,8 @@ _real_folder = functools.cache(os.path.realpath)
 
 @functools.cache
 def owner(file: str) -> Owner:
-    """Whose a file is. Text that was never a file (`<string>`, `<stdin>`) is generated; its frame
-    says more: see `owner_of`.
+    """Owner of a file. Text that was never a file (`<string>`, `<stdin>`) is "generated"; for its
+    frame use `owner_of`.
     """
     if file.startswith("<"):
         return "stdlib" if file.startswith("<frozen") else "generated"
@@ -86,17 +90,18 @@ def owner(file: str) -> Owner:
     for name, folder in _PACKAGES.items():
         if path.startswith(folder):
             return name
+    # Site packages lie within the folder of the standard library, so they are tested first.
     if path.startswith(_SITES) or {"site-packages", "dist-packages"} & set(Path(path).parts):
         return "library"
     return "stdlib" if path.startswith(_STDLIB) else "user"
 
 
 def owner_of(frame: FrameType) -> Owner:
-    """Whose a frame is; "generated" is what a tool wrote (a dataclass's `__eq__`), which acts for
-    whoever called it.
+    """Owner of a frame. "generated" is code that a tool wrote (a dataclass's `__eq__`), which acts
+    on behalf of its caller.
 
-    All else without a file is of the module that it runs in, and of the user where that has none: a
-    notebook, `python -c`, `exec`.
+    Other code without a file belongs to the module it runs in, or to the user if that has no file:
+    a notebook, `python -c`, `exec`.
     """
     code = frame.f_code
     name = owner(code.co_filename)
@@ -112,8 +117,8 @@ def owner_of(frame: FrameType) -> Owner:
 
 
 def owner_of_class(kind: type[Any]) -> Owner:
-    """Whose a class is: of the module that it names, and of the user where that has no file, as in
-    a notebook.
+    """Owner of a class: that of the module it names, or the user if that has no file, as in a
+    notebook.
     """
     module = sys.modules.get(kind.__module__)
     file: str | None = getattr(module, "__file__", None)
@@ -127,13 +132,15 @@ def owner_of_class(kind: type[Any]) -> Owner:
 
 
 def is_users(file: str) -> bool:
-    """Whether a file is neither jitney's, nor of an installed package or the standard library."""
+    """Return whether a file belongs neither to jitney, nor to an installed package or the standard
+    library.
+    """
     return owner(file) in ("user", "generated")
 
 
 def short(file: str) -> str:
-    """A file as messages name it: its name, and the folder too where the name alone says
-    nothing.
+    """Short name of a file for messages: its base name, with the folder if the base name alone is
+    uninformative.
     """
     path = Path(file)
     return (
@@ -144,8 +151,8 @@ def short(file: str) -> str:
 
 
 def package(file: str) -> str | None:
-    """The package that a file was installed with, `equinox`; None of a file of the user's, or of
-    Python's own.
+    """Package that a file was installed with, such as `equinox`; None for a file of the user or the
+    standard library.
     """
     name = owner(file)
     if name in _PACKAGES:
@@ -159,15 +166,16 @@ def package(file: str) -> str | None:
 
 
 def spelled_place(file: str, line: int | str, function: str, users: str = "") -> str:
-    """`fit.py:12 (residual)`; `_solve.py:801 (lineax's linear_solve)` of a library's line.
+    """Text of a location: `fit.py:12 (residual)`, or `_solve.py:801 (lineax's linear_solve)` for a
+    library's line.
 
-    The user's line that led to that one comes first where it is known: `fit.py:12 (residual;
-    lineax's _solve.py:801)`.
+    If the user's line that led to it is known, that comes first: `fit.py:12 (residual; lineax's
+    _solve.py:801)`.
 
     Args:
-        file: Where it is.
-        line: Its number.
-        function: What it belongs to.
+        file: The file.
+        line: The line number.
+        function: The function that contains the line.
         users: The user's line, as this function spells it, or "".
     """
     library = package(file)
@@ -182,13 +190,15 @@ def spelled_place(file: str, line: int | str, function: str, users: str = "") ->
 
 
 def place_of(frame: FrameType, line: int | None = None) -> str:
-    """Where a frame of a trace is; of a library's, the user's line that called it first.
+    """Location of a frame of a trace; for a library's frame, led by the user's line that called it.
 
     Args:
-        frame: It.
-        line: The line to name in place of the one that it is at.
+        frame: The frame.
+        line: Line number to name instead of the frame's current one.
     """
     caller: FrameType | None = frame
+    # A frame of jitney ends the search: the user's frames beyond it called the program, and are not
+    # part of the traced body.
     while caller is not None and (whose := owner_of(caller)) != "user":
         caller = None if whose == "jitney" else caller.f_back
     code = frame.f_code
@@ -204,13 +214,12 @@ def users_level() -> int:
     return level - 1
 
 
-_BETWEEN = ("jitney", "jax", "jaxlib", "equinox")  # what stands between a trace and whoever called
+# Owners of the frames between a trace and its caller.
+_BETWEEN = ("jitney", "jax", "jaxlib", "equinox")
 
 
 def users_function() -> str:
-    """`step (fit.py:12)`: the user's function that called jitney, and its line; of those on the
-    stack the innermost.
-    """
+    """Innermost user function on the stack with its line: `step (fit.py:12)`."""
     frame = inspect.currentframe()
     while frame is not None:
         if owner_of(frame) == "user":
@@ -220,7 +229,7 @@ def users_function() -> str:
 
 
 def users_place() -> str:
-    """`fit.py:12 (step)`: the innermost line of the user's on the stack."""
+    """Innermost user line on the stack: `fit.py:12 (step)`."""
     frame = inspect.currentframe()
     while frame is not None:
         if owner_of(frame) == "user":
@@ -230,8 +239,8 @@ def users_place() -> str:
 
 
 def user_line(error: BaseException) -> str | None:
-    """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed
-    packages and the standard library.
+    """Innermost line of a traceback outside of jitney, installed packages and the standard library:
+    `fit.py:12 (`if x > 0:`)`.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_users(frame.filename):
@@ -241,18 +250,18 @@ def user_line(error: BaseException) -> str | None:
 
 
 def shorten(error: BaseException) -> None:
-    """Leave jitney's own frames out of the traceback of an error that goes to the user, and of its
+    """Remove jitney's own frames from the traceback of an error that goes to the user, and from its
     causes, as JAX does with its own.
 
-    So they are out of the stack in the message of a failed run-time check.
-
-    `JITNEY_TRACEBACK=full` keeps them. Whoever calls this re-raises with a bare `raise`, which adds
-    no frame again.
+    They are also removed from the stack in the message of a failed run-time check.
+    `JITNEY_TRACEBACK=full` keeps them. The caller re-raises with a bare `raise`, which adds no
+    frame.
     """
     if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
         return
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
+
     while waiting:
         each = waiting.pop()
         if each is not None and id(each) not in seen:
@@ -273,6 +282,7 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
         if owner(trace.tb_frame.f_code.co_filename) != "jitney":
             theirs.append(trace)
         trace = trace.tb_next
+    # The chain links from the outermost frame inwards, so it is rebuilt from its end.
     kept = None
     for each in reversed(theirs):
         kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
@@ -280,11 +290,11 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _inside_of_jit(message: str) -> str:
-    """The message of a failed run-time check of Equinox, whose stack begins behind the frame of
-    jitney that the function was called by.
+    """Message of a failed run-time check of Equinox, with the stack cut to the frames inside of
+    jitney's call.
 
-    Equinox cuts it so at its own `filter_jit`, whose frames and those of JAX it leaves out; it
-    knows of no other.
+    Equinox cuts the stack likewise at its own `filter_jit`, and omits its frames and JAX's; it does
+    not know of other wrappers.
     """
     head, begins, rest = message.partition(_BEGINS)
     stack, ends, said = rest.partition(_ENDS)
@@ -294,6 +304,7 @@ def _inside_of_jit(message: str) -> str:
     ours = [_is_ours(frame) for frame in frames]
     if not any(ours):
         return message
+    # The first frame of jitney is the outermost: what comes before it called the program.
     outside = ours.index(True)
     kept = [frame for i, frame in enumerate(frames) if i > outside and not ours[i]]
     return "".join([head, begins, *kept, ends, said])
@@ -303,15 +314,16 @@ def _is_ours(frame: str) -> bool:
     return owner(frame.partition('  File "')[2].partition('", line ')[0]) == "jitney"
 
 
-# In the words of Equinox 0.13.3 to 0.13.8; in others the stack stays as it is.
+# Text of Equinox 0.13.3 to 0.13.8; a message with another text keeps its full stack.
 _BEGINS = "Below is the stack inside of JIT:\n"
 _ENDS = "\nequinox.EquinoxRuntimeError: "
-_FRAME = re.compile('^(?=  File ")', re.MULTILINE)  # lines of code stand further in
+# Source lines are indented further than the line of their frame.
+_FRAME = re.compile('^(?=  File ")', re.MULTILINE)
 
 
 def public(fn: Callable[P, R]) -> Callable[P, R]:
-    """What users call: an error that leaves it shows their frames. For what is called once in a
-    while; a warm call does so itself.
+    """Decorate a function that users call, so that an error leaving it shows only their frames. It
+    is meant for functions that are called rarely; a warm call does this itself.
     """
 
     @functools.wraps(fn)

@@ -1,17 +1,21 @@
-"""What people look at: text where it is printed and at a prompt, a table in a notebook."""
+"""Base class of objects that people look at: text when printed or at a prompt, a table in a
+notebook.
+"""
 
 from __future__ import annotations
 
 
 class Shown:
-    """Something that `__rich__` makes a table of. A dataclass has `repr=False` too: else it writes
-    a `__repr__` of its own.
+    """Object that `__rich__` renders as a table.
+
+    A dataclass among the subclasses needs `repr=False`, or it generates its own `__repr__`.
     """
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        from ._console import text_of  # rich takes its time, and most never print
+        # The import of rich is slow, and most processes never print.
+        from ._console import text_of
 
         return text_of(self)
 

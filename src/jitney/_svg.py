@@ -1,8 +1,8 @@
-"""Pictures as SVG text that needs nothing beside it: one set of colours in light and dark, words
-that stay within a width.
+"""Self-contained SVG pictures as text: one set of colours in light and dark, and words that stay
+within a width.
 
-It stands beside `_console.py`: that is what people read in a terminal, this is what they see in a
-notebook, a page or a file.
+This module is the counterpart of `_console.py`, which serves terminals, for notebooks, pages and
+files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ _DARK = (
     "--ground: #16181b; --text: #e6e8ea; --soft: #9aa2ab; --line: #363b41; --a: #5ca2f0; --b:"
     " #f0934f; --c: #3dbdac; --d: #a98bea;"
 )
-_LETTER = 6.3  # of a usual letter at 12 pixels, and of any at 11 in the font of code
+# Width in pixels of a typical letter at 12 pixels, and of any letter at 11 in the monospaced font.
+_LETTER = 6.3
 
 
 class Picture(str):
-    """The text of an SVG; in a notebook, the picture."""
+    """Text of an SVG, displayed as the picture in a notebook."""
 
     __slots__ = ()
 
@@ -35,7 +36,9 @@ class Picture(str):
 
 
 def style(scope: str) -> str:
-    """The colours and fonts of all that has this class, which no other part of a page gets."""
+    """CSS of the colours and fonts for elements of one class, so that the rest of a page is not
+    affected.
+    """
     return (
         f".{scope} {{ {_LIGHT} }} @media (prefers-color-scheme: dark) {{ .{scope} {{ {_DARK} }} }}"
         f" .{scope} text {{ fill: var(--text); font: 12px system-ui, sans-serif; }} .{scope} .soft"
@@ -52,7 +55,7 @@ def picture(
     parts: Sequence[str],
     widest: float | None = None,
 ) -> Picture:
-    """A whole picture, as wide as there is place, up to a width."""
+    """Assemble a picture that fills the available width, up to a maximum."""
     return Picture(
         f'<svg class="{scope}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}"'
         f' role="img" aria-label="{escape(label)}"'
@@ -62,14 +65,16 @@ def picture(
 
 
 def words(x: float, y: float, what: str, kind: str = "", anchor: str = "start") -> str:
-    """One line of text; `kind` is `soft`, `code` or `name`."""
+    """Element for one line of text; `kind` is `soft`, `code` or `name`."""
     of = f' class="{kind}"' if kind else ""
     at = f' text-anchor="{anchor}"' if anchor != "start" else ""
     return f'<text{of}{at} x="{x:g}" y="{y:g}">{escape(what)}</text>'
 
 
 def folded(what: str, wide: float, most: int = 3) -> list[str]:
-    """A text as lines that fit a width in pixels; what is more than `most` lines ends in dots."""
+    """Wrap a text into lines of a width in pixels. A text of more than `most` lines ends in
+    dots.
+    """
     return textwrap.wrap(
         what,
         max(8, int(wide / _LETTER)),
@@ -88,6 +93,6 @@ def box(
     line: str = "var(--line)",
     more: str = "",
 ) -> str:
-    """A rectangle with round corners."""
+    """Element for a rectangle with rounded corners."""
     size = f'width="{wide:.1f}" height="{high:.1f}"'
     return f'<rect x="{x:.1f}" y="{y:.1f}" {size} rx="3" fill="{fill}" stroke="{line}"{more}/>'

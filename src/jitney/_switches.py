@@ -1,9 +1,10 @@
-"""What is switched for all functions at once: whether programs are verified, and whether jitney
-does anything.
+"""Switches for all functions at once: whether programs are verified, and whether jitney does
+anything.
 
-It stands before everything that is switched. `JITNEY_VERIFY` and `jitney.configure(verify=...)`
-count from the next call of each function, since whoever looks for a fault has programs already;
-`JITNEY_DISABLE` counts for functions decorated while it is set, as `JITNEY_DEBUG_NANS` does.
+This module stands before everything that it switches. `JITNEY_VERIFY` and
+`jitney.configure(verify=...)` apply from the next call of each function, since whoever looks for a
+fault has programs already. `JITNEY_DISABLE` applies to functions decorated while it is set, as
+`JITNEY_DEBUG_NANS` does.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ Disabled = Literal["jit", "eager"]
 
 
 class Switched(Protocol):
-    """What decides on its next call anew how it runs."""
+    """Object that decides how to run again when a switch changes."""
 
     def decide_again(self) -> None: ...
 
 
 class Switch:
-    """Whether programs are verified that do not say so themselves."""
+    """Default for the verification of programs, used where the option `verify` is not given."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +37,9 @@ class Switch:
 
     @property
     def on(self) -> bool:
-        """Whether `jitney.configure(verify=...)`, or else `JITNEY_VERIFY`, asks for it."""
+        """True if `jitney.configure(verify=...)`, or else `JITNEY_VERIFY`, requests
+        verification.
+        """
         return (
             self._asked
             if self._asked is not None
@@ -44,12 +47,12 @@ class Switch:
         )
 
     def turns(self, switched: Switched) -> None:
-        """Tell this one when the switch turns."""
+        """Register an object that is notified when the switch changes."""
         with self._lock:
             self._switched.add(switched)
 
     def turn(self, asked: bool | None) -> None:  # noqa: FBT001 - what `configure` was given
-        """Ask for it, or not; None leaves it to the environment."""
+        """Request verification, or not; None leaves the choice to the environment."""
         self._asked = asked
         with self._lock:
             switched = list(self._switched)
@@ -61,10 +64,10 @@ VERIFY = Switch()
 
 
 def disabled(where: Any) -> Disabled | None:
-    """What `JITNEY_DISABLE` asks for.
+    """Value of `JITNEY_DISABLE`.
 
     Raises:
-        OptionError: It is not known.
+        OptionError: The value is not known.
     """
     text = os.environ.get("JITNEY_DISABLE", "").strip().lower()
     if text in _FALSE:

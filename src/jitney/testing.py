@@ -1,8 +1,8 @@
-"""What a test of numerical code asserts: that nothing is compiled again, what is faster, how much
-memory a program takes.
+"""Assertions for tests of numerical code: nothing is compiled again, one function is faster than
+another, a program's memory stays below a limit.
 
-The fixture `compiles`, the marker `budget` and `--jitney-report` are of the pytest plugin that
-comes with jitney (`pytest_jitney.py`); what is here needs no pytest.
+The fixture `compiles`, the marker `budget` and `--jitney-report` belong to the pytest plugin that
+comes with jitney (`pytest_jitney.py`); this module does not need pytest.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ MB = 1e6
 
 @public
 def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
-    """After the first call of a function no other traces or compiles anything.
+    """Assert that after the first call of a function no other call traces or compiles anything.
 
     ```python
     assert_no_recompile(residual, [(x[:n], scale) for n in (5, 6, 7)])
     ```
 
-    What other threads compile meanwhile counts as well. A program that the persistent cache holds
-    is no warm call either.
+    Compilations by other threads meanwhile count as well. So does a program loaded from the
+    persistent cache, since that is not a warm call.
 
     Args:
-        f: Compiled, or what calls what is compiled.
-        calls: The arguments of each call: a tuple of them, a dict of them by name, or one that is
+        f: A compiled function, or one that calls compiled functions.
+        calls: The arguments of each call: a tuple, a dict by name, or a single argument that is
             neither.
     Returns:
-        What the first call traced and compiled.
+        The work of the first call: what it traced and compiled.
     Raises:
-        AssertionError: A later call traced or compiled something: which, what, and how its
-            arguments differ from those of the first.
+        AssertionError: A later call traced or compiled something. The message names the call and
+            the functions, and how its arguments differ from those of the first.
         OptionError: There are fewer than two calls.
     """
     check_calls("assert_no_recompile()", {"f": f}, None)
@@ -62,6 +62,7 @@ def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
         )
     with watch() as first:
         f(*given[0][0], **given[0][1])
+
     for number, (args, kwargs) in enumerate(given[1:], 2):
         with watch() as seen:
             f(*args, **kwargs)
@@ -80,6 +81,7 @@ def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
                     " and the same static values.",
                 )
             )
+
     return first
 
 
@@ -98,26 +100,27 @@ def assert_faster(
     seconds: float = 20.0,
     unknown: Literal["warn", "fail"] = "warn",
 ) -> Faster:
-    """One way is faster than another by so many times, and computes the same.
+    """Assert that one function is faster than another by a factor, and computes the same results.
 
-    Both are called as `jitney.measure` does it: results compared first, then warm calls in turn,
-    each waited for. After 16, 32 and 64 rounds it is looked: the interval that holds the median
-    ratio with 99 % lies above `by`, and the test passes, or below it by 2 % or more, and the next
-    try begins. It fails when all tries say so. Between the two it is unknown, which is a warning.
+    Both are called as in `jitney.measure`: the results are compared first, then warm calls
+    alternate, each waited for. After 16, 32 and 64 rounds the interval that contains the median
+    ratio with 99 % confidence is inspected. If it lies above `by` the test passes; if it lies below
+    `by` by 2 % or more, the next try begins. The test fails if all tries end so. Otherwise the
+    outcome is unknown, which is a warning.
 
     Args:
-        a: The one that should be faster.
-        b: The other.
-        *args: What they are called with.
-        by: How many times as fast `a` should be.
+        a: The function that should be faster.
+        b: The function to compare with.
+        *args: Arguments of both.
+        by: Factor by which `a` should be faster.
         kwargs: Arguments by name, for both.
-        tolerance: How far the results may be apart, as `jitney.measure` has it; `math.inf` compares
-            nothing.
-        tries: How many measurements have to say no.
-        seconds: Past these no rounds are added, beyond 16 for each try.
-        unknown: "fail" takes what is not shown for a failure.
+        tolerance: How far the results may be apart, as in `jitney.measure`; `math.inf` skips the
+            comparison.
+        tries: Number of measurements that have to agree on a failure.
+        seconds: Time after which no rounds are added, beyond 16 for each try.
+        unknown: "fail" turns an unknown outcome into a failure.
     Raises:
-        AssertionError: It is not.
+        AssertionError: It is not faster.
         VerificationError: The results differ.
         OptionError: An option makes no sense.
     """
@@ -143,6 +146,7 @@ def assert_faster(
         f" {CONFIDENCE:.0%} confidence"
     )
     where = f"assert_faster({names[0]}, {names[1]}, by={by:g})"
+    # All tries agree that `a` misses the factor.
     if found.outcome == "no":
         rule = (
             f"{found.tries} measurements of {found.rounds} rounds or more, in turn, all said that"
@@ -151,6 +155,7 @@ def assert_faster(
         raise AssertionError(
             sentence(where, f"{names[0]} is {between}.", rule, "make it faster, or ask for less.")
         )
+    # The interval contains `by` or is too close to it, so neither outcome is shown.
     text = sentence(
         where,
         f"it is unknown: {names[0]} is {between}.",
@@ -167,25 +172,28 @@ def assert_faster(
 def assert_memory(
     f: Callable[..., Any], *args: Any, temp_mb: float, kwargs: Mapping[str, Any] | None = None
 ) -> int:
-    """What a program takes besides its arguments and results is at most so much, as XLA plans it.
-    Nothing is run.
+    """Assert that the temporaries of a program, as XLA plans them, are at most this large. Nothing
+    is run.
+
+    Temporaries are the memory besides arguments and results.
 
     Args:
         f: A decorated function, one under `jax.jit`, or any other, which is decorated for this.
         *args: Its arguments, or `jax.ShapeDtypeStruct`s.
-        temp_mb: Megabytes, of 10^6 bytes, on one device.
+        temp_mb: Limit in megabytes, of 10^6 bytes, on one device.
         kwargs: Arguments by name.
     Returns:
-        The bytes.
+        Size of the temporaries in bytes.
     Raises:
-        AssertionError: It takes more.
-        OptionError: XLA does not say for this device, or `temp_mb` is no size.
+        AssertionError: They are larger.
+        OptionError: XLA gives no analysis for this device, or `temp_mb` is not a size.
     """
     check_calls("assert_memory()", {"f": f}, kwargs)
     _check("assert_memory()", temp_mb=temp_mb)
     lowers: Any = f if hasattr(f, "lower") else optimize(f, check=False)
     compiled = lowers.lower(*args, **(kwargs or {})).compile()
-    # Equinox has JAX's inside of its own
+
+    # Equinox wraps JAX's compiled program.
     stats = getattr(compiled, "compiled", compiled).memory_analysis()
     name = names_of(f, None)[0]
     if stats is None:
@@ -217,7 +225,7 @@ def _arguments(call: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _changes(first: Any, later: Any) -> str:
-    """How the arguments of two calls differ, in a few words."""
+    """Short description of how the arguments of two calls differ."""
     (a, built), (b, rebuilt) = (tree_flatten_with_path(arguments) for arguments in (first, later))
     if built != rebuilt:
         return "Its arguments are built differently from those of the first call."

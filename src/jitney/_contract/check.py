@@ -1,5 +1,5 @@
-"""Compare a value with a hint. Shapes and dtypes are enough, so tracers and `jax.ShapeDtypeStruct`
-will do.
+"""Comparison of one value with a hint. It reads shapes and dtypes only, so tracers and
+`jax.ShapeDtypeStruct` work too.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from .kinds import (
 )
 from .sizes import Mismatch, Sizes, fit_shape, settle
 
-_jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
+# Some of the types in `jax.tree_util` are unknown to pyright.
+_jtu: Any = jax.tree_util
 
 
 class Unresolved(str):
-    """A note on an array whose annotation names what is not there. Nobody writes one for that: it
-    is a warning too.
+    """Note on an array whose annotation contains an undefined name. It becomes a warning too, since
+    nobody writes such an annotation on purpose.
     """
 
     __slots__ = ()
@@ -57,16 +58,17 @@ class Unresolved(str):
 
 @dataclass(frozen=True)
 class Scope:
-    """Where names are bound: one per call, and one per instance of a module."""
+    """Scope in which axis names are bound: one per call, and one per instance of a module."""
 
     sizes: Sizes
     arguments: Mapping[str, Any]
-    strict: bool = True  # False inside a module: what is no array there is not looked at
+    # False inside a module, where values other than arrays are not checked.
+    strict: bool = True
     leaf: str | None = None
 
 
 def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Mismatch | None:
-    """What keeps a value from being what its hint says; sizes are bound on the way."""
+    """Mismatch between a value and its hint, or None. Sizes are bound on the way."""
     match hint:
         case ArrayHint():
             return _fit_array(hint, value, path, scope)
@@ -100,6 +102,7 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
             else _not_an_array(hint, value, path)
         )
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
+        # The argument may have had 64 bits before JAX converted it.
         if (wide := wider(value.dtype)) is not None and hint.allows(wide):
             return _in_32_bits(hint, value, path)
         return Mismatch(
@@ -112,8 +115,8 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
 
 
 def _in_32_bits(hint: ArrayHint, value: Any, path: str) -> Mismatch:
-    """Of an annotation of 64 bits, whatever the argument was: the body sees what JAX has made of
-    it.
+    """Mismatch for an annotation of 64 bits, whatever the argument was: the body sees the dtype
+    after JAX's conversion.
     """
     return Mismatch(
         f"{path!r} reaches the body as {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
@@ -129,6 +132,7 @@ def _number_allowed(hint: ArrayHint, value: Any) -> bool:
         return False
     kinds = {bool: "bool", int: "int", float: "float", complex: "complex"}
     wanted = next(name for kind, name in kinds.items() if isinstance(value, kind))
+    # An int passes for a float, as in Python.
     names = [wanted, "float"] if wanted == "int" else [wanted]
     allowed = hint.dtypes or tuple(names)
     return any(
@@ -169,11 +173,12 @@ def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
 
 
 def _as_array(hint: ArrayHint, value: Any) -> str:
-    """How a Python number is passed where an array is annotated; no advice to annotate `int` or
-    `bool`, which would make it static.
+    """Advice for passing a Python number where an array is annotated. It never suggests annotating
+    `int` or `bool`, which would make the argument static.
     """
     own = next(n for n, (kind, *_) in enumerate(_NUMBERS) if isinstance(value, kind))
-    wider = _NUMBERS[own : None if own else 1]  # True is no 1.0
+    # An int may become a float or complex array, but True does not become 1.0.
+    wider = _NUMBERS[own : None if own else 1]
     kind = next(
         (kind for kind, *names in wider if any(hint.allows(np.dtype(name)) for name in names)), None
     )
@@ -193,6 +198,8 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismat
         scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
     if fits is not False:
         return None if hint.parts is None else fit(hint.parts, value, path, scope)
+
+    # An array for a static hint has its own fix: to annotate it as an array.
     if is_array(value):
         name = suggest(value.dtype)
         return Mismatch(
@@ -218,6 +225,8 @@ def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
 def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     before = scope.sizes.copy()
     tried: list[str] = []
+
+    # Inside a module only the alternatives of the value's kind are tried.
     options = (
         hint.options
         if scope.strict
@@ -230,7 +239,9 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch
         if problem is None:
             return None
         tried.append(f"{option.text}: {problem.what}")
+        # An alternative that did not fit must leave no bindings behind.
         scope.sizes.restore(before)
+
     listed = "".join(f"\n  not {line}" for line in tried)
     return Mismatch(
         f"{path!r} fits no alternative of {hint.text}:{listed}",
@@ -241,8 +252,8 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch
 
 
 def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: Scope) -> str:
-    """What to write where all but the first axis fits: `vmap` goes by the rank of an annotation,
-    and a union has several.
+    """Advice for a value that fits an alternative without its first axis. `vmap` goes by the rank
+    of an annotation, and a union has several ranks.
     """
     if not (getattr(value, "shape", ()) and hasattr(value, "dtype")):
         return ""
@@ -276,11 +287,13 @@ def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> 
         problem = fit(inner, child, where, scope)
         if problem is not None:
             return problem
+
     return None
 
 
 def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
-    if value is None:  # jaxtyping takes None for every PyTree
+    # jaxtyping accepts None for every PyTree.
+    if value is None:
         return None
     leaves, structure = flatten_to(hint.leaf, value)
     problem = (
@@ -289,6 +302,7 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch |
     if problem is not None:
         return problem
     for index, (keys, leaf) in enumerate(leaves):
+        # `?n` binds a size for each position in the named structure.
         inner = (
             scope
             if hint.structure is None
@@ -297,6 +311,7 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch |
         problem = fit(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
         if problem is not None:
             return problem
+
     return None
 
 
@@ -317,10 +332,15 @@ def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Mismat
         )
         return None
     tree: Any = 0
+
+    # "T S" is a tree of structure T whose leaves are trees of structure S: each further name
+    # replaces every leaf.
     for piece in pieces:
         inner = _dummy(known[piece][0])
         tree = _jtu.tree_map(functools.partial(_replace, inner), tree)
     wanted = _jtu.tree_structure(tree)
+
+    # "... T" ends in T everywhere; "T ..." begins with T.
     if name.startswith("..."):
         fits = _ends_with(structure, wanted)
     elif name.endswith("..."):
@@ -373,6 +393,8 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
     if fits is False:
         return _wrong_kind(hint, value, path) if scope.strict else None
     children = list(children_of(hint, value, path))
+
+    # The fields may be used in braces (`{width}`), as may `self`.
     own = (
         {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)}
         if children
@@ -380,6 +402,8 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
     )
     inside = Scope(Sizes(), {**own, "self": value}, strict=False)
     inside.sizes.notes = scope.sizes.notes
+
+    # A module made under `vmap` has the mapped axes in front of every field.
     lead = _lead(children)
     if lead:
         sizes = ", ".join(map(str, lead))
@@ -395,13 +419,14 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
         problem = fit(inner, child, where, inside)
         if problem is not None:
             return _per_instance(problem, value)
+
     problem = settle(inside.sizes, inside.arguments)
     return None if problem is None else _per_instance(problem, value)
 
 
 def _lead(children: list[tuple[Hint, Any, str]]) -> tuple[int, ...]:
-    """The further leading axes of all fields, if they have the same, as modules made under `vmap`
-    have.
+    """Extra leading axes of all fields if they agree, as in modules made under `vmap`; ()
+    otherwise.
     """
     lead: set[tuple[int, ...]] = set()
     for hint, value, _ in children:
@@ -421,6 +446,6 @@ def _per_instance(problem: Mismatch, value: Any) -> Mismatch:
 
 
 def fits_alone(hint: Hint, value: Any) -> bool:
-    """Whether a value fits a hint, whatever the rest of the call."""
+    """Return whether a value fits a hint by itself, whatever the other arguments are."""
     scope = Scope(Sizes(), {})
     return fit(hint, value, "", scope) is None

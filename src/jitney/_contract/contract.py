@@ -1,7 +1,7 @@
-"""A signature as data, and the comparison of a call with it.
+"""Contract of a function: its signature as data, and the comparison of a call with it.
 
-It stands after `annotations.py` (one hint), `sizes.py` (one shape) and `check.py` (one value): here
-all arguments are compared, and what does not fit becomes a `ContractError`.
+It builds on `annotations.py` (one hint), `sizes.py` (one shape) and `check.py` (one value). Here
+all arguments are compared, and a mismatch becomes a `ContractError`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from .sizes import Mismatch, Sizes, settle
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a signature."""
+    """Parameter of a signature, with its hint."""
 
     name: str
-    kind: int  # a kind of `inspect.Parameter`
+    # A kind of `inspect.Parameter`.
+    kind: int
     hint: Hint
     has_default: bool
     default: Any = field(default=inspect.Parameter.empty, compare=False, repr=False)
@@ -35,7 +36,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Contract:
-    """The signature of a function: what each argument and the result should be."""
+    """Signature of a function: the hints of its arguments and its result."""
 
     where: Where = field(compare=False)
     parameters: tuple[Parameter, ...]
@@ -44,7 +45,7 @@ class Contract:
 
     @property
     def axes(self) -> frozenset[str]:
-        """Every axis that the signature names, also inside `n+1`."""
+        """Axes that the signature names, including those inside expressions such as `n+1`."""
         hints = (*(parameter.hint for parameter in self.parameters), self.result)
         return frozenset(
             name
@@ -56,7 +57,7 @@ class Contract:
 
 @dataclass(frozen=True)
 class Match:
-    """One array leaf and the annotation that it meets."""
+    """Array leaf together with the annotation that applies to it."""
 
     path: str
     argument: str
@@ -70,8 +71,8 @@ def contract_of(
     where: Where,
     namespace: Mapping[str, Any] | None = None,
 ) -> Contract:
-    """Read a function's annotations. `namespace` helps with names that only the decorating frame
-    knows.
+    """Read a function's annotations into a contract. `namespace` provides names that only the
+    decorating frame knows.
     """
     hints, result, unresolved = hints_of(fn, namespace)
     parameters = tuple(
@@ -90,18 +91,20 @@ def contract_of(
 def check_arguments(
     contract: Contract, arguments: Mapping[str, Any]
 ) -> tuple[Sizes, tuple[str, ...]]:
-    """Compare arguments with a contract: the sizes they bind, and notes on what was not checked.
+    """Compare arguments with a contract. Return the sizes that they bind, and notes on unchecked
+    parts.
 
     Raises:
         ContractError: If an argument does not fit its annotation, or two disagree on an axis.
     """
     scope = Scope(Sizes(), arguments)
     sizes = scope.sizes
+
     for parameter in contract.parameters:
         for path, value in _pieces(parameter, arguments):
             before = sizes.copy()
             problem = fit(parameter.hint, value, path, scope)
-            # as jaxtyping: a default is not checked
+            # Defaults are not checked, as in jaxtyping.
             if problem is not None and value is parameter.default:
                 sizes.restore(before)
                 sizes.notes.append(
@@ -109,21 +112,21 @@ def check_arguments(
                 )
             else:
                 _raise(contract.where, problem)
+
+    # Expressions may refer to axes that a later argument binds, so they are evaluated last.
     _raise(contract.where, settle(sizes, arguments))
     _tell_unresolved(contract, sizes.notes)
     return sizes, tuple(dict.fromkeys(sizes.notes))
 
 
 def _first_name(note: str) -> str:
-    """The argument that a note begins with, in quotes."""
+    """Argument that a note begins with, in quotes; "" if it begins otherwise."""
     found = re.match(r"'(\w+)", note)
     return "" if found is None else found[1]
 
 
 def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
-    """Warn of fields whose annotations cannot be resolved; those of parameters have their
-    warning.
-    """
+    """Warn about fields whose annotations cannot be resolved. Parameters have their own warning."""
     told = [
         note
         for note in notes
@@ -160,13 +163,13 @@ def check_result(
 
 
 def matches(hint: Hint, value: Any, path: str, argument: str) -> Iterator[Match]:
-    """Every array leaf of a value with the annotation that it meets. Nothing is compared."""
+    """Array leaves of a value, each with the annotation that applies to it. Nothing is compared."""
     for inner, leaf, where in _leaves(hint, value, path, strict=True):
         yield Match(where, argument, inner, leaf)
 
 
 def all_matches(contract: Contract, arguments: Mapping[str, Any]) -> Iterator[Match]:
-    """`matches` for every argument, `*args` and `**kwargs` item by item."""
+    """Matches of every argument; `*args` and `**kwargs` count item by item."""
     for parameter in contract.parameters:
         for path, value in _pieces(parameter, arguments):
             yield from matches(parameter.hint, value, path, parameter.name)
@@ -183,6 +186,7 @@ def _leaves(
             if is_array(value) or (strict and is_number(value)):
                 yield hint, value, path
         case UnionHint(options=options):
+            # The alternative that fits completely, else the first of the right kind.
             alone = (option for option in options if fits_alone(option, value))
             loose = (option for option in options if accepts(option, value))
             chosen = next(alone, None) or next(loose, None)
@@ -196,7 +200,7 @@ def _leaves(
 
 
 def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values of a parameter: `*args` and `**kwargs` have several."""
+    """Values of a parameter with their paths; `*args` and `**kwargs` have several."""
     name = parameter.name
     if name not in arguments:
         return
@@ -210,7 +214,7 @@ def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _of_result(problem: Mismatch | None) -> Mismatch | None:
-    """The same of what a body returns, which nobody passes."""
+    """The mismatch worded for a result, which is returned and not passed."""
     if problem is None:
         return None
     fix = problem.fix_of_result or re.sub("^pass ", "return ", problem.fix)

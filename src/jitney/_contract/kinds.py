@@ -1,8 +1,8 @@
-"""A value beside a hint: whether it is of the hint's kind, what of it lies below, and how messages
-name it.
+"""Kinds of values: whether a value is of a hint's kind, its children, and its description in
+messages.
 
-It stands after `_signature/hints.py`, and before `_contract/check.py`, which compares shapes and
-dtypes.
+It builds on `_signature/hints.py`, and `_contract/check.py`, which compares shapes and dtypes,
+builds on it.
 """
 
 from __future__ import annotations
@@ -34,29 +34,31 @@ from .._signature.hints import (
 )
 from .sizes import Mismatch
 
-_jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
+# Some of the types in `jax.tree_util` are unknown to pyright.
+_jtu: Any = jax.tree_util
+# Metaclass methods under which `isinstance` has its ordinary meaning.
 _OF_CLASSES = (type.__instancecheck__, ABCMeta.__instancecheck__)
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value has a shape and a dtype, as jaxtyping asks."""
+    """Return whether a value has a shape and a dtype, as jaxtyping does."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a Python number."""
+    """Return whether a value is a Python number."""
     return isinstance(value, bool | int | float | complex)
 
 
 def _is_node(value: Any) -> bool:
-    """Whether a value is a pytree node: a dataclass that is not registered has fields, but no
-    leaves.
+    """Return whether a value is a pytree node. A dataclass that is not registered has fields, but
+    no leaves.
     """
     return not _jtu.all_leaves([value])
 
 
 def arrays_in(hint: Hint) -> Iterator[ArrayHint]:
-    """Every array annotation inside a hint, but not those of module fields."""
+    """Array annotations inside a hint, except those of module fields."""
     match hint:
         case ArrayHint():
             yield hint
@@ -70,7 +72,9 @@ def arrays_in(hint: Hint) -> Iterator[ArrayHint]:
 
 
 def children_of(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
-    """What lies one level below; nothing where the value is of another kind than the hint."""
+    """Children of a value with their hints and paths; none if the value is of another kind than the
+    hint.
+    """
     match hint:
         case TreeHint(leaf=leaf):
             for keys, child in flatten_to(leaf, value)[0]:
@@ -108,18 +112,19 @@ def _entries(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint,
 
 
 def flatten_to(leaf: Hint, tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """Flatten down to what the leaf hint takes, whatever its shape and dtype: that is where
-    jaxtyping stops.
+    """Flatten a tree down to values of the leaf hint's kind, whatever their shape and dtype, as
+    jaxtyping does.
     """
 
     def stop(node: Any) -> bool:
+        # An `AnyHint` accepts every node, so flattening would stop at the root.
         return not isinstance(leaf, AnyHint) and accepts(leaf, node)
 
     return _jtu.tree_flatten_with_path(tree, is_leaf=stop)
 
 
 def accepts(hint: Hint, value: Any) -> bool:
-    """Whether a value is of the right kind, shapes and dtypes apart."""
+    """Return whether a value is of the hint's kind, ignoring shapes and dtypes."""
     match hint:
         case ArrayHint():
             return is_array(value) or (hint.array_like and is_number(value))
@@ -140,7 +145,7 @@ def accepts(hint: Hint, value: Any) -> bool:
 
 
 def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
-    """What keeps a value from being a number of rank 0."""
+    """Mismatch if a value is not a number of rank 0, or None."""
     rule = f"`{hint.kind}` is a number of rank 0: a Python number, or an array without axes."
     if not is_array(value):
         kinds = (int, float) if hint.kind == "float" else (int, float, complex)
@@ -160,6 +165,8 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
             " axis to `vmap`.",
             "J211",
         )
+
+    # An array of integers fits `float`, as a Python int does.
     kinds = (np.floating, np.integer, *((np.complexfloating,) if hint.kind == "complex" else ()))
     if any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         return None
@@ -173,9 +180,13 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
 
 
 def bearable(value: Any, hint: Any) -> bool | None:
-    """What beartype says; None where it cannot say. Of plain classes that is `isinstance`, and
-    nothing is asked: to import beartype takes as long as tracing a small function.
+    """Return whether a value satisfies a hint according to beartype; None if beartype cannot read
+    the hint.
+
+    For plain classes this is `isinstance`, without beartype, whose import takes as long as tracing
+    a small function.
     """
+    # `isinstance` does not take None as a class.
     hint = NoneType if hint is None else hint
     if _is_plain(hint):
         return isinstance(value, hint)
@@ -189,9 +200,10 @@ def bearable(value: Any, hint: Any) -> bool | None:
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether a hint is a class that says no more than its name, or several of these: a generic one
-    says what it holds (which stands in `__orig_bases__`), a protocol asks `isinstance` in its own
-    way.
+    """Return whether a hint is a class (or a union of classes) that `isinstance` decides.
+
+    A generic class also specifies its contents (in `__orig_bases__`), and a protocol overrides
+    `isinstance`.
     """
     if get_origin(hint) in (Union, UnionType):
         return all(map(_is_plain, get_args(hint)))
@@ -203,7 +215,7 @@ def _is_plain(hint: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """A value in a few words, for a message."""
+    """Short description of a value, for messages."""
     if is_array(value):
         return f"an array of dtype {dtype_text(value)} and shape {tuple(value.shape)}"
     if value is None:
@@ -214,18 +226,18 @@ def describe(value: Any) -> str:
 
 
 def named(kind: str) -> str:
-    """A type with its article, for a message."""
+    """Name of a type with its article, for messages."""
     return f"{'an' if kind[:1].lower() in ('a', 'e', 'i', 'o') else 'a'} `{kind}`"
 
 
 def dtype_text(value: Any) -> str:
-    """Its dtype, for a message."""
+    """Name of the dtype of an array, for messages."""
     return str(value.dtype)
 
 
 def wider(dtype: Any) -> np.dtype[Any] | None:
-    """The dtype of 64 bits (complex: 128) that JAX takes as this one, while it has none of so
-    many.
+    """The 64-bit dtype (complex: 128) that JAX converts to this one while x64 is disabled; None if
+    there is none.
     """
     names = {"int32": "int64", "uint32": "uint64", "float32": "float64", "complex64": "complex128"}
     options: Any = jax.config
@@ -234,7 +246,7 @@ def wider(dtype: Any) -> np.dtype[Any] | None:
 
 
 def suggest(dtype: Any) -> str:
-    """The jaxtyping name for a dtype."""
+    """Name of a dtype in jaxtyping."""
     name = dtype_name(dtype)
     starts = {
         "bool": "Bool",

@@ -1,8 +1,8 @@
-"""Bind axis names to sizes, and work out sizes that are written as expressions.
+"""Binding of axis names to sizes, and evaluation of sizes that are written as expressions.
 
-It stands between `_signature/annotations.py`, which says what a shape should be, and
-`_contract/contract.py`, which walks values. The rules are jaxtyping's, with one difference: an
-expression may refer to an axis that a later argument binds.
+It builds on `_signature/annotations.py`, which reads the expected shape, and
+`_contract/contract.py`, which walks values, builds on it. The rules are those of jaxtyping with one
+difference: an expression may refer to an axis that a later argument binds.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from .._signature.hints import ArrayHint, Dim
 
 @dataclass(frozen=True)
 class Unknown:
-    """A size that cannot be worked out."""
+    """Size that cannot be computed, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Why a value does not fit: the parts of a message."""
+    """Parts of the message for a value that does not fit."""
 
     what: str
     rule: str
     fix: str
     code: str = "J102"
-    fix_of_result: str = ""  # where it is another for what a body returns
+    # The fix for a result, if it is another one.
+    fix_of_result: str = ""
 
 
 @dataclass(frozen=True)
 class Later:
-    """A symbolic axis that waits for names which are bound later."""
+    """Symbolic axis whose evaluation waits for names that are bound later."""
 
     expr: str
     size: int
@@ -47,7 +48,7 @@ class Later:
 
 @dataclass
 class Sizes:
-    """What one check has bound so far, and who bound it. `who` is quoted: `'t'`,
+    """Bindings of one check, each with the value that set it. `who` is quoted: `'t'`,
     `'model.layers[0].weight'`.
     """
 
@@ -60,7 +61,7 @@ class Sizes:
     notes: list[str] = field(default_factory=list[str])
 
     def copy(self) -> Sizes:
-        """A snapshot."""
+        """Snapshot of the bindings."""
         return Sizes(
             dict(self.bound),
             dict(self.variadic),
@@ -70,14 +71,14 @@ class Sizes:
         )
 
     def restore(self, other: Sizes) -> None:
-        """Go back to a snapshot, as after an alternative that did not fit."""
+        """Return to a snapshot, after an alternative that did not fit."""
         saved = other.copy()
         self.bound, self.variadic, self.structures = saved.bound, saved.variadic, saved.structures
         self.later, self.notes = saved.later, saved.notes
 
     @property
     def known(self) -> dict[str, int]:
-        """Axis name to size."""
+        """Sizes by axis name."""
         return {name: size for name, (size, _) in self.bound.items()}
 
 
@@ -89,8 +90,8 @@ def fit_shape(
     arguments: Mapping[str, Any],
     leaf: str | None = None,
 ) -> Mismatch | None:
-    """Compare a shape with a hint and bind its names. `leaf` is the position that `?n` stands
-    for.
+    """Compare a shape with a hint and bind its names. `leaf` is the tree position that `?n` is
+    bound for.
     """
     pairs, middle = _align(hint, shape)
     if pairs is None:
@@ -106,9 +107,10 @@ def fit_shape(
 
 
 def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Mismatch | None:
-    """Evaluate the expressions that waited, now that every name is bound; what stays unknown
-    becomes a note.
+    """Evaluate the deferred expressions, once every name is bound. An expression that remains
+    unknown becomes a note.
     """
+    # The list is emptied, so that the check of the result evaluates only its own expressions.
     waiting, sizes.later = sizes.later, []
     for item in waiting:
         value = evaluate(item.expr, sizes.known, arguments)
@@ -127,7 +129,7 @@ _Pairs = list[tuple[Dim, int]]
 def _align(
     hint: ArrayHint, shape: tuple[int, ...]
 ) -> tuple[_Pairs | None, tuple[Dim, tuple[int, ...]] | None]:
-    """Pair each axis with its dim; the variadic one gets what is left."""
+    """Pair each axis with its dim. A variadic dim gets the remaining axes in the middle."""
     dims, rank = hint.dims, len(shape)
     at = next((i for i, dim in enumerate(dims) if dim.variadic), None)
     if at is None:
@@ -150,6 +152,7 @@ def _fit_axis(
     arguments: Mapping[str, Any],
     leaf: str | None,
 ) -> Mismatch | None:
+    # An axis of size 1 under `#name` broadcasts, and binds nothing.
     if dim.kind == "anonymous" or (dim.broadcast and size == 1):
         return None
     if dim.kind == "fixed":
@@ -157,6 +160,7 @@ def _fit_axis(
     if dim.expr is not None:
         value = evaluate(dim.expr, sizes.known, arguments)
         if isinstance(value, Unknown):
+            # An argument further on may bind the names.
             sizes.later.append(Later(dim.expr, size, who, text))
         elif value != size:
             return _wrong_expression(dim.expr, value, size, who, text, sizes)
@@ -174,7 +178,9 @@ def _fit_axis(
 def _fit_variadic(
     dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None
 ) -> Mismatch | None:
-    """jaxtyping's rule: a `*#name` may broadcast against the others, a `*name` may not."""
+    """Compare axes with a variadic dim by jaxtyping's rule: `*#name` may broadcast against the
+    others, `*name` may not.
+    """
     if dim.per_leaf and leaf is None:
         sizes.notes.append(
             f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it"
@@ -192,8 +198,12 @@ def _fit_variadic(
         joint = np.broadcast_shapes(before, part)
     except ValueError:
         return clash
+
+    # Only a side marked `#` may be the one that is broadcast.
     if (not dim.broadcast and joint != part) or (not loose and joint != before):
         return clash
+
+    # A loose binding grows to the joint shape; a strict one equals it already.
     if loose:
         sizes.variadic[name] = (dim.broadcast, joint, who if joint == part else setter)
     return None
@@ -207,7 +217,7 @@ def _key(dim: Dim, leaf: str | None) -> str:
 
 
 def two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
-    """That an axis has a size from one argument and another size from another."""
+    """Mismatch for an axis that has different sizes in two arguments."""
     apart = f"{first[0]} from {first[1]} and {second[0]} from {second[1]}"
     together = f"{first[0]} and {second[0]}, both from {first[1]}"
     return Mismatch(
@@ -263,8 +273,8 @@ def _wrong_expression(
 
 
 def evaluate(expr: str, sizes: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-    """The value of a symbolic size, or an `Unknown`. Braces are filled in from the arguments first,
-    as in an f-string: `{self.dim}+1`.
+    """Evaluate a symbolic size, or return an `Unknown`. Braces are filled in from the arguments
+    first, as in an f-string: `{self.dim}+1`.
     """
     try:
         return read(filled(expr, arguments)).at(sizes)

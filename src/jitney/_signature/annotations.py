@@ -1,5 +1,8 @@
-"""Read a type hint as data. This is the only door to jaxtyping: everything behind it sees
-`ArrayHint` and its siblings.
+"""Type hints read into data: the only module that reads jaxtyping's types.
+
+The input is an annotation as Python gives it, the output is a `Hint` (`ArrayHint` and its siblings
+in `hints.py`), so that nothing behind this module depends on how jaxtyping, `typing` or NumPy
+represent a hint. An annotation that drives no decision becomes an `AnyHint` with the reason.
 """
 
 from __future__ import annotations
@@ -45,14 +48,15 @@ from .resolving import (
     rewrites,
 )
 
-_PyTree: type = jaxtyping.PyTree  # pyright: ignore  # jaxtyping hides its type from type checkers on purpose
+# jaxtyping hides the type of `PyTree` from type checkers on purpose.
+_PyTree: type = jaxtyping.PyTree  # pyright: ignore
 
 
 def hints_of(
     fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
-    """Hints of a function's parameters, of its result, and the names of those that cannot be
-    resolved (yet).
+    """Hints of a function's parameters, the hint of its result, and the names of annotations that
+    cannot be resolved (yet).
 
     `namespace` holds further names, such as the locals of the frame that decorates.
     """
@@ -61,9 +65,10 @@ def hints_of(
         return _behind_a_transform(base)
     hints: dict[str, Hint] = {}
     unresolved: list[str] = []
+
     for name, raw, found in _looked_up(fn, namespace):
+        # If only a part is missing, as in `list["Later"]`, the rest is read.
         if isinstance(found, Missing):
-            # Where only a part is missing, as in `list["Later"]`, the rest is read.
             hints[name] = (
                 AnyHint(f"`{raw}` cannot be resolved: {found.error}")
                 if isinstance(raw, str)
@@ -72,34 +77,40 @@ def hints_of(
             unresolved.append(name)
         else:
             hints[name] = read(found)
+
     result = hints.pop("return", AnyHint())
-    if inspect.isclass(fn):  # calling it returns an instance, not what `__init__` is annotated with
+
+    # A call of a class returns an instance, and not what `__init__` is annotated with.
+    if inspect.isclass(fn):
         result = AnyHint()
     return hints, result, tuple(unresolved)
 
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """An annotation with a name that is not there."""
+    """An annotation with an undefined name."""
 
-    of: str  # a parameter, or "return"
+    # The name of a parameter, or "return".
+    of: str
     text: str
     error: Exception
-    near: str | None  # a name of the module that is written like it
+    # A name of the module that is spelled like the missing one.
+    near: str | None
 
 
 def missing_in(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> list[Missing]:
-    """The annotations of a function that cannot be resolved, and why."""
+    """Annotations of a function that cannot be resolved, with the error of each."""
     return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
 
 
 def _looked_up(
     fn: Callable[..., Any], namespace: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each name with its annotation as written, and as it is where it was written."""
+    """Triples of a name, its annotation as written, and the resolved annotation or a `Missing`."""
     base, owner = innermost(fn)
     known: dict[str, Any] = getattr(base, "__globals__", {})
     scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
+
     for name, raw in raw_annotations(base).items():
         try:
             yield name, raw, resolve(raw, known, scope)
@@ -128,7 +139,7 @@ def _behind_a_transform(fn: Any) -> tuple[dict[str, Hint], Hint, tuple[str, ...]
 
 
 def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
-    """Every name that the annotations of a function may mention."""
+    """Words in the annotations of a function, a superset of the names that they mention."""
     return frozenset(
         name
         for raw in raw_annotations(innermost(fn)[0]).values()
@@ -138,20 +149,23 @@ def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def fields_of(cls: type) -> Mapping[str, Hint]:
-    """Hints of the annotated fields of a class, inherited ones too, each resolved where it was
-    written.
+    """Hints of the annotated fields of a class, inherited ones included, each resolved in the scope
+    of the class that declares it.
     """
     return types.MappingProxyType({name: read(raw) for name, raw in resolved_fields(cls).items()})
 
 
 def read(hint: object) -> Hint:
-    """Read one type hint. Never raises for what `typing` and jaxtyping accept."""
+    """Read one type hint. Never raises for a hint that `typing` and jaxtyping accept."""
     return _read(hint, frozenset())
 
 
 def _read(hint: Any, seen: frozenset[int]) -> Hint:
-    """The readers, narrow ones first. `seen` holds the aliases and records above, which may contain
-    themselves.
+    """Try the readers in turn, narrow ones first.
+
+    Args:
+        hint: A type hint.
+        seen: The `id`s of the enclosing aliases and records, which may be recursive.
     """
     return (
         _read_plain(hint)
@@ -165,7 +179,7 @@ def _read(hint: Any, seen: frozenset[int]) -> Hint:
 
 
 def _read_plain(hint: Any) -> Hint | None:
-    """Hints with nothing inside."""
+    """Hints that contain no other hint."""
     if hint is inspect.Parameter.empty or hint is Any or hint is object:
         return AnyHint()
     if hint is None or hint is types.NoneType:
@@ -184,11 +198,9 @@ def _read_plain(hint: Any) -> Hint | None:
 
 
 def _modern(hint: Any) -> Any:
-    """`list[int]` for `typing.List[int]`: beartype warns of the old form, and the user of jitney
-    did not ask beartype.
-    """
+    """`list[int]` for `typing.List[int]`, since beartype warns about the old form."""
     origin, args = get_origin(hint), get_args(hint)
-    # the last is `Callable[[X], Y]`
+    # `Callable[[X], Y]` has a list as its first argument, and stays as it is.
     if not isinstance(origin, type) or not args or isinstance(args[0], list):
         return hint
     return types.GenericAlias(origin, tuple(_modern(arg) for arg in args))
@@ -213,18 +225,24 @@ def _read_wrapper(hint: Any, seen: frozenset[int]) -> Hint | None:
         typing.NotRequired,
     ):
         return _read(get_args(hint)[0], seen)
+
     if isinstance(hint, typing.NewType):
         return _read(hint.__supertype__, seen)
+
     if isinstance(hint, TypeVar):
-        either = typing.Union[hint.__constraints__] if hint.__constraints__ else None  # noqa: UP007  # a tuple of them
+        # The constraints are a tuple, which `Union[...]` takes and `|` does not.
+        either = typing.Union[hint.__constraints__] if hint.__constraints__ else None  # noqa: UP007
         stands_for = hint.__bound__ or either
         return (
             AnyHint(f"type variable `{hint}` has no bound")
             if stands_for is None
             else _read(stands_for, seen)
         )
+
     alias = hint if origin is None else origin
-    if type(alias).__name__ == "TypeAliasType":  # typing's on 3.12, typing_extensions' before
+
+    # The type is typing's own on Python 3.12, and typing_extensions' before.
+    if type(alias).__name__ == "TypeAliasType":
         if id(alias) in seen:
             return AnyHint(f"`{alias}` contains itself")
         return _read(alias.__value__, seen | {id(alias)})
@@ -242,13 +260,16 @@ def _read_jaxtyping(hint: Any, seen: frozenset[int]) -> Hint | None:
 
 
 def named_array(axes: str) -> Hint:
-    """The hint of an array of any dtype with these axes, in jaxtyping's notation."""
+    """Hint of an array of any dtype with these axes, in jaxtyping's notation."""
     return _read_array(jaxtyping.Shaped[jax.Array, axes])
 
 
 def array_of_kind(kind: str, axes: str) -> Hint:
-    """The hint `Float[Array, "n"]`, of jaxtyping's word for the dtype and its notation of the
-    axes.
+    """Hint of an array such as `Float[Array, "n"]`.
+
+    Args:
+        kind: jaxtyping's name for the dtypes (`Float`, `Int32`).
+        axes: The axes in jaxtyping's notation.
     """
     return _read_array(getattr(jaxtyping, kind)[jax.Array, axes])
 
@@ -269,8 +290,9 @@ def _read_array(hint: Any) -> Hint:
         array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct
     ):
         return AnyHint(f"`{_text(array_type)}` is neither a JAX nor a NumPy array")
+
     dims = tuple(_dim(token) for token in hint.dim_str.split())
-    # else jaxtyping's mark for "any"
+    # Dtypes that cannot be iterated over are jaxtyping's mark for "any dtype".
     dtypes = tuple(hint.dtypes) if hasattr(hint.dtypes, "__iter__") else None
     return ArrayHint(dims, dtypes, f"{hint.dtype.__name__}[{_text(array_type)}, '{hint.dim_str}']")
 
@@ -279,36 +301,51 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
     if get_origin(hint) not in (typing.Union, types.UnionType):
         return None
     members = get_args(hint)
+
+    # A union of array types, as `Float[ArrayLike, ""]`, is one array to jitney.
     array = _one_array(members, seen)
     if array is not None:
         return array
     options = tuple(dict.fromkeys(_read(member, seen) for member in members))
+
+    # One alternative that takes anything makes the union take anything.
     for option in options:
         if isinstance(option, AnyHint):
             return AnyHint(option.reason or f"`{_text(hint)}` takes anything")
+
     if len(options) == 1:
         return options[0]
     union = UnionHint(options, " | ".join(option.text for option in options))
+
+    # Only a union of static alternatives is static. beartype checks the union as a whole, and the
+    # parts are kept for the contract.
     statics = [option.hint for option in options if isinstance(option, StaticHint)]
     if len(statics) < len(options):
         return union
-    return StaticHint(typing.Union[tuple(statics)], _text(hint), union)  # noqa: UP007  # a tuple of them
+
+    # The alternatives are a tuple, which `Union[...]` takes and `|` does not.
+    return StaticHint(typing.Union[tuple(statics)], _text(hint), union)  # noqa: UP007
 
 
 def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | None:
-    """`Float[ArrayLike, ""]` is a union of arrays and of numbers to jaxtyping, and one array to
-    us.
+    """The one array hint that a union stands for, or None.
+
+    jaxtyping expands `Float[ArrayLike, ""]` to a union of array types and number types.
     """
     read_members = [_read(member, seen) for member in members if not _is_number_type(member)]
     arrays = [hint for hint in read_members if isinstance(hint, ArrayHint)]
     if len(arrays) < len(read_members) or len(set(arrays)) != 1:
         return None
     array, numbers = arrays[0], [member for member in members if _is_number_type(member)]
+
+    # Number types are folded into the array only if a number can have its rank and dtypes.
     takes_rank_0 = all(dim.variadic for dim in array.dims)
     if numbers and not (takes_rank_0 and all(_number_fits(number, array) for number in numbers)):
         return None
     if {int, bool} & {*numbers} and not {np.number, np.generic} & {*numbers}:
-        return None  # `int | Int[Array, ""]` was not made from ArrayLike: there `int` stays static
+        # `int | Int[Array, ""]` was not expanded from `ArrayLike`, which has NumPy's numbers too:
+        # the author wrote `int`, which stays static.
+        return None
     text = re.sub(r"\[\w+,", "[ArrayLike,", array.text) if len(members) > 1 else array.text
     return dataclasses.replace(array, text=text, array_like=bool(numbers))
 
@@ -340,11 +377,14 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     args = get_args(hint)
     if not _is_class(kind):
         return None
+
     if kind in _MAPPINGS:
         items, variadic = (args[1] if len(args) == 2 else Any,), True
     elif kind is tuple and args and Ellipsis not in args:
         items, variadic = () if args == ((),) else args, False
     elif kind in _VARIADIC:
+        # `tuple[()]` has an origin and no arguments. `typing.Tuple` has that too, and means any
+        # tuple.
         empty_tuple = (
             kind is tuple and not args and get_origin(hint) is not None and hint is not typing.Tuple  # noqa: UP006
         )
@@ -353,6 +393,7 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
         return _read_record(kind, seen)
     else:
         return None
+
     hints = tuple(_read(item, seen) for item in items)
     container = ContainerHint(kind, hints, variadic, _text(hint))
     static = bool(hints) and all(isinstance(item, StaticHint) for item in hints)
@@ -364,7 +405,7 @@ def _is_namedtuple(kind: Any) -> bool:
 
 
 def _read_record(kind: type, seen: frozenset[int]) -> Hint:
-    """A NamedTuple or a TypedDict."""
+    """Hint of a NamedTuple or a TypedDict."""
     if id(kind) in seen:
         return AnyHint(f"`{kind.__name__}` contains itself")
     raws = resolved_fields(kind)
@@ -409,11 +450,14 @@ def _read_class(hint: Any) -> Hint | None:
 
 
 def _dim(written: str) -> Dim:
-    """One token, read as jaxtyping reads it."""
+    """Parse one token of a shape string by the rules of jaxtyping."""
     if written == "...":
         return Dim(written, "anonymous", variadic=True)
+
+    # Marks (`#`, `*`, `_`, `?`) and a label (`rows=4`) may come in any order before the size.
     marks: set[str] = set()
     rest = written
+
     while rest:
         if rest[0] in "#*_?":
             marks.add(rest[0])
@@ -422,6 +466,7 @@ def _dim(written: str) -> Dim:
             rest = rest.split("=")[1]
         else:
             break
+
     common: dict[str, Any] = {
         "broadcast": "#" in marks,
         "variadic": "*" in marks,

@@ -1,10 +1,10 @@
-"""What looks like an array and is none: a data set of an open file, a table, another library's
+"""Values that look like arrays but are not: a data set of an open file, a table, another library's
 tensor, an array with a mask or a unit.
 
-What is no array is static, so its numbers would become part of the program, and those that the file
-has later would never be seen. And of a NumPy array whose class means more than its numbers, JAX
-takes the numbers alone. Both are refused wherever arguments hold them. The rule asks for no library
-by name: it asks whether a value offers its numbers to NumPy or to JAX.
+A value that is not an array is static, so its numbers would be compiled into the program and later
+changes would be missed. From a NumPy array whose class carries more than numbers, JAX takes the
+numbers alone. Both are refused wherever arguments contain them. The rule names no library: it tests
+whether a value offers its numbers to NumPy or JAX by a protocol.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _PROTOCOLS = (
     "__jax_array__",
 )
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
-_OF_JAX = ("jax", "jaxlib", "equinox")  # references and abstract arrays
+# Packages whose references and abstract arrays are not refused.
+_OF_JAX = ("jax", "jaxlib", "equinox")
 _MEANINGS = ("__array_finalize__", "__array_ufunc__", "__array_function__", "__array_wrap__")
 _PLAIN_NUMBERS = (np.ndarray, np.memmap, np.matrix)
 
 
 def looks_like_array(value: Any) -> bool:
-    """Whether a value that is no array of JAX's or NumPy's, and no node of a tree, offers its
-    numbers as one.
+    """Return whether a value offers its numbers as an array, but is neither an array of JAX or
+    NumPy nor a node of a pytree.
 
-    Objects that have no more than a shape and a dtype may be a description of an array. They pass
-    where they are equal by value, and where they are of a class of the user's own that cannot be
-    indexed.
+    An object that has only a shape and a dtype may merely describe an array. It passes if it is
+    equal by value, or if its class is the user's own and cannot be indexed.
     """
     kind = type_of(value)
     if (
@@ -52,8 +52,13 @@ def looks_like_array(value: Any) -> bool:
         or owner_of_class(kind) in _OF_JAX
     ):
         return False
+
+    # A protocol of arrays decides at once.
     if any(hasattr(kind, name) for name in _PROTOCOLS):
         return True
+
+    # Without a protocol a shape and a dtype are needed. A value without a hash is left to its
+    # static key.
     if not (_has(value, "shape") and _has(value, "dtype")) or kind.__hash__ is None:
         return False
     by_identity = kind.__hash__ is object.__hash__
@@ -63,13 +68,13 @@ def looks_like_array(value: Any) -> bool:
 
 
 def _has(value: Any, name: str) -> bool:
-    """Whether a name is in a value or its class; a property is not run."""
+    """Return whether a value or its class has a name, without running properties."""
     return inspect.getattr_static(value, name, None) is not None
 
 
 def means_more(kind: type[Any]) -> bool:
-    """Whether arrays of a subclass of NumPy's are more than their numbers: a mask, a unit, fields
-    by name.
+    """Return whether a subclass of NumPy's arrays carries more than numbers: a mask, a unit, named
+    fields.
     """
     if kind in _PLAIN_NUMBERS or not issubclass(kind, np.ndarray):
         return False
@@ -80,7 +85,7 @@ def means_more(kind: type[Any]) -> bool:
 
 
 def array_likes(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
-    """What looks like an array in a static value."""
+    """Values inside a static value that look like arrays."""
     if looks_like_array(value):
         yield value
     elif id(value) not in seen and type_of(value) not in PLAIN and not is_plain(type_of(value)):
@@ -89,7 +94,7 @@ def array_likes(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
 
 
 def a_kind(value: Any) -> str:
-    """Its class, with the article."""
+    """Name of a value's class, with the article."""
     kind = type_of(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.").rpartition(
         "<locals>."
@@ -98,7 +103,14 @@ def a_kind(value: Any) -> str:
 
 
 def array_like_error(where: Where, what: str, value: Any, name: str) -> ContractError:
-    """That something, "'x' is", is such a value."""
+    """Error for a value that looks like an array.
+
+    Args:
+        where: The function that refuses the value.
+        what: The beginning of the sentence, such as "'x' is".
+        value: The value that looks like an array.
+        name: An expression for the value, which the fix mentions.
+    """
     return ContractError(
         where,
         f"{what} {a_kind(value)}, which looks like an array and is none.",
@@ -110,7 +122,7 @@ def array_like_error(where: Where, what: str, value: Any, name: str) -> Contract
 
 
 def numbers_of(value: Any, name: str) -> str:
-    """What to pass in place of such a value."""
+    """Advice on the expression to pass in place of such a value."""
     kind = type_of(value)
     if is_a(value, np.ma.MaskedArray):
         return f"pass `{name}.filled(...)`, or `{name}.data` and `{name}.mask` as two arguments"

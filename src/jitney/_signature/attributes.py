@@ -1,4 +1,4 @@
-"""What lies in an object, in its `__dict__` or in slots."""
+"""Attributes of an object, in its `__dict__` or in slots."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from .._jax.trees import attribute, is_a, type_of
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """By name; a slot that holds nothing is left out."""
+    """Attributes by name; an empty slot is left out."""
     held: dict[str, Any] = attribute(value, "__dict__", {})
+    # Slots are member descriptors of the class that declares them.
     slots = [
         name
         for base in type_of(value).__mro__

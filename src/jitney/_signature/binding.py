@@ -1,9 +1,10 @@
-"""Arguments as the caller wrote them -> one value per parameter, and back to a call of the body.
+"""Arguments of a call in normal form, one value per parameter, and the way back to a call of the
+body.
 
-`f(1, y=2)` and `f(1, 2)` are the same call and must share a program, so each becomes the same
-tuple: one value per parameter in the order of the signature, defaults filled in, `*args` as a tuple
-and `**kwargs` as a dict. How that is done depends only on the number of positional arguments and
-the names of the others, so it is worked out once for each such pattern.
+`f(1, y=2)` and `f(1, 2)` are the same call and must share a program. Both become the same tuple:
+one value per parameter in the order of the signature, defaults filled in, `*args` as a tuple and
+`**kwargs` as a dict. The recipe depends only on the number of positional arguments and the names of
+the others, so it is computed once for each such pattern.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Default(enum.Enum):
-    """Stands for an argument that the caller left out, where only the function knows what it is
-    then: it is left out again.
+    """Placeholder for an argument that the caller left out and whose default only the function
+    knows. It is left out again when the body is called.
     """
 
     OWN = "its own default"
@@ -42,22 +43,27 @@ class Default(enum.Enum):
 
 
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-    """The signature, or `(*args, **kwargs)` for builtins that do not tell theirs.
+    """Signature of a callable, or `(*args, **kwargs)` for builtins without one.
 
-    `functools.wraps` has a wrapper show the signature of what it wraps. What is called is the
-    wrapper: a default of its own counts, and where it names no such parameter, what the caller
-    leaves out is left to it.
+    A wrapper with `functools.wraps` shows the signature of the function it wraps, but the wrapper
+    is what is called. So the wrapper's own default counts, and an omitted argument that the wrapper
+    does not name is left to it.
     """
     try:
         shown = inspect.signature(fn)
     except ValueError:
         return _ANY_CALL
+
+    # Skip wrappers that cannot change a default.
     while _passes_all_on(fn):
         fn = getattr(fn, "__wrapped__")  # noqa: B009 - no attribute of functions as such
     if not is_a(fn, types.FunctionType) or not (
         hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
     ):
         return shown
+
+    # A bare copy has neither `__wrapped__` nor `__signature__`, so `inspect.signature` reads the
+    # wrapper's own parameters.
     bare = types.FunctionType(
         fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
     )
@@ -69,8 +75,8 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def _passes_all_on(fn: Any) -> bool:
-    """Whether it is a wrapper that changes no argument: of jaxtyping, beartype, `contextlib`, or
-    `jax.named_scope` (Equinox's layers).
+    """Return whether a function is a wrapper that changes no argument: of jaxtyping, beartype,
+    `contextlib`, or `jax.named_scope` (Equinox's layers).
     """
     if not is_a(fn, types.FunctionType) or not hasattr(fn, "__wrapped__"):
         return False
@@ -96,9 +102,10 @@ def _with_own_default(
 
 
 def where_of(fn: Callable[..., Any]) -> Where:
-    """How messages name a function: its qualified name without `<locals>`, file and line."""
+    """Location of a function for messages: its qualified name without `<locals>`, file and line."""
     target = inspect.unwrap(fn)
     name = attribute(target, "__qualname__", None) or type(target).__qualname__
+
     code = attribute(target, "__code__", None)
     name = name.rsplit("<locals>.", 1)[-1]
     return (
@@ -108,8 +115,8 @@ def where_of(fn: Callable[..., Any]) -> Where:
 
 @dataclass(frozen=True)
 class _Take:
-    """Where the value of one parameter comes from: a position, a name, a default, or what is left
-    over.
+    """Source of the value of one parameter: a position, a name, a default, or the remaining
+    arguments.
     """
 
     index: int | None = None
@@ -131,7 +138,7 @@ class _Take:
 
 
 def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """For each number of positional arguments that may come alone, the defaults that complete
+    """Pairs of a number of positional arguments that may come alone, and the defaults that complete
     them.
     """
     if any(
@@ -160,7 +167,7 @@ class Binder:
         self.tails = dict(_tails(self.parameters))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """One value per parameter.
+        """Bind the arguments of a call, one value per parameter.
 
         Raises:
             ContractError: The arguments do not fit the signature, as Python would say.
@@ -172,6 +179,8 @@ class Binder:
         return tuple([take(args, kwargs) for take in recipe])
 
     def _recipe(self, count: int, names: tuple[str, ...]) -> tuple[_Take, ...]:
+        # Bind the positions themselves in place of the values, so that the result says which
+        # argument goes to which parameter. A keyword is bound to None.
         try:
             bound = self.signature.bind(*range(count), **dict.fromkeys(names))
         except TypeError as error:
@@ -179,11 +188,11 @@ class Binder:
         return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
 
     def misfit(self, error: TypeError, keywords: Sequence[str]) -> ContractError:
-        """The error of a call that does not fit.
+        """Error for a call that does not fit the signature.
 
         Args:
-            error: What Python says of it.
-            keywords: Its names.
+            error: Python's error for the call.
+            keywords: Names of the call's keyword arguments.
         """
         return ContractError(
             misfit(self.where, self.signature, error, keywords, self._elsewhere), code="J215"
@@ -197,7 +206,7 @@ class Binder:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             return _Take(names=tuple(value or ()))
         if parameter.name not in given:
-            # `f(x=1)` for `f(x, /, **rest)`, which Python 3.13 lets through
+            # Python 3.13 binds `f(x=1)` for `f(x, /, **rest)`, with no value for `x`.
             if parameter.default is inspect.Parameter.empty:
                 raise TypeError(
                     f"{self.where}: missing a required positional-only argument: {parameter.name!r}"
@@ -209,7 +218,10 @@ class Binder:
         """Call the body with values in normal form."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+
+        # Once a default is left out, later values can no longer be passed by position.
         complete = True
+
         for parameter, value in zip(self.parameters, values, strict=True):
             if value is Default.OWN:
                 complete = False
@@ -225,27 +237,29 @@ class Binder:
                 kwargs.update(value)
             else:
                 kwargs[parameter.name] = value
+
         return fn(*args, **kwargs)
 
     def placed(
         self, values: tuple[Any, ...], count: int, names: tuple[str, ...]
     ) -> list[tuple[Any, int | None]]:
-        """Values in normal form one by one, `*args` and `**kwargs` too, in JAX's order; and which
-        argument of the call each is.
+        """Values in normal form one by one, `*args` and `**kwargs` included, in JAX's order.
 
         Args:
             values: One for each parameter.
-            count: How many arguments the call gives by position; those behind them are by keyword.
-            names: Their names.
+            count: Number of positional arguments of the call; the arguments after them are by
+                keyword.
+            names: Names of the keyword arguments.
 
         Returns:
-            A default is none of the arguments.
+            Pairs of a value and the index of its argument in the call, None for a default.
         """
         placed: list[tuple[Any, int | None]] = []
         for i, (parameter, value) in enumerate(zip(self.parameters, values, strict=True)):
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 placed += [(part, i + k) for k, part in enumerate(value)]
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                # JAX sorts the keys of a dict when it flattens one.
                 placed += [(value[name], count + names.index(name)) for name in sorted(value)]
             elif i < count and parameter.kind in _POSITIONAL:
                 placed.append((value, i))
@@ -255,6 +269,7 @@ class Binder:
                     and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
                 )
                 placed.append((value, count + names.index(parameter.name) if by_name else None))
+
         return placed
 
     def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
@@ -268,11 +283,11 @@ _classmethod: Any = classmethod
 
 
 class ClassBound(_classmethod):
-    """A class method whose function is a program: read from the class, it is the program bound to
-    the class.
+    """Class method over a compiled program; read from the class, it gives the program bound to the
+    class.
 
-    Since Python 3.13 a plain `classmethod` gives a method, through which `Model.fit.grad` would
-    find the unbound program.
+    Since Python 3.13 a plain `classmethod` gives a bound method, through which `Model.fit.grad`
+    would find the unbound program.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> Any:
@@ -281,8 +296,8 @@ class ClassBound(_classmethod):
 
 
 def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
-    """The static or class method of what `decorate` makes of the function in one; None for anything
-    else.
+    """Decorate the function inside a static or class method, and wrap the result the same way. None
+    if `fn` is neither.
     """
     kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
     return next((made(decorate(fn.__func__)) for kind, made in kinds if is_a(fn, kind)), None)

@@ -1,4 +1,4 @@
-"""Sizes that an axis is padded to: a ladder of buckets, so that many sizes share few programs."""
+"""Buckets: the sizes that an axis is padded to, so that many sizes share few programs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .._owners import public
 _WHERE = "jitney.Bucket()"
 
 LANES = 128
-"""What the matrix units of TPUs and GPUs like the size of an axis to be a multiple of."""
+"""Axis sizes that are multiples of 128 suit the matrix units of TPUs and GPUs."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Sizes that an axis is padded to. Sizes 0 and 1, and sizes above the last bucket, run as they
-    are.
+    """Sizes that an axis is padded to. Sizes 0 and 1, and sizes above the last bucket, run
+    unpadded.
 
     Args:
-        sizes: The buckets, each a size: `Bucket(sizes=[64, 256, 1000])`.
+        sizes: The buckets as a list of sizes: `Bucket(sizes=[64, 256, 1000])`.
         multiple: A bucket at each multiple: `Bucket(multiple=128)`.
         ladder: `"pow2"`, the powers of two; or `"aligned"`, multiples of 128 in steps of at most a
-            half, as TPUs and GPUs like them.
+            half, which suit TPUs and GPUs.
 
     Raises:
-        OptionError: Not just one of them is given, or a size is not above 0.
+        OptionError: Not exactly one argument is given, or a size is not above 0.
     """
 
     sizes: tuple[int, ...] | None = None
@@ -83,6 +83,8 @@ class Bucket:
                 "write jitney.Bucket(ladder='pow2').",
                 code="J220",
             )
+
+        # The class is frozen, so its normalised fields are set past its own `__setattr__`.
         chosen = None if sizes is None else tuple(sorted({int(size) for size in numbers}))
         multiple = None if multiple is None else int(multiple)
         object.__setattr__(self, "sizes", chosen)
@@ -92,11 +94,11 @@ class Bucket:
     @classmethod
     @public
     def fit(cls, sizes: Iterable[int], waste: float = 0.1) -> Bucket:
-        """The fewest buckets that pad none of these sizes by more than a part of it.
+        """The fewest buckets that pad each of these sizes by at most the fraction `waste`.
 
         Args:
             sizes: Sizes seen.
-            waste: The largest padding, as a part of the size: 0.1 pads 1,000 to 1,100 at most.
+            waste: The largest padding as a fraction of the size: 0.1 pads 1,000 to 1,100 at most.
 
         Raises:
             OptionError: There is no size above 1, or `waste` is negative.
@@ -111,29 +113,35 @@ class Bucket:
                 "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1).",
                 code="J220",
             )
+
+        # Greedy from the top: the largest size left needs a bucket of its own size, and that bucket
+        # serves every size that it does not pad too much.
         buckets: list[int] = []
-        # the largest size left needs a bucket of its own size; it serves all that it does not pad
-        # too much
         while left:
             buckets.append(left[-1])
             left = [size for size in left if size * (1 + waste) < buckets[-1]]
         return cls(buckets)
 
     def range(self, size: int, divisor: int = 1) -> tuple[int, int] | None:
-        """The sizes that share a bucket with this one, from the least to the bucket itself; None if
-        it runs as it is.
+        """Sizes that share a bucket with this one, from the smallest to the bucket itself; None if
+        the size runs unpadded.
 
         Args:
-            size: Of a call.
-            divisor: What each bucket is rounded up to a multiple of: the number of devices that
-                share the axis.
+            size: Size of the axis in a call.
+            divisor: Number of devices that share the axis. Each bucket is rounded up to a multiple
+                of it.
         """
         if size < 2:
             return None
         if divisor == 1:
             low, high = self._around(size)
             return None if high is None else (max(low, 2), high)
+
+        # Rounding may make buckets equal, and lift smaller ones to `size` or above. Walk down to
+        # the smallest rounded bucket that still holds `size`; the range begins above the next one
+        # below it.
         above = None
+
         for bucket in self._down_from(size):
             rounded = -(-bucket // divisor) * divisor
             if above is not None and rounded < above:
@@ -142,14 +150,16 @@ class Bucket:
             elif rounded < size:
                 return None
             above = rounded
+
         return None if above is None else (2, above)
 
     def _down_from(self, size: int) -> Iterator[int]:
-        """The buckets from the one of this size downwards."""
+        """Buckets in descending order, from the bucket of this size."""
         low, high = self._around(size)
         if high is not None:
             yield high
-        while low > 2:  # sizes below run as they are
+        # Sizes 0 and 1 run unpadded.
+        while low > 2:
             low, high = self._around(low - 1)
             if high is not None:
                 yield high
@@ -176,7 +186,7 @@ class Bucket:
 
 
 def _aligned(size: int) -> tuple[int, ...]:
-    """128, 256, 384, 512, 768, 1024, 1536, ... up to the first that holds `size`."""
+    """Ladder 128, 256, 384, 512, 768, 1024, 1536, ... up to the first step that holds `size`."""
     steps = [LANES]
     step = 2 * LANES
     while steps[-1] < size:

@@ -1,9 +1,10 @@
-"""How values of Python's own classes are built: what their `==` leaves out.
+"""Constructor arguments of values of Python's and NumPy's own classes, which distinguish values
+that are equal by `==`.
 
-`Decimal("1.0") == Decimal("1")`, `range(0, 3, 2) == range(0, 4, 2)`, times in two zones are equal,
-and so are data types with and without alignment; a body can tell each pair apart. What a copy of
-one would be built from (`__reduce_ex__`) tells them apart as well. A class of the user's own that
-says what is equal is believed, as `static_values.py` has it.
+`Decimal("1.0") == Decimal("1")` and `range(0, 3, 2) == range(0, 4, 2)`; times in two zones are
+equal, and so are data types with and without alignment. A body can observe the difference in each
+pair, and so can a copy: the parts that `__reduce_ex__` gives for one differ. A class of the user's
+own that defines `==` is trusted, as in `static_values.py`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _CALLABLES = (
 
 
 def has_coarse_equality(kind: type[Any]) -> bool:
-    """Whether values of a class may be equal and differ: Python or NumPy has written its `==` and
-    its hash.
+    """Return whether distinct values of a class may be equal, because Python or NumPy defines its
+    `==` and its hash.
     """
     if kind.__hash__ is None or issubclass(kind, (type, *_WITH_EXACT_EQUALITY, *_CALLABLES)):
         return False
@@ -42,11 +43,14 @@ def has_coarse_equality(kind: type[Any]) -> bool:
 
 
 def construction(value: Any) -> tuple[Any, ...] | None:
-    """The parts that a copy of `value` is built from; None where its `==` says all, or it cannot be
+    """Parts that a copy of `value` is built from; None if its `==` is exact, or if it cannot be
     copied.
     """
     if not has_coarse_equality(type_of(value)):
         return None
+
+    # A plain dtype is determined by its string. Its `char` tells apart types of equal size, such as
+    # `long` and `long long`.
     if (
         is_a(value, np.dtype)
         and value.names is None
@@ -54,19 +58,26 @@ def construction(value: Any) -> tuple[Any, ...] | None:
         and value.subdtype is None
     ):
         return value.str, value.char
-    # of unions and patterns, as `copy` and `pickle` ask
+
+    # Unions and patterns register their reducers in `copyreg`, where `copy` and `pickle` look
+    # first.
     registered = copyreg.dispatch_table.get(type_of(value))
+
     try:
         built: Any = value.__reduce_ex__(4) if registered is None else registered(value)
     except (TypeError, pickle.PicklingError):
         return None
-    if is_a(built, str):  # the name of a constant
+
+    # A string is the name of a global constant: nothing is built.
+    if is_a(built, str):
         return None
+
+    # Iterators have no `==`, so their items take their place.
     parts = [
         tuple(part) if is_a(part, (types.GeneratorType, *_ITERATORS)) else part for part in built
     ]
     return (*parts, value.char) if is_a(value, np.dtype) else tuple(parts)
 
 
-# over the items of a list or a dict
+# Iterators over the items of a list or a dict, as `__reduce_ex__` gives them.
 _ITERATORS = (type(iter([])), type(iter(dict[int, int]().items())))

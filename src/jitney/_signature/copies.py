@@ -1,8 +1,8 @@
-"""Copies of static values, which later changes by the caller cannot reach.
+"""Copies of static values, out of reach of later changes by the caller.
 
-A copy is built as Python builds the container that a class extends, part by part, and never by
-methods of the class: the `update` of a `Counter` adds, that of a read-only dict raises, and an
-`__init__` may want something else. A class that says itself how it is copied (`__copy__`) is asked.
+A copy is built the way Python builds the container that a class extends, part by part, and never
+with methods of the subclass: the `update` of a `Counter` adds, that of a read-only dict raises, and
+an `__init__` may take other arguments. A class with a `__copy__` of its own is copied by it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from .static_values import PLAIN, Unkeyed, base_of, behind, extras, has_hash, is
 
 
 class Copies(dict[int, tuple[Any, Any]]):
-    """By the `id` of what was copied, which is kept alive, and its copy.
+    """Pairs of a value and its copy, by the value's `id`. The pair keeps the value alive, so its
+    `id` stays valid.
 
     Args:
-        made: The `id`s of objects of plain classes that are copied too; of all others identity is
-            what counts.
+        made: The `id`s of objects of plain classes that are copied too; all others count by
+            identity.
     """
 
     def __init__(self, made: frozenset[int] = frozenset()):
@@ -38,23 +39,27 @@ class Copies(dict[int, tuple[Any, Any]]):
 
 _tuple: Any = tuple
 _frozenset: Any = frozenset
-_put: Any = object.__setattr__  # frozen dataclasses and classes with a `__setattr__` of their own
+# Frozen dataclasses, and classes that override `__setattr__`, have to be written to as well.
+_put: Any = object.__setattr__
 
 
 class _Coming:
-    """The copy of a record whose parts are being copied, until one of them is the record."""
+    """Marker for a record whose parts are being copied, replaced by the copy if the record contains
+    itself.
+    """
 
 
 def snapshot(value: Any, copies: Copies | None = None) -> Any:
-    """A copy of whatever in `value` the caller could change in place; the rest is the same object.
+    """Copy everything in `value` that the caller could change in place; other objects are returned
+    as they are.
 
     Args:
         value: A static value.
-        copies: Those made before of what it shares with others: what is one object in them is one
-            in the copies too.
+        copies: Earlier copies. An object that several values share is one object in their copies
+            too.
 
     Raises:
-        StaticError: A container of a class of C's, which Python cannot build.
+        StaticError: A container of a class written in C, which Python cannot build.
     """
     kind = type_of(value)
     if kind in PLAIN or is_a(value, jax.Array):
@@ -66,8 +71,9 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
     known = Copies() if copies is None else copies
     if id(value) not in known:
         copied = _copied(value, kind, known)
-        # of what contains itself the copy is there already
+        # A container that contains itself has entered its copy already.
         known.setdefault(id(value), (value, copied))
+    # A record that contains itself needs a new object, whatever its parts are.
     elif known[id(value)][1] is _Coming:
         known[id(value)] = value, copy.copy(value)
     return known[id(value)][1]
@@ -82,12 +88,13 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
         return types.MappingProxyType[Any, Any](snapshot(behind(value), copies))
     if is_a(value, tuple):
         parts = [snapshot(part, copies) for part in _tuple.__iter__(value)]
-        # A subclass may have a `__new__` of its own, which wants something else.
+        # `_new` calls `tuple.__new__`: a subclass may have a `__new__` with other arguments.
         return (
             value
             if all(map(is_, parts, value))
             else _with_attributes(_new(_tuple, kind, parts), value, copies)
         )
+
     if is_a(value, frozenset):
         members = [_member(part, copies) for part in _frozenset.__iter__(value)]
         return (
@@ -95,6 +102,7 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
             if all(map(is_, members, value))
             else _with_attributes(_new(_frozenset, kind, members), value, copies)
         )
+
     if is_a(value, functools.partial):
         func, args, keywords = (
             snapshot(part, copies) for part in (value.func, value.args, value.keywords)
@@ -104,12 +112,16 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
         )
     if is_a(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__, copies))
+
+    # Records are rebuilt field by field. An object of another class counts by identity, unless its
+    # `id` is in `copies.made`.
     if is_keyed_by_fields(value):
         return _copied_record(value, copies)
     return _copied_object(value, copies) if id(value) in copies.made else value
 
 
 def _copied_array(value: np.ndarray[Any, Any], copies: Copies) -> np.ndarray[Any, Any]:
+    # "K" keeps the order in memory, which a body can observe through `ravel("K")`.
     twin = value.copy(order="K")
     if value.dtype.hasobject:
         for place in np.ndindex(value.shape):
@@ -126,7 +138,8 @@ def _copied_container(value: Any, kind: Any, copies: Copies) -> Any:
         copies[id(value)] = value, twin
     else:
         twin = _new(base, kind)
-        copies[id(value)] = value, twin  # before its parts, of which it may be one
+        # The copy is entered before its parts are copied, since a container may contain itself.
+        copies[id(value)] = value, twin
         if base is deque:
             deque[Any].__init__(twin, (), value.maxlen)
         _with_attributes(twin, value, copies)
@@ -137,7 +150,7 @@ def _copied_container(value: Any, kind: Any, copies: Copies) -> Any:
 
 
 def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
-    """Put copies of the parts in place of what is there, by the methods of Python's own class."""
+    """Replace the contents with copies of the parts, by the methods of Python's own class."""
     if is_a(twin, dict):
         for key, part in base.items(value):
             base.__setitem__(twin, _member(key, copies), snapshot(part, copies))
@@ -150,14 +163,16 @@ def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
 
 
 def _member(part: Any, copies: Copies) -> Any:
-    """A key, or a member of a set: found by its hash, so a copy is of no use; another may stand for
-    it.
+    """The copy that stands for a key or a set member, if there is one; the object itself otherwise,
+    because it is looked up by its hash.
     """
     return copies[id(part)][1] if id(part) in copies else part
 
 
 def _says_how(kind: Any) -> bool:
-    """Whether a class, and not the one of Python's own that it extends, has a `__copy__`."""
+    """Return whether a class defines `__copy__` itself, beyond the container of Python's own that
+    it extends.
+    """
     owner = next((base for base in kind.__mro__ if "__copy__" in base.__dict__), None)
     return owner not in (None, OrderedDict, defaultdict, deque)
 
@@ -165,7 +180,8 @@ def _says_how(kind: Any) -> bool:
 def _new(base: Any, kind: Any, *args: Any) -> Any:
     try:
         return base.__new__(kind, *args)
-    except TypeError:  # "list.__new__(X) is not safe, use X.__new__()"
+    # A class written in C raises "list.__new__(X) is not safe, use X.__new__()".
+    except TypeError:
         raise Unkeyed(
             f"is or holds a {kind.__qualname__}, which keeps more than a {base.__name__} does.",
             "Containers are copied, so that no later change reaches the program.",
@@ -175,10 +191,13 @@ def _new(base: Any, kind: Any, *args: Any) -> Any:
 
 def _copied_record(value: Any, copies: Copies) -> Any:
     names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+    # While the parts are copied the marker stands for the record; `snapshot` replaces it if the
+    # record contains itself.
     copies[id(value)] = value, _Coming
     parts = {name: snapshot(getattr(value, name), copies) for name in (*names, *extras(value))}
     twin = copies.pop(id(value))[1]
     if twin is _Coming:
+        # Nothing in the record can change, so it needs no copy.
         if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
             return value
         twin = copy.copy(value)
@@ -190,7 +209,8 @@ def _copied_record(value: Any, copies: Copies) -> Any:
 def _copied_object(value: Any, copies: Copies) -> Any:
     try:
         twin = copy.copy(value)
-    except TypeError as error:  # "cannot pickle ..."
+    # `copy.copy` raises "cannot pickle ...".
+    except TypeError as error:
         raise Unkeyed(
             f"is or holds a {type_of(value).__qualname__}, which cannot be copied: {error}.",
             "What a body makes and returns is copied, so that each call has its own.",

@@ -1,5 +1,5 @@
-"""A type hint as data: which axes, which dtypes, traced or static. It is read in
-`_signature/annotations.py`.
+"""Type hints as data: axes, dtypes, and whether a value is traced or static. `annotations.py` reads
+them from annotations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
 
 @dataclass(frozen=True)
 class Dim:
-    """One token of a shape string. `rows=4` is fixed 4; `...` is anonymous and variadic."""
+    """Token of a shape string. `rows=4` is fixed at 4; `...` is anonymous and variadic."""
 
     text: str
     kind: Literal["named", "fixed", "symbolic", "anonymous"]
@@ -33,21 +33,22 @@ class Dim:
 
 @dataclass(frozen=True)
 class ArrayHint:
-    """`Float[Array, "n"]`: a traced array. `dtypes` is None where any dtype fits."""
+    """Hint `Float[Array, "n"]` of a traced array. `dtypes` is None if any dtype fits."""
 
     dims: tuple[Dim, ...]
     dtypes: tuple[str | re.Pattern[str], ...] | None
     text: str = field(compare=False)
-    array_like: bool = False  # Python numbers fit too, as in `Float[ArrayLike, ""]`
+    # Python numbers fit too, as in `Float[ArrayLike, ""]`.
+    array_like: bool = False
 
     @property
     def rank(self) -> int | None:
-        """Number of axes, or None where `*name` or `...` leaves it open."""
+        """Number of axes, or None if `*name` or `...` leaves it open."""
         return None if any(dim.variadic for dim in self.dims) else len(self.dims)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Axes that an array binds, in order, without repeats."""
+        """Axes that the array binds, in order, without repeats."""
         return tuple(dict.fromkeys(dim.name for dim in self.dims if dim.name is not None))
 
     @property
@@ -60,12 +61,12 @@ class ArrayHint:
 
     @property
     def has_braces(self) -> bool:
-        """Whether a size depends on the value of an argument, as `{model.width}` does."""
+        """True if a size depends on the value of an argument, as `{model.width}` does."""
         return any(dim.expr is not None and "{" in dim.expr for dim in self.dims)
 
     def written_out(self, arguments: Mapping[str, Any]) -> ArrayHint:
-        """The same, with the values of arguments in place of what stands in braces, as far as they
-        have any.
+        """The same hint with the parts in braces replaced by values of arguments, as far as they
+        can be read.
         """
         return replace(
             self,
@@ -74,12 +75,12 @@ class ArrayHint:
 
     @property
     def exact_dtype(self) -> np.dtype[Any] | None:
-        """The one dtype that fits, if there is just one (`Float32`, `Bool`)."""
+        """The only dtype that fits (`Float32`, `Bool`), or None if there are several."""
         dtypes = {_named_dtype(name) for name in self.dtypes or (None,)}
         return dtypes.pop() if len(dtypes) == 1 else None
 
     def allows(self, dtype: Any) -> bool:
-        """Whether jaxtyping takes an array of this dtype."""
+        """Return whether jaxtyping accepts an array of this dtype."""
         if self.dtypes is None:
             return True
         name = dtype_name(dtype)
@@ -90,9 +91,7 @@ class ArrayHint:
 
     @property
     def allowed(self) -> str:
-        """The dtypes that fit, in words; the exotic narrow ones are left out where there are
-        many.
-        """
+        """List of the dtypes that fit, for messages. A long list omits the exotic narrow ones."""
         names = [
             name if isinstance(name, str) else name.pattern
             for name in self.dtypes or ("any dtype",)
@@ -105,11 +104,10 @@ class ArrayHint:
         )
 
     def default_dtype(self) -> np.dtype[Any] | None:
-        """The dtype that JAX makes by default under this hint; None where it cannot be known
-        (`Shaped`, `Key`).
-        """
+        """Default dtype of JAX for this hint; None if it cannot be known (`Shaped`, `Key`)."""
         if self.dtypes is None or self.exact_dtype is not None:
             return self.exact_dtype
+        # The defaults depend on `jax_enable_x64`, so they are computed at each call.
         whole = np.dtype(jnp.result_type(int))
         unsigned = np.dtype(f"u{whole.name}")
         defaults = (
@@ -123,23 +121,23 @@ class ArrayHint:
 
 @dataclass(frozen=True)
 class ScalarHint:
-    """`float` or `complex`: a traced number of rank 0."""
+    """Hint `float` or `complex` of a traced number of rank 0."""
 
     kind: Literal["float", "complex"]
 
     @property
     def text(self) -> str:
-        """As written."""
+        """The hint as written."""
         return self.kind
 
 
 @dataclass(frozen=True)
 class StaticHint:
-    """A value that is part of the program: `int`, `str`, `Literal`, an enum, a type. beartype
-    checks it.
+    """Hint of a value that is part of the program: `int`, `str`, `Literal`, an enum, a type.
+    beartype checks it.
 
-    `parts` are the items of a container or the alternatives of a union: beartype looks at one item
-    at random.
+    `parts` are the items of a container or the alternatives of a union, which are checked one by
+    one, since beartype looks at one item of a container at random.
     """
 
     hint: Any = field(hash=False)
@@ -149,7 +147,7 @@ class StaticHint:
 
 @dataclass(frozen=True)
 class UnionHint:
-    """`X | Y`: the first alternative that fits."""
+    """Union `X | Y`, read as the first alternative that fits."""
 
     options: tuple[Hint, ...]
     text: str
@@ -157,7 +155,7 @@ class UnionHint:
 
 @dataclass(frozen=True)
 class TreeHint:
-    """`PyTree[X]` or `PyTree[X, "T"]`."""
+    """Pytree `PyTree[X]` or `PyTree[X, "T"]`."""
 
     leaf: Hint
     structure: str | None
@@ -166,22 +164,23 @@ class TreeHint:
 
 @dataclass(frozen=True)
 class ContainerHint:
-    """`tuple[X, Y]`, `list[X]`, `dict[str, X]`, a NamedTuple or a TypedDict. `variadic`: one item
-    hint for all.
+    """Container `tuple[X, Y]`, `list[X]`, `dict[str, X]`, a NamedTuple or a TypedDict. If
+    `variadic`, one hint serves all items.
     """
 
     kind: type
     items: tuple[Hint, ...]
     variadic: bool
     text: str
-    keys: tuple[str, ...] = ()  # of a NamedTuple or a TypedDict
+    # Field names of a NamedTuple or keys of a TypedDict.
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ModuleHint:
-    """An instance of a class that may be a pytree: an Equinox module, a dataclass, a callable.
+    """Instance of a class that may be a pytree: an Equinox module, a dataclass, a callable.
 
-    Its leaves decide themselves: arrays are traced, all else is static.
+    The class decides nothing: leaves that are arrays are traced, all others are static.
     """
 
     cls: type
@@ -190,14 +189,15 @@ class ModuleHint:
 
 @dataclass(frozen=True)
 class AnyHint:
-    """No annotation, or one that drives no decision; `reason` says why."""
+    """Missing annotation, or one that drives no decision; `reason` says why."""
 
     reason: str = ""
-    is_unresolved: bool = False  # a field's annotation, which names what is not there
+    # The annotation of a field contains an undefined name.
+    is_unresolved: bool = False
 
     @property
     def text(self) -> str:
-        """For messages."""
+        """Name for messages."""
         return "Any"
 
 
@@ -221,10 +221,13 @@ def _written_out(expr: str | None, arguments: Mapping[str, Any]) -> str | None:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name that jaxtyping compares: that of the scalar type, so key dtypes are `prng_key`."""
+    """Name of the dtype as jaxtyping compares it: that of the scalar type, so key dtypes are
+    `prng_key`.
+    """
     kind = getattr(dtype, "type", None)
+    # A structured dtype is named in full: its scalar type alone would omit the fields.
     if kind is np.void and dtype != np.dtype(np.void):
-        return str(dtype)  # a structured array
+        return str(dtype)
     if isinstance(kind, type):
         return kind.__name__
     return dtype if isinstance(dtype, str) else repr(dtype).rsplit(".", 1)[-1]

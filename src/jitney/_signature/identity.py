@@ -1,12 +1,11 @@
-"""Stand-ins for objects that are equal to nothing but themselves: they tell one from all others,
-and keep none alive.
+"""Weak stand-ins for objects that are equal to nothing but themselves.
 
-Programs are kept by static values. An object held by a key would live as long as its program, with
-all that it holds, and the program as long as the function: a fresh object for each call would never
-go. So keys, static values, and what was read of objects hold the stand-ins. There is one for each
-object, and none is ever that of another, though Python gives the place of a dead object to the
-next: a number of its place (`id`) would find the program of the dead one. With the object go the
-programs that were made for it.
+The cache of programs is keyed by static values. A key that held an object would keep it alive as
+long as its program, and the program lives as long as the function: objects created for each call
+would pile up. So keys, static values and recorded reads hold an `Identity`. Each object has exactly
+one, and no other object ever gets the same, although Python reuses the address of a dead object: a
+key of the bare `id` would find the program of the dead one. The programs compiled for an object are
+dropped with it.
 """
 
 from __future__ import annotations
@@ -24,14 +23,17 @@ from .._jax.trees import type_of
 _LONG_LIVED = (type, types.ModuleType)
 _lock = threading.RLock()
 _known: dict[int, Identity] = {}
-_over: deque[Identity] = deque()  # of which the objects are gone
+# Stand-ins of objects that are gone, to be removed from `_known`. A deque appends atomically, which
+# the weak reference callback relies on.
+_over: deque[Identity] = deque()
 
 
 class Identity(weakref.ref[Any]):
-    """The stand-in of one object, which it gives when it is called; None once that is gone."""
+    """Stand-in of one object. Calling it gives the object, or None once that is gone."""
 
     __slots__ = ("__code__", "__qualname__", "_followers", "cells", "kind", "place")
-    __eq__ = object.__eq__  # not those of the object
+    # A plain weak reference compares and hashes by its object; a stand-in by itself.
+    __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -39,7 +41,7 @@ class Identity(weakref.ref[Any]):
         return f"<a {self.kind.__qualname__} that is gone>" if value is None else repr(value)
 
     def tell(self, follower: Any) -> None:
-        """Call the `object_is_gone` of a follower, which is held weakly, when the object is
+        """Register a follower, held weakly, whose `object_is_gone` is called when the object is
         gone.
         """
         if not hasattr(self, "_followers"):
@@ -47,7 +49,9 @@ class Identity(weakref.ref[Any]):
         self._followers.add(follower)
 
     def remember_code(self, cells: Callable[[Any], tuple[tuple[str, Any], ...]]) -> None:
-        """Keep in words what a function is, for reports on one that is made anew."""
+        """Record a function's code and closure, for reports about a function that is defined
+        anew.
+        """
         value: Any = self()
         if type_of(value) is types.FunctionType and not hasattr(self, "cells"):
             self.__code__, self.__qualname__, self.cells = (
@@ -58,8 +62,10 @@ class Identity(weakref.ref[Any]):
 
 
 def _ended(gone: Identity, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-    """Runs wherever Python collects garbage, so it takes no lock; at the end of Python too, where
-    modules are empty already.
+    """Callback of the weak reference.
+
+    It runs wherever Python collects garbage, so it takes no lock; and also at interpreter exit,
+    when modules are already empty.
     """
     if is_finalizing():
         return
@@ -69,13 +75,15 @@ def _ended(gone: Identity, is_finalizing: Callable[[], bool] = sys.is_finalizing
 
 
 def identity(value: Any) -> Identity:
-    """The stand-in of an object that can be weak."""
+    """Get the stand-in of an object that can be weakly referenced."""
     known = _known.get(id(value))
     return known if known is not None and known() is value else _made(value)
 
 
 def _made(value: Any) -> Identity:
     with _lock:
+        # The callback of a dead object takes no lock, so its entry is removed here, under the lock.
+        # The address may belong to a new object by now.
         while _over:
             gone = _over.pop()
             if _known.get(gone.place) is gone:
@@ -88,7 +96,7 @@ def _made(value: Any) -> Identity:
 
 
 def living(stand_in: Identity) -> Any:
-    """The object itself.
+    """Get the object behind a stand-in.
 
     Raises:
         ReferenceError: It is gone.
@@ -100,17 +108,19 @@ def living(stand_in: Identity) -> Any:
 
 
 def kind_of(value: Any) -> type[Any]:
-    """The class of a value, or of what it stands for."""
+    """Class of a value, or of the object that a stand-in represents."""
     return value.kind if type(value) is Identity else type_of(value)
 
 
 def can_be_weak(kind: type[Any]) -> bool:
-    """Whether instances of a class can be held without being kept alive."""
+    """Return whether instances of a class can be weakly referenced, and are not modules or classes,
+    which live long anyway.
+    """
     return kind.__weakrefoffset__ != 0 and not issubclass(kind, _LONG_LIVED)
 
 
 def is_by_identity(kind: type[Any]) -> bool:
-    """Whether instances of a class are equal to nothing but themselves, and can be held without
-    being kept alive.
+    """Return whether instances of a class are equal to nothing but themselves and can be weakly
+    referenced.
     """
     return kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and can_be_weak(kind)

@@ -1,9 +1,8 @@
-"""Static values that were seen before: they are compared with copies of the last ones, which takes
-less than making their keys.
+"""Recent values of static arguments, compared directly, which is cheaper than computing their keys.
 
-That two values are alike is said only where their keys are equal for sure: of Python's own lists,
-tuples and dicts, and NumPy arrays of numbers, with what is plain inside. Of all else the key is
-made, as of a value that is new.
+A match is claimed only if the keys of the two values are certainly equal: for Python's own lists,
+tuples and dicts and for NumPy arrays of numbers, with plain values inside. For any other value the
+key is computed, as for a new one.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from .copies import snapshot
 from .static_values import PLAIN, Opaque, order_in_memory
 
 _MOST = 2
-_MOST_BYTES = 1 << 20  # of an array: a copy takes memory, and each of its programs has one
+# Limit for arrays: a copy takes memory, and each program of the array has one already.
+_MOST_BYTES = 1 << 20
 _KINDS = frozenset((list, tuple, dict, np.ndarray))
 _PLAIN = frozenset(PLAIN)
 
 
 class Known:
-    """The last values of one static argument, in copies that no caller can reach, and their
+    """The last values of one static argument, as copies that no caller can reach, with their
     keys.
     """
 
@@ -34,7 +34,7 @@ class Known:
         self._last: tuple[tuple[Any, Any], ...] = ()
 
     def opaque(self, value: Any) -> Opaque:
-        """The argument as a leaf that is keyed.
+        """Wrap the argument as a leaf with its key.
 
         Raises:
             Unkeyed: It has no key.
@@ -47,26 +47,31 @@ class Known:
                 return Opaque.holding(value, key)
         made = Opaque(value)
         copied = snapshot(value)
-        if is_alike(value, copied):  # else it will be like none, and may hold objects
+        # A value that does not match its own copy would match no later value, and may hold objects
+        # that must not be kept alive.
+        if is_alike(value, copied):
             self._last = (copied, made.key), *last[: _MOST - 1]
         return made
 
     def forget(self) -> None:
-        """Let go of them."""
+        """Drop the recorded values."""
         self._last = ()
 
 
 def is_alike(a: Any, b: Any) -> bool:
-    """Whether two values have equal keys for sure."""
+    """Return whether two values certainly have equal keys."""
     kind = type_of(a)
     if kind is not type_of(b):
         return False
     if kind in _PLAIN:
         return a == b
     if kind is float:
+        # `==` does not distinguish 0.0 from -0.0; the hexadecimal form does.
         return a == b and float.hex(a) == float.hex(b)
     if kind is list or kind is tuple:
         return _are_alike(a, b)
+
+    # Dicts are compared in order, since a body can observe it.
     if kind is dict:
         return _are_alike([*a], [*b]) and _are_alike([*a.values()], [*b.values()])
     if kind is np.ndarray:
@@ -85,5 +90,7 @@ def _are_alike(a: Any, b: Any) -> bool:
         return False
     kinds = {*map(type_of, a)}
     if kinds <= _PLAIN:
+        # One `==` of Python's own compares all plain items; types are compared too, since `1 ==
+        # True`.
         return all(map(is_, map(type_of, a), map(type_of, b))) and a == b
     return all(map(is_alike, a, b))

@@ -1,9 +1,10 @@
-"""Which names a body may look up in the class of an object, and not in the object:
-`type(self).rate`, `super().f`, `cls.rate`.
+"""Names that a body may look up in the class of an object instead of the object: `type(self).rate`,
+`super().f`, `cls.rate`.
 
-Nothing tells when a class is read: its own class is Python's. So the code says it, of the functions
-of the class, and of the body with those that it calls by name: all names in one that can get at a
-class. One that asks `object` itself for attributes is found here too.
+`watching.py` cannot observe reads of a class, because its metaclass belongs to Python. So the
+bytecode is read: of the functions of the class, of the body, and of the functions that the body
+calls by name. All names in a function that can reach a class count. Functions that bypass
+`__getattribute__` by asking `object` are detected here too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .._owners import owner, owner_of_class
 
 _TO_CLASSES = frozenset(("type", "super", "__class__", "__mro__", "mro"))
 _PAST = frozenset(("__getattribute__", "getattr_static"))
-_MOST = 1000  # functions that are looked at
+# Maximum number of functions that are examined.
+_MOST = 1000
 _OURS = ("user", "generated", "library")
 _HOLDERS = (
     functools.partial,
@@ -32,25 +34,28 @@ _HOLDERS = (
 
 @dataclass(frozen=True)
 class Names:
-    """What functions name."""
+    """Names that occur in functions."""
 
-    names: frozenset[str] = frozenset()  # those that may be looked up in a class
-    # whether attributes may be read in a way that the class of their object does not see
+    # Names that may be looked up in a class.
+    names: frozenset[str] = frozenset()
+    # True if attributes may be read past the `__getattribute__` of their object's class.
     looks_past: bool = False
 
 
 @dataclass
 class ClassNames:
-    """What a body names, and each class with it."""
+    """Names that occur in a body, and in each class with it."""
 
     own: Names
     _known: dict[type, Names] = field(default_factory=dict[type, "Names"])
 
     def of(self, kind: type) -> Names:
-        """What is named where a class can be got at."""
+        """Names that occur in the functions of a class, its metaclass and the body."""
         known = self._known.get(kind)
         if known is None:
             functions = [part for base in bases_of(kind) for part in [*vars(base).values()]]
+            # Only functions of the class that can reach a class count; those of its metaclass are
+            # handed the class as their first argument, so all of them count.
             of_class = _names(code for part in functions for code in _codes(part))
             of_metaclass = [
                 part for base in bases_of(type(kind)) for part in [*vars(base).values()]
@@ -63,12 +68,12 @@ class ClassNames:
 
 
 def named_by(body: Any) -> Names:
-    """What a body names, and the functions that it calls."""
+    """Names that occur in a body and in the functions that it calls."""
     return _names(_reached(body))
 
 
 def bases_of(kind: type) -> list[type]:
-    """The classes of an object that somebody may change, in order."""
+    """Base classes that somebody may change, in method resolution order."""
     return [base for base in kind.__mro__ if owner_of_class(base) in _OURS]
 
 
@@ -76,6 +81,8 @@ def _names(codes: Iterable[tuple[types.CodeType, bool]]) -> Names:
     names: set[str] = set()
     past = False
     for code, of_class in codes:
+        # `co_names` holds globals and attributes. Constants may be names for `getattr`. The free
+        # variable `__class__` reveals a `super()` without arguments.
         named = {*code.co_names, *(part for part in code.co_consts if is_a(part, str))}
         past = past or not _PAST.isdisjoint(named)
         if of_class or not _TO_CLASSES.isdisjoint((*named, *code.co_freevars)):
@@ -84,8 +91,8 @@ def _names(codes: Iterable[tuple[types.CodeType, bool]]) -> Names:
 
 
 def _codes(part: Any) -> Iterator[tuple[types.CodeType, bool]]:
-    """The code of the functions in what a class holds, with that of functions inside of them; and
-    whether it is given the class.
+    """Code objects of the functions behind a class attribute and of the functions nested in them,
+    each with whether it is a class method.
     """
     waiting: list[Any] = [function.__code__ for function in _functions(part)]
     while waiting:
@@ -95,7 +102,9 @@ def _codes(part: Any) -> Iterator[tuple[types.CodeType, bool]]:
 
 
 def _functions(part: Any) -> Iterator[types.FunctionType]:
-    """A function, or those that something is made of: a property, a program, a derivative."""
+    """The function, or the functions inside a property, a program, a derivative or another
+    wrapper.
+    """
     waiting, seen = [part], list[Any]()
     while waiting:
         each = waiting.pop()
@@ -115,7 +124,9 @@ def _functions(part: Any) -> Iterator[types.FunctionType]:
 
 
 def _reached(body: Any) -> Iterator[tuple[types.CodeType, bool]]:
-    """The code of a function, and of all that it calls by their names, of the user's."""
+    """Code objects of a function and of the user's functions that it reaches by global names and
+    closures.
+    """
     waiting, seen = list(_functions(body)), set[types.CodeType]()
     while waiting and len(seen) < _MOST:
         function = waiting.pop()
@@ -130,5 +141,6 @@ def _reached(body: Any) -> Iterator[tuple[types.CodeType, bool]]:
                 for each in _functions(function.__globals__.get(name))
             ]
         for cell in function.__closure__ or ():
-            with suppress(ValueError):  # an empty one
+            # A cell is empty until its variable is set.
+            with suppress(ValueError):
                 waiting += _functions(cell.cell_contents)

@@ -1,7 +1,11 @@
-"""What the user may ask for: validated once, at decoration, and frozen.
+"""Options of `@optimize`: validated once, at decoration, and frozen.
 
-It stands before everything that acts on an option, so that nothing further down has to doubt what
-it is given.
+This module stands before everything that acts on an option, so that no later code has to check an
+option again. The input is the keywords as written, the output an `Options`, or an OptionError that
+says how to write them.
+
+    {"vmap": "batch", "pad": {"n": "pow2"}, "donate": "state"}
+    -> Options(donate=("state",), vmap=(VmapAxis("batch"),), pad=(("n", Bucket(ladder="pow2")),))
 """
 
 from __future__ import annotations
@@ -36,9 +40,8 @@ POLICIES = (
 )
 MAX_VMAP_AXES = 8
 Wrt = str | tuple[str, ...] | list[str] | None
-"""With respect to what: the names of arguments."""
-# what `jax.jit`, its kin and `equinox.filter_jit` call what has another name here, and what to
-# write
+"""Names of the arguments to differentiate with respect to."""
+# Keywords of `jax.jit`, similar transforms and `equinox.filter_jit`, and their spelling in jitney.
 _ELSEWHERE = {
     "static_argnames": 'static="name"',
     "static_argnums": 'static="name", by name instead of position',
@@ -53,16 +56,16 @@ _ELSEWHERE = {
 }
 FSDP = "fsdp"
 OPTIONAL = "optional"
-"""Of `mesh`: the one of the context, if there is one."""
+"""Value of `mesh`: use the mesh of the context, if there is one."""
 EVERY = "*"
-"""Of `shard`: all axes of the mesh, in their order."""
+"""Value in `shard`: all axes of the mesh, in their order."""
 _NOT_CARRIED_OUT = "jitney accepts no option that it does not carry out."
 _OWN = {"set by": "jitney"}
 
 
 @dataclass(frozen=True)
 class VmapAxis:
-    """One axis to map over; `dims` is None for the rank rule, else (argument, position) pairs."""
+    """Axis to map over. `dims` holds (argument, position) pairs, or None for the rank rule."""
 
     name: str
     dims: tuple[tuple[str, int], ...] | None = None
@@ -70,22 +73,22 @@ class VmapAxis:
 
 @dataclass(frozen=True)
 class Sharding:
-    """Which named axes lie along which axes of the mesh, and (`fsdp`) whether parameters are spread
-    however their axes are called.
+    """Mesh axes that each named axis is sharded over, and whether parameters are sharded regardless
+    of the names of their axes (`fsdp`).
     """
 
     axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fsdp: bool = False
 
     def without(self, taken: Set[str]) -> Sharding:
-        """The same where some axes of the mesh are divided already."""
+        """The same sharding, leaving out mesh axes that are taken already."""
         left = (
             (name, tuple(axis for axis in along if axis not in taken)) for name, along in self.axes
         )
         return replace(self, axes=tuple(left))
 
     def over(self, mesh_axes: Iterable[str]) -> Sharding:
-        """The same with the axes of a mesh by their names."""
+        """The same sharding, with `"*"` replaced by the names of the mesh's axes."""
         every = tuple(mesh_axes)
         return replace(
             self,
@@ -95,8 +98,8 @@ class Sharding:
 
 @dataclass(frozen=True)
 class Limit:
-    """How many programs one function may compile, and what happens past that: "warn", "raise" or
-    "eager".
+    """Maximum number of programs that one function may compile, and the reaction beyond it: "warn",
+    "raise" or "eager".
     """
 
     count: int
@@ -105,11 +108,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one decoration. Two functions that are equal share programs when these are
-    equal too.
+    """Options of one decoration. Two equal functions share programs if their options are equal too.
 
-    Beside those of `@optimize`, which people write, stand two that jitney itself sets, since
-    programs are shared by them as well.
+    Two fields are set by jitney instead of the user. They are here because they, too, determine
+    which programs can be shared.
     """
 
     static: tuple[str, ...] = ()
@@ -130,26 +132,28 @@ class Options:
     debug_nans: bool = False
     shard: Sharding | None = None
     mesh: Any = None
-    verify: bool | None = None  # None: as `jitney.configure` or JITNEY_VERIFY says
-    disabled: Disabled | None = field(default=None, metadata=_OWN)  # by JITNEY_DISABLE
-    # By `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an
-    # outer trace too.
+    # None leaves the choice to `jitney.configure` or JITNEY_VERIFY.
+    verify: bool | None = None
+    # Set by JITNEY_DISABLE.
+    disabled: Disabled | None = field(default=None, metadata=_OWN)
+    # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
+    # an outer trace too.
     accumulate: bool = field(default=False, metadata=_OWN)
 
 
 NAMES = tuple(f.name for f in fields(Options) if not f.metadata)
-"""Those of `@optimize`."""
+"""Names of the options of `@optimize`."""
 
 
 @dataclass(frozen=True)
 class _Contradiction:
-    """Options of which each is right, and both together are not.
+    """Options that are valid one by one but not together.
 
     Args:
-        found: What of the options it is; nothing, or False, where there is none.
-        what: The first part of the message; `{}` stands for what was found.
-        rule: The second.
-        fix: The third.
+        found: Returns the offending part of the options, or a false value if there is none.
+        what: First part of the message; `{}` is replaced by the result of `found`.
+        rule: Second part.
+        fix: Third part.
     """
 
     found: Callable[[Options], object]
@@ -158,7 +162,8 @@ class _Contradiction:
     fix: str
 
 
-_CONTRADICTIONS = (  # in the order in which they are looked for
+# The first match is reported, so the order matters.
+_CONTRADICTIONS = (
     _Contradiction(
         lambda o: _listing({*o.static} & {*o.donate}),
         "{} cannot be static and donated.",
@@ -267,6 +272,8 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
     )
+
+    # Each option is valid by itself here.
     for contradiction in _CONTRADICTIONS:
         given = contradiction.found(options)
         if given:
@@ -277,6 +284,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
                 contradiction.fix,
                 code="J201",
             )
+
     return options
 
 
@@ -300,7 +308,7 @@ def _known(where: Where | str, name: str) -> None:
 
 
 def _of_products(precision: str | tuple[tuple[str, str], ...] | None) -> str:
-    """A policy of products as it was written; "" for any other."""
+    """A policy of products as the user wrote it; "" for any other policy."""
     if policy_of(precision) is None and tolerance_of(precision) is None:
         return ""
     return repr(dict(precision) if isinstance(precision, tuple) else precision)
@@ -397,6 +405,7 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
     try:
         return Bucket(ladder=buckets) if is_a(buckets, str) else Bucket(buckets)
     except OptionError as error:
+        # Quote the first line of the error without its "jitney.Bucket(): ".
         what = str(error).partition("\n")[0].partition("(): ")[2].rstrip(".")
         fail(
             where,
@@ -413,6 +422,7 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
         is_a(value, Mapping)
         and len(value) > 0
         and all(map(_is_axis, value))
+        # A bool is an int to Python, but not a size.
         and all(
             part == AUTO or (is_a(part, int) and not is_a(part, bool) and part > 0)
             for part in value.values()
@@ -536,7 +546,7 @@ def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], .
 
 
 def tolerance_of(precision: str | tuple[tuple[str, str], ...] | None) -> float | None:
-    """The tolerance of `"auto:1e-2"`; None for another policy."""
+    """Tolerance of `"auto:1e-2"`; None for any other policy."""
     said = (
         re.fullmatch(r"auto:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)", precision)
         if isinstance(precision, str)
@@ -546,7 +556,7 @@ def tolerance_of(precision: str | tuple[tuple[str, str], ...] | None) -> float |
 
 
 def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | None:
-    """Which products are cast, if the policy is one of products."""
+    """Policy that casts products; None for a policy that casts arguments."""
     if isinstance(precision, tuple):
         said = dict(precision)
         return Policy(said.pop(DEFAULT, FULL), tuple(said.items()))
@@ -567,13 +577,15 @@ def _cache(where: Where | str, value: Any) -> bool | Literal["program"]:
 
 
 def read_shard(where: Where | str, value: Any) -> Sharding | None:
-    """What `shard` says.
+    """Parse the option `shard`.
 
     Raises:
         OptionError: It is malformed.
     """
     if value is None:
         return None
+
+    # Three forms: "fsdp", a dict of axes, and ("fsdp", dict).
     alone = is_a(value, str) and value == FSDP
     fsdp = alone or (
         is_a(value, (tuple, list)) and len(value) == 2 and is_a(value[0], str) and value[0] == FSDP
@@ -582,14 +594,17 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     if not is_a(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
     axes: list[tuple[str, tuple[str, ...]]] = []
+
     for name, along in named.items():
         parts: Any = (along,) if is_a(along, str) else along
+        # `"*"` stands alone: it cannot be combined with named axes of the mesh.
         named_all = is_a(parts, (tuple, list)) and [*parts] == [EVERY]
         if not named_all and (
             not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts))
         ):
             _not_sharding(where, value)
         axes.append((name, tuple(parts)))
+
     return Sharding(tuple(axes), fsdp)
 
 
@@ -622,6 +637,8 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
             'say which: shard={"batch": "data"}.',
             code="J201",
         )
+
+    # jitney's own `Mesh` wraps one of JAX's.
     given: Any = value
     return given.mesh if is_a(given, Mesh) else given
 

@@ -1,5 +1,8 @@
-"""Objects of plain classes, and other static values that a caller can change in place: what they
-hold, to be compared later.
+"""State of objects of plain classes, and of other static values that a caller can change in place,
+for comparison at later calls.
+
+Such a value is keyed by identity, so its key stays equal when an attribute changes. `state`
+captures what it contains as a hashable value.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ from .static_values import (
 )
 
 _ABSENT = object()
-_HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
+# Bit of `type.__flags__` for classes created by Python code.
+_HEAP_TYPE = 1 << 9
 _CONTAINERS = (
     list,
     tuple,
@@ -64,15 +68,16 @@ _WRITES = frozenset(
         "__setitem__",
     )
 )
-"""Methods that put something in, and return the same whatever is there: a body that is handed
+"""Methods that only write: their result does not depend on the container, so a body that is handed
 `log.append` does not read the log.
 """
 _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
 _C_DATA: Any = ctypes.Structure.__base__
 _BYTES = (bytearray, memoryview, _C_DATA)
-_OF_A_LIBRARY = 0  # no `id`: what follows it lies in an object of a library's
-# objects of libraries within one another: one may hand all on to a second, as splines of SciPy 1.18
-# do
+# Marker among the enclosing `id`s: the values below it belong to an object of a library.
+_OF_A_LIBRARY = 0
+# Nested objects of libraries that are examined: one may delegate to a second, as splines of SciPy
+# 1.18 do.
 _DEEPEST = 2
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
 _NOT_OF_A_BODY = frozenset(
@@ -102,24 +107,25 @@ _NOT_OF_A_BODY = frozenset(
         "__classcell__",
     )
 )
-"""Special methods that make an object, write to it, show it or store it; `__getattribute__` is
-`watching.py`'s while a trace lasts.
+"""Special methods that create, write, show or store an object; changes of them are ignored.
+`__getattribute__` is replaced by `watching.py` during a trace.
 """
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
-_MANY = 100  # objects that are looked through
+# Maximum number of objects that are searched.
+_MANY = 100
 _BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
 _kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
 _known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
 
 
 def can_change(value: Any) -> bool:
-    """Whether a value that is equal to nothing but itself may hold something else later."""
+    """Return whether a value that is equal to nothing but itself may have other contents later."""
     return is_plain(type_of(value)) or (type_of(value) in _BOUND and not is_settled(value))
 
 
 def is_plain(kind: type[Any]) -> bool:
-    """Whether instances of a class are equal to nothing but themselves, and hold attributes: an
-    ordinary class, of no package of JAX's.
+    """Return whether a class is an ordinary one outside of JAX's packages: its instances have
+    attributes and are equal to nothing but themselves.
     """
     known = _known_kinds.get(kind)
     if known is None:
@@ -135,7 +141,9 @@ def is_plain(kind: type[Any]) -> bool:
 
 
 class _Strong:
-    """Stands for an object that is compared by being the same one, and cannot be held weakly."""
+    """Wrapper that compares an object by identity and keeps it alive, for objects that cannot be
+    weakly referenced.
+    """
 
     __slots__ = ("it",)
 
@@ -150,8 +158,8 @@ class _Strong:
 
 
 class _Equal:
-    """Stands for an object that is told by its own `==`, and keeps it not alive; of one that is
-    gone nothing is known.
+    """Wrapper that compares an object by its own `==` without keeping it alive. Once the object is
+    gone, it equals nothing.
     """
 
     __slots__ = ("stand_in",)
@@ -170,6 +178,7 @@ class _Equal:
         )
 
     def __hash__(self) -> int:
+        # The object may be gone, or its hash may change, so all wrappers share one hash.
         return 0
 
 
@@ -178,10 +187,11 @@ def _same(value: Any) -> Hashable:
 
 
 def is_used_up(value: Any) -> bool:
-    """Whether reading a value changes it for good, so that what is traced once cannot read it for
-    each call: an iterator, a coroutine.
+    """Return whether reading a value consumes it, so that one trace cannot serve several calls: an
+    iterator, a coroutine.
     """
-    if type_of(value) in ProxyTypes:  # which offer all methods
+    # A weak proxy has every method, `__next__` too.
+    if type_of(value) in ProxyTypes:
         return False
     return hasattr(type_of(value), "__next__") or is_a(
         value, (types.CoroutineType, types.AsyncGeneratorType)
@@ -189,14 +199,14 @@ def is_used_up(value: Any) -> bool:
 
 
 def article(value: Any) -> str:
-    """`an iterator (zip)`: what is used up when it is read, by its type."""
+    """Description of a consumable value by its type: `an iterator (zip)`."""
     name = type_of(value).__name__
     return f"an iterator ({name})" if hasattr(type_of(value), "__next__") else f"a {name}"
 
 
 def first_used_up(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    """The first such thing in a value; None where there is none. What a plain object holds is asked
-    when a body reads it.
+    """First consumable part of a value, or None. Plain objects are not searched: their attributes
+    are checked when a body reads them.
     """
     if type_of(value) in PLAIN:
         return None
@@ -215,8 +225,12 @@ def first_used_up(value: Any, seen: tuple[int, ...] = ()) -> Any:
 
 
 def referent(value: Any) -> Any:
-    """What a weak reference refers to, None if it is gone; all else is itself."""
+    """Object behind a weak reference or proxy, None if it is gone; any other value is returned as
+    it is.
+    """
     if type_of(value) in ProxyTypes:
+        # A proxy forwards every attribute, so a bound method of the object leads to the object
+        # itself.
         with contextlib.suppress(ReferenceError):
             return value.__repr__.__self__
         return None
@@ -224,7 +238,7 @@ def referent(value: Any) -> Any:
 
 
 def random_state(value: Any) -> Any:
-    """Where a generator of random numbers of NumPy's or Python's stands; None of all else."""
+    """State of a random number generator of NumPy or Python; None for any other value."""
     if is_a(value, np.random.Generator):
         return value.bit_generator.state
     if is_a(value, np.random.RandomState):
@@ -233,8 +247,9 @@ def random_state(value: Any) -> Any:
 
 
 def is_settled(value: Any) -> bool:
-    """Whether a value stays what it is for as long as it is the same object. A class with a hash of
-    its own says so of its instances.
+    """Return whether a value cannot change while it is the same object.
+
+    A class with a hash of its own is trusted to be immutable, unless it is the user's.
     """
     kind = type_of(value)
     if (
@@ -243,8 +258,10 @@ def is_settled(value: Any) -> bool:
         and is_a(value.__self__, (list, dict, set, deque, bytearray))
     ):
         return True
+
     if kind is types.BuiltinFunctionType:
         return is_settled(value.__self__)
+
     if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
         return True
     if is_a(
@@ -266,6 +283,7 @@ def is_settled(value: Any) -> bool:
         or with_attributes(value)
     ):
         return False
+
     if dataclasses.is_dataclass(kind):
         made: Any = kind
         return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(
@@ -276,15 +294,16 @@ def is_settled(value: Any) -> bool:
         and not is_a(value, enum.Enum)
         and owner_of_class(kind) in ("user", "generated")
     ):
-        return False  # its hash, and what it is equal to, may change
+        # The hash of a user's class, and its equality, may change with its attributes.
+        return False
     return (
         kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
     )
 
 
 def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
-    """What a value holds, part by part, to be compared with what it holds later; arrays of JAX by
-    being the same.
+    """Contents of a value, part by part, as a hashable value that later contents can be compared
+    with. JAX arrays are compared by identity.
     """
     kind = type_of(value)
     if kind in _BOUND and not is_settled(value):
@@ -295,6 +314,8 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return _same(value), state(referent(value), seen)
     if is_a(value, jax.Array) or kind is types.ModuleType:
         return _same(value)
+
+    # A value that contains itself is represented by the depth at which it began.
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
@@ -340,9 +361,12 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if is_plain(kind):
         if owner_of_class(kind) != "library":
             return kind, _same(value), _attributes(value, inside)
-        # a logger's parents, a table's blocks: not ours to look through
+        # The attributes of a library's object (a logger's parents, a table's blocks) are not
+        # searched without limit.
         nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST
         return kind, _same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
+
+    # Drawing a number changes the state of a generator.
     drawn = random_state(value)
     if drawn is not None:
         return _same(value), state(drawn, inside)
@@ -354,19 +378,24 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 
 
 def _hashed(value: Any) -> Hashable:
-    """What a class with a hash of its own says; that may change while it is the same object."""
+    """State of a value whose class has a hash: its key and its current hash, which may change while
+    it is the same object.
+    """
     try:
+        # The key may hold the value only if it cannot lead back to a plain object, which would then
+        # stay alive.
         is_held = (
             leads_nowhere(value) or not can_be_weak(type_of(value)) or not _may_lead_back(value)
         )
         return static_key(value) if is_held else _Equal(value), hash(value)
-    except (Unkeyed, TypeError, AttributeError):  # of one that a part was taken of
+    # A part cannot be keyed or hashed, or is missing.
+    except (Unkeyed, TypeError, AttributeError):
         return _same(value), state(attributes_of(value))
 
 
 def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
-    """An object without a hash that is no container of Python's: a key by its parts, its
-    attributes, or what a copy is made of.
+    """State of an object without a hash: a key by its parts, its attributes, or the parts that a
+    copy is built from.
     """
     with contextlib.suppress(Unkeyed):
         return static_key(value)
@@ -379,7 +408,7 @@ def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
 
 
 def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
-    """What lies in an object, and what its classes say, as far as somebody may change it."""
+    """Attributes of an object and of those of its classes that somebody may change."""
     kind = type_of(value)
     if kind in _BARE:
         return ()
@@ -390,6 +419,7 @@ def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
             for name, part in [*vars(base).items()]
             if not is_special(name) or is_called_unasked(name, part)
         ]
+    # `_abc_impl` belongs to the machinery of abstract base classes.
     return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
 
 
@@ -398,18 +428,19 @@ def is_special(name: str) -> bool:
 
 
 def is_called_unasked(name: str, part: Any) -> bool:
-    """Whether what a class has under a name is a special method, which Python looks up in the class
+    """Return whether a class attribute is a special method, which Python looks up in the class
     itself: `+`, `len`, a call.
     """
     if not is_special(name) or name in _NOT_OF_A_BODY:
         return False
+    # Methods are descriptors; slots and C-level attributes are descriptors too, but hold data.
     return hasattr(type_of(part), "__get__") and not is_a(
         part, (types.GetSetDescriptorType, types.MemberDescriptorType)
     )
 
 
 class _Kind:
-    """What is known of a class: those of its classes that somebody may change."""
+    """Method resolution order of a class, and the classes in it that somebody may change."""
 
     __slots__ = ("bases", "classes")
 
@@ -422,14 +453,15 @@ class _Kind:
 
 def _known(kind: type) -> _Kind:
     known = _kinds.get(kind)
+    # Assigning `__bases__` gives a class a new `__mro__`.
     if known is None or known.classes is not kind.__mro__:
         known = _kinds[kind] = _Kind(kind)
     return known
 
 
 def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
-    """What can change in a static value while its key stays: objects of plain classes, generators
-    of random numbers, `table.get`.
+    """Parts of a static value that can change while its key stays equal: objects of plain classes,
+    random number generators, `table.get`.
     """
     if can_change(value) or random_state(value) is not None:
         yield value
@@ -439,7 +471,7 @@ def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
 
 
 def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
-    """The objects in a static value that its key tells by being these, and keeps none of alive."""
+    """Objects in a static value that its key identifies without keeping them alive."""
     if is_keyed_by_identity(value):
         yield value
     elif (
@@ -454,8 +486,8 @@ def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]
 
 
 def _may_lead_back(value: Any) -> bool:
-    """Whether an object of a plain class, or what a function closes over, can be reached from a
-    value; or too much to tell.
+    """Return whether a plain object or a function's closure can be reached from a value, or whether
+    there are too many objects to decide.
     """
     waiting, seen = [value], {id(value)}
     while waiting and len(seen) < _MANY:
@@ -470,8 +502,8 @@ def _may_lead_back(value: Any) -> bool:
 
 
 def leads_nowhere(value: Any) -> bool:
-    """Whether nothing that is not of a module, or of a class, can be reached from a value: a
-    number, a text, a function of a module.
+    """Return whether only modules and classes can be reached from a value: a number, a text, a
+    function of a module.
     """
     kind = type_of(value)
     if kind is types.FunctionType:
@@ -486,8 +518,8 @@ def leads_nowhere(value: Any) -> bool:
 
 
 def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
-    """About how many bytes the arrays and texts in a value take, in what a function closes over and
-    in the attributes of objects too.
+    """Approximate size in bytes of the arrays and texts in a value, including closures of functions
+    and attributes of objects.
     """
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return value.nbytes
@@ -506,9 +538,7 @@ def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
 
 
 def parts_of(value: Any) -> Iterable[Any]:
-    """What lies in a static value of Python's own kinds: of containers, partials, methods,
-    records.
-    """
+    """Parts of a static value of Python's own kinds: containers, partials, methods, records."""
     if is_a(value, (list, tuple, set, frozenset, deque)):
         return (*value, *attributes_of(value).values())
     if is_a(value, (dict, types.MappingProxyType)):
@@ -533,7 +563,7 @@ def parts_of(value: Any) -> Iterable[Any]:
 
 
 def fields_of(value: Any) -> tuple[str, ...]:
-    """The names of the fields of a dataclass's instance; none of all else."""
+    """Names of the fields of a dataclass instance; empty for other values."""
     return (
         tuple(field.name for field in dataclasses.fields(value))
         if dataclasses.is_dataclass(value) and not is_a(value, type)

@@ -1,15 +1,15 @@
-"""What the traces of a program have read of objects of plain classes among its static values: the
-program holds while that is what it was.
+"""Reads of mutable objects by the traces of a program: the program is valid while every attribute
+that was read is unchanged.
 
-Such an object is keyed by itself, which says nothing of what it holds: `self.tolerance = 1e-6`
-between two calls of a method must not give the first number again. All that it holds would be too
-much: a trainer keeps its weights in itself, which are new after each step, and hands them on as
-arguments. So each attribute that a trace reads is noted (`watching.py`), and what was read is
-compared at each call. An object whose class cannot be watched, and one inside of other static
-values, is compared as a whole.
+An object of a plain class among the static values is keyed by identity, which ignores its contents,
+so `self.tolerance = 1e-6` between two calls of a method would return the old number. Comparing all
+its contents would be too much: a trainer keeps its weights as attributes, which are new after each
+step, and passes them on as arguments. So each attribute that a trace reads is recorded
+(`watching.py`), and the recorded attributes are compared at each call. An object whose class cannot
+be watched, or which is nested in another static value, is compared as a whole.
 
-Nothing here keeps such an object alive, nor what may lead back to it: a child knows its parent, a
-callback its object.
+Nothing here keeps such an object alive, nor any value that may refer back to it: a child knows its
+parent, a callback its object.
 """
 
 from __future__ import annotations
@@ -48,27 +48,31 @@ from .watching import ABSENT, WatchedClasses, can_be_watched, next_number, unwat
 
 _held_by: Callable[[Any], dict[str, Any]] = vars
 _usual: Any = object.__getattribute__
+# Reads of these names read the object as a whole: `copy` and `pickle` use them.
 _WHOLE = (
     "__dict__",
     "__reduce_ex__",
     "__reduce__",
     "__getstate__",
-)  # who copies or pickles an object asks for one of these
+)
 
 
 class Statics:
-    """The static values of an entry, which keep no object alive that only itself is equal to; and
-    what its traces have read of them.
+    """Static values of an entry, and the reads of them by its traces.
+
+    Objects that are equal to nothing but themselves are not kept alive.
 
     Attributes:
         held: The values, with stand-ins for such objects.
-        identities: These.
-        reads: None where nothing they hold can change.
+        identities: The stand-ins.
+        reads: None if nothing in the values can change.
     """
 
     def __init__(self, values: Sequence[Any], reads: Reads | None = None):
         objects = {id(each): each for value in values for each in objects_by_identity(value)}
         self.identities = tuple(map(identity, objects.values()))
+        # With these entries `snapshot` puts a stand-in in the place of each object, as if it were
+        # its copy.
         copies = Copies()
         copies.update(
             (id(each), (each, stand_in))
@@ -79,17 +83,22 @@ class Statics:
 
     @classmethod
     def of(cls, values: Sequence[Any], loose: Sequence[Any], body: Any, where: Where) -> Statics:
-        """Those of a call of a function; `loose` are other things that a caller can change. Without
-        the function nothing is watched.
+        """Static values of a call of a function.
+
+        Args:
+            values: The static values.
+            loose: Other values that the caller can change.
+            body: The function; None if its reads are not watched.
+            where: Its location for messages.
         """
         reads = Reads(values, loose, body, where)
         return cls(values, reads if reads.attributes or reads.wholes else None)
 
     def values(self) -> tuple[Any, ...]:
-        """The values themselves.
+        """The values themselves, with the objects back in place of their stand-ins.
 
         Raises:
-            ReferenceError: An object among them is gone, so that no call can have it.
+            ReferenceError: An object among them is gone, so no later call can pass it.
         """
         if not self.identities:
             return self.held
@@ -102,19 +111,21 @@ class Statics:
 
 
 _GONE: Any = object()
-_SHOWN = 60  # letters
-_FEW = 10  # parts
+# Longest text of a value in a report, in characters.
+_SHOWN = 60
+# Containers with fewer items are shown in full.
+_FEW = 10
 
 
 class _Seen:
-    """One thing that was read: whether that it is the same is enough, and its state; of a nested
-    one reads are noted.
+    """Recorded value of one attribute, or of one static value as a whole.
 
     Args:
-        value: It. What may lead to the object that it was read of is held weakly, or the two would
-            keep each other alive.
-        nested: Whether reads of it are noted.
-        by_class: Whether a class holds it, which lives as long as its objects.
+        value: The value. It is held weakly if it may refer back to the object it was read from, or
+            the two would keep each other alive.
+        nested: Whether the attributes of `value` are recorded themselves, so that here its identity
+            suffices.
+        by_class: Whether the attribute belongs to a class, which lives as long as its instances.
     """
 
     __slots__ = ("_then", "nested", "settled", "size", "state", "words")
@@ -128,6 +139,8 @@ class _Seen:
             or (by_class and hasattr(type_of(value), "__get__"))
             or (self.settled and is_alone)
         )
+
+        # The value itself, a weak stand-in, or `_GONE` for a value of which only the state is kept.
         self._then = (
             value if is_strong else identity(value) if can_be_weak(type_of(value)) else _GONE
         )
@@ -137,7 +150,9 @@ class _Seen:
 
     @property
     def then(self) -> Any:
-        """What was read, if that is still there; ABSENT's place is taken by no value."""
+        """The recorded value if it is still alive, else `_GONE`. `ABSENT` stands for an attribute
+        that did not exist.
+        """
         if type(self._then) is not Identity:
             return self._then
         value = self._then()
@@ -145,12 +160,12 @@ class _Seen:
 
     @property
     def is_quick(self) -> bool:
-        """Whether that it is the same is told by comparing it with `then`."""
+        """True if an identity comparison with `then` decides."""
         return self.settled and self._then is not _GONE
 
     @property
     def held(self) -> Any:
-        """What was read, or its stand-in."""
+        """The recorded value or its stand-in."""
         return self._then
 
     @property
@@ -159,11 +174,13 @@ class _Seen:
 
     @property
     def was(self) -> Any:
-        """What it was, or words for it."""
+        """The recorded value, or a description of it once it is gone."""
         return Words(self.words) if self.then is _GONE else self.then
 
     def is_over(self) -> bool:
-        """Whether it can be the same no more: it counted by being itself, and is gone."""
+        """Return whether no later value can match: the recorded one counts by identity and is
+        gone.
+        """
         stand_in = self._then
         if type(stand_in) is not Identity or stand_in() is not None:
             return False
@@ -180,7 +197,7 @@ class _Seen:
 
 
 class Words(str):
-    """A text that stands for a value."""
+    """Text that stands for a value: its `repr` is the text without quotes."""
 
     __slots__ = ()
 
@@ -199,14 +216,14 @@ def _words(value: Any) -> str:
 
 
 class Reads:
-    """What the traces of one entry have read of the plain objects among its static values.
+    """Values that the traces of one entry have read from the plain objects among its static values.
 
     Args:
         statics: The static values.
-        loose: Other things that its traces can see and callers can change: static fields of
+        loose: Other values that its traces can see and callers can change: static fields of
             modules.
-        body: The function that reads them; None where what it reads is not watched.
-        where: What messages call it.
+        body: The function that reads them; None if its reads are not watched.
+        where: Its location for messages.
     """
 
     def __init__(self, statics: Sequence[Any], loose: Sequence[Any], body: Any, where: Where):
@@ -214,14 +231,18 @@ class Reads:
         self._where = where
         is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
         self._named = ClassNames(named_by(body) if is_watched else Names())
-        # of an object, or of a class of one, by `_place`
+        # An object (or a class of one) and its recorded attributes, by `_place` of the object.
         self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}
-        self._classes: dict[int, tuple[type, ...]] = {}  # what their classes are
-        # of `_quickly`; none until a call asks, and after each first read
+        # Method resolution orders of their classes, to detect an assignment to `__class__`.
+        self._classes: dict[int, tuple[type, ...]] = {}
+        # Result of `_quickly`; None until the first call and after each new attribute.
         self._quick: tuple[bool, list[Any]] | None = None
-        self._count = 0  # of attributes that were read
+        # Number of recorded attributes.
+        self._count = 0
+
         with unwatched():
-            # the layout holds these too
+            # Static fields of modules are held by the layout too, so they may be held strongly
+            # here.
             self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
             for value in statics:
                 if is_watched and not self._named.own.looks_past and self.can_watch(value):
@@ -230,24 +251,27 @@ class Reads:
                     self.wholes += [(_weakly(part), _Seen(part)) for part in plain_objects(value)]
 
     def can_watch(self, value: Any) -> bool:
-        """Whether what is read of an object can be noted."""
+        """Return whether reads of an object can be recorded."""
         kind = type_of(value)
         return can_be_watched(kind) and not self._named.of(kind).looks_past
 
     def add(self, value: Any) -> None:
-        """Note what is read of an object from now on; and what its classes say that is not read of
-        it, but of them.
+        """Record the reads of an object from now on, and at once the attributes of its classes that
+        a body reads without reading the object.
         """
         if _place(value) in self.attributes:
             return
         self._put(value)
         names = self._named.of(type_of(value)).names
         bases = bases_of(type_of(value))
+
         for base in bases:
             self._put(base)
             for name, part in [*base.__dict__.items()]:
+                # Python looks special methods up in the class, past `__getattribute__`.
                 if is_called_unasked(name, part):
                     self.note(base, name, part)
+            # Names that the body may look up in a class.
             for name in names:
                 if any(name in other.__dict__ for other in bases):
                     self.note(base, name, base.__dict__.get(name, ABSENT))
@@ -260,13 +284,15 @@ class Reads:
 
     @property
     def size(self) -> int:
-        """About how many bytes are kept of what was read, and once more as constants of the
-        programs.
+        """Approximate size in bytes of the recorded values, which the programs hold once more as
+        constants.
         """
         return sum(seen.size for _, seen in self._all())
 
     def is_over(self) -> bool:
-        """Whether it can hold no more, since something is gone for good."""
+        """Return whether the program can never be valid again, because an object or a recorded
+        value is gone.
+        """
         return any(_strongly(value) is _GONE or seen.is_over() for value, seen in self._all())
 
     def _all(self) -> Iterator[tuple[Any, _Seen]]:
@@ -275,18 +301,22 @@ class Reads:
         yield from self.wholes
 
     def read(self) -> Iterator[tuple[Any, str, Any]]:
-        """Objects, attributes that were read of them, and what these are now."""
+        """Triples of an object, the name of a recorded attribute, and its current value."""
         for held, attributes in [*self.attributes.values()]:
             value = _strongly(held)
             if value is not _GONE:
                 yield from ((value, name, _raw(value, name)) for name in [*attributes])
 
     def hold(self) -> bool:
-        """Whether all that was read is what it was."""
+        """Return whether every recorded attribute is unchanged.
+
+        This is the check of a warm call, so it compares by identity first and computes states only
+        if that fails or does not decide.
+        """
         slow, quick = self._quick or self._quickly()
         for stand_in, classes, own, weak, of_class in quick:
             value = stand_in() if type(stand_in) is Identity else stand_in
-            # which those of None, for one that is gone, are not
+            # The stand-in of a dead object gives None, whose `__mro__` differs.
             if type_of(value).__mro__ is not classes:
                 return False
             held = _held_by(value)
@@ -296,6 +326,8 @@ class Reads:
             for name, then in weak:
                 if held.get(name, ABSENT) is not then():
                     return self._hold_as_states()
+            # A class attribute is found only if neither the object nor an earlier class has one of
+            # that name.
             for name, before, then in of_class:
                 if (
                     name in held
@@ -303,14 +335,17 @@ class Reads:
                     or then[0].get(name) is not then[1]
                 ):
                     return self._hold_as_states()
+
         return not slow or self._hold_as_states()
 
     def _quickly(self) -> tuple[bool, list[Any]]:
-        """Whether something is to be compared by what it holds; and what by identity: objects, what
-        lies in them, and in which class.
+        """Plan for `hold`: whether some attributes need their states compared, and for each object
+        the attributes that identity decides, in the object (held strongly or weakly) and in its
+        classes.
         """
         quick: list[Any] = []
         slow, count = bool(self.wholes), self._count
+
         for stand_in, attributes in [*self.attributes.values()]:
             value = _strongly(stand_in)
             classes = type_of(value).__mro__
@@ -323,6 +358,8 @@ class Reads:
             held = _held_by(value)
             for name, seen in [*attributes.items()]:
                 owner = next((i for i, base in enumerate(classes) if name in base.__dict__), None)
+                # `__dict__` as a whole is compared by its contents. An absent attribute of an
+                # object might appear in any of its classes, which identity does not tell.
                 if (
                     not seen.is_quick
                     or name == "__dict__"
@@ -340,7 +377,9 @@ class Reads:
                     slow = True
             if own or weak or of_class or not is_a(value, type):
                 quick.append((stand_in, classes, tuple(own), tuple(weak), tuple(of_class)))
-        if count == self._count:  # no other thread has read more meanwhile
+
+        # The plan is stored only if no other thread has recorded an attribute meanwhile.
+        if count == self._count:
             self._quick = slow, quick
         return slow, quick
 
@@ -349,14 +388,14 @@ class Reads:
             return not self._is_gone() and next(self._changed(), None) is None
 
     def _is_gone(self) -> bool:
-        """Whether one of the objects is."""
+        """Return whether one of the objects is gone."""
         return any(
             _strongly(value) is _GONE for value, _ in [*self.attributes.values(), *self.wholes]
         )
 
     def changed(self) -> list[tuple[Any, str, Any, Any]]:
-        """Objects, attributes ("" for a whole), what they were and what they are, where these
-        differ.
+        """Quadruples of an object, the name of a changed attribute ("" for a whole object), its
+        recorded and its current value.
         """
         with unwatched():
             return [*self._changed()]
@@ -379,7 +418,7 @@ class Reads:
 
     @contextmanager
     def tracing(self) -> Generator[Trace]:
-        """While this stands, what the thread reads of the objects is noted, for one trace."""
+        """Record the reads of the objects by this thread, for one trace."""
         watch = WatchedClasses()
         try:
             trace = Trace(self, watch)
@@ -389,7 +428,7 @@ class Reads:
             watch.end()
 
     def note(self, value: Any, name: str, raw: Any, *, nested: bool = False) -> None:
-        """Remember what an attribute is, if it is read for the first time."""
+        """Record the value of an attribute, if it is read for the first time."""
         noted = self.attributes[_place(value)][1]
         if name not in noted:
             noted[name] = _Seen(raw, nested=nested, by_class=is_a(value, type))
@@ -397,16 +436,17 @@ class Reads:
             self._quick = None
 
     def refuse_unreadable(self, value: Any, name: str, part: Any) -> None:
-        """Check that what an attribute holds can be read for more than one call.
+        """Check that the value of an attribute can be read for more than one call.
 
         Raises:
-            StaticError: An iterator or a coroutine.
-            ContractError: What looks like an array and is none, and cannot be compared by what it
-                holds.
+            StaticError: It is or contains an iterator or a coroutine.
+            ContractError: It contains a value that looks like an array and cannot be compared by
+                its contents.
         """
         reads = f"it reads {name!r} of a {type_of(value).__name__}, which is or holds"
         for found in array_likes(part):
-            if type_of(found).__hash__ is not None:  # of what has none, what it holds is compared
+            # A value without a hash is compared by its contents.
+            if type_of(found).__hash__ is not None:
                 raise array_like_error(self._where, reads, found, f"self.{name}")
         used_up = first_used_up(part)
         if used_up is not None:
@@ -419,21 +459,26 @@ class Reads:
 
 
 class Trace:
-    """One trace: what its body is given where others can change it."""
+    """Reads of one trace, and the values that its body got for attributes that others can
+    change.
+    """
 
     def __init__(self, reads: Reads, watch: WatchedClasses):
         self.number = reads.number
         self._reads = reads
         self._watch = watch
-        self._alive: list[Any] = []  # the objects, for which `id` is told
-        # what objects held when they were first seen: what they hold else is the body's own
+        # The objects, kept alive since `id` is their key below.
+        self._alive: list[Any] = []
+        # Attributes of the objects when they were first seen; any other value was set by the body.
         self._began: dict[int, dict[str, Any]] = {}
         self._copies = Copies()
-        # what lay in an object, and what the body got
+        # Value of an attribute and the value that the body got for it.
         self._given: dict[tuple[int, str], tuple[Any, Any]] = {}
-        self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}  # the same, where it is a copy
-        # attributes that the body set and then read: for itself, it seems
+        # The subset of these of which the body got a copy.
+        self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}
+        # Attributes that the body set and then read: scratch space of its own.
         self._scratch: set[tuple[int, str]] = set()
+
         for held, _ in [*reads.attributes.values()]:
             value = _strongly(held)
             if value is not _GONE and not is_a(value, type):
@@ -447,19 +492,26 @@ class Trace:
             self._watch.add(value)
 
     def read(self, value: Any, name: str, part: Any) -> Any:
-        """What a body gets that reads an attribute: it, or a copy that no caller can change."""
+        """Value that the body gets for an attribute: the attribute itself, or a copy that no caller
+        can change.
+        """
         began = self._began.get(id(value))
         if began is None:
             return part
         if name in _WHOLE:
+            # Slots are not in the `__dict__`.
             for own in attributes_of(value).keys() - _raw(value, "__dict__").keys():
                 self._reads.note(value, own, _raw(value, own))
             self._reads.note(value, "__dict__", _raw(value, "__dict__"))
             return part
         raw = _raw(value, name)
         before = self._given.get((id(value), name))
+
+        # The same copy is returned at each read, so that identity holds inside the body.
         if before is not None and before[0] is raw:
             return before[1] if raw is part else part
+
+        # The body has set this attribute itself.
         if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
             self._scratch.add((id(value), name))
             return part
@@ -469,20 +521,23 @@ class Trace:
         return given
 
     def updates(self, names: Mapping[int, str]) -> Iterator[tuple[str, bool, bool]]:
-        """What the body has changed in place and no later call will: attributes that it set, and
-        what lies in those that it read.
+        """Changes in place that the trace made and no later call will repeat: attributes that the
+        body set, and containers that it read and changed.
 
-        An attribute that it read and then set is not among them: it differs from what was read, so
-        the next call is traced again. Nor is one that it set and then read: a scratch of its own.
+        An attribute that the body read and then set is not among them: it differs from the recorded
+        value, so the next call is traced again. Nor is an attribute that it set and then read, its
+        own scratch space.
 
         Args:
-            names: What the static values are called, by `id`.
+            names: Names of the static values, by `id`.
 
         Returns:
-            The path of each, and whether it was there, and is.
+            The path of each change, whether the attribute existed before, and whether it exists
+            now.
         """
         objects = {id(value): value for value in self._alive}
         paths = {key: names.get(key) or type_of(value).__name__ for key, value in objects.items()}
+
         with unwatched():
             for key, began in [*self._began.items()]:
                 noted, now = (
@@ -522,8 +577,8 @@ class Trace:
 
 
 def _content(part: Any) -> Hashable:
-    """What lies in a container: objects of plain classes by identity, of which it may be a part
-    itself.
+    """Contents of a container. Objects of plain classes count by identity, since they may contain
+    the container.
     """
     try:
         return static_key(part)
@@ -536,19 +591,19 @@ def _is_cached(value: Any, name: str) -> bool:
 
 
 def _weakly(value: Any) -> Any:
-    """A stand-in for an object; itself if it is a class, or cannot be weak."""
+    """Stand-in for an object; the object itself if it is a class or cannot be weakly referenced."""
     return identity(value) if can_be_weak(type_of(value)) else value
 
 
 def _place(value: Any) -> int:
-    """What tells an object from others, those too that come after it in its place in memory, while
-    its stand-in is held.
+    """Identifier of an object. It is unique, even among later objects at the same address, while
+    the stand-in is alive.
     """
     return id(_weakly(value))
 
 
 def _strongly(held: Any) -> Any:
-    """What `_weakly` was given, or that it is gone."""
+    """Inverse of `_weakly`; `_GONE` if the object is gone."""
     if type(held) is not Identity:
         return held
     value = held()
@@ -564,9 +619,7 @@ def _has_dict(value: Any) -> bool:
 
 
 def _raw(value: Any, name: str) -> Any:
-    """An attribute as it lies in the object or its classes: functions unbound, properties as what
-    they are.
-    """
+    """Attribute as stored in the object or its classes: functions unbound, properties as such."""
     held: Any = (
         value.__dict__
         if is_a(value, type)
@@ -581,9 +634,11 @@ def _raw(value: Any, name: str) -> Any:
     for base in type_of(value).__mro__:
         if name in base.__dict__:
             part = base.__dict__[name]
+            # Slots and C-level attributes are descriptors without effects, so their value is read.
             return (
                 getattr(value, name, ABSENT)
                 if is_a(part, (types.MemberDescriptorType, types.GetSetDescriptorType))
                 else part
             )
+
     return ABSENT

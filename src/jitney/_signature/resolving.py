@@ -1,5 +1,5 @@
-"""What was written as an annotation, on functions and in classes, with names that stand in strings
-looked up where they were written.
+"""Annotations of functions and classes as written, and their resolution: names in strings are
+looked up in the scope where the string was written.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class _Probe(eqx.Module):
     def method(self) -> None: ...
 
 
-# Equinox has a type of its own for bound methods
+# Equinox has its own type for bound methods.
 _BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))
 _jitted: Any = (jax.jit(len), eqx.filter_jit(len))  # pyright: ignore[reportUnknownMemberType]
 _look_through = {*map(type, _jitted), jax.custom_jvp, jax.custom_vjp}
-# Under EQX_ON_ERROR=breakpoint Equinox makes a plain function of `jax.jit`'s result, with
-# `__wrapped__` as others have.
+# Under EQX_ON_ERROR=breakpoint Equinox turns the result of `jax.jit` into a plain function with
+# `__wrapped__`. Plain functions have that for other reasons too, so their type is left out.
 _LOOK_THROUGH: tuple[type, ...] = tuple(_look_through - {types.FunctionType})
 UNRESOLVED = (
     NameError,
@@ -42,8 +42,8 @@ UNRESOLVED = (
 
 
 def resolved_fields(cls: type) -> dict[str, Any]:
-    """The annotations of the fields of a class, inherited ones too, each looked up where it was
-    written.
+    """Annotations of the fields of a class, inherited ones included, each resolved in the scope of
+    the class that declares it.
     """
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
@@ -55,16 +55,16 @@ def resolved_fields(cls: type) -> dict[str, Any]:
                 )
             except UNRESOLVED:
                 hints[name] = raw
+
     if not dataclasses.is_dataclass(cls):
         return hints
     return {item.name: hints.get(item.name, Any) for item in dataclasses.fields(cls)}
 
 
 def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> Any:
-    """An annotation with the names in it looked up; raises one of `UNRESOLVED` where one is
-    missing.
-    """
+    """Look up the names in an annotation. Raises one of `UNRESOLVED` if a name is missing."""
 
+    # `typing.get_type_hints` takes an object with annotations, not a single annotation.
     def holder() -> None: ...
 
     holder.__annotations__ = {"value": raw}
@@ -72,8 +72,8 @@ def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> A
 
 
 def raw_annotations(obj: Any) -> Mapping[str, Any]:
-    """As written: some are strings."""
-    # annotations are lazy there: names that are missing become ForwardRefs
+    """Annotations as written, some of them strings."""
+    # On Python 3.14 annotations are lazy: names that are missing become ForwardRefs.
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -84,8 +84,8 @@ def raw_annotations(obj: Any) -> Mapping[str, Any]:
 
 
 def innermost(fn: Any) -> tuple[Any, type | None]:
-    """The function whose annotations count, under partial, bound methods, wrappers, instances and
-    classes.
+    """Function whose annotations count, below partials, bound methods, wrappers, instances and
+    classes; and the class that it is a method of, or None.
     """
     owner: Any = None
     while not rewrites(fn):
@@ -107,12 +107,13 @@ def innermost(fn: Any) -> tuple[Any, type | None]:
             owner, fn = above, inspect.getattr_static(above, "__call__")
         else:
             break
+
     return fn, owner
 
 
 def rewrites(fn: Any) -> bool:
-    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of
-    `f`, but have another.
+    """Return whether a callable is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like, which show the
+    signature of `f` but have another.
     """
     if not hasattr(fn, "__wrapped__") or isinstance(fn, (*_BOUND, *_LOOK_THROUGH)):
         return False
@@ -125,22 +126,29 @@ def rewrites(fn: Any) -> bool:
 
 
 def closure_of(fn: Any) -> dict[str, Any]:
-    """Names that a function sees besides those of its module."""
+    """Names that a function sees besides those of its module: type parameters and closed-over
+    variables.
+    """
     names = {str(param): param for param in getattr(fn, "__type_params__", ())}
     if isinstance(fn, types.FunctionType):
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # an empty cell: the variable is not set yet
+            # A cell is empty until its variable is set.
+            with contextlib.suppress(ValueError):
                 names[name] = cell.cell_contents
     return names
 
 
 def class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
-    """Names that a method's annotations see: those of its class body, and the class itself."""
+    """Names that the annotations of a method see: those of its class body, and the class itself."""
     path = getattr(fn, "__qualname__", "").split(".")[:-1]
     scope: Any = None
+
+    # The defining class is the base with the qualified name of the method's enclosing scope.
     for cls in () if owner is None else owner.__mro__:
         if cls.__qualname__.split(".") == path:
             scope = cls
+
+    # Otherwise, as for a plain function in a class body, follow the qualified name from the module.
     if scope is None and path and "<locals>" not in path:
         scope = getattr(fn, "__globals__", {}).get(path[0])
         for name in path[1:]:
@@ -148,5 +156,7 @@ def class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
     if not isinstance(scope, type):
         return {}
     params = {str(param): param for param in getattr(scope, "__type_params__", ())}
+
+    # A class attribute called like a builtin (`list`, `type`) would shadow it in annotations.
     body = {name: value for name, value in vars(scope).items() if not hasattr(builtins, name)}
     return {**params, **body, scope.__name__: scope}

@@ -1,13 +1,14 @@
-"""Static values are keyed by value; `copies.py` makes the copies that later changes by the caller
+"""Keys of static values, by value; `copies.py` makes the copies that later changes by the caller
 cannot reach.
 
-A static value becomes part of the compiled program, so two calls may share one only if their values
-are the same in every respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0`
-and `-0.0`, and dicts in another order. What a dataclass does not compare (`field(compare=False)`)
-does not count, and a class with a hash of its own is what its `==` says.
+A static value is compiled into the program, so two calls may share a program only if their values
+agree in every respect that the body could observe: `1`, `True` and `1.0` differ, and so do `0.0`
+and `-0.0`, and dicts in another order. Fields of a dataclass that it does not compare
+(`field(compare=False)`) are ignored, and a class with a hash of its own is trusted to define
+equality by `==`.
 
-Which leaves of a call are static and which are traced is decided where its arguments are taken
-apart: `is_traced` in `_view/layout.py`.
+`is_traced` in `_view/layout.py` decides, while the arguments of a call are flattened, which leaves
+are static and which are traced.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.Buil
 
 
 class _Missing:
-    """A field that a record does not have."""
+    """Placeholder for a field that an instance of a dataclass lacks."""
 
 
 _BASES = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque, bytearray)
@@ -62,14 +63,18 @@ _WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
 
 
 def base_of(value: Any) -> Any:
-    """The container of Python's own that the class of `value` is or extends; its methods are what
-    no subclass has written anew.
+    """Python's own container that the class of `value` is or extends. Its methods ignore overrides
+    in subclasses.
     """
     return next(base for base in type_of(value).__mro__ if base in _BASES)
 
 
 def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
-    """The dict that a mapping proxy shows: one of a `Counter` gives zeros."""
+    """Dict behind a mapping proxy.
+
+    Reading through the proxy would call overrides: a proxy of a `Counter` gives zeros for missing
+    keys.
+    """
     shown = gc.get_referents(proxy)[0]
     if not is_a(shown, dict):
         raise Unkeyed(
@@ -81,7 +86,9 @@ def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
 
 
 class Unkeyed(StaticError):
-    """A static value cannot be keyed; whose it is, is not known where its parts are looked at."""
+    """Error for a static value without a key. It does not name the argument, which is unknown while
+    parts of a value are keyed.
+    """
 
     def __init__(self, what: str, rule: str, fix: str):
         super().__init__(sentence("Static values", f"one {what}", rule, fix))
@@ -89,7 +96,7 @@ class Unkeyed(StaticError):
 
 
 def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
-    """Why one of the static arguments of a call, by name, cannot be keyed."""
+    """Error for the first static argument of a call, by name, that has no key."""
     for name, value in arguments:
         try:
             static_key(value)
@@ -100,8 +107,8 @@ def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
 
 
 class Opaque:
-    """A whole argument held static: one leaf, whatever it contains, keyed and copied when it
-    arrives.
+    """Whole argument declared static: a single leaf, whatever it contains, keyed and copied on
+    arrival.
     """
 
     __slots__ = ("key", "value")
@@ -112,23 +119,27 @@ class Opaque:
 
     @classmethod
     def holding(cls, value: Any, key: Hashable = None) -> Opaque:
-        """A stand-in for a static leaf in a tree, without a key, or one whose key is known."""
+        """Wrap a static leaf of a tree without computing a key, or with a known one."""
         stand_in = cls.__new__(cls)
         stand_in.value, stand_in.key = value, key
         return stand_in
 
 
 def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
-    """The key of a static value.
+    """Compute the key of a static value.
 
     Raises:
         StaticError: The value can be keyed neither by its parts nor by `hash`.
     """
     kind = type_of(value)
+
+    # A function is keyed by a weak stand-in, so that the key does not keep its closure alive.
     if kind is types.FunctionType:
         return kind, identity(value)
     if kind in PLAIN:
         return kind, value
+
+    # The hexadecimal form distinguishes 0.0 from -0.0 and makes NaN equal to itself.
     if kind is float:
         return kind, value.hex()
     if kind is complex:
@@ -138,6 +149,8 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
             "contains itself.", "It is keyed by value, part by part.", "pass a plain tree."
         )
     inside = (*seen, id(value))
+
+    # Every key begins with the type, since values of different types may be equal.
     parts = _parts(value)
     if parts is not None:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
@@ -147,9 +160,12 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
             frozenset(static_key(part, inside) for part in base_of(value).__iter__(value)),
             *(static_key(part, inside) for part in _own(value)),
         )
+
+    # Classes of Python and NumPy whose `==` is coarser than what a body can observe.
     built = construction(value)
     if built is not None:
         return kind, static_key(built, inside)
+
     own = tuple(static_key(part, inside) for part in _own(value))
     if is_a(value, (float, complex)):
         return kind, _hashable(value), static_key(complex(value)), own
@@ -157,8 +173,9 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 
 
 def keyer_of(kind: type[Any]) -> Any:
-    """A function from a static leaf of this type to its key, None if that is the leaf; the type is
-    part of the call key already.
+    """Function from a static leaf of this type to its key; None if the leaf is its own key.
+
+    The type of the leaf is in the call key already, so the key of the leaf may leave it out.
     """
     if kind is Opaque:
         return _opaque_key
@@ -172,8 +189,8 @@ def keyer_of(kind: type[Any]) -> Any:
 
 
 def can_have_attributes(kind: type[Any]) -> bool:
-    """Whether a class is one of numbers or texts that may have attributes, a unit say, which their
-    `==` does not compare.
+    """Return whether a class is a subclass of numbers or texts whose instances may have attributes
+    (a unit, say) that `==` ignores.
     """
     return (
         issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, _NO_ATOMS)
@@ -181,12 +198,14 @@ def can_have_attributes(kind: type[Any]) -> bool:
 
 
 def with_attributes(value: Any) -> bool:
-    """Whether a value is such a number or text with some."""
+    """Return whether a value is such a number or text and has attributes."""
     return can_have_attributes(type_of(value)) and len(space_of(value)) > 0
 
 
 def is_keyed_by_identity(value: Any) -> bool:
-    """Whether the key of a value is that it is this object, which the key does not keep alive."""
+    """Return whether a value is keyed by its identity, by a stand-in that does not keep it
+    alive.
+    """
     kind = type_of(value)
     if kind is types.FunctionType:
         return True
@@ -196,8 +215,8 @@ def is_keyed_by_identity(value: Any) -> bool:
 
 
 def is_constant(kind: type[Any]) -> bool:
-    """Whether a static leaf of this type stays what it is: its key is itself, and no change of what
-    it holds shows in its `==`.
+    """Return whether a static leaf of this type is its own key and no change inside it can affect
+    its `==`.
     """
     by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
     return (by_identity and keyer_of(kind) in (None, identity)) or kind in (
@@ -212,8 +231,8 @@ def _opaque_key(leaf: Opaque) -> Hashable:
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
-    """What an ordered container is made of, in an order that a body could observe; None if it is
-    not one.
+    """Parts of an ordered container, in an order that a body could observe; None for other
+    values.
     """
     if is_a(value, Tracer):
         raise Unkeyed(
@@ -223,6 +242,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         )
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
+
+    # Python's own methods are called, since a subclass may override iteration.
     if is_a(value, (list, tuple)):
         return tuple(base_of(value).__iter__(value))
     if is_a(value, dict):
@@ -241,13 +262,14 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
             for field in dataclasses.fields(value)
             if field.compare
         ]
+        # The order in which extra attributes were set does not count.
         return (*compared, *sorted(extras(value).items(), key=itemgetter(0)))
     return None
 
 
 def extras(record: Any) -> dict[str, Any]:
-    """The attributes of a dataclass's instance that are no fields, such as `__post_init__` sets,
-    and no values of a `cached_property`.
+    """Attributes of a dataclass instance that are neither fields (but set by `__post_init__`, say)
+    nor values of a `cached_property`.
     """
     held: dict[str, Any] = attribute(record, "__dict__", {})
     names = held.keys() - {field.name for field in dataclasses.fields(record)}
@@ -259,8 +281,8 @@ def extras(record: Any) -> dict[str, Any]:
 
 
 def _own(value: Any) -> tuple[Any, ...]:
-    """What an instance of a subclass of a number, a text, a container or an array holds besides: a
-    unit, a mask, a default factory.
+    """Extra state of an instance of a subclass of a number, text, container or array: a unit, a
+    mask, a default factory.
     """
     if not with_attributes(value) and not is_a(
         value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)
@@ -274,13 +296,15 @@ def _own(value: Any) -> tuple[Any, ...]:
 
 
 def is_keyed_by_fields(value: Any) -> bool:
-    """Whether a value is a dataclass with no hash, or with the one that dataclasses or Equinox
-    make.
+    """Return whether a value is a dataclass without a hash, or with the hash that dataclasses or
+    Equinox generate.
 
-    Its own `==` would not do: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
+    Its own `==` would be too coarse: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
     """
     if not _is_record(value) or is_a(value, eqx.Module):
         return _is_record(value)
+    # The hash that dataclasses generate is that of the tuple of hashed fields. Any other hash was
+    # written by the author of the class.
     hashed = tuple(
         getattr(value, f.name, None)
         for f in dataclasses.fields(value)
@@ -292,6 +316,7 @@ def is_keyed_by_fields(value: Any) -> bool:
 def _array_parts(value: Any) -> tuple[Any, ...]:
     if is_a(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
         return ("key", str(value.dtype), *_array_parts(words_of_keys(value)))
+    # Weak types promote differently, and the order in memory can be observed through `ravel("K")`.
     host = np.asarray(value)
     if host.dtype.hasobject:
         return (str(host.dtype), host.shape, host.tolist())
@@ -300,8 +325,8 @@ def _array_parts(value: Any) -> tuple[Any, ...]:
 
 
 def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The axes of an array from the outermost in memory on, which `ravel("K")` goes by; nothing
-    where that is their own order.
+    """Axes of an array from the outermost in memory inwards, as `ravel("K")` reads them; empty if
+    that is their own order.
     """
     if array.flags.c_contiguous:
         return ()
@@ -317,15 +342,16 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    # of bytes that change, of a record that has lost a field
+    # The last three: `hash` of a writable memoryview, of a record that lacks a field, of a value
+    # that contains itself.
     except (TypeError, ValueError, AttributeError, RecursionError):
         return False
     return True
 
 
 def _numbers(value: Any) -> str:
-    """What to pass in place of a table or another library's array, whose class is not the
-    user's.
+    """Advice on what to pass in place of a table or another library's array, whose class the user
+    cannot change; "" for other values.
     """
     if hasattr(type_of(value), "to_numpy"):
         return "pass `.to_numpy()` of it: an array is keyed by its numbers."

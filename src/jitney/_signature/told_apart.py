@@ -1,12 +1,13 @@
-"""What `==` of two tree structures does not tell, and a body sees: `1` from `1.0` and `True`, `0.0`
-from `-0.0`.
+"""Strict keys for tree structures: differences that `==` ignores but a traced body can observe,
+such as `1` vs `1.0` vs `True`, and `0.0` vs `-0.0`.
 
-Static fields of modules, keys of dicts and what other classes keep beside their leaves stand in the
-structure of a tree, which JAX compares by Python's `==`. Wherever a program, a layer or a result
-stands for another because their structures are equal, this has to be equal too.
+A tree structure contains the static fields of modules, the keys of dicts and whatever other classes
+keep beside their leaves, and JAX compares all of it by Python's `==`. Wherever a program, a layer
+or a result is reused because two structures are equal, the values of `exactly` have to be equal
+too.
 
-What a class with a hash of its own says is equal is equal, as in `static_values.py`; and keys of
-dicts that are all text are what they say.
+A class with a hash of its own is trusted to define equality, as in `static_values.py`. Dict keys
+that are all text need no strict key.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from .static_values import is_keyed_by_fields, static_key
 
 _ONLY_TEXT = frozenset((str,))
 _MOST_KNOWN = 1024
-# what tells values of these types, where the types do
+# Strict keys of values whose types determine them, by the types.
 _known: dict[tuple[type, ...], Hashable] = {}
 _BY_TYPE = frozenset((int, bool, str, bytes, type))
 _BY_IDENTITY = frozenset((type(None), types.FunctionType, types.BuiltinFunctionType))
 
 
 def exactly(parts: Iterable[Any]) -> tuple[Hashable, ...]:
-    """What must be equal besides these parts of a key for them to be the same to a body; nothing
-    where their `==` says all of it.
+    """Strict keys of these parts of a key, to be compared beside the parts; empty if `==` is
+    already exact.
     """
     told: list[Hashable] = []
     for part in parts:
@@ -45,7 +46,7 @@ def exactly(parts: Iterable[Any]) -> tuple[Hashable, ...]:
 
 
 def are_one(a: Any, b: Any) -> bool:
-    """Whether two structures are the same to a body."""
+    """Return whether two structures are indistinguishable to a body."""
     return a == b and exactly([a]) == exactly([b])
 
 
@@ -55,15 +56,17 @@ def _add(structure: Hashable, told: list[Hashable]) -> None:
         known = _known.get(kinds, kinds)
         if known is kinds:
             known = _of_node(held, kinds)
-        # keys of a dict
+        # A list holds the keys of a dict; keys that are all text are compared exactly by `==`.
         if known is not None and not (type_of(held) is list and _ONLY_TEXT.issuperset(kinds)):
             told.append(known)
 
 
 def _of_node(held: Any, kinds: tuple[type, ...]) -> Hashable:
-    """What tells the values that a node holds from others equal to them; where their types do, it
-    is known by these from now on.
+    """Strict key of the values that a node of the structure holds, or None. It is memoised if their
+    types alone determine it.
     """
+    # `1` and `True` differ by type, so the type is the strict key. For a float the value counts as
+    # well, because of the sign of zero.
     by_type = all(kind in _BY_TYPE or _is_itself(kind) for kind in kinds)
     parts = held if type_of(held) in (tuple, list) else (held,)
     told = tuple(_told(part, ()) for part in parts)
@@ -80,8 +83,8 @@ def _is_itself(kind: Any) -> bool:
 
 
 def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
-    """What tells a value from others that are equal to it; None if these are the same in every
-    respect.
+    """Strict key of a value within the values that are equal to it; None if these are identical in
+    every respect.
     """
     kind = type_of(value)
     if kind in _BY_TYPE:
@@ -100,8 +103,8 @@ def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
 
 
 def _of_array(value: Any) -> tuple[Hashable, ...]:
-    """Arrays of more than one element have no `==` that says yes or no; such a one is only ever
-    itself.
+    """Strict key of an array. `==` of an array with more than one element has no single truth
+    value, so the contents of such an array are not read.
     """
     is_read = (
         value.size == 1

@@ -1,10 +1,10 @@
-"""Watch what a trace reads of objects of plain classes, by their classes, for as long as it lasts.
+"""Observation of the attributes that a trace reads from objects of plain classes.
 
-The body of a trace gets the objects themselves: a stand-in would not be `is` what else refers to
-it, a sentinel, a parent, a key of a dict. So the class of each object that is watched has a
-`__getattribute__` for that time, which gives what it would give without, and tells the traces of
-its thread. No trace of JAX's from before is used meanwhile, since a body that does not run reads
-nothing.
+The body of a trace gets the objects themselves: a proxy would not be identical (`is`) to a
+sentinel, a parent or a dict key that refers to the object. Instead the class of each watched object
+gets a `__getattribute__` for the duration of the trace. It returns what the attribute is without
+it, and reports the read to the traces of its thread. JAX's caches of earlier traces are not used
+meanwhile, since a body that does not run reads nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from .plain_objects import is_plain
 ABSENT: Any = object()
 _usual: Any = object.__getattribute__
 _numbers = count()
-_IMMUTABLE = 1 << 8  # of `type.__flags__`
+# Bit of `type.__flags__`.
+_IMMUTABLE = 1 << 8
 _lock = threading.RLock()
-_watching: dict[type, int] = {}  # by how many traces
+# Number of traces that watch each class.
+_watching: dict[type, int] = {}
 
 
 class Noting(Protocol):
-    """What is told of each read; it gives what the body gets."""
+    """Observer of reads. `read` returns the value that the body gets."""
 
     number: int
 
@@ -38,8 +40,10 @@ class Noting(Protocol):
 
 
 class _Here(threading.local):
-    all: tuple[Noting, ...] = ()  # of the traces that are under way, from the outside in
-    readers: tuple[Noting, ...] = ()  # those that are told: all, or none
+    # All observers of the traces under way in this thread, outermost first.
+    all: tuple[Noting, ...] = ()
+    # The observers that are active: `all`, or none inside of `unwatched`.
+    readers: tuple[Noting, ...] = ()
 
 
 _here = _Here()
@@ -64,7 +68,8 @@ def _tell(readers: tuple[Noting, ...], value: Any, name: str, part: Any) -> Any:
             for reader in readers:
                 got = reader.read(value, name, part)
                 given = given if got is part else got
-        except AttributeError as error:  # of what it holds; it is not this attribute that is absent
+        # An AttributeError would tell the body that this attribute is missing.
+        except AttributeError as error:
             raise RuntimeError(
                 f"{name!r} of a {type_of(value).__name__} could not be looked at: {error}"
             ) from error
@@ -73,7 +78,7 @@ def _tell(readers: tuple[Noting, ...], value: Any, name: str, part: Any) -> Any:
 
 @contextmanager
 def unwatched() -> Generator[None]:
-    """What is read inside is read by jitney itself."""
+    """Suspend the observers: reads inside are jitney's own."""
     readers, _here.readers = _here.readers, ()
     try:
         yield
@@ -82,13 +87,13 @@ def unwatched() -> Generator[None]:
 
 
 def next_number() -> int:
-    """One that no reader has."""
+    """Get the number of a new observer."""
     return next(_numbers)
 
 
 def can_be_watched(kind: type[Any]) -> bool:
-    """Whether what is read of instances of a class can be seen: an ordinary class that looks
-    attributes up in the ordinary way.
+    """Return whether reads from instances of a class can be observed: it is an ordinary class with
+    the ordinary attribute lookup.
     """
     lookup: Any = kind.__getattribute__
     if (
@@ -99,18 +104,19 @@ def can_be_watched(kind: type[Any]) -> bool:
         return False
     metaclasses: tuple[Any, ...] = type_of(kind).__mro__[:-2]  # without `type` and `object`
     own = [space_of(each)["__setattr__"] for each in metaclasses if "__setattr__" in space_of(each)]
-    # else it is C's, which has to be asked
+    # A `__setattr__` of a metaclass written in C would have to be called, so only functions of
+    # Python's may be bypassed.
     return all(is_a(each, types.FunctionType) for each in own)
 
 
 class WatchedClasses:
-    """The classes that one trace watches."""
+    """Classes that one trace watches."""
 
     def __init__(self) -> None:
         self._kinds: list[type] = []
 
     def add(self, value: Any) -> None:
-        """Watch the class of an object too."""
+        """Watch the class of an object."""
         kind = type_of(value)
         if kind in self._kinds:
             return
@@ -118,26 +124,29 @@ class WatchedClasses:
         with _lock:
             times = _watching[kind] = _watching.get(kind, 0) + 1
             if times == 1:
+                # A metaclass may override `__setattr__`, which `type.__setattr__` bypasses.
                 type.__setattr__(kind, "__getattribute__", _read)
 
     @contextmanager
     def telling(self, reader: Noting) -> Generator[None]:
-        """Tell this reader, and those around it, of what the thread reads."""
+        """Report the thread's reads to this observer and to those of the enclosing traces."""
         before = _here.all, _here.readers
         _here.all = _here.readers = (*_here.all, reader)
         try:
+            # The numbers are part of JAX's trace context, so that no trace from before is reused.
             with WATCHED(tuple(each.number for each in _here.all)):
                 yield
         finally:
             _here.all, _here.readers = before
 
     def end(self) -> None:
-        """Leave the classes as they were."""
+        """Restore the classes."""
         with _lock:
             for kind in self._kinds:
                 _watching[kind] -= 1
                 if not _watching[kind]:
                     del _watching[kind]
+                    # The body may have removed it.
                     with contextlib.suppress(AttributeError):
                         type.__delattr__(kind, "__getattribute__")
             self._kinds.clear()

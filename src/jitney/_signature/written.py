@@ -1,8 +1,7 @@
-"""Options as an author writes them: what a program says of itself, and what a message tells to
-write.
+"""Options in the form in which an author writes them, for the report of a program and for fixes in
+messages.
 
-`options.py` reads them into what programs are keyed by, tuples in place of dicts; here is the way
-back.
+`options.py` converts dicts to tuples for the key of the program; this module converts them back.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ from .options import Limit, Options, Sharding, VmapAxis
 
 
 def written(options: Options) -> tuple[str, ...]:
-    """Those that differ from the defaults: `donate='state'`, `pad={'n': 'pow2'}`."""
+    """Options that differ from the defaults, as source text: `donate='state'`, `pad={'n':
+    'pow2'}`.
+    """
     chosen = {field.name: getattr(options, field.name) for field in fields(options)}
     usual = Options()
     return tuple(
@@ -27,7 +28,7 @@ def written(options: Options) -> tuple[str, ...]:
 
 
 def bucket_written(bucket: Bucket) -> Any:
-    """One ladder: its name, its sizes, or the whole bucket."""
+    """Shortest spelling of a bucket: the name of its ladder, its sizes, or the whole `Bucket`."""
     return bucket.ladder or (bucket if bucket.sizes is None else [*bucket.sizes])
 
 
@@ -62,6 +63,7 @@ def _shard(shard: Sharding) -> Any:
     return "fsdp" if not axes else ("fsdp", axes) if shard.fsdp else axes
 
 
+# Options without an entry are written as they are stored.
 _AS: Mapping[str, Callable[[Any], Any]] = {
     "static": _names,
     "donate": _names,

@@ -1,10 +1,18 @@
-"""Make the modules of a result as Equinox makes them, in one function for each structure.
+"""Code generation for results: one function per tree structure that builds modules from arrays.
 
-Equinox unflattens a module in Python, as it flattens it, which takes longer than a small program.
-The function is written from a result that JAX's own unflatten made of stand-ins: a module is an
-object of its class with such fields and no others, a container of Python's is a display, and other
-nodes JAX makes. What the function makes is compared once with what JAX makes, part by part; were it
-another, JAX would make all.
+Equinox unflattens a module in Python, which takes longer than a small program. The generated
+function builds the same tree directly: a module is an object of its class with these fields and no
+others, a Python container is a display, and any other node is left to JAX. It is written from a
+result that JAX's own unflatten made of stand-ins, and its first result is compared with JAX's, part
+by part. If they differ, JAX builds all results of the structure.
+
+The function for `eqx.nn.Linear(2, 3)`, in which `c4` to `c7` are the static fields and the class:
+
+    def build(arrays):
+        a0, a1, = arrays
+        m1 = new(c7)
+        put(m1, {'weight': a0, 'bias': a1, 'in_features': c4, 'out_features': c5, 'use_bias': c6})
+        return m1
 """
 
 from __future__ import annotations
@@ -22,11 +30,11 @@ Build = Callable[[Sequence[Any]], Any]
 
 
 class _StandIn:
-    """For a leaf, while the function is written."""
+    """Placeholder for a leaf while the function is written."""
 
 
 def holds_modules(treedef: Any) -> bool:
-    """Whether a module is among the nodes."""
+    """Return whether a tree structure contains an Equinox module."""
     node = treedef.node_data()
     return node is not None and (
         issubclass(node[0], eqx.Module) or any(map(holds_modules, treedef.children()))
@@ -34,21 +42,24 @@ def holds_modules(treedef: Any) -> bool:
 
 
 def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any], Any]) -> Build:
-    """What makes results of one structure from their arrays.
+    """Function that builds results of one structure from their arrays.
 
     Args:
         treedef: The structure.
-        rest: What a result holds besides arrays, by its number among the leaves.
-        fresh: A copy of such a value for one result, or the value itself.
+        rest: Values of a result that are not arrays, by their index among the leaves.
+        fresh: Returns a copy of such a value for one result, or the value itself.
     """
     held = dict(rest)
     leaves: list[Any] = [held[i] if i in held else _StandIn() for i in range(treedef.num_leaves)]
     build = _Writer(treedef, held, fresh).written()
+
+    # Compare one result with that of JAX before the function is trusted.
     made = build([leaf for i, leaf in enumerate(leaves) if i not in held])
     copied = {id(value) for value in held.values() if fresh(value) is not value}
     if _are_alike(made, tree_unflatten(treedef, leaves), copied):
         return build
 
+    # Fallback for a structure that the generated function gets wrong.
     def by_jax(arrays: Sequence[Any]) -> Any:
         found = iter(arrays)
         return tree_unflatten(
@@ -60,7 +71,9 @@ def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any]
 
 
 def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
-    """Whether two trees are of the same nodes and leaves; of values that are copied, copies."""
+    """Return whether two trees consist of the same nodes and leaves. A value that is copied may be
+    another object of its type.
+    """
     if a is b:
         return True
     if type_of(a) is not type_of(b):
@@ -68,6 +81,7 @@ def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
     if id(b) in copied:
         return True
     if is_a(b, eqx.Module) or type_of(b) is dict:
+        # Keys and fields are compared in order, since the body's caller can observe it.
         of_a, of_b = _items(a), _items(b)
         return [*of_a] == [*of_b] and all(
             _are_alike(of_a[key], part, copied) for key, part in of_b.items()
@@ -85,7 +99,7 @@ def _items(node: Any) -> dict[Any, Any]:
 
 
 class _Writer:
-    """Writes the function of one structure."""
+    """Writer of the function for one structure."""
 
     def __init__(self, treedef: Any, held: dict[int, Any], fresh: Callable[[Any], Any]):
         self._names: dict[str, Any] = {
@@ -100,19 +114,23 @@ class _Writer:
         self._leaves = [f"a{i}" for i in range(treedef.num_leaves)]
         arrays = "".join(f"a{i}, " for i in range(treedef.num_leaves) if i not in held)
         self._lines += [f"{arrays}= arrays"] if arrays else []
+
         for i, value in held.items():
             name = self._constant(value)
             if fresh(value) is value:
                 self._leaves[i] = name
             else:
                 self._lines.append(f"a{i} = fresh({name})")
-        self._alive = whole = tree_unflatten(treedef, stand_ins)  # its identities count
+
+        # The stand-ins have to stay alive, since they are identified by `id`.
+        self._alive = whole = tree_unflatten(treedef, stand_ins)
         self._whole = self._part(whole)
 
     def written(self) -> Build:
-        """The function, compiled."""
+        """Compile the function."""
         source = "\n    ".join(["def build(arrays):", *self._lines, f"return {self._whole}"])
-        exec(compile(source, "<a result, built by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
+        # The source consists of names and numbers generated here, and of no text of the user's.
+        exec(compile(source, "<a result, built by jitney>", "exec"), self._names)  # noqa: S102
         return self._names["build"]
 
     def _constant(self, value: Any) -> str:
@@ -121,7 +139,9 @@ class _Writer:
         return name
 
     def _part(self, node: Any) -> str:
-        """The expression of a part of the result; what has to be done before is a line."""
+        """Expression for a part of the result. Statements that it depends on are appended to the
+        lines.
+        """
         kind, number = type_of(node), self._number.get(id(node))
         if number is not None:
             return self._leaves[number]
@@ -137,6 +157,8 @@ class _Writer:
         if kind is tuple or (is_a(node, tuple) and hasattr(kind, "_fields")):
             parts = "".join(f"{self._part(part)}, " for part in node)
             return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
+
+        # JAX unflattens any other node.
         leaves, treedef = tree_flatten(node)
         return (
             f"unflatten({self._constant(treedef)},"
@@ -153,6 +175,8 @@ class _Writer:
         }
         fields = ", ".join(f"{name!r}: {part}" for name, part in parts.items())
         name = f"m{len(self._lines)}"
+
+        # Equinox's `__setattr__` refuses writes, so the `__dict__` is set as a whole.
         self._lines += [
             f"{name} = new({self._constant(type_of(node))})",
             f"put({name}, {{{fields}}})",
@@ -161,7 +185,7 @@ class _Writer:
 
 
 def _lies_in_vars(module: Any) -> bool:
-    """Whether all of its fields do, and none in a slot."""
+    """Return whether all fields that a module has are in its `__dict__`, and none in a slot."""
     return all(
         field.name in vars(module) or not hasattr(module, field.name)
         for field in dataclasses.fields(module)

@@ -1,6 +1,4 @@
-"""Which axes of the results of a padded program are longer than the results are, and what is cut
-off.
-"""
+"""Padded axes of the results of a program, and the sizes that they are sliced to."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from .true_sizes import Proof
 
 @dataclass(frozen=True)
 class Cutting:
-    """A padded axis of a result: its position, and its size as the name of a mapped axis or as an
-    expression of symbols.
+    """Padded axis of a result: its position, and its true size as the name of a mapped axis or as
+    an expression of symbols.
     """
 
     axis: int
@@ -35,15 +33,17 @@ Cut = tuple[Cutting, ...]
 def cuts_of(
     count: int, levels: Sequence[str], proof: Proof | None, padded: Sequence[str]
 ) -> list[Cut]:
-    """Which axes of which results are padded.
+    """Padded axes of each result.
 
     Args:
-        count: How many results there are.
-        levels: The axes that Vmap adds in front of them, outermost first.
-        proof: What is known of the body's program, if an axis of the body is padded.
+        count: Number of results.
+        levels: Axes that Vmap adds in front of the results, outermost first.
+        proof: The body's program with symbolic sizes, if an axis of the body is padded.
         padded: The padded axes.
     """
     mapped = [Cutting(axis, name) for axis, name in enumerate(levels) if name in padded]
+
+    # A dimension of the body's results is padded if it depends on a symbol.
     inside: Sequence[Sequence[Any]] = [()] * count if proof is None else proof.program.out_dims
     symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}
     return [
@@ -60,7 +60,7 @@ def cuts_of(
 
 
 def shape_after(shape: Sequence[int], cut: Cut, sizes: Mapping[str, int]) -> list[int]:
-    """What is left of a result at these sizes."""
+    """Shape of a result after its padding is cut off."""
     out = list(shape)
     for place in cut:
         out[place.axis] = place.at(sizes)

@@ -1,9 +1,8 @@
-"""NumPy's numbers of 64 bits where JAX takes 32: what does not fit is said, and never cut off in
-silence.
+"""Checks of NumPy's 64-bit numbers that JAX converts to 32 bits, so that a loss is never silent.
 
-Integers that need more than 32 bits would be other integers, and floats beyond float32's range
-infinities: errors. Floats that lie closer together than float32 can tell apart, as seconds since
-1970 do, lose what they say: a warning, since every float loses a little.
+An integer that needs more than 32 bits would become another integer, and a float beyond float32's
+range an infinity: both are errors. Floats that are too close together for float32, such as seconds
+since 1970, lose their differences: a warning, since every float loses a little.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ _WIDER = (
     " first array"
 )
 _LOST = 1e-3
-"""The part of the spread of an array that rounding may move one of its numbers by."""
+"""Largest shift of a number by rounding that is accepted, relative to the spread of its array."""
 
 
 WHOLE = frozenset((np.dtype(np.int64), np.dtype(np.uint64)))
-"""What `taking.py` asks for: whether such an array fits is looked at in each call."""
+"""Dtypes of arrays that are checked in each call; `taking.py` tests for them."""
 
 
 def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Any]) -> None:
-    """Check floats in the first call of a program, and warn where they lose what tells them apart.
+    """Check floats in the first call of a program, and warn if they lose their differences.
 
     Raises:
-        ContractError: One is beyond what its 32 bits hold.
+        ContractError: A float is beyond the range of 32 bits.
     """
     for path, array in zip(paths, arrays, strict=False):
         if (
@@ -53,7 +52,7 @@ def demand_whole_numbers_fit(
     """Check integers.
 
     Raises:
-        ContractError: One is beyond what its 32 bits hold.
+        ContractError: An integer is beyond the range of 32 bits.
     """
     for path, array in zip(paths, arrays, strict=False):
         if (
@@ -69,7 +68,7 @@ def demand_whole_numbers_fit(
 
 
 def is_cut(dtype: np.dtype[Any]) -> bool:
-    """Whether JAX takes a dtype in fewer bits, with the numbers that are set now."""
+    """Return whether JAX converts a dtype to fewer bits under the current configuration."""
     return dtype.itemsize >= 8 and canonicalize_dtype(dtype) != dtype
 
 
@@ -77,6 +76,7 @@ def _demand_floats(where: Where, path: str, array: np.ndarray[Any, Any]) -> None
     low = np.dtype(canonicalize_dtype(array.dtype))
     with np.errstate(over="ignore"):
         rounded = array.astype(low)
+    # An infinity in the argument stays one, and is not a loss.
     kept = np.isfinite(array)
     lost = kept & ~np.isfinite(rounded)
     if lost.any():
@@ -89,6 +89,7 @@ def _warn_of_spread(
     where: Where, path: str, numbers: np.ndarray[Any, Any], rounded: np.ndarray[Any, Any]
 ) -> None:
     least, most, moved = numbers.min(), numbers.max(), np.abs(numbers - rounded).max()
+    # A constant array has no spread, hence no differences to lose.
     if moved > _LOST * (most - least) > 0:
         text = sentence(
             where,

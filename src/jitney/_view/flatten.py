@@ -1,10 +1,10 @@
-"""Flatten the arguments of a call, modules by functions that were written for others of their
+"""Flattening of the arguments of a call, with a generated function for modules of a known
 structure.
 
-Equinox flattens a module in Python, about a microsecond for each module inside it, and that is most
-of what a warm call with a model costs. The function of a structure (`taking.py`) takes a tenth of
-that. Most calls do not come here, since those of a pattern that is known are taken apart as a
-whole.
+Equinox flattens a module in Python, which takes about a microsecond for each module inside it and
+is most of the cost of a warm call with a model. A generated function (`taking.py`) takes a tenth of
+that. Most calls bypass this module, because a call of a known pattern is flattened as a whole by
+`taking.taker`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ from .taking import Taker, is_told, leaves_taker
 
 _NODES = (tuple, eqx.Module)
 _NO_KEYWORDS: dict[str, Any] = {}
-# a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
+# First item of a key. Without it the key of `f((x,))`, flattened by argument, would equal that of
+# `f(x)`, flattened as a whole.
 _APART = "by argument"
-# modules of a class that are flattened by JAX before a function is written: most calls are taken
-# apart as a whole by then
+# Number of modules of a class that JAX flattens before a function is generated. By then most calls
+# are flattened as a whole.
 _SEEN = 3
-_MOST_SEEN = 64  # after which no more functions are written for its modules
-_MOST_TAKERS = 8  # of one class
+# Number of modules of a class after which no more functions are generated for it.
+_MOST_SEEN = 64
+# Number of functions of one class.
+_MOST_TAKERS = 8
 
 
 class Structure:
-    """What the modules of one tree structure, with one type for each leaf, have in their keys:
-    compared by identity, which is fast.
+    """Key of modules with one tree structure and one type for each leaf. It is compared by
+    identity, which is fast.
 
     Args:
-        constants: How many leaves are functions and other constants, which are the same for all of
-            these modules.
+        constants: Number of leaves that are functions or other constants, which are the same in all
+            of these modules.
     """
 
     __slots__ = ("__weakref__", "constants")
@@ -54,7 +57,7 @@ _lock = threading.Lock()
 
 
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
-    """The one of a tree with such leaves."""
+    """Get the unique `Structure` of a tree with these leaves."""
     constants = tuple(leaf for leaf in leaves if is_told(leaf))
     with _lock:
         return _structures.setdefault(
@@ -63,15 +66,15 @@ def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
 
 
 def constants_in(key: Any) -> int:
-    """How many leaves the key of a call's arguments tells by value."""
+    """Number of leaves that the key of a call's arguments identifies by value."""
     return sum(part.constants for part in key if is_a(part, Structure))
 
 
 class _Class:
-    """What is known of modules of one class.
+    """Statistics and generated functions for modules of one class.
 
     Attributes:
-        seen: How many were flattened by JAX.
+        seen: Number of modules that JAX has flattened.
         takers: Functions for some of their structures.
     """
 
@@ -80,7 +83,7 @@ class _Class:
         self.takers: tuple[tuple[Taker, Structure], ...] = ()
 
     def taken(self, module: Any) -> tuple[Sequence[Any], Structure] | None:
-        """Its leaves and its part of the key, if there is a function for it."""
+        """Leaves of a module and its part of the key, if a function fits; None otherwise."""
         for take, of in self.takers:
             leaves = take((module,), _NO_KEYWORDS)
             if leaves is not None:
@@ -88,22 +91,28 @@ class _Class:
         return None
 
     def learn(self, leaves: Sequence[Any], treedef: Hashable) -> None:
-        """Have a function for modules of this structure, if such modules come again and again."""
+        """Generate a function for modules of this structure, once enough modules of the class have
+        been seen.
+        """
         self.seen += 1
         if _SEEN <= self.seen <= _MOST_SEEN and len(self.takers) < _MOST_TAKERS:
             take = leaves_taker(treedef, leaves)
             if take is not None:
                 of = structure(treedef, leaves)
+                # The newest function is tried first, and replaces an older one of the same
+                # structure.
                 self.takers = (take, of), *(known for known in self.takers if known[1] is not of)
 
 
 class Flattener:
-    """Arguments in normal form -> leaves, and a key of their structure and types."""
+    """Flattens arguments in normal form into leaves and a key of their structure and types."""
 
     def __init__(self) -> None:
         self._classes: dict[type, _Class] = {}
-        self._tuples: dict[type, bool] = {tuple: True}  # whether JAX takes one apart as it is
-        self._arrays: set[type] = {np.ndarray}  # which are leaves
+        # Whether JAX flattens a tuple class as a plain tuple.
+        self._tuples: dict[type, bool] = {tuple: True}
+        # Array types, which are leaves.
+        self._arrays: set[type] = {np.ndarray}
 
     def __call__(self, args: tuple[Any, ...]) -> tuple[list[Any], tuple[Hashable, ...]]:
         leaves: list[Any] = []
@@ -113,8 +122,8 @@ class Flattener:
         return leaves, tuple(key)
 
     def _add(self, node: Any, leaves: list[Any], key: list[Hashable]) -> None:
-        """The leaves of one argument, or part of one; and its part of the key, which tells where it
-        ends.
+        """Append the leaves of one argument (or part of one), and its part of the key. The part
+        determines where the argument ends.
         """
         kind = type_of(node)
         if kind in self._arrays:
@@ -150,18 +159,20 @@ class Flattener:
         known.learn(flat, treedef)
 
     def _holds_more(self, node: Any) -> bool:
-        """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX
-        takes apart in another way.
+        """Return whether a node is a tuple of modules, or of tuples that may contain modules, and
+        JAX flattens it as a plain tuple.
         """
         return any(isinstance(child, _NODES) for child in node) and self._is_plain(node)
 
     def _is_plain(self, node: Any) -> bool:
-        """Whether JAX takes a tuple apart as it is."""
+        """Return whether JAX flattens a tuple item by item, in order."""
         kind = type_of(node)
         plain = self._tuples.get(kind)
         if plain is None:
             parts = [*map(id, node)]
             if len(set(parts)) < len(parts):
-                return False  # equal ones do not show in which order JAX takes them
+                # Items that are the same object do not reveal the order, so nothing is learned
+                # about the class.
+                return False
             plain = self._tuples[kind] = [*map(id, children(node))] == parts
         return plain

@@ -1,8 +1,8 @@
-"""A call as data: which leaves of its arguments are arrays, which are static, and how to put them
-together again.
+"""Layout of a call: which leaves of its arguments are arrays, which are static, and how the
+arguments are rebuilt from them.
 
-A `Layout` belongs to one tree structure with one type for each leaf, so finding it is one
-dictionary look-up; what it then does on each call is pick the arrays out of a list.
+A `Layout` belongs to one tree structure with one type for each leaf, so it is found by a single
+dictionary look-up, and its work in a warm call is to pick the arrays out of a list.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
-# sets of static values kept for one function; past that the oldest goes, and would be traced again
+# Static keys remembered for one layout. Beyond this number all are dropped, and have to be traced
+# again.
 MAX_ENTRIES = 4096
 
 
 class Layout:
-    """How calls of one tree structure and one type for each leaf split into arrays and static
+    """Split of calls of one tree structure, with one type for each leaf, into arrays and static
     values.
     """
 
@@ -68,32 +69,38 @@ class Layout:
         hints = leaf_annotations(contract, values)
         self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
+
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
         self.nested = traced(leaves)
+
         self._refuse_lost_meanings(leaves)
         for i in self.static:
-            # before its key is made, for which it may have no hash
+            # This comes before the key is computed, because the value may have no hash.
             self._refuse_array_likes(leaves[i], self.names[i][1])
+
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         kinds = tuple(type_of(leaves[i]) for i in self.static)
+
         self.form: tuple[Any, ...] = (self.treedef, exactly([self.treedef]), self.dynamic, kinds)
-        """What two layouts must share for their calls to share programs."""
+        """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
-        """What its traces can see beside leaves, and callers can change in place."""
+        """Values beside the leaves that traces can see and callers can change in place."""
         self.constants = constants
-        """How many static values are the same in all of its calls, by the key that finds it."""
-        # What runs its calls, kept here because a call has found its layout when it looks for that.
-        self.only: Any = None  # the one entry, where no static value can tell two apart
+        """Number of static values that are the same in all of its calls, as the key has them."""
+
+        # The entries that run its calls are stored here, since a call finds its layout first.
+        # `only` is the single entry of a layout whose calls have no other static values.
+        self.only: Any = None
         self.entries: dict[Hashable, Any] = {}
-        # most functions that are called twice alike are called again and again
+        # Most functions that are called twice alike are called many times.
         self.called_again = False
 
     def _refuse_lost_meanings(self, leaves: Sequence[Any]) -> None:
-        """Check that JAX sees all that its arrays are. Their types tell, so calls that follow need
-        not ask.
+        """Check that JAX sees all information in the arrays. This depends on types only, so it is
+        checked once per layout.
 
         Raises:
             ContractError: An array of NumPy's has a mask, a unit or fields.
@@ -111,12 +118,13 @@ class Layout:
                 )
 
     def refuse_unreadable(self, leaves: Sequence[Any]) -> None:
-        """Check that a trace can read the static values of a call for all calls that will share its
-        program.
+        """Check that a trace can read the static values of a call on behalf of all calls that will
+        share its program.
 
         Raises:
-            StaticError: An iterator or a coroutine, which the trace uses up.
-            ContractError: What looks like an array and is none, whose numbers may be others later.
+            StaticError: A value is or contains an iterator or a coroutine, which the trace would
+                consume.
+            ContractError: A value looks like an array, whose numbers may change later.
         """
         for i in self.static:
             leaf, path = leaves[i], self.names[i][1]
@@ -145,7 +153,7 @@ class Layout:
             )
 
     def remember(self, key: Hashable, entry: _T) -> _T:
-        """Find this entry by the key of its static values from now on."""
+        """Store an entry under the key of its static values."""
         if len(self.static) == self.constants and not self.loose:
             self.only = entry
         elif len(self.entries) >= MAX_ENTRIES:
@@ -156,9 +164,12 @@ class Layout:
     def _picker(
         self, leaves: Sequence[Any], hints: Sequence[LeafHint]
     ) -> Callable[[list[Any]], Sequence[Any]]:
-        """From the leaves of a call to its arrays, with as little work as the types allow."""
+        """Function from the leaves of a call to its arrays, with as little work as the types
+        allow.
+        """
         whole = {i: hints[i] for i in self.dynamic if type(leaves[i]) is int}
-        # an int passed for a float is that float, or the function would compile once more for ints
+        # An int passed for a float becomes a float, or the function would be compiled once more for
+        # ints.
         if whole:
             return lambda all_: [
                 _number(whole[i], all_[i]) if i in whole else all_[i] for i in self.dynamic
@@ -172,8 +183,10 @@ class Layout:
         return itemgetter(*self.dynamic) if self.dynamic else _nothing
 
     def key(self, leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-        """The key of the static values of a call; their types are part of `form`."""
+        """Compute the key of the static values of a call. Their types are part of `form`."""
         try:
+            # `tuple([...])` is faster than a generator, and every warm call with static values runs
+            # this line.
             return tuple(
                 [leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers]
             )
@@ -181,11 +194,11 @@ class Layout:
             raise self._unkeyed(leaves, self.static) from None
 
     def check_hashes(self, leaves: Sequence[Any]) -> None:
-        """Check that static values have the `hash` that their classes say they have, which fails
-        when it is looked for an entry.
+        """Check that the static values have the `hash` that their classes promise; the look-up of
+        an entry has failed.
 
         Raises:
-            StaticError: One has none, for now: it is made of a list, say.
+            StaticError: A value has none, for instance because it contains a list.
         """
         unhashed = [i for i, keyer in self._keyers if keyer is None and not has_hash(leaves[i])]
         if unhashed:
@@ -198,15 +211,15 @@ class Layout:
         )
 
     def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The static values of a call, copied, in the order of `static`."""
+        """Copies of the static values of a call, in the order of `static`."""
         values, copies = (leaves[i] for i in self.static), Copies()
         return tuple(snapshot(v.value if isinstance(v, Opaque) else v, copies) for v in values)
 
     def values(
         self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False
     ) -> tuple[Any, ...]:
-        """One value per parameter, from arrays (or what stands for them) and static values; static
-        fields are copied for a body.
+        """Rebuild the value of each parameter from arrays (or stand-ins for them) and static
+        values. For a body, static fields are copied.
         """
         leaves: list[Any] = [None] * (len(self.dynamic) + len(self.static))
         for i, array in zip(self.dynamic, arrays, strict=True):
@@ -219,7 +232,9 @@ class Layout:
         return values
 
     def has(self, treedef: Hashable, leaves: Sequence[Any], arrays: Sequence[Any]) -> bool:
-        """Whether it is the layout of what is of this structure, with these leaves and arrays."""
+        """Return whether this is the layout of a call with this structure, these leaves and
+        arrays.
+        """
         kinds = tuple(type_of(leaves[i]) for i in self.static if i < len(leaves))
         same = (treedef, exactly([treedef]), self.dynamic, kinds) == self.form
         return same and all(map(operator.is_, self.pick(list(leaves)), arrays))
@@ -228,9 +243,8 @@ class Layout:
         return tuple(self.names[i][1] for i in self.static)
 
     def view(self, contract: Contract, arrays: Sequence[Any], statics: Sequence[Any]) -> View:
-        """What the outermost stage sees. Static values that are trees of their own stand as one
-        leaf each.
-        """
+        """View of the outermost stage."""
+        # A static value may be a pytree itself; wrapped, it counts as one leaf.
         values = self.values(arrays, [Opaque.holding(value) for value in statics])
         hints = leaf_annotations(contract, values)
         fields = axes_in_modules(values) if holds_modules(self.treedef) else [None] * len(hints)
@@ -248,18 +262,20 @@ def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array:
 
 
 def traced(leaves: Iterable[Any]) -> bool:
-    """Whether a call with these leaves stands inside another trace."""
+    """Return whether a call with these leaves stands inside another trace."""
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
 def jit_is_off() -> bool:
-    """Inside `jax.disable_jit()`, where whoever debugs wants to see values."""
+    """Return whether `jax.disable_jit()` is active, under which whoever debugs wants to see
+    values.
+    """
     options: Any = jax.config
     return options.jax_disable_jit
 
 
 def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
-    """Shape, dtype as JAX takes it, and weak type of an array, a tracer, an abstract value or a
+    """Shape, dtype (as JAX converts it) and weak type of an array, a tracer, an abstract value or a
     Python number.
     """
     if isinstance(array, (bool, int, float, complex)) and not isinstance(array, np.generic):
@@ -273,8 +289,8 @@ def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
 def wrap_statics(
     values: tuple[Any, ...], positions: Mapping[int, Known], names: Mapping[str, Known]
 ) -> tuple[Any, ...]:
-    """Hold the arguments at `positions` (and `names` among `**kwargs`, which come last) static as a
-    whole.
+    """Wrap the arguments at `positions` as static leaves, and likewise those in `names` among
+    `**kwargs`, which come last.
     """
     out = list(values)
     for i, known in positions.items():
@@ -288,23 +304,23 @@ def wrap_statics(
 
 
 def unwrap_statics(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments as they were before `wrap_statics`."""
+    """Inverse of `wrap_statics`."""
     return tree_map(unwrapped, values)
 
 
 def unwrapped(leaf: Any) -> Any:
-    """A leaf as the caller gave it."""
+    """Leaf as the caller passed it."""
     return leaf.value if isinstance(leaf, Opaque) else leaf
 
 
 def static_text(value: Any) -> str:
-    """A static value in a few words, for reports."""
+    """Short text of a static value, for reports."""
     text = attribute(value, "__qualname__", None) or repr_of(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHint]:
-    """The annotation of every leaf of a call, None where there is none."""
+    """Annotation of every leaf of a call, None for leaves without one."""
     hints: list[LeafHint] = []
     for parameter, value in zip(contract.parameters, values, strict=True):
         if isinstance(value, Opaque):
@@ -312,6 +328,7 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
         elif parameter.kind is Parameter.VAR_POSITIONAL:
             hints += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
         elif parameter.kind is Parameter.VAR_KEYWORD:
+            # JAX flattens a dict in the order of its sorted keys.
             hints += [
                 hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])
             ]
@@ -321,9 +338,10 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
 
 
 def is_traced(leaf: Any, hint: LeafHint) -> bool:
-    """Whether a leaf of the arguments is traced: an array, or a number whose annotation says that
-    it varies. All else is static.
+    """Return whether a leaf of the arguments is traced: an array, or a number annotated as `float`
+    or `complex`. All other leaves are static.
     """
+    # A bool is an int to Python, but not a number here.
     if (
         isinstance(hint, ScalarHint)
         and isinstance(leaf, (float, int, complex))
@@ -340,7 +358,7 @@ def _number(hint: LeafHint, value: Any) -> Any:
 
 
 def name_of(binder: Binder, path: Path) -> tuple[str, str]:
-    """The argument that a leaf belongs to, and its path as a person would write it."""
+    """Argument that a leaf belongs to, and the leaf's path as a person would write it."""
     first: Any = path[0]
     rest = path[1:]
     if not is_a(first, SequenceKey):

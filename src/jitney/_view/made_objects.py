@@ -1,8 +1,9 @@
-"""Objects of plain classes that a body has made and returns.
+"""Objects of plain classes that a body creates and returns.
 
-A program remembers what its body returned besides arrays. An object that was there before, a
-module's constant say, is returned itself each time. One that the body made is made anew by a plain
-function in each call, and so each call gets a copy: what one caller changes in it, no other sees.
+A program stores the static parts of its body's result. An object that existed before the trace,
+such as a module's constant, is returned itself in each call. An object that the body creates would
+be created anew by each call of a plain function, so each call returns a copy: a change by one
+caller is invisible to the others.
 """
 
 from __future__ import annotations
@@ -21,26 +22,30 @@ from .nodes import nodes
 
 
 def made_in(result: Any, leaves: Sequence[Any]) -> frozenset[int]:
-    """The `id`s of the objects of plain classes in the leaves of a result that nothing outside of
-    it refers to.
+    """The `id`s of plain objects in the leaves of a result that nothing outside of the result
+    refers to.
     """
     found = _reached(leaves)
     objects = {key: value for key, value in found.items() if is_plain(type_of(value))}
     if not objects:
         return frozenset()
     holders = [*objects.values(), *nodes(result)]
+
+    # An object is new if all its referrers are inside: the objects themselves, their attribute
+    # dicts, the nodes of the result, and the local variables here.
     inside = {*found, *map(id, (found, objects, leaves, holders)), *map(id, holders)}
     inside |= {
         id(held.__dict__) for held in (*holders, *found.values()) if hasattr(held, "__dict__")
     }
-    # a tuple of `items()` would refer to it
+
+    # The objects are looked up by key, since a tuple of `items()` would be one more referrer.
     there_before = {key for key in objects if not _is_only_in(objects[key], inside)}
     return frozenset(objects.keys() - there_before - _behind(there_before, objects))
 
 
 def _is_only_in(value: Any, inside: set[int]) -> bool:
-    """Frames do not count: what a body reaches, it reaches through a cell, a module, an argument or
-    another object.
+    """Return whether all referrers of an object are in `inside`. Frames do not count: a body
+    reaches outer objects through a cell, a module, an argument or another object.
     """
     return all(
         id(referrer) in inside or is_a(referrer, types.FrameType)
@@ -49,13 +54,15 @@ def _is_only_in(value: Any, inside: set[int]) -> bool:
 
 
 def _behind(roots: set[int], objects: dict[int, Any]) -> set[int]:
-    """What objects that were there before hold was there before, too."""
+    """The `id`s of objects that can be reached from objects that existed before, and so existed
+    before too.
+    """
     return {key for root in roots for key in _reached([objects[root]])}
 
 
 def _reached(values: Sequence[Any]) -> dict[int, Any]:
-    """By `id`, what lies in them: in objects, in containers of Python's, behind methods and
-    partials.
+    """Plain objects and containers that can be reached from these values (through attributes,
+    Python's containers, methods and partials), by `id`.
     """
     found: dict[int, Any] = {}
     coming = [*values]

@@ -1,8 +1,8 @@
-"""Which axes the arrays inside Equinox modules have: from the annotations of the fields, or as
-registered for a class.
+"""Axes of the arrays inside Equinox modules, from the annotations of the fields or from a registry
+of classes.
 
-A field of a class that one does not own says `weight: Array`; `register_axes` gives it names. All
-of `equinox.nn` comes registered.
+A library's class may annotate its field just as `weight: Array`; `register_axes` names the axes.
+The classes of `equinox.nn` are registered here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _flatten_with_path: Any = tree_flatten_with_path
 
 @dataclass(frozen=True)
 class InModule:
-    """One array of a module, and the annotation of the field that holds it."""
+    """Array of a module, with the annotation of the field that holds it."""
 
     hint: LeafHint
 
@@ -36,14 +36,15 @@ def register_axes(cls: type, **fields: str) -> None:
     """Name the axes of the fields of a class, as its annotations would:
     `register_axes(eqx.nn.Linear, weight="out in", bias="out")`.
 
-    It holds for subclasses too, and comes before annotations. `...` stands for axes without names.
+    The names hold for subclasses too, and take precedence over annotations. `...` stands for axes
+    without names.
 
     Args:
         cls: An Equinox module.
         fields: The axes of each field, in jaxtyping's notation.
 
     Raises:
-        OptionError: The class is no module, has no such field, or the axes cannot be read.
+        OptionError: The class is not a module, has no such field, or the axes cannot be read.
     """
     where = f"jitney.register_axes({getattr(cls, '__name__', cls)})"
     if not (is_a(cls, type) and issubclass(cls, eqx.Module)):
@@ -55,6 +56,7 @@ def register_axes(cls: type, **fields: str) -> None:
             code="J220",
         )
     known = [field.name for field in dataclasses.fields(cls)]
+
     for name, axes in fields.items():
         if name not in known:
             what = f"it has no field {name!r}."
@@ -73,21 +75,21 @@ def register_axes(cls: type, **fields: str) -> None:
                 'write "out in".',
                 code="J220",
             )
+
     _registered().setdefault(cls, {}).update(
         {name: named_array(axes) for name, axes in fields.items()}
     )
 
 
 def axes_in_modules(value: Any) -> list[InModule | None]:
-    """For each leaf of a tree, the field of the innermost module that holds it; None outside
-    modules.
-    """
+    """Field of the innermost module that holds each leaf of a tree; None outside of modules."""
     if is_a(value, eqx.Module):
         hints = _fields(type_of(value))
         fields: list[InModule | None] = []
         for path, child in _children(value):
             inner = axes_in_modules(child)
             own = leaf_hints(hints.get(_name(path)), child)
+            # An inner module knows its own fields better.
             fields += [deeper or InModule(hint) for deeper, hint in zip(inner, own, strict=True)]
         return fields
     children = _children(value)
@@ -97,9 +99,7 @@ def axes_in_modules(value: Any) -> list[InModule | None]:
 
 
 def with_modules(view: View, fields: list[InModule | None]) -> View:
-    """A view whose arrays in modules have the axes of their fields, where the signature gives them
-    none.
-    """
+    """The view with the axes of module fields, for arrays that the signature gives none."""
     leaves = zip(view.leaves, fields, strict=True)
     return View(
         tuple(
@@ -113,13 +113,14 @@ def with_modules(view: View, fields: list[InModule | None]) -> View:
 
 def _fields(cls: type) -> dict[str, Hint]:
     hints = dict(fields_of(cls))
+    # Registrations of a subclass come last, so that they override those of its bases.
     for owner in reversed(cls.__mro__):
         hints |= _registered().get(owner, {})
     return hints
 
 
 def _children(value: Any) -> list[tuple[Any, Any]]:
-    """What a tree node holds, in the order in which JAX flattens it; a leaf holds itself."""
+    """Paths and children of a tree node, in JAX's order; a leaf is its own child."""
 
     def is_child(inner: Any) -> bool:
         return inner is not value
@@ -133,8 +134,8 @@ def _name(path: Any) -> str:
 
 @functools.cache
 def _registered() -> dict[type, dict[str, Hint]]:
-    """What is registered; at first the parameters of `equinox.nn`, as its documentation gives their
-    shapes. Tried on Equinox 0.13.3 to 0.13.8.
+    """The registry. It starts with the parameters of `equinox.nn`, whose documentation gives their
+    shapes; tested with Equinox 0.13.3 to 0.13.8.
     """
     nn: Any = eqx.nn
     conv = {"weight": "out in ...", "bias": "out ..."}

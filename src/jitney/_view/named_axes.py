@@ -1,8 +1,7 @@
-"""Which axes of the arrays of a call have which names: those of the annotations, behind those that
-Vmap adds.
+"""Names of the axes of the arrays of a call: those of the annotations, behind those that Vmap adds.
 
-It stands between View, which knows shapes and annotations, and the stages that act on an axis by
-its name.
+This module stands between View, which knows shapes and annotations, and the stages that act on an
+axis by its name.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from .view import Leaf, View
 
 @dataclass(frozen=True)
 class Named:
-    """One axis of an array, and the size that its annotation gives it: a name, or an expression
-    such as `n+1`.
+    """Axis of an array, and the size that its annotation gives: a name, or an expression such as
+    `n+1`.
     """
 
     axis: int
@@ -34,11 +33,11 @@ class Named:
 def named_axes(
     view: View, levels: Sequence[tuple[str, Sequence[int | None]]] = ()
 ) -> tuple[tuple[Named, ...], ...]:
-    """For each array, its axes with a name.
+    """Named axes of each array.
 
     Args:
-        view: The arrays as called.
-        levels: The axes that are mapped over, outermost first: the name, and for each array the
+        view: The arrays of the call.
+        levels: Axes that are mapped over, outermost first: the name, and for each array the
             position or None.
     """
     return tuple(
@@ -49,10 +48,15 @@ def named_axes(
 
 def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Named, ...]:
     places = list(range(len(leaf.shape)))
+
+    # A mapped axis is removed before the next level, whose position counts in what is left.
     named = [Named(places.pop(dim), name) for name, dim in mapped if dim is not None]
     hint = leaf.hint
     if not isinstance(hint, ArrayHint):
         return tuple(named)
+
+    # `*name` or `...` matches any number of axes: the dims before it count from the front, those
+    # after it from the back.
     at = next((i for i, dim in enumerate(hint.dims) if dim.variadic), len(hint.dims))
     ahead, behind = hint.dims[:at], hint.dims[at + 1 :]
     if len(places) < len(ahead) + len(behind):
@@ -61,15 +65,19 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
         *zip(ahead, places, strict=False),
         *zip(reversed(behind), reversed(places), strict=False),
     ]
+
     for dim, place in pairs:
         text = dim.expr if dim.expr is not None else dim.name
+        # A `?name` has one size per leaf, and a `#name` of size 1 is broadcast: neither names an
+        # axis here.
         if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
             named.append(Named(place, text))
+
     return tuple(named)
 
 
 def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
-    """The size of each axis that stands alone somewhere."""
+    """Size of each axis that some annotation names by itself, not only within an expression."""
     sizes: dict[str, int] = {}
     for leaf, axes in zip(view.leaves, named, strict=True):
         for axis in axes:
@@ -79,8 +87,9 @@ def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
 
 
 def clash_of(axis: str, view: View, named: Sequence[Sequence[Named]]) -> Mismatch | None:
-    """That two arrays differ in the size of an axis. What is cut is cut in all arrays alike, so
-    this is asked with `check=False` too.
+    """Mismatch of two arrays in the size of an axis, or None.
+
+    All arrays are cut alike along a chunked axis, so this check runs with `check=False` too.
     """
     first: tuple[int, str] | None = None
     for leaf, axes in zip(view.leaves, named, strict=True):
@@ -94,7 +103,7 @@ def clash_of(axis: str, view: View, named: Sequence[Sequence[Named]]) -> Mismatc
 def shape_at(
     leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], changed: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The shape of an array where some axes have other sizes, symbolic ones perhaps.
+    """Shape of an array with other sizes for some axes, possibly symbolic ones.
 
     Raises:
         Refused: A size is an expression that is not arithmetic.
@@ -104,6 +113,7 @@ def shape_at(
         if axis.size in changed:
             shape[axis.axis] = changed[axis.size]
         elif not axis.size.isidentifier() and names_in(axis.size) & set(changed):
+            # The expression has to hold at the present sizes before it is evaluated at others.
             if _size_of(leaf, axis.size, known) != leaf.shape[axis.axis]:
                 raise Refused(
                     "",
@@ -131,8 +141,8 @@ def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, Any]) -> Any:
 def beside(
     view: View, named: Sequence[Sequence[Named]], sizes: Mapping[str, int], refusal: Refused
 ) -> Refused:
-    """The same refusal, and of shapes that did not fit, which array has as many elements as an axis
-    without being named so.
+    """The refusal, with a hint added if shapes did not fit: an array that has as many elements as a
+    named axis, without being annotated with it.
     """
     cause: BaseException | None = refusal
     while isinstance(cause, Refused):
@@ -170,7 +180,7 @@ def _unnamed(
 
 
 def count_leaf(name: str) -> Leaf:
-    """The array that tells the program how much of a padded axis is valid."""
+    """Leaf of the scalar that passes the true size of a padded axis to the program."""
     return Leaf(f"size of {name}", "", (), np.dtype(np.int32), weak_type=False, counts=name)
 
 
@@ -179,8 +189,8 @@ def is_count(leaf: Leaf) -> bool:
 
 
 def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
-    """What the stages see of a call that is padded: arrays with the weak types that they had, and
-    the true sizes behind them.
+    """View of a padded call for the stages: arrays with their original weak types, and the true
+    sizes behind them.
     """
     leaves = [
         replace(leaf, weak_type=leaf.weak_type or was)
@@ -190,7 +200,7 @@ def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
 
 
 def in_names(text: str, axes: Sequence[str]) -> str:
-    """A text with the axes' names instead of the symbols for their sizes."""
+    """Replace the symbols of sizes (`d0`) by the names of axes."""
     return re.sub(
         r"\bd(\d+)\b",
         lambda symbol: axes[int(symbol[1])] if int(symbol[1]) < len(axes) else symbol[0],

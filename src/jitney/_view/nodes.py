@@ -1,4 +1,6 @@
-"""The nodes of a tree, as JAX takes it apart, one by one; and where the fields of a module lie."""
+"""Nodes of a pytree one by one, as JAX flattens them, and direct access to the fields of a
+module.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +13,33 @@ from jax.tree_util import all_leaves
 
 _leaves: Any = jax.tree.leaves
 FIELDS: Any = vars(eqx.Module)["__dict__"]
-"""What reads and sets the `__dict__` of a module; by its name each attribute of a module is looked
-for in Python.
+"""Descriptor that reads and sets the `__dict__` of a module. Access by attribute name would run
+Equinox's lookup in Python.
 """
 fields_of: Callable[[Any], dict[str, Any]] = vars
 
 
 def nodes(node: Any) -> Iterator[Any]:
-    """It, and every node in it."""
+    """Iterate over a node and all nodes inside it, in preorder."""
     waiting = [node]
     while waiting:
         each = waiting.pop()
         yield each
         if each is not None and not is_leaf(each):
+            # The last item is popped first.
             waiting += reversed(children(each))
 
 
 def is_leaf(node: Any) -> bool:
-    """Whether JAX takes it for one; None is not."""
+    """Return whether JAX treats a node as a leaf. None is not a leaf."""
     return all_leaves([node])
 
 
 def children(node: Any) -> list[Any]:
-    """The parts of a node, in JAX's order; of a leaf, itself."""
+    """Children of a node in JAX's order; a leaf is its own child."""
 
     def is_child(inner: Any) -> bool:
         return inner is not node
 
+    # `is_leaf` stops the flattening one level below the node.
     return _leaves(node, is_leaf=is_child)

@@ -1,11 +1,11 @@
-"""What a body returns, taken apart into arrays and the rest, and put together again on the other
-side of the transforms.
+"""Results of a body, flattened into arrays and static parts, and rebuilt on the other side of the
+transforms.
 
-The stages carry flat arrays. What else a result holds (strings, shapes, functions) is known once
-the body has been traced, and travels as auxiliary data of a pytree node, which the program turns
-back into the user's own tree behind JAX. Were that done when JAX rebuilds the node, JAX would find
-more than arrays in a result, and take its slow path in every call: ten times as long for a small
-module.
+The stages carry flat arrays. The static parts of a result (strings, shapes, functions) are known
+once the body has been traced. They travel as auxiliary data of a pytree node, `Mixed`, which the
+program converts to the user's own tree after JAX has returned. If the conversion happened when JAX
+rebuilds the node, JAX would find more than arrays in a result and take its slow path in every call,
+ten times as long for a small module.
 """
 
 from __future__ import annotations
@@ -40,30 +40,35 @@ from .view import is_array
 
 
 class Outcome:
-    """What one trace of a body finds out: the structure of its result, and what its stages leave
-    for their second step.
+    """Findings of one trace of a body: the structure of its result, and notes of the stages for
+    their second step.
     """
 
     def __init__(self) -> None:
         self.treedef: Any = None
-        # with stand-ins for objects that its caller gives it
+        # Static leaves of the result by index, with stand-ins for objects that the caller passes
+        # in.
         self._rest: tuple[tuple[int, Any], ...] = ()
-        # the `id`s of objects that the body has made, of which each call gets a copy
+        # The `id`s of objects that the body created; each call returns copies.
         self.made: frozenset[int] = frozenset()
-        # of each trace, where a body is traced at several sizes
+        # Structure and static leaves of each trace, if the body is traced at several sizes.
         self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []
-        # the axes that Vmap adds in front of the results, outermost first
+        # Axes that Vmap adds in front of the results, outermost first.
         self.levels: tuple[str, ...] = ()
-        self.proof: Proof | None = None  # of the body's program, if an axis of the body is padded
-        self.uncut: Refused | None = None  # why an axis that was to be cut into chunks was not
-        self.cuts: list[Cut] = []  # which axes of which results are padded
-        self.body_seconds: list[float] = []  # of each run of the body
+        # The body's program with symbolic sizes, if an axis of the body is padded.
+        self.proof: Proof | None = None
+        # The reason why an axis was not cut into chunks.
+        self.uncut: Refused | None = None
+        # Padded axes of each result.
+        self.cuts: list[Cut] = []
+        # Time of each run of the body.
+        self.body_seconds: list[float] = []
         self.build: Build = self._first
-        """The result with these arrays in it, as users get it."""
+        """Builds the result from arrays, as users get it."""
 
     @property
     def rest(self) -> tuple[tuple[int, Any], ...]:
-        """What a result holds besides arrays, by its number among the leaves."""
+        """Static leaves of the result, by index among the leaves."""
         return tuple(
             (i, living(leaf) if type(leaf) is Identity else leaf) for i, leaf in self._rest
         )
@@ -73,16 +78,17 @@ class Outcome:
         self._rest = rest
 
     def take_apart(self, result: Any, given: Sequence[Identity] = ()) -> list[Any]:
-        """The arrays of a result; the structure is kept.
+        """Flatten a result into its arrays, and record its structure.
 
         Args:
-            result: It.
-            given: Stands for objects that each caller gives, a method's own, which this keeps none
-                of alive.
+            result: The result.
+            given: Stand-ins for objects that the caller passes in, such as the object of a method.
+                They are not kept alive here.
         """
         leaves, self.treedef = tree_flatten(result)
-        self.made = made_in(result, leaves)  # before anything else refers to them
-        # functions stand in results as they are
+        # This comes first, as any other reference to the objects would count as one from outside.
+        self.made = made_in(result, leaves)
+        # A result contains functions as they are, so only plain objects get their stand-in.
         stand_ins = {id(stand_in()): stand_in for stand_in in given if is_plain(stand_in.kind)}
         self._rest = tuple(
             (i, stand_ins.get(id(leaf)) or snapshot(leaf))
@@ -94,10 +100,10 @@ class Outcome:
         return [leaf for leaf in leaves if is_computed(leaf)]
 
     def refuse_differences(self) -> None:
-        """Check that what a result holds besides arrays is the same at every size.
+        """Check that the static parts of the result are the same at every size.
 
         Raises:
-            Refused: It is not, so that it cannot come from a program for several sizes.
+            Refused: They differ, so one program for several sizes cannot return them.
         """
         first, *others = [
             (
@@ -107,6 +113,7 @@ class Outcome:
             )
             for treedef, rest in self.seen
         ]
+
         if any(is_symbolic(value) for _, rest in self.seen for _, value in rest) or any(
             other != first for other in others
         ):
@@ -115,24 +122,25 @@ class Outcome:
 
     @property
     def has_one_form(self) -> bool:
-        """Whether all traces of the body returned arrays at the same places; a number made of a
-        size is one where that is a symbol.
+        """True if all traces of the body returned arrays at the same positions. A number computed
+        from a size is an array in a trace with symbolic sizes.
         """
         places = [(treedef, tuple(i for i, _ in rest)) for treedef, rest in self.seen]
         return all(place == places[0] for place in places)
 
     def whole(self, arrays: Sequence[Any]) -> Any:
-        """The result with these arrays in it."""
+        """Build the result from these arrays, with JAX's unflatten."""
         leaves, copies = list(arrays), Copies(self.made)
         for i, leaf in self._rest:
-            # a caller who changes it in place changes no later result
+            # Each caller gets a copy, so that a change in place reaches no later result.
             leaves.insert(i, _renewed(leaf, copies))
         if self.treedef is None:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
     def _first(self, arrays: Sequence[Any]) -> Any:
-        """As the only one, perhaps, so that no function is written for it."""
+        """Build the first result, which may be the only one, without generating a function."""
+        # Only `whole` copies the objects that the body created.
         self.build = self.whole if self.made else self._second
         return self.whole(arrays)
 
@@ -141,8 +149,8 @@ class Outcome:
         return self.build(arrays)
 
     def inner(self, arrays: Sequence[Any]) -> Any:
-        """The result as the body returned it for one element, with a shape and a dtype in place of
-        each array.
+        """Result as the body returned it for one element, with a shape and dtype in place of each
+        array.
         """
         return tree_map(self._without_levels, self.whole(arrays))
 
@@ -153,8 +161,8 @@ class Outcome:
         return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
 
     def output(self, arrays: Sequence[Any]) -> Any:
-        """What a transformed function returns to JAX: the result itself if it holds arrays only, in
-        no modules.
+        """Value that a transformed function returns to JAX: the result itself if it contains only
+        arrays and no modules, else a `Mixed`.
         """
         return (
             Mixed(self, tuple(arrays))
@@ -164,15 +172,15 @@ class Outcome:
 
 
 def _renewed(leaf: Any, copies: Copies | None = None) -> Any:
-    """What is no array in a result, for one caller."""
+    """Static leaf of a result for one caller."""
     return living(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
 
 
 def refuse_used_up(where: Where, result: Any) -> None:
-    """Check that a result holds nothing that its first reader would use up for all others.
+    """Check that a result contains nothing that its first reader would consume.
 
     Raises:
-        StaticError: An iterator or a coroutine.
+        StaticError: It contains an iterator or a coroutine.
     """
     for leaf in tree_flatten(result)[0]:
         if is_used_up(leaf):
@@ -186,10 +194,12 @@ def refuse_used_up(where: Where, result: Any) -> None:
 
 
 def is_computed(leaf: Any) -> bool:
-    """Whether JAX can return it: not a shape that stands for an array, nor text or times in a NumPy
-    array.
+    """Return whether JAX can return a leaf: not a shape that stands for an array, nor text or times
+    in a NumPy array.
     """
-    if is_a(leaf, jax.Array):  # PRNG keys too, whose dtype is of the kind of an object's
+    # PRNG keys are included: the kind of their dtype is that of objects, so the test below would
+    # fail.
+    if is_a(leaf, jax.Array):
         return True
     return is_array(leaf) and not is_a(leaf, jax.ShapeDtypeStruct) and is_of_numbers(leaf.dtype)
 
@@ -200,7 +210,7 @@ def _key(value: Any) -> Any:
 
 
 class Mixed:
-    """A result that holds more than arrays, or modules; to JAX it is the arrays."""
+    """Result with static parts or modules; JAX sees only the arrays."""
 
     def __init__(self, outcome: Outcome, arrays: tuple[Any, ...]):
         self.outcome = outcome

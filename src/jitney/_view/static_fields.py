@@ -1,5 +1,5 @@
-"""What arguments hold beside leaves and callers can change in place: static fields of modules, what
-a registered class tells JAX.
+"""Values beside the leaves of the arguments that callers can change in place: static fields of
+modules, and auxiliary data of registered classes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OTHERS = ("user", "generated", "library")
 
 
 def loose_parts(values: Any) -> tuple[Any, ...]:
-    """Those parts, of all nodes."""
+    """Values beside the leaves, in all nodes, that can change or be consumed."""
     return tuple(
         part
         for node in nodes(values)
@@ -30,8 +30,8 @@ def loose_parts(values: Any) -> tuple[Any, ...]:
 
 
 def copy_loose(values: Any) -> None:
-    """Give modules that were made for one trace copies of what their static fields hold: JAX knows
-    an array of NumPy's by identity.
+    """Replace the static fields of modules, which were built for one trace, by copies, since JAX
+    identifies a NumPy array by identity.
     """
     for node in nodes(values):
         if is_a(node, eqx.Module):
@@ -48,6 +48,7 @@ def _beside(node: Any) -> Iterator[Any]:
         and not is_leaf(node)
         and owner_of_class(type_of(node)) in _OTHERS
     ):
+        # The second item of the node data is the auxiliary data of a registered class.
         treedef: Any = tree_flatten(node)[1]
         told = treedef.node_data()
         yield None if told is None else told[1]

@@ -1,12 +1,20 @@
-"""Take the arguments of a call apart in one function, written for calls like one that was seen.
+"""Code generation for calls: one function that flattens the arguments of calls like one that was
+seen.
 
-JAX asks of each node what it is, and a module answers in Python, about a microsecond each. A call
-after another one will get the same answers nearly always. So the answers are asserted, in the order
-of the leaves, by a function without branches but the way out: it asks for the number, the names and
-the types of the arguments, reads each field of each module where it lies, and where one is not as
-it was it gives None, and the arguments are taken apart by JAX. Nothing is remembered of any
-argument, so it makes no difference whether a module is an old one, a new one, or an old one that
-somebody has changed behind its back (`object.__setattr__`).
+JAX asks each node for its type, and a module answers in Python, in about a microsecond. Successive
+calls nearly always give the same answers. So a function without branches (but the exit) asserts
+them in the order of the leaves: it compares the number, names and types of the arguments and reads
+each field of each module directly. If an answer differs it returns None, and JAX flattens the
+arguments. Nothing is remembered about any argument, so it makes no difference whether a module is
+old, new, or was changed behind its own back (`object.__setattr__`).
+
+The lines for an argument `eqx.nn.Linear(2, 3)`, whose static fields are compared with constants:
+
+    if type(a0) is not c1: return None
+    v1 = fields(a0)
+    if len(v1) != 5 or v1['in_features'] is not c2 and (...): return None
+    v2 = v1['weight']
+    if type(v2) is not c8: return None
 """
 
 from __future__ import annotations
@@ -31,20 +39,18 @@ from .view import is_array
 
 _NUMBERS = (bool, int, float, complex)
 _EXACT = (bool, int, str, bytes)
-"""Of one of these types, equal values are the same to a body; of floats, those that are no
-zeros.
-"""
+"""Types whose equal values are indistinguishable to a body; so are equal floats other than zero."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """One value of a call.
+    """Value of one parameter of a call.
 
     Args:
-        twin: One made of the leaves that the call was taken apart to, which nobody changes while a
-            function is written from it.
-        place: Which of the arguments of the call it is; None of a default.
-        value: Itself.
+        twin: The value rebuilt from its leaves, which nobody changes while a function is written
+            from it.
+        place: Index of the argument in the call; None for a default.
+        value: The value itself.
     """
 
     twin: Any
@@ -53,8 +59,8 @@ class Argument:
 
 
 Taker = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any] | None]
-"""From the arguments of a call, and those by keyword, to its leaves; None of one that is not like
-what it was written for.
+"""Function from the positional and keyword arguments of a call to its leaves; None for a call that
+differs from the one it was written for.
 """
 
 
@@ -65,17 +71,17 @@ def taker(
     dynamic: Container[int],
     arrays: Sequence[Any],
 ) -> Taker | None:
-    """What takes calls like this one apart.
+    """Generate the function that flattens calls like this one.
 
     Args:
-        args: Its arguments.
-        kwargs: Those by keyword.
-        values: The same in the order of JAX's leaves.
-        dynamic: The numbers of the leaves that are traced; the others are what they are in these.
-        arrays: What these arguments were taken apart to.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        values: The same values in the order of JAX's leaves.
+        dynamic: Indices of the traced leaves; each other leaf has to equal the one of this call.
+        arrays: The arrays of this call.
 
     Returns:
-        None if there is something in them that tells more than such a function could ask.
+        None if the arguments contain something that such a function cannot verify.
     """
     writer = _Writer(dynamic)
     for value in values:
@@ -83,17 +89,18 @@ def taker(
     if not writer.is_known:
         return None
     take = writer.written(len(args), tuple(kwargs))
+    # The function is used only if it reproduces this call.
     return take if _gives(take, args, kwargs, arrays) else None
 
 
 @functools.lru_cache(maxsize=256)
 def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[int, ...]) -> Taker:
-    """What takes calls apart that give an array for each parameter.
+    """Generate the function that flattens calls with one array for each parameter.
 
     Args:
-        kinds: The types of the arguments, those by keyword last.
-        names: Those of the latter.
-        order: The places of the arguments in the order of the parameters.
+        kinds: Types of the arguments, keyword arguments last.
+        names: Names of the keyword arguments.
+        order: Indices of the arguments in the order of the parameters.
     """
     writer = _Writer(None)
     for place in order:
@@ -104,10 +111,11 @@ def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[i
 
 
 def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
-    """What gives the leaves of modules of this structure, of types like these, and equal to these
-    where `is_told`.
+    """Generate the function that gives the leaves of modules of this structure, with leaves of
+    these types, and equal to these if `is_told`.
     """
-    module = tree_unflatten(treedef, leaves)  # which nobody changes while it is looked at
+    # A rebuilt module, which nobody changes meanwhile.
+    module = tree_unflatten(treedef, leaves)
     writer = _Writer(None)
     writer.add(module, "a0")
     if not writer.is_known:
@@ -117,29 +125,29 @@ def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
 
 
 def is_told(leaf: Any) -> bool:
-    """Whether the key of a module tells this leaf by its value: it is a function or another
-    constant.
+    """Return whether the key of a module identifies this leaf by its value, as it does for a
+    function or another constant.
     """
     return is_constant(type_of(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
 def no_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """What takes calls apart before there was one."""
+    """Reject every call: the initial `Taker`, before the first call."""
 
 
 def _gives(
     take: Taker, args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: Sequence[Any]
 ) -> bool:
-    """Whether it does what JAX does."""
+    """Return whether a function gives the same leaves as JAX."""
     taken = take(args, kwargs)
     return taken is not None and len(taken) == len(leaves) and all(map(is_, taken, leaves))
 
 
 class _Writer:
-    """Writes the function of one pattern, a line or two for each node.
+    """Writer of the function for one pattern of calls, with a line or two for each node.
 
     Args:
-        dynamic: The numbers of the leaves that it gives; all of them without.
+        dynamic: Indices of the leaves that the function returns; None for all.
     """
 
     def __init__(self, dynamic: Container[int] | None):
@@ -148,12 +156,18 @@ class _Writer:
         self._names: dict[str, Any] = {"fields": FIELDS.__get__}
         self._lines: list[str] = []
         self._given: list[str] = []
-        self._count = 0  # of leaves so far
-        self._parts = 0  # that have a name so far
+        # Number of leaves so far.
+        self._count = 0
+        # Number of local variables so far.
+        self._parts = 0
 
     def written(self, count: int, names: tuple[str, ...], *, whole: bool = False) -> Taker:
-        """The function of calls with so many arguments, and others by these names; `whole`, if the
-        arguments are what it gives.
+        """Compile the function.
+
+        Args:
+            count: Number of positional arguments.
+            names: Names of the keyword arguments.
+            whole: Whether the arguments are the result as they are.
         """
         arguments = [f"a{i}" for i in range(count)]
         lines = [f"if len(kwargs) != {len(names)}:" if names else "if kwargs:", "    return None"]
@@ -163,15 +177,19 @@ class _Writer:
             *self._lines,
             "return args" if whole else f"return ({''.join(f'{part}, ' for part in self._given)})",
         ]
+
+        # A missing key or field, or another number of items, raises one of these.
         way_out = ["except (KeyError, ValueError):", "    return None"]
         source = "\n    ".join(
             ["def take(args, kwargs):", "try:", *(f"    {line}" for line in lines), *way_out]
         )
-        exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
+
+        # The source consists of names and numbers generated here, and of no text of the user's.
+        exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102
         return self._names["take"]
 
     def argument(self, argument: Argument) -> None:
-        """Write what takes apart one argument; or a default, in which something may be changed in
+        """Write the lines for one argument, or for a default, which may have been changed in
         place.
         """
         before, twin, value = len(self._lines), argument.twin, argument.value
@@ -186,18 +204,20 @@ class _Writer:
             self._static(twin.value, name)
         else:
             self.add(twin, name)
-        if is_leaf(twin):  # a static one is asked for first, since it differs first
+
+        # A static argument differs most often, so it is compared first.
+        if is_leaf(twin):
             self._lines = self._lines[before:] + self._lines[:before]
 
     def array(self, kind: type, name: str) -> None:
-        """Write what takes an array of this type."""
+        """Write the lines for an array of this type."""
         self._leave_if(
             [f"type({name}) is not {self._constant(kind)}", *self._may_not_fit(kind, name)]
         )
         self._given.append(name)
 
     def add(self, node: Any, name: str) -> None:
-        """Write what takes apart one part of an argument, which has this name."""
+        """Write the lines for one part of an argument, which is stored in the variable `name`."""
         kind = type_of(node)
         unlike = [f"type({name}) is not {self._constant(kind)}"]
         if node is None:
@@ -206,7 +226,7 @@ class _Writer:
             self._leaf(node, name, unlike)
         elif is_a(node, eqx.Module) and _has_all_fields(node):
             self._module(node, name, unlike)
-        # other keys may be equal to keys of another type
+        # Only text keys: other keys may equal keys of another type.
         elif kind is dict and all(type_of(key) is str for key in node):
             keys = sorted(node)
             self._container([node[key] for key in keys], name, unlike, keys)
@@ -219,7 +239,7 @@ class _Writer:
         number, self._count = self._count, self._count + 1
         kind = type_of(node)
         if self._dynamic is None or number in self._dynamic:
-            # one passed for a float becomes that float
+            # An int passed for a float is converted, which this function does not do.
             self.is_known &= self._dynamic is None or kind is not int
             is_array = not (self._dynamic is None and is_told(node))
             self._leave_if(
@@ -232,15 +252,15 @@ class _Writer:
             self._static(node, name)
 
     def _may_not_fit(self, kind: Any, name: str) -> list[str]:
-        """That it is an array of NumPy's whose integers have 64 bits: whoever takes the call apart
-        looks at them (`fitting.py`).
+        """Condition for a NumPy array of 64-bit integers, whose range is checked in each call
+        (`fitting.py`).
         """
         if issubclass(kind, np.ndarray):
             return [f"{name}.dtype in {self._constant(WHOLE)}"]
         return ["True"] if kind in (np.int64, np.uint64) else []
 
     def _static(self, value: Any, name: str) -> None:
-        """What is static tells the program by its value, which has to say all that it holds."""
+        """Write the comparison of a static value, whose `==` has to cover all its contents."""
         kind = type_of(value)
         self.is_known &= (
             value is None or kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
@@ -250,6 +270,7 @@ class _Writer:
     def _module(self, node: Any, name: str, unlike: list[str]) -> None:
         held, lies_in = fields_of(node), self._name()
         self._leave_if(unlike)
+        # The `__dict__` is read once by its descriptor, past Equinox's attribute lookup.
         self._lines.append(f"{lies_in} = fields({name})")
         static = [
             field.name for field in dataclasses.fields(node) if field.metadata.get("static", False)
@@ -260,6 +281,7 @@ class _Writer:
                 *(self._differs(held[field], f"{lies_in}[{field!r}]") for field in static),
             ]
         )
+
         for field in dataclasses.fields(node):
             if field.name not in static:
                 part = self._name()
@@ -269,7 +291,7 @@ class _Writer:
     def _container(
         self, parts: Sequence[Any], name: str, unlike: list[str], keys: Sequence[str] | None = None
     ) -> None:
-        """A container of Python's: so many parts, of these keys."""
+        """Write the lines for a Python container with so many parts, or with these keys."""
         self._leave_if([*unlike, f"len({name}) != {len(parts)}"])
         names = [self._name() for _ in parts]
         if keys is not None:
@@ -283,8 +305,8 @@ class _Writer:
             self.add(part, of)
 
     def _tree(self, node: Any, name: str) -> None:
-        """What JAX takes apart: another container, or a module that has not its fields and nothing
-        else.
+        """Write the lines for a node that JAX flattens: another container, or a module whose
+        attributes are not exactly its fields.
         """
         leaves, treedef = tree_flatten(node)
         flat, structure = self._name(), self._name()
@@ -302,8 +324,10 @@ class _Writer:
             self._leaf(leaf, part, [f"type({part}) is not {self._constant(type_of(leaf))}"])
 
     def _differs(self, value: Any, name: str) -> str:
-        """That what has this name is another value: another object nearly always is, and is equal
-        where that is asked quickly.
+        """Condition that a variable holds another value.
+
+        Identity is compared first. For types that are quick to compare an equal value is accepted
+        too; for others an equal but distinct object exits to JAX.
         """
         kind, constant = type_of(value), self._constant(value)
         if kind in _EXACT or (kind is float and value == value and value != 0):
@@ -327,8 +351,8 @@ class _Writer:
 
 
 def _has_all_fields(module: Any) -> bool:
-    """Whether JAX's leaves of it are those of its fields, which all lie in its `__dict__`, with
-    nothing beside them.
+    """Return whether the attributes of a module are exactly its fields, all in its `__dict__`, so
+    that its leaves can be read there.
     """
     held = fields_of(module)
     return len(held) == len(dataclasses.fields(module)) and all(
@@ -337,8 +361,8 @@ def _has_all_fields(module: Any) -> bool:
 
 
 def _is_in_order(node: Any) -> bool:
-    """Whether JAX takes a tuple of this class apart as it is, which parts that are equal do not
-    show.
+    """Return whether JAX flattens a tuple of this class item by item, in order. Items that are the
+    same object leave this undecided.
     """
     parts = [*map(id, node)]
     return type_of(node) is tuple or (

@@ -1,9 +1,9 @@
-"""The true sizes of padded axes, as they travel behind the arrays of a call into its program.
+"""True sizes of padded axes, which travel behind the arrays of a call into its program.
 
-Beside them travel the numbers that Python made of the sizes, where the body has such: `1 - n / (n +
-1)` is a number for Python, in 64 bits. They are read off a trace at the true size. A program that
-meets its first size learns only while it is traced that there are such numbers: it stops, and is
-called again with them.
+Numbers that Python computes from the sizes travel with them, if the body has such: `1 - n / (n +
+1)` is a Python number of 64 bits. They are read from a trace at the true size. A program discovers
+during its own trace that it needs such numbers: it stops then (`NeedsNumbers`) and is called again
+with them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from .._jax.trees import register_pytree_node
 
 
 class Counts:
-    """One int32 scalar for each padded axis.
+    """True sizes as a pytree: one int32 scalar for each padded axis.
 
     Args:
         values: The true sizes.
-        names: Of which axes.
-        weak: Which arrays were weakly typed before they were filled; NumPy arrays are not. It
-            changes what the body computes, so it is part of the program's key, as the names are.
-        numbers: What Python made of the sizes.
-        sizes: Axis -> true size, where it is known: not inside a program.
+        names: Names of the axes.
+        weak: For each array, whether it was weakly typed before it was padded; NumPy arrays are
+            not. The weak type changes what the body computes, so it is part of the program's key,
+            as the names are.
+        numbers: Numbers that Python computed from the sizes.
+        sizes: Axis -> true size, outside of a program, where it is known.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class Counts:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells programs apart."""
+        """Part of the program's key."""
         return self.names, self.weak, len(self.numbers)
 
     def abstract(self) -> Counts:
-        """The same without the numbers: shapes and types alone."""
+        """The same with shapes and dtypes in place of the numbers."""
         values, numbers = (
             [jax.ShapeDtypeStruct((), np.int32) for _ in self.values],
             [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.numbers],
@@ -60,18 +61,19 @@ class Counts:
         return Counts(values, self.names, self.weak, numbers, self.sizes)
 
 
-_MOST_SIZES = 65_536  # that one program remembers,
-_MOST_BYTES = 1 << 26  # and of their numbers
+# Limits for one program: sizes whose numbers are memoised, and bytes of these numbers.
+_MOST_SIZES = 65_536
+_MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A body's program with symbolic sizes, and how to trace it at a size.
+    """Program of a body with symbolic sizes, and the means to trace it at a concrete size.
 
     Args:
         program: The program.
         fn: The body.
-        avals: Its arguments, from a size for each symbol.
+        avals: Returns its arguments, given a size for each symbol.
         symbols: Axis -> symbol.
         check: Called after each trace.
     """
@@ -86,10 +88,10 @@ class Proof:
     )
 
     def numbers_at(self, sizes: Mapping[str, int]) -> list[Any]:
-        """What Python makes of these sizes of axes.
+        """Numbers that Python computes from these sizes of axes.
 
         Raises:
-            Refused: At these sizes the body does other operations.
+            Refused: The body performs other operations at these sizes.
         """
         key = tuple(sizes[name] for name in self.symbols)
         numbers = self._done.get(key)
@@ -107,7 +109,9 @@ class Proof:
 
 
 class NeedsNumbers(Exception):
-    """The program of a padded call takes numbers made of its sizes, and was called without them."""
+    """Signal that the program of a padded call takes numbers computed from its sizes, and was
+    called without them.
+    """
 
     def __init__(self, proof: Proof):
         super().__init__(proof)
@@ -116,11 +120,11 @@ class NeedsNumbers(Exception):
 
 @dataclass(frozen=True)
 class KnownSizes:
-    """What is known of the sizes of a padded call while its program is traced.
+    """Sizes of a padded call, as far as they are known while its program is traced.
 
     Args:
-        sizes: Axis -> the true size of the call at hand; None if there is none.
-        numbers: What Python made of the sizes, as the program takes them.
+        sizes: Axis -> true size of the present call; None if there is none.
+        numbers: Numbers that Python computed from the sizes, as the program takes them.
     """
 
     sizes: Mapping[str, int] | None = None
@@ -128,12 +132,13 @@ class KnownSizes:
 
 
 _NOTHING = KnownSizes()
+# A context variable, since several threads may trace at once.
 _KNOWN: ContextVar[KnownSizes] = ContextVar("known_sizes", default=_NOTHING)
 
 
 @contextmanager
 def knowing(what: KnownSizes) -> Generator[None]:
-    """The scope in which this is known of the sizes of a padded call."""
+    """Scope in which `known` returns these sizes."""
     token = _KNOWN.set(what)
     try:
         yield
@@ -142,12 +147,12 @@ def knowing(what: KnownSizes) -> Generator[None]:
 
 
 def known() -> KnownSizes:
-    """What is known of the sizes of the padded call that is being traced."""
+    """Known sizes of the padded call that is being traced."""
     return _KNOWN.get()
 
 
 def parted(arrays: Sequence[Any]) -> tuple[Sequence[Any], Counts | None]:
-    """The arrays of a call, and its true sizes if it is padded."""
+    """Split the arrays of a call from its true sizes, which are None if it is not padded."""
     return (
         (arrays[:-1], arrays[-1]) if arrays and isinstance(arrays[-1], Counts) else (arrays, None)
     )

@@ -1,4 +1,4 @@
-"""What a stage sees of a call: the arrays with their paths, shapes, dtypes and annotations, at one
+"""View of a call by a stage: the arrays with their paths, shapes, dtypes and annotations, at one
 depth of the plan.
 """
 
@@ -27,22 +27,27 @@ LeafHint = ArrayHint | ScalarHint | None
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array among the arguments of a call."""
+    """Array among the arguments of a call."""
 
-    path: str  # as a person would write it: model.layers[0].weight
+    # As a person would write it: `model.layers[0].weight`.
+    path: str
     argument: str
     shape: tuple[int, ...]
-    dtype: Any  # np.dtype, or the extended dtype of PRNG keys
+    # A NumPy dtype, or the extended dtype of PRNG keys.
+    dtype: Any
     weak_type: bool
     hint: LeafHint = None
-    field: LeafHint = None  # the annotation of the module's field that holds it
-    in_module: bool = False  # known where `shard` asks
-    counts: str | None = None  # the padded axis whose true size this is; it is no argument then
+    # Annotation of the module field that contains the array.
+    field: LeafHint = None
+    # Set only for `shard`.
+    in_module: bool = False
+    # Name of the padded axis whose true size this leaf is; such a leaf is not an argument.
+    counts: str | None = None
 
     @property
     def declared_rank(self) -> int | None:
-        """The rank that the annotation gives, or that of the field of a module; None if neither
-        gives one.
+        """Rank according to the annotation, or to that of the module field; None if neither gives
+        one.
         """
         hint = self.field if self.hint is None else self.hint
         if isinstance(hint, ArrayHint):
@@ -64,26 +69,24 @@ class Leaf:
 
 @dataclass(frozen=True)
 class View:
-    """All arrays of a call, flat, as the function at this depth takes them."""
+    """Flat list of the arrays of a call, as the function at this depth takes them."""
 
     leaves: tuple[Leaf, ...]
 
     def of(self, argument: str) -> tuple[int, ...]:
-        """The positions of the arrays that belong to an argument."""
+        """Positions of the arrays that belong to an argument."""
         return tuple(index for index, leaf in enumerate(self.leaves) if leaf.argument == argument)
 
 
 def is_array(value: Any) -> bool:
-    """Equinox's rule for what is traced when nothing says otherwise; abstract values count as what
-    they stand for.
+    """Return whether a value is traced by Equinox's default rule; an abstract value counts as the
+    array it represents.
     """
     return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
 
 
 def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
-    """The annotation of each leaf of `value`, in the order in which JAX flattens it; None where
-    there is none.
-    """
+    """Annotation of each leaf of `value`, in JAX's order; None for leaves without one."""
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
     if isinstance(hint, (ArrayHint, ScalarHint)):
@@ -94,7 +97,7 @@ def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
             for leaf in jax.tree.leaves(value)
             for leaf_hint in leaf_hints(hint.leaf, leaf)
         ]
-    # JAX takes a subclass of a list or a dict for a leaf
+    # JAX treats an instance of a subclass of list or dict as a leaf.
     if isinstance(hint, ContainerHint) and not _is_leaf(value):
         return _in_container(hint, value)
     return _none(value)
@@ -119,11 +122,12 @@ def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
 
 
 def _alternative(hint: UnionHint, value: Any) -> Hint | None:
-    """The alternative of a union that a value belongs to, as far as its kind and rank tell; None if
-    they do not.
+    """Alternative of a union that a value belongs to, as far as its kind and rank determine it;
+    None otherwise.
     """
     if is_array(value):
         arrays = [option for option in hint.options if isinstance(option, ArrayHint)]
+        # An array picks the alternative with its rank, else the only array, else the only scalar.
         exact = [option for option in arrays if option.rank == len(value.shape)]
         scalars = [option for option in hint.options if isinstance(option, ScalarHint)]
         chosen = exact[:1] or arrays or scalars
@@ -137,7 +141,7 @@ def _alternative(hint: UnionHint, value: Any) -> Hint | None:
 
 
 def _children(value: Any) -> list[Any]:
-    """What a tree node holds, in the order in which JAX flattens it."""
+    """Children of a tree node, in JAX's order."""
     return jax.tree.leaves(value, is_leaf=lambda inner: inner is not value)
 
 
