@@ -61,7 +61,7 @@ class Planned:
 
 
 class Body:
-    """One function of flat arrays.
+    """A function of flat arrays.
 
     Args:
         core: The function, with its options.

@@ -26,7 +26,7 @@ _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 
 @dataclass(frozen=True)
 class Change:
-    """One change that jitney makes to a program.
+    """A change that jitney makes to a program.
 
     Args:
         option: The option, as the table of tolerances has it.

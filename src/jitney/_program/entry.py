@@ -131,7 +131,9 @@ State = Literal["first", "running", "eager"]
 
 
 class Entry(Body):
-    """One function of flat arrays, compiled once for each set of shapes and types that it meets."""
+    """A specialisation: a function of flat arrays, compiled once for each set of shapes and types
+    that it meets.
+    """
 
     def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         super().__init__(core, layout, statics, key)

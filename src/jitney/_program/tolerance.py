@@ -64,14 +64,13 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Product:
-    """One product, or several of one array or line, and its cost in accuracy.
+    """Cost in accuracy of one product, or of several of one array or line.
 
     Args:
         name: Its name in a policy: the path of the array, or the line.
         source: The line.
         alone: The worst deviation if it alone is in the low dtype, measured by a probe that rounds
-            the
-            factors of one product at a time.
+            the factors of one product at a time.
         pinned: Whether it has to stay in float32.
     """
 
