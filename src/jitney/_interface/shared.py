@@ -1,4 +1,4 @@
-"""Declare an intermediate computation once, for all functions that use it."""
+"""The `@shared` decorator: one intermediate computation for all functions that use it."""
 
 from __future__ import annotations
 

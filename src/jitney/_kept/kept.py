@@ -57,8 +57,8 @@ class Kept:
         self._trace = trace
         self._cuts = cuts
         self._proofs = proofs
+        # Call key and mesh -> whether its program is cached, and the outcome in words.
         self.notes: dict[Hashable, tuple[bool, str]] = {}
-        """Of each call key and mesh, whether its program is kept, and why not."""
 
     def __call__(self, given: Sequence[Any], laid: Laid | None = None) -> Any:
         if jit_is_off() or plain_run() is not None or at_any_size():
