@@ -428,8 +428,8 @@ def lazy_derivatives(
     mode: Mode = "auto",
     sparse: bool = False,
 ) -> Any:
-    """Give a function its derivatives, each traced and compiled when it is first called, and say
-    once with respect to what.
+    """Give a function its derivatives, each traced and compiled when it is first called, with
+    common defaults.
 
     Args:
         fn: A function, or a program of `@optimize`; a plain function is put under `@optimize`
@@ -437,9 +437,9 @@ def lazy_derivatives(
         wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by
             name. Without it, all that hold floating-point arrays.
         skip: Arguments that are left out of "all".
-        mode: How Jacobians are made: `"forward"` or `"reverse"`, one pass for each element of the
+        mode: Computation of Jacobians: `"forward"` or `"reverse"`, one pass for each element of the
             arguments or of the results; `"coloured"`, fewer passes by their structure; or `"auto"`,
-            whichever their sizes and structure say is cheapest.
+            the cheapest by their sizes and structure.
         sparse: Whether Jacobians and Hessians are `jax.experimental.sparse.BCOO` arrays instead of
             dense ones.
 
@@ -448,7 +448,7 @@ def lazy_derivatives(
         `jvp`, `vjp`, `hvp` and `linearize`.
 
     Raises:
-        DerivativeError: A name is not one of an argument.
+        DerivativeError: A name is not the name of an argument.
         OptionError: An option is malformed.
     """
     where = "lazy_derivatives()"

@@ -149,8 +149,8 @@ _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 def _same(old: list[Any], new: list[Any]) -> bool:
-    """Return whether nothing has changed. Plain values are compared by `==`, JAX arrays by
-    identity.
+    """Return whether nothing has changed. Integers, strings and contents of NumPy arrays are
+    compared by `==`, everything else by identity.
     """
     return len(old) == len(new) and all(
         a is b or (type_of(a) is type_of(b) and type_of(a) in _COMPARED and a == b)

@@ -4,7 +4,7 @@ it.
 `Program.__call__` is the hot path. A warm call is two steps: take the flat arrays out of the
 arguments, and run them.
 
-    f = jitney.optimize(fn)     a `Program`: the core of `fn` and these options, shared by equal ones
+    f = jitney.optimize(fn)     a `Program` around a core, which equal functions share
     f(x)                        core.usual or core.find(...) -> entry, arrays; entry.run(*arrays)
     f.grad(x)                   a `Program` of the derivative, built when it is first called
 """

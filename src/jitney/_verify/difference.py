@@ -126,8 +126,9 @@ class Allowed:
         return any(tolerance.unit is not None for tolerance in self.tolerances)
 
     def unit(self, all_: str = "") -> float:
-        """Return the coarsest rounding of the changes whose option ends with `all_`: "-all" for those
-        that round all operations.
+        """Return the coarsest rounding of the changes whose option ends with `all_`.
+
+        With "-all" these are the changes that round all operations.
         """
         units = [
             TOLERANCES[change.option].unit or 0.0
