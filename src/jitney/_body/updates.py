@@ -86,8 +86,8 @@ class Given:
 def _key(leaf: Any) -> Hashable:
     try:
         return static_key(leaf)
-    # The value now holds something that has no key, so it differs from any other.
     except Unkeyed:
+        # The value now holds something that has no key, so it differs from any other.
         return object()
 
 

@@ -120,21 +120,21 @@ class Program(Tools[R], Generic[P, R]):
             try:
                 out = entry.run(*arrays)
                 return out if type(out) is not Mixed else out.outcome.build(out.arrays)
-            # Another thread has traced the program meanwhile.
             except Retry:
+                # Another thread has traced the program meanwhile.
                 core.counters.calls -= 1
-            # A policy has to be chosen by the values of this call (`precision="auto:..."`).
             except Undecided as undecided:
+                # A policy has to be chosen by the values of this call (`precision="auto:..."`).
                 core.counters.calls -= 1
                 choice = undecided.key
-            # `max_compiles="eager:..."`.
             except PastLimit:
+                # `max_compiles="eager:..."`.
                 limit = core.options.max_compiles
                 if limit is None or limit.past != "eager":
                     raise
                 return entry.eagerly(*arrays)
-            # Errors of JAX, explained if jitney knows the cause.
             except _EXPLAINED as error:
+                # Errors of JAX, explained if jitney knows the cause.
                 untraced = trace_error(
                     error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
                 )

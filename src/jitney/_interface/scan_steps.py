@@ -376,6 +376,7 @@ class _Ticks:
     def _tick(self) -> None:
         from .._console import bar
 
+        # Callbacks may run in several threads at once.
         with self._lock:
             if self._open is None:
                 self._left = self._n // self._every

@@ -125,8 +125,8 @@ def _alike(one: Any, other: Any) -> bool:
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
     try:
         return one is other or (type(one) is type(other) and static_key(one) == static_key(other))
-    # Values without a key cannot be compared.
     except Unkeyed:
+        # Values without a key cannot be compared.
         return False
 
 

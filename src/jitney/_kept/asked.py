@@ -109,6 +109,9 @@ class Asked:
         stored = load(self.entry, self.key.text)
         if stored is None:
             return None, ""
+        # The key covers the user's code. Files and names of packages, the form of the result, and
+        # attributes looked up by computed names are known only after a trace, so they are compared
+        # here.
         changed = (
             stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
         )

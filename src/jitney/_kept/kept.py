@@ -5,8 +5,8 @@ This happens inside of JAX's own trace of the call, once for each key of JAX's, 
 JAX's as ever. JAX's program then holds either the body, or one call of the program that was
 exported from it:
 
-    jit(mean) -> Kept.__call__ -> Asked.found()     a hit: the exported program is called
-                                -> Asked.recorded()  a miss: trace, export, save, call that
+    jit(mean) -> Kept.__call__ -> Asked.found()      a hit: the exported program is called
+                               -> Asked.recorded()   a miss: trace, export, save, and call that
 
 An exported program has no derivative and no batching rule. So under an outer transform, an entry of
 its own is traced as usual (`Function.differs_nested`).
@@ -140,6 +140,7 @@ class Kept:
         return self._trace(given, None if laid is None else laid.mesh)
 
     def _stored(self, asked: Asked, trace: Trace) -> Stored:
+        # The trace comes first: it fills the form, the cuts and the mutations that are read below.
         recorded = asked.recorded(trace.exported)
         exported = recorded.made
         content = content_of(exported.program)

@@ -107,7 +107,7 @@ def key_of(
     ).hexdigest()
     walk = Walk(scope, traced)
     walk.say(scope, *of)
-    # `memory` is measured on this processor.
+    # With a budget the program depends on the compiler's count of bytes, and so on the processor.
     if any(memory is not None for memory in _budgets(body.core)):
         walk.say(*processor())
 

@@ -126,7 +126,7 @@ def load(entry: Path, key: str) -> Stored | None:
         return None
     stored = Stored.of(content)
     if stored is None or stored.key != key:
-        # Another version, or another key with the same file name.
+        # Of another version of jitney, or not the file that its name promises.
         delete(entry)
         return None
     return stored

@@ -64,8 +64,10 @@ def called(
 
 
 class Trace:
-    """The body as a function of flat arrays to flat arrays, under a `jit` of its own whose trace
-    JAX caches: exported, or called in place of the body.
+    """The body as a function of flat arrays to flat arrays, under a `jit` of its own.
+
+    JAX caches its trace, which serves twice: it is exported, or inlined where the body would have
+    been traced, if the program cannot be cached.
 
     Args:
         trace: The function that JAX traces.
@@ -198,7 +200,7 @@ def content_of(program: Any) -> bytes:
     """Return an exported program as bytes.
 
     Raises:
-        Unsure: The bytes do not read back as the program.
+        Unsure: The bytes may hide that the program calls something outside of XLA.
     """
     content = bytes(written(program.serialize))
     if not is_plain(program, content):

@@ -132,8 +132,8 @@ class Advice:
             with self._lock:
                 asked = {_about(cause) for each in causes for cause in each if not cause.remedy}
                 proven = self._proven(core, asked)
-        # The function is gone, or an object that it was called with.
         except ReferenceError:
+            # The function is gone, or an object that it was called with.
             return Advised(causes)
 
         remedies = {about: each.remedy for each in reversed(proven) for about in each.ends}

@@ -71,9 +71,8 @@ class CheckedCalls:
             out, flag = self._flagged(*arrays)
             # Block first: `np.asarray` of an array that is not ready takes some microseconds more.
             failed = int(np.asarray(flag.block_until_ready())) if self.waits else 0
-
-        # The trace has met a check that cannot be data: Equinox runs all calls from now on.
         except Kept:
+            # The trace has met a check that cannot be data: Equinox runs all calls from now on.
             self._translating = translating(self.body, self.jitted)
             return self._translating(*arrays)
         except (FAILURE, ValueError) as error:

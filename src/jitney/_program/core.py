@@ -49,10 +49,10 @@ the arguments. That function returns None for a call of another entry.
 
 Called = tuple[tuple[Any, ...], Mapping[str, Any]]
 _NOBODY: tuple[Any, Taker] = (None, no_call)
-# Calls of one pattern after which nothing more is generated for it.
+# A pattern gets no more generated functions after this many flattened calls.
 _TRIES = 32
-# Extra calls that a generated function counts for, so that patterns whose calls never repeat stop
-# having functions generated in vain.
+# A generated function counts as this many further calls: a pattern whose calls are never alike
+# needs them in vain.
 _WRITTEN = 3
 # Generated functions of one pattern, the latest first.
 _KEPT = 4
@@ -128,7 +128,6 @@ class Core(Function):
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
-
         # The types of the arguments alone tell the entry.
         direct = self.direct.get(called_with(args, kwargs))
         for known in direct or ():
@@ -179,7 +178,6 @@ class Core(Function):
         It is stored under the key alone, which is what warm calls look up, only if no call of
         another kind can have an equal key.
         """
-
         # Differences that `==` of keys ignores, such as 1 and 1.0, are added to the key.
         told = exactly(key)
         with self.lock:
@@ -213,7 +211,6 @@ class Core(Function):
             if entry is None:
                 layout.refuse_unreadable(leaves)
                 if known is None and len(self.entries) >= MAX_ENTRIES:
-                    # A copy in one step: garbage collected during an iteration may drop entries.
                     oldest = [*self.entries][0]  # noqa: RUF015 - in one step: garbage may be collected between two
                     self.history.drop(self.entries.pop(oldest).key)
 

@@ -491,9 +491,9 @@ class Entry(Body):
                 self._remember_cuts(planned, outcome)
             self._book(time.perf_counter() - began - min(outcome.body_seconds, default=0.0), spent)
             return explicit.left(out, self, planned, outcome)
-        # The trace was all proof, and no body time is subtracted: the function will be traced once
-        # more.
         except (Refused, NeedsNumbers):
+            # The trace was all proof, and no body time is subtracted: the function will be traced
+            # once more.
             self._book(time.perf_counter() - began, spent)
             raise
         finally:

@@ -57,8 +57,8 @@ class ShardedCalls:
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         try:
             around = _sharding.get_mesh()
-        # `get_mesh` raises inside a trace.
         except ValueError:
+            # `get_mesh` raises inside a trace.
             around = None
         if around is None:
             return self.entry.within.run(*arrays)
