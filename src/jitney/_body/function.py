@@ -92,7 +92,7 @@ class Function:
         return same
 
     def read_again(self) -> bool:
-        """Read annotations once more whose names were undefined, and return whether there were
+        """Read the annotations with undefined names once more, and return whether there were
         any.
         """
         if self._namespace is None:
@@ -142,7 +142,7 @@ def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def can_be_weak(fn: Any) -> bool:
-    """Return whether a function can be held by a weak reference."""
+    """Return whether a function can be referenced weakly."""
     return type(fn).__weakrefoffset__ != 0 and has_hash(fn)
 
 

@@ -330,7 +330,7 @@ def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) ->
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
-    """Return the program that a tool works on: the given one, or that of a derivative.
+    """Return the program that a tool works on: the argument itself, or the program of a derivative.
 
     Raises:
         OptionError: The object is neither.

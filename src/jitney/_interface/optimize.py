@@ -239,7 +239,7 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
 
 
 def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the function behind a callable, and the arguments that it is bound to. They are traced
+    """Return the function of a callable, and the arguments that it is bound to. They are traced
     like all others, and do not become constants.
     """
     if isinstance(fn, functools.partial):

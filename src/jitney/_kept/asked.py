@@ -83,8 +83,8 @@ class Asked:
         """Return the request for a computation of this body.
 
         Raises:
-            Unsure: Something that a trace may read cannot be told by content, or there is no cache
-                folder.
+            Unsure: Something that a trace may read has no reliable fingerprint, or there is no
+                cache folder.
         """
         if importlib.util.find_spec("flatbuffers") is None:
             raise Unsure(

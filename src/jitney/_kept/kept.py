@@ -64,7 +64,7 @@ class Kept:
         if jit_is_off() or plain_run() is not None or at_any_size():
             return self._on_mesh(given, laid)
 
-        # The key. Whatever cannot be told by content is traced, and the reason noted.
+        # The key. Without a reliable one the call is traced, and the reason noted.
         key = _told_of(given, laid and laid.mesh)
         try:
             asked = self._asked(given, laid)

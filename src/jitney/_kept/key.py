@@ -1,8 +1,8 @@
 """Cache key of a program: one digest of its function, its call, and everything around them that a
 trace may depend on.
 
-Everything in the digest is content, so it is equal in another process. A value that cannot be told
-by content for certain raises `Unsure`, and the program is traced.
+Everything in the digest is content, so it is equal in another process. A value without a reliable
+fingerprint of its content raises `Unsure`, and the program is traced.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def key_of(
     attributes that its trace looked up by computed names, it is the second key.
 
     Raises:
-        Unsure: Something that a trace may read cannot be told by content.
+        Unsure: Something that a trace may read has no reliable fingerprint.
     """
     refused = unsupported(body.core)
     if refused is not None:

@@ -118,7 +118,7 @@ class Advice:
         if core is None:
             return Advised(causes)
         options = core.options
-        # A trace alone does not tell what is chosen by values, by the compiler or by devices.
+        # A trace alone does not determine what is chosen by values, by the compiler or by devices.
         if (
             tolerance_of(options.precision) is not None
             or options.memory is not None

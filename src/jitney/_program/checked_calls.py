@@ -119,7 +119,7 @@ def with_number(body: Body, jitted: Any, table: Table) -> Run:
         # An array inside `disable_jit` too.
         return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)
 
-    # JAX's reports tell this program from others by its name.
+    # JAX's reports identify a program by its name.
     returning.__name__ = returning.__qualname__ = body.core.name
     return returning
 
@@ -151,7 +151,7 @@ def translating(body: Body, jitted: Any) -> Run:
             *(next(second) if i in given else next(first) for i in range(len(kept) + len(lost)))
         )
 
-    # JAX's reports tell this program from others by its name.
+    # JAX's reports identify a program by its name.
     merged.__name__ = merged.__qualname__ = body.core.name
     through = filter_jit(
         merged, donate="all-except-first" if given else "none", compiler_options=options

@@ -51,8 +51,8 @@ Called = tuple[tuple[Any, ...], Mapping[str, Any]]
 _NOBODY: tuple[Any, Taker] = (None, no_call)
 # A pattern gets no more generated functions after this many flattened calls.
 _TRIES = 32
-# A generated function counts as this many further calls: a pattern whose calls are never alike
-# needs them in vain.
+# A generated function counts as this many further calls: where no call is like an earlier one, they
+# are generated in vain.
 _WRITTEN = 3
 # Generated functions of one pattern, the latest first.
 _KEPT = 4
@@ -128,7 +128,7 @@ class Core(Function):
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
-        # The types of the arguments alone tell the entry.
+        # Look the call up by the types of its arguments.
         direct = self.direct.get(called_with(args, kwargs))
         for known in direct or ():
             arrays = known[1](args, kwargs)
@@ -273,7 +273,7 @@ class Core(Function):
         arrays: Sequence[Any],
     ) -> Direct | None:
         """Return the candidates for calls like this one: `()` if such calls have to be flattened,
-        None if a later call may settle it.
+        None if a later call may decide it.
         """
         args, kwargs = called
         if any(

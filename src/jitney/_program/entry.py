@@ -3,8 +3,8 @@
 The key of an `Entry` is a tree structure with one set of static values. The entry holds one
 `jax.jit`-ed function of flat arrays. Shapes, dtypes, weak types, shardings, x64, matmul precision,
 mesh and default device are left to that function's own key, which JAX looks up faster than Python
-could. The plan is made, and the contract checked, while JAX traces, on abstract values: a call
-whose key has been seen costs nothing extra.
+could. A call is planned, and its contract checked, while JAX traces, on abstract values: once its
+key has been seen, it costs nothing extra.
 
 For example, with `@jitney.optimize(pad={"n": "pow2"})` on `def mean(x: Float[Array, "n"]): return
 x.mean()`, and 5 elements:
@@ -73,9 +73,9 @@ SCOPE = "jitney.optimize"
 """
 
 
-# The most entries that are kept for one key, one for each state of its mutable objects.
+# Limit on the entries of one key, one for each state of its mutable objects.
 _MOST_OTHERS = 64
-# The most bytes of recorded state in these entries; their programs may take as much again.
+# Limit on the bytes of recorded state in these entries; their programs may take as much on top.
 _MOST_BYTES = 1 << 24
 
 
@@ -163,11 +163,11 @@ class Entry(Body):
         # Plans and compiled programs of `jitney.stream`.
         self.streams: dict[Hashable, Any] = {}
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
-        # may bring one, so `_trace` then has the choice made anew.
+        # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False
         self._within: Entry | None = None
         self._derived: Entry | None = None
-        # The next older entry of the same key, whose plain objects held something else.
+        # The next older entry of the same key, for which the plain objects had other contents.
         self.other: Entry | None = None
         # The key of this entry in `Core.entries`.
         self.place: Any = None
@@ -179,8 +179,8 @@ class Entry(Body):
         return reads is None or reads.hold()
 
     def follows(self, other: Entry | None) -> None:
-        """Put this entry before the older ones of the same key, whose objects held something else,
-        and drop the oldest of those.
+        """Put this entry before the older ones of the same key, for which the objects had other
+        contents, and drop the oldest of those.
         """
         if other is None:
             return
@@ -399,7 +399,7 @@ class Entry(Body):
         ensure_cache()
 
         # Two reasons to lower once more: another thread has traced the program meanwhile (`Retry`),
-        # or the trace has found that the program takes numbers made from the sizes
+        # or the trace has found that the program takes numbers computed from the sizes
         # (`NeedsNumbers`), which then join the arguments.
         while True:
             plain, counts = parted(arrays)

@@ -45,7 +45,7 @@ def abstract_values(
     except TypeError as error:
         raise core.binder.misfit(error, tuple(kwargs)) from None
 
-    # Sizes that were given win over those of the examples.
+    # Explicit sizes override those of the examples.
     examples = dict(given.arguments)
     known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:

@@ -52,7 +52,7 @@ def is_near(array: Any) -> bool:
 
 
 class _Beside:
-    """A padded result, kept as long as the part that was cut from it exists."""
+    """A padded result, alive as long as the part that was cut from it."""
 
     def __init__(self, part: Any, whole: Any):
         self.whole: Any = whole

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .._stages.stage import Stage
 
 _LOOKING: ContextVar[frozenset[str]] = ContextVar("looking", default=frozenset())
-"""Options (`debug_nans`, `verify`) by which jitney checks the results of the programs whose bodies
-are being traced.
+"""Options (`debug_nans`, `verify`) by which jitney checks the results of the programs that are
+being traced.
 """
 _STAGED = "inside an outer `jit`, `scan` or the like"
 

@@ -363,8 +363,8 @@ class _Measured:
                 other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind
             )
 
-            # The floor: an array that is nearly zero beside the others of its kind is not held to
-            # its own size.
+            # The floor: an array that is nearly zero next to the others of its kind is not measured
+            # against its own size.
             off, scale = float(np.linalg.norm(result - exact)), max(size, _FLOOR * largest)
             deviations.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
         return deviations

@@ -118,7 +118,7 @@ def _fast(jitted: Any, run: Run) -> Run:
 
 
 def _finite(body: Body, jitted: Any, run: Run) -> Run:
-    """Check every result for NaN and infinity; if one is found, run again operation by operation to
+    """Check every result for NaN and infinity; if one is found, rerun operation by operation to
     locate the first that produced it.
     """
 

@@ -108,8 +108,12 @@ and `debug_nans` are for that.
 
 @dataclass(frozen=True)
 class Allowed:
-    """Changes made to one program, the number of elements of its largest argument, and which
-    results are elementwise (`alone`).
+    """Allowed difference of a program from the plain one.
+
+    Args:
+        changes: The changes that jitney made to it.
+        count: The number of elements of its largest argument.
+        alone: Which results are elementwise.
     """
 
     changes: tuple[Change, ...]

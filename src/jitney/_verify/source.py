@@ -174,6 +174,6 @@ def _parsed(fn: Any) -> Any:
             for node in lambdas
             if [a.arg for a in node.args.args] == list(inspect.signature(fn).parameters)
         ]
-        # Several lambdas on one line cannot be told apart unless their parameters differ.
+        # Several lambdas on one line are ambiguous unless their parameters differ.
         return same[0] if len(same) == 1 else None
     return None
