@@ -1,3 +1,1 @@
-"""A function and one kind of its calls, before anything is compiled: what it is, its plan, and how
-it runs without `jit`.
-"""
+"""Uncompiled calls: a function, one kind of its calls, its plan, and how it runs without `jit`."""

@@ -1,8 +1,12 @@
-"""A function and one kind of its calls, as functions of flat arrays: planned, built, run without
-`jit`. Nothing here is compiled.
+"""Calls of one kind as functions of flat arrays: planned, built, and run without `jit`. Nothing
+here is compiled.
 
 A `Body` is one tree structure with one set of static values. The plan is made, and the contract
-checked, on abstract values.
+checked, on abstract values. `_program/entry.py` adds what compiles it. One call goes through
+
+    Layout.view     arrays -> View: path, shape, dtype and annotation of each array
+    Plan.make       View -> Plan: every stage decided on shapes, then the contract checked
+    Plan.build      Plan -> a function of flat arrays: the stages around the user's function
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ from .updates import Given, in_words, told
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, with what the contract check found on the way."""
+    """A plan, with the results of the contract check."""
 
     view: View
     plan: Plan
@@ -57,53 +61,59 @@ class Planned:
 
 
 class Body:
-    """One function of flat arrays.
+    """A function of flat arrays.
 
     Args:
         core: The function, with its options.
         layout: How its arguments split into arrays and static values.
         statics: The static values.
-        key: What tells it from other bodies of the function.
+        key: Key of this body among those of the function.
     """
 
     run: Callable[..., Any]
-    """How its calls run; whoever compiles it says so."""
+    """Runs a call; set by whoever compiles the body."""
 
     def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         self.core = core
         self.layout = layout
         self.weak_statics = statics
         self.reads = statics.reads
-        self.generation = 0  # how often what these values hold has changed
-        # what its traces have changed in place in their arguments
+
+        # How often the objects among the static values have changed.
+        self.generation = 0
+        # Mutations that its traces made in their arguments, in words.
         self.updates: tuple[str, ...] = ()
-        # and what did last: its path, what it was and is
+        # The latest change of the objects: path, text before, text now.
         self.changed: tuple[tuple[str, str, str], ...] = ()
+
         self.key = key
+        # `debug_nans` may run a call a second time, which needs its buffers.
         donated = () if core.options.debug_nans else layout.donated
         self.request = Request(
             core.where, core.options, donated, nested=layout.nested and core.differs_nested
         )
-        # by `precision="auto:..."`, for each call key
+        # Call key -> policy and reason, by `precision="auto:..."`.
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}
-        self.checked = False  # whether one of its programs holds run-time checks of Equinox
-        self.checked_calls: Any = None  # what runs those, then
-        # call keys that have been run plainly too, and what came of it
+        # True if one of its programs holds run-time checks of Equinox; then `checked_calls` runs
+        # them.
+        self.checked = False
+        self.checked_calls: Any = None
+        # Call key -> outcome of its verification, for keys that have been run plainly too.
         self.verified: dict[Hashable, str] = {}
 
     def of(self, core: Function) -> Self:
-        """That of another function for the same calls."""
+        """Return the body of another function for the same calls."""
         return type(self)(core, self.layout, self.weak_statics, self.key)
 
     @property
     def statics(self) -> tuple[Any, ...]:
-        """The static values. Whoever calls has them, so that those which are held weakly are
-        there.
+        """The static values. The caller of a body holds them, so those that are referenced weakly
+        are alive.
         """
         return self.weak_statics.values()
 
     def where(self) -> tuple[Any, ...]:
-        """What besides its arrays and the settings tells where a call runs: its mesh."""
+        """Return the part of a call key beyond arrays and settings: the mesh."""
         return ()
 
     @property
@@ -111,12 +121,14 @@ class Body:
         return [self.layout.names[i][1] for i in self.layout.dynamic]
 
     def numbers(self) -> AbstractContextManager[Any]:
-        """The scope in which the numbers of this program live."""
+        """Return the scope of the number types of this program: x64 with `precision="f64"`."""
         x64: Any = jax.enable_x64
         return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
 
     def is_plain(self) -> bool:
-        """Whether this trace is of the function as it was written."""
+        """Return whether this trace is of the function as it was written: in a plain run, or with
+        `JITNEY_DISABLE`.
+        """
         options, run = self.core.options, plain_run()
         if run is None or options.verify is False:
             return options.disabled is not None
@@ -124,8 +136,8 @@ class Body:
         return True
 
     def plainly(self, *arrays: Any) -> Any:
-        """The function as it was written, with what belongs to its meaning around it: `vmap` and
-        float64.
+        """Run the function as it was written, inside the options that belong to its meaning: `vmap`
+        and float64.
         """
         core, outcome = self.core, Outcome()
         precision = "f64" if core.options.precision == "f64" else None
@@ -136,7 +148,9 @@ class Body:
         )
 
     def as_written(self, *arrays: Any) -> Any:
-        """The function without any `jit` of ours. Its arrays are JAX's, as inside one."""
+        """Run the function without any `jit` of jitney's. Its arrays are JAX's, as they are inside
+        `jit`.
+        """
         numpy: Any = jax.numpy
         return unmixed(self.plainly(*map(numpy.asarray, arrays)))
 
@@ -148,17 +162,22 @@ class Body:
         jit: bool = True,
         mesh: Any = None,
     ) -> Planned:
-        """The view and the plan of a call, padded if it has counts; the contract is checked on what
-        the body will see. Without `jit` nothing is cut into chunks or placed on devices.
+        """Return the view and the plan of a call, padded if it has counts.
+
+        The contract is checked on the shapes that the body will see. Without `jit` nothing is cut
+        into chunks or placed on devices.
 
         Raises:
-            ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
+            ContractError: An argument does not fit its annotation, or cannot be mapped as the
+                options say.
         """
         contract = self.core.contract
         view = self.written_out(self.layout.view(contract, arrays, self.statics))
         request = self.request
+
+        # Resolve what depends on the context: the mesh, the policy by values, the padding.
         if request.options.shard is not None:
-            # within an abstract evaluation JAX does not say which mesh there is
+            # Inside an abstract evaluation JAX does not say which mesh there is.
             request = self.on_mesh(mesh) if jit else request
             view = with_modules(view, self._in_modules(view))
         if self.chosen:
@@ -169,9 +188,12 @@ class Body:
             request = replace(request, exact="at exact size")
         if not jit:
             request = replace(request, whole="un-jitted: all at once", single="un-jitted")
+
         plan = Plan.make(view, request)
         if not self.core.options.check:
             return Planned(view, plan)
+
+        # Check the contract inside of Mask and `vmap`, on the shapes of the body.
         inside = plan.seen_inside(Mask, view)
         values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
         named = self.core.binder.named(values)
@@ -179,8 +201,8 @@ class Body:
         return Planned(view, plan, named, sizes, notes)
 
     def written_out(self, view: View) -> View:
-        """A view whose sizes in braces, such as `{model.width}*n`, are what they are in this
-        call.
+        """Return the view with the sizes in braces, such as `{model.width}*n`, replaced by their
+        values in this call.
         """
         if not any(
             isinstance(leaf.hint, ArrayHint) and leaf.hint.has_braces for leaf in view.leaves
@@ -198,8 +220,8 @@ class Body:
 
     @property
     def is_laid(self) -> bool:
-        """Whether its arrays are laid over devices in this context: `shard` was given, and there is
-        a mesh, or has to be.
+        """True if its arrays are sharded over devices in this context: `shard` is given, and a mesh
+        exists or is required.
         """
         options = self.core.options
         return options.shard is not None and (
@@ -207,11 +229,12 @@ class Body:
         )
 
     def on_mesh(self, mesh: Any = None) -> Request:
-        """The request, with the mesh that the call runs on."""
+        """Return the request, with the mesh that the call runs on."""
         mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
         options, single = self.request.options, self.request.single
         if mesh is not None:
             options = replace(options, shard=options.shard and options.shard.over(mesh.axis_names))
+        # Inside `shard_map` or `pmap` an axis is manual, and nothing is sharded over it once more.
         if mesh is not None and (manual := {axis for axis in mesh.shape if is_manual(mesh, axis)}):
             options = replace(options, shard=options.shard and options.shard.without(manual))
             single = (
@@ -219,6 +242,7 @@ class Body:
                 if len(manual) == len(mesh.shape)
                 else single
             )
+
         axes, result = tuple(self.core.contract.axes), self.core.contract.result
         return replace(
             self.request, options=options, mesh=mesh, single=single, axes=axes, result=result
@@ -230,7 +254,7 @@ class Body:
         return [fields[i] for i in self.layout.dynamic]
 
     def called(self, *arrays: Any) -> Any:
-        """The body with every stage inside Jit around it, on tracers or on arrays."""
+        """Run the body with every stage inside Jit around it, on tracers or on arrays."""
         return self.applied(self.planned(arrays, jit=False), arrays, Outcome())
 
     def applied(
@@ -240,11 +264,12 @@ class Body:
         outcome: Outcome,
         counts: Counts | None = None,
     ) -> Any:
-        """The results of a call as it was planned, checked and put together again.
+        """Return the results of a call run by its plan, checked and rebuilt to the user's
+        structure.
 
         Raises:
             AxisError: A number among them is made of the size of an axis that is cut.
-            ContractError: One does not fit its annotation.
+            ContractError: A result does not fit its annotation.
             Refused: The call is padded, and something besides the arrays of its result depends on
                 the size.
         """
@@ -261,24 +286,28 @@ class Body:
     def flat(
         self, outcome: Outcome, fn: Callable[..., Any] | None = None
     ) -> Callable[..., list[Any]]:
-        """The user's function, or this one, on flat arrays; what else it returns stays in the
-        outcome.
+        """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
+        into the outcome.
         """
         core = self.core
         fn = fn or core.fn()
 
         def body(*flat: Any) -> list[Any]:
-            # a body that changes a static value in place changes it for this trace only
+            # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
             values = self.layout.values(flat, statics, for_body=True)
             given = Given(
                 core.binder, values, dict(zip(map(id, statics), self.statics, strict=True))
             )
+
+            # The time of the body, less what jitney spends in programs that the body calls.
             began, own = time.perf_counter(), OWN_TIME.seconds
             with nullcontext() if self.reads is None else self.reads.tracing() as trace:
                 result = self._result(fn, values)
             outcome.body_seconds.append(time.perf_counter() - began - (OWN_TIME.seconds - own))
+
+            # Mutations of arguments are lost, and are reported once.
             updates = (
                 *given.updates(),
                 *(() if trace is None else trace.updates(self.names_of_statics())),
@@ -307,7 +336,7 @@ class Body:
             raise explained from error
 
     def warn_lost(self, updates: Sequence[str]) -> None:
-        """Say once that updates in place are lost."""
+        """Warn once that updates in place are lost."""
         if updates:
             self.updates = tuple(dict.fromkeys((*self.updates, *updates)))
             if self.core.counters.warn_once("updates in place"):
@@ -316,15 +345,15 @@ class Body:
                 )
 
     def names_of_statics(self) -> dict[int, str]:
-        """By `id`, what the static values are called."""
+        """Return the names of the static values by `id`."""
         return {
             id(value): name
             for name, value in zip(self.layout.static_names(), self.statics, strict=True)
         }
 
     def padded_plan(self, view: View) -> Plan:
-        """The plan of a call that is padded if it can be; else the plan at exact size, with the
-        reason.
+        """Return the plan of a call that is padded if it can be; else the plan at exact size, with
+        the reason.
         """
         request = self.on_mesh()
         if request.options.debug_nans:
@@ -338,6 +367,9 @@ class Body:
                     ),
                 ),
             )
+
+        # Plan with padding, and prove it at these sizes. A refusal becomes the reason of the plan
+        # at exact size.
         try:
             plan = Plan.make(view, request)
             mask, fill = plan.of(Mask), plan.of(Fill)
@@ -348,6 +380,8 @@ class Body:
         except Refused as refusal:
             explained = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
             return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
+
+        # Padded, but Python computes numbers from the size, so each new size is traced.
         if reason is None:
             return plan
         told = replace(
@@ -358,6 +392,6 @@ class Body:
     def body_inside(
         self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None
     ) -> Callable[..., Any]:
-        """The body as a stage wraps it."""
+        """Return the body as a stage wraps it: with every stage inside of that one."""
         outcome = outcome or Outcome()
         return plan.inside(stage, self.flat(outcome), outcome)

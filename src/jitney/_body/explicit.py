@@ -1,9 +1,9 @@
-"""Programs over a mesh with explicit axes, where the place of an array is a part of its type and
-JAX refuses what it cannot place.
+"""Programs over a mesh with explicit axes, where the sharding of an array is a part of its type and
+JAX refuses an operation whose result it cannot shard.
 
-What cuts, fills, places or counts directions works on programs that were not written for such
-types. Inside of it the axes are automatic, and results get a place again where it ends. A function
-without such an option sees the axes as they are.
+Options that chunk, pad or shard, and coloured Jacobians, rewrite programs that were not written for
+such types. Inside of such a program the axes are automatic; its results get explicit shardings
+where it ends. A function without such an option sees the axes as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 
 
 def is_rewritten(body: Body) -> bool:
-    """Whether the program of a function is worked on such that it takes no explicit axes."""
+    """Return whether an option rewrites the program of a function such that it takes no explicit
+    axes.
+    """
     options, fn = body.core.options, body.core.fn()
     cut = options.chunk or options.memory is not None or options.pad or options.shard is not None
     return bool(cut) or (isinstance(fn, Derived) and fn.what in _JACOBIANS and not fn.plain)
@@ -34,10 +36,10 @@ def is_rewritten(body: Body) -> bool:
 
 @dataclass
 class Explicit:
-    """What is known of the places of one traced call.
+    """Explicit shardings of one traced call.
 
     Args:
-        mesh: That with explicit axes; None where there is none, and nothing is done.
+        mesh: The mesh with explicit axes; None where there is none, and nothing is done.
         arrays: The arrays, automatic.
     """
 
@@ -46,9 +48,11 @@ class Explicit:
     specs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     def left(self, out: Any, body: Body, planned: Planned, outcome: Outcome) -> Any:
-        """The result, placed: an axis of a name lies where that axis of the arguments does, else
-        the last axes lie as an argument of their shape does, as a gradient or a Jacobian; what is
-        like none lies whole on each device.
+        """Return the result with explicit shardings.
+
+        A named axis is sharded as that axis of the arguments is. A result without named axes is
+        sharded, along its last axes, as an argument of their shape is: a gradient or a Jacobian.
+        Any other result is replicated.
         """
         if self.mesh is None:
             return out
@@ -57,6 +61,8 @@ class Explicit:
         vmap, place = planned.plan.of(Vmap), planned.plan.of(Place)
         levels = () if vmap is None else tuple(zip(vmap.axes, vmap.levels, strict=True))
         specs = self.specs if place is None else list(place.specs)
+
+        # The shardings of the arguments, by the name of an axis and by shape.
         lies: dict[str, Any] = {}
         of_shapes: dict[tuple[int, ...], Any] = {}
         for leaf, axes, along in zip(
@@ -68,6 +74,8 @@ class Explicit:
                 if axis.axis < len(along) and along[axis.axis]
             }
             of_shapes.setdefault(leaf.shape, along)
+
+        # Results: by name, else by the longest tail of the shape that an argument has.
         found: list[Any] = []
         for x, leaf, axes in zip(results, leaves, named, strict=True):
             wanted = [None] * len(leaf.shape)
@@ -83,9 +91,7 @@ class Explicit:
 
 @contextmanager
 def without_explicit(body: Body, arrays: Sequence[Any]) -> Generator[Explicit]:
-    """A scope of a trace in which no axis is explicit, if the program of the function needs
-    that.
-    """
+    """Scope of a trace in which no axis is explicit, if an option rewrites the program."""
     flat, treedef = tree_flatten(arrays)
     mesh = explicit_around(flat) if is_rewritten(body) else None
     if mesh is None:

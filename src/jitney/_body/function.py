@@ -1,4 +1,4 @@
-"""A function with its options: where it is, its arguments, its contract, its counters."""
+"""Decorated functions: where one is defined, its options, arguments, contract and counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .made_for import Log
 
 
 class Function:
-    """A function with its options. It is held weakly: the programs that a user holds keep it
+    """A function with its options, referenced weakly: the programs that a user holds keep it
     alive.
     """
 
@@ -48,10 +48,10 @@ class Function:
         self.history = History(self.where, self.counters, self._alive, self.asked)
 
     def fn(self) -> Callable[..., Any]:
-        """The function.
+        """Return the function.
 
         Raises:
-            ReferenceError: Nobody holds it any more.
+            ReferenceError: Nothing references it any more.
         """
         for reference in self._fns:
             fn = reference()
@@ -60,27 +60,29 @@ class Function:
         raise ReferenceError(f"{self.where} is gone")
 
     def called_as_written(self, flat: Flat, paths: Sequence[str]) -> Flat:
-        """This function, of flat arrays, named in JAX's messages as the user wrote it, and its
-        arguments by their paths.
+        """Return this function of flat arrays, with the name and the argument paths of the user's
+        function in JAX's messages.
         """
         fn = self.fn()
         return named_as(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
 
     def asked(self) -> Asked:
-        """What the author has written of axes and options."""
+        """Return the axes and options that the author has written."""
         return Asked(tuple(self.contract.axes), self.options, self.positions)
 
     def _alive(self) -> Any:
         return next((fn for reference in self._fns if (fn := reference()) is not None), None)
 
     def serve(self, fn: Callable[..., Any]) -> None:
-        """Stand for a function that is equal to the first too, which may be gone before it."""
+        """Stand for another function that is equal to the first, and may outlive it."""
         alive = [reference for reference in self._fns if reference() is not None]
         if not any(reference() is fn for reference in alive):
             self._fns = (*alive, _reference(fn))
 
     def of(self, fn: Callable[..., Any], options: Options) -> Self:
-        """That of another function of the same arguments, whose result may be anything."""
+        """Return the record of another function of the same arguments, whose result may be
+        anything.
+        """
         same = copy.copy(self)
         same._fns, same.options = (lambda: fn,), options
         same.contract = replace(self.contract, result=AnyHint("anything"))
@@ -90,7 +92,7 @@ class Function:
         return same
 
     def read_again(self) -> bool:
-        """Read annotations once more that used names which were not defined yet. Whether there were
+        """Read the annotations with undefined names once more, and return whether there were
         any.
         """
         if self._namespace is None:
@@ -106,12 +108,14 @@ class Function:
 
     @property
     def namespace(self) -> Mapping[str, Any] | None:
-        """Names that annotations use and that were not defined yet."""
+        """Names that annotations use and that were undefined at decoration."""
         return self._namespace
 
     @property
     def differs_nested(self) -> bool:
         options = self.options
+        # Options that mean something else under an outer transform: such calls have an entry of
+        # their own.
         nested = (
             options.donate,
             options.chunk,
@@ -128,15 +132,17 @@ class Function:
 
 
 def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that annotations may mean. Another name may well be the function's own, and nothing
-    here may keep it alive.
+    """Return the names that annotations may mean.
+
+    The rest of the namespace is dropped: one of its values may be the function itself, which
+    nothing here may keep alive.
     """
     names = annotated_names(fn)
     return {name: value for name, value in namespace.items() if name in names}
 
 
 def can_be_weak(fn: Any) -> bool:
-    """Whether a function can be held without being kept alive."""
+    """Return whether a function can be referenced weakly."""
     return type(fn).__weakrefoffset__ != 0 and has_hash(fn)
 
 

@@ -1,5 +1,5 @@
-"""What a function was traced for, kept in short for reports: sizes, and what the arrays of the call
-were. It keeps no array alive.
+"""Log of traces, in short, for reports: sizes, and the abstract arrays of the call. It keeps no
+array alive.
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_KEPT = 256  # of one function
+# Traces that are kept of one function.
+_KEPT = 256
 
 
 @dataclass(frozen=True)
 class MadeFor:
-    """One trace.
+    """Inputs of one trace.
 
     Args:
         key: A hash of the static values and the structure.
-        arrays: Of the call that it was traced for, abstract; None where an outer transform called,
-            or nobody knows.
-        sizes: Of the named axes of the program: of a padded one its bucket.
-        true: Of the padded axes, as they were called.
-        decided: Name, whether it was taken, and why, of each stage of its plan.
+        arrays: Abstract arrays of the call; None where an outer transform called, or they are
+            unknown.
+        sizes: Sizes of the named axes of the program: of a padded axis its bucket.
+        true: True sizes of the padded axes.
+        decided: Name, whether it acts, and the reason, of each stage of its plan.
     """
 
     key: int
@@ -32,17 +33,17 @@ class MadeFor:
 
 
 class Log:
-    """The latest of them."""
+    """The latest traces of a function."""
 
     def __init__(self) -> None:
         self._made: list[MadeFor] = []
 
     def add(self, made: MadeFor) -> None:
-        """One more."""
+        """Append a trace."""
         self._made.append(made)
         del self._made[:-_KEPT]
 
     @property
     def made(self) -> Sequence[MadeFor]:
-        """Those that are kept, the latest last."""
+        """Logged traces, the latest last."""
         return tuple(self._made)

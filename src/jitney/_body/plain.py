@@ -1,11 +1,10 @@
-"""A function as it was written: what a program is compared with by `verify`, and all that
-`JITNEY_DISABLE` leaves.
+"""Functions as they were written: the reference of `verify`, and all that `JITNEY_DISABLE` leaves.
 
-What stays is meaning: `vmap`, since an annotation says what the body sees, `static`, and under
-`verify` `precision="f64"`, since a plain run in float32 would be the worse one and may never end.
-All else is left out, of the functions under `@optimize` that the body calls too. Those are traced
-below the outer one, and JAX keeps their traces: so a plain run stands in a context that JAX's
-caches are keyed by, each in one of its own.
+Options that belong to the meaning of a function stay: `vmap`, since an annotation says what the
+body sees, `static`, and under `verify` `precision="f64"`, since a plain run in float32 would be the
+less accurate one and may never end. Every other option is left out, also of the functions under
+`@optimize` that the body calls. Those are traced below the outer one, and JAX caches their traces:
+so each plain run stands in a context of its own, by which JAX's caches are keyed.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that jitney does to a program.
+    """A change that jitney makes to a program.
 
     Args:
-        option: Which, as the table of tolerances has it.
+        option: The option, as the table of tolerances has it.
         axes: The named axes that it acts on.
     """
 
@@ -44,31 +43,31 @@ class Change:
 
 
 class Stripped:
-    """One plain run: what it does without, of programs below the outermost."""
+    """Options that one plain run leaves out of the programs below the outermost."""
 
     def __init__(self) -> None:
         self.changes: dict[Change, None] = {}
 
     def add(self, options: Options, fn: Any) -> None:
-        # below an outer trace nothing is padded
+        # Below an outer trace nothing is padded.
         self.changes.update(dict.fromkeys(changes_of(replace(options, pad=()), fn)))
 
 
 @contextmanager
 def plainly() -> Generator[Stripped]:
-    """The scope of one plain run."""
+    """Scope of one plain run."""
     stripped = Stripped()
     with PLAIN(stripped):
         yield stripped
 
 
 def plain_run() -> Stripped | None:
-    """The plain run that this is a part of."""
+    """Return the plain run that is under way here, if any."""
     return PLAIN.value
 
 
 def without(options: Options) -> Options:
-    """Options that change nothing of what is computed."""
+    """Return the options without those that may change the computation."""
     return replace(
         options,
         donate=(),
@@ -90,7 +89,7 @@ def without(options: Options) -> Options:
 
 
 def plain_function(fn: Any) -> Any:
-    """The function, or of a derivative JAX's own, dense, with nothing recomputed."""
+    """Return the function; for a derivative, JAX's own: dense, with nothing rematerialised."""
     if not isinstance(fn, Derived):
         return fn
     return replace(
@@ -99,7 +98,7 @@ def plain_function(fn: Any) -> Any:
 
 
 def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
-    """What jitney may do to a program of a function, by its options."""
+    """Return the changes that jitney may make to a program of a function, by its options."""
     changes: list[Change] = []
     derived = fn if isinstance(fn, Derived) else None
     if options.pad:

@@ -1,8 +1,8 @@
-"""Updates in place that a body makes of its arguments: they are lost, which is said once.
+"""Mutations that a body makes in its arguments: they are lost, and one warning says so.
 
-A body runs while it is traced, on containers that are made for the trace; later calls run no Python
-at all. So `state["count"] = ...` and `history.append(...)` reach no caller. JAX says nothing of it.
-Here what the body was given is compared with what it leaves.
+A body runs while it is traced, on containers that are built for the trace; later calls run no
+Python at all. So `state["count"] = ...` and `history.append(...)` reach no caller, and JAX is
+silent about it. This file compares the arguments before and after the body ran.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from .._view.static_fields import loose_parts
 
 _flatten: Any = tree_flatten_with_path
 Update = tuple[str, bool, bool]
-"""A path in the arguments, whether something was there, and whether something is."""
+"""Path in the arguments, whether a value was there, and whether a value is there now."""
 
 
 class Given:
-    """What a body is given: its leaves, what the static ones hold, and the static fields of
-    modules.
+    """Arguments of a body, as they were before it ran: the leaves, the contents of static values,
+    and the static fields of modules.
 
     Args:
-        binder: Of its arguments, which gives their names.
+        binder: Binder of the arguments, which gives their names.
         values: One for each parameter, on which the body works.
-        originals: By `id`, of what static values in them are copies; one that is no copy is itself.
+        originals: By `id`, the originals of static values that were copied; others map to
+            themselves.
     """
 
     def __init__(self, binder: Binder, values: tuple[Any, ...], originals: Mapping[int, Any]):
@@ -41,7 +42,7 @@ class Given:
         self._fields = self._states_of_fields()
 
     def updates(self) -> Iterator[Update]:
-        """What the body has changed in place since."""
+        """Yield what the body has changed in place since."""
         leaves, keys = self._held()
         for path in dict.fromkeys((*self._leaves, *leaves)):
             was, now = path in self._leaves, path in leaves
@@ -53,12 +54,13 @@ class Given:
             )
             if not same:
                 yield name_of(self._binder, path)[1], was, now
+
         if self._states_of_fields() != self._fields:
             yield "a static field", True, True
 
     def _held(self) -> tuple[dict[Path, Any], dict[Path, Any]]:
-        """The leaves by their paths, of which each static value is one; and the keys of those that
-        are copies.
+        """Return the leaves by path, each static value as one leaf, and the keys of those that are
+        copies.
         """
 
         def is_static(part: Any) -> bool:
@@ -72,7 +74,7 @@ class Given:
         }
 
     def _states_of_fields(self) -> list[Any]:
-        """What the static fields of modules hold."""
+        """Return the contents of the static fields of modules."""
         return [
             state(part)
             for part in loose_parts(
@@ -84,18 +86,19 @@ class Given:
 def _key(leaf: Any) -> Hashable:
     try:
         return static_key(leaf)
-    except Unkeyed:  # it holds something now that has no key
+    except Unkeyed:
+        # The value now holds something that has no key, so it differs from any other.
         return object()
 
 
 def in_words(update: Update) -> str:
-    """One of them."""
+    """Return the text of one update."""
     path, was, now = update
     return f"{path!r} {'has changed' if was and now else 'is new' if now else 'is gone'}"
 
 
 def told(where: Where, updates: Sequence[str]) -> str:
-    """The warning."""
+    """Return the warning."""
     return sentence(
         where,
         f"the body updates its arguments in place: {few(updates)}.",

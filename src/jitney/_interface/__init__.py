@@ -1,1 +1,1 @@
-"""What the user holds: programs, derivatives, states."""
+"""Objects that users hold: programs, derivatives, states."""

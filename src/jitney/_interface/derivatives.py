@@ -1,4 +1,4 @@
-"""Derivatives of a program, each made when it is asked for: `f.grad`, `f.jacobian` and their kin,
+"""Derivatives of a program, each built when it is requested: `f.grad`, `f.jacobian` and their like,
 and `@lazy_derivatives`.
 """
 
@@ -37,7 +37,7 @@ G = TypeVar("G", covariant=True)
 
 @dataclass(frozen=True)
 class Defaults:
-    """What `@lazy_derivatives` says once for all derivatives of a function."""
+    """Settings of `@lazy_derivatives` for all derivatives of a function."""
 
     wrt: tuple[str, ...] | None = None
     skip: tuple[str, ...] = ()
@@ -47,12 +47,12 @@ class Defaults:
 
 
 class Derivative(Tools[G], Generic[P, G]):
-    """One derivative of a program. Nothing is traced before it is called.
+    """A derivative of a program. Nothing is traced before it is called.
 
     It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the
-    derivative with respect to it, or several names, for a dict by name. Without it, what
-    `@lazy_derivatives` said, else all arguments that hold floating-point arrays. `jvp` and `hvp`
-    take `tangents`, a direction of the one argument or a dict by name; `vjp` takes `cotangent`, a
+    derivative with respect to it, or several names, for a dict by name. The default is the `wrt` of
+    `@lazy_derivatives`, else all arguments that hold floating-point arrays. `jvp` and `hvp` take
+    `tangents`, a direction of the one argument or a dict by name; `vjp` takes `cotangent`, a
     direction of the result. `grad` and `value_and_grad` take `has_aux=True` for a function that
     returns `(number, aux)`, as `jax.grad` does.
     """
@@ -60,7 +60,7 @@ class Derivative(Tools[G], Generic[P, G]):
     def __init__(self, program: Any, what: What):
         self._program = program
         self.what: What = what
-        # the program of calls that say neither `wrt` nor `has_aux`, nor a direction
+        # The program of calls without `wrt`, `has_aux` and a direction.
         self._usual: Any = program.usual.get(what)
 
     @overload
@@ -73,6 +73,7 @@ class Derivative(Tools[G], Generic[P, G]):
         if self._usual is not None and wrt is None and has_aux is False:
             return self._usual(*args, **kwargs)
         try:
+            # Directions become arguments of the derivative's program.
             names, single = self._names(wrt)
             if self.what == "vjp":
                 kwargs[COTANGENT] = self._direction(
@@ -85,6 +86,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 tangents = {names[0]: given} if single and names else self._by_name(given, names)
                 names = tuple(tangents)
                 kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
+
             made = self._made(names, single, aux=has_aux)
             if self._program.defaults.sparse:
                 return self._by_positions(
@@ -104,12 +106,12 @@ class Derivative(Tools[G], Generic[P, G]):
 
     @property
     def stats(self) -> Stats:
-        """What its programs have done so far, with respect to whatever."""
+        """Statistics of its programs so far, with respect to any arguments."""
         return total([program.core.counters for program in self._program.derivatives(self.what)])
 
     def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> Program[..., Any]:
-        """The program of this derivative, for `plan`, `compile` and `stats`. Directions are
-        arguments `tangent_of_x` and `cotangent`.
+        """Return the program of this derivative, for `plan`, `compile` and `stats`. Its directions
+        are arguments `tangent_of_x` and `cotangent`.
         """
         names, single = self._names(wrt)
         return self._made(names, single, aux=has_aux)
@@ -124,7 +126,7 @@ class Derivative(Tools[G], Generic[P, G]):
         sizes: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> Report:
-        """Every decision about this derivative; see `Program.plan`."""
+        """Return every decision about this derivative; see `Program.plan`."""
         made = self.program(wrt=wrt, has_aux=has_aux)
         if sizes is not None:
             return made.plan(*args, sizes=sizes, **kwargs)
@@ -161,7 +163,7 @@ class Derivative(Tools[G], Generic[P, G]):
         platforms: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write this derivative into a file; see `Program.export`. Directions are arguments
+        """Write this derivative to a file; see `Program.export`. Directions are arguments
         `tangent_of_x` and `cotangent`.
         """
         self.program(wrt=wrt, has_aux=has_aux).export(
@@ -171,7 +173,7 @@ class Derivative(Tools[G], Generic[P, G]):
     def abstract(
         self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
     ) -> tuple[Any, tuple[Any, ...]]:
-        """The entry of a call, and what stands for its arrays; see `Program.abstract`."""
+        """Return the entry of a call, and its arrays or abstract values; see `Program.abstract`."""
         return self.program().abstract(args, kwargs, sizes, warn=warn)
 
     def __repr__(self) -> str:
@@ -242,6 +244,8 @@ class Derivative(Tools[G], Generic[P, G]):
                 aux=aux,
                 roll=options.roll,
             )
+            # With `remat="auto"` the budget is met by the `Derived` function, which chooses what to
+            # recompute.
             memory = None if options.remat == AUTO else options.memory
             made = program.with_body(
                 derived, replace(options, donate=(), remat=None, memory=memory), key
@@ -249,15 +253,18 @@ class Derivative(Tools[G], Generic[P, G]):
         return made
 
     def _by_positions(self, made: Any, act: Callable[[Any], T], args: Any, kwargs: Any) -> T:
-        """Call or plan a derivative whose structure hangs on positions, arrays of integers among
-        its arguments, by their values.
+        """Call or plan a derivative whose sparsity structure depends on positions: integer arrays
+        among its arguments, by their values.
 
-        The structure of a sparse derivative is known before its numbers. So what it is read at is
-        made static, for a call that has it: other positions are another program, of another
-        structure.
+        The structure of a sparse derivative has to be known before its numbers. So the arguments
+        that determine it become static for such a call: other positions are another program, with
+        another structure.
         """
         key = made.body
         known = self._program.positions
+
+        # Each failure names the arguments whose values the structure needs; they are static in the
+        # next try.
         while True:
             names = known.get(key, ())
             is_known = names and _are_positions(made, names, args, kwargs)
@@ -270,7 +277,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 known[key] = (*names, *more)
 
     def _at_positions(self, made: Any, names: tuple[str, ...]) -> Any:
-        """The program of a derivative with these arguments static."""
+        """Return the program of a derivative with these arguments static."""
         key = (self.what, made.body, names)
         static = self._program.kept(key)
         if static is None:
@@ -308,8 +315,8 @@ class Derivative(Tools[G], Generic[P, G]):
 
 
 def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) -> bool:
-    """Whether these arguments of a call can be static by their values: arrays of integers that are
-    there, the same for all lanes.
+    """Return whether these arguments of a call can be static by value: concrete arrays of integers,
+    equal for all lanes.
     """
     options: Options = made.options
     if options.vmap or options.pad or options.chunk or options.shard:
@@ -323,10 +330,10 @@ def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) ->
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
-    """What a tool is asked about: the program itself, or that of a derivative.
+    """Return the program that a tool works on: the argument itself, or the program of a derivative.
 
     Raises:
-        OptionError: It is neither.
+        OptionError: The object is neither.
     """
     if isinstance(given, Derivative):
         return given.program(wrt=wrt)
@@ -342,8 +349,8 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
 
 
 def program_called(tool: str, given: Any, keywords: dict[str, Any]) -> Program[..., Any]:
-    """What a tool is asked about, of a call's arguments by name: of a derivative `wrt`, which is
-    taken out, as by a call of it.
+    """Return the program that a tool works on, given the keywords of a call: for a derivative,
+    `wrt` is taken out of them, as by a call of it.
     """
     return program_of(
         tool, given, keywords.pop("wrt", None) if isinstance(given, Derivative) else None
@@ -351,10 +358,10 @@ def program_called(tool: str, given: Any, keywords: dict[str, Any]) -> Program[.
 
 
 def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...], bool]:
-    """Names from what the user wrote, and whether it was one.
+    """Return the names of arguments that the user gave, and whether it was a single name.
 
     Raises:
-        OptionError: It is neither a name nor several.
+        OptionError: The value is neither a name nor several.
     """
     if is_a(value, str) and value:
         return (value,), True
@@ -375,11 +382,11 @@ def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...],
 
 
 def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
-    """Whether these are arguments that can vary.
+    """Check that these are arguments that can vary.
 
     Raises:
-        DerivativeError: One does not exist.
-        OptionError: One is static.
+        DerivativeError: An argument does not exist.
+        OptionError: An argument is static.
     """
     known = [parameter.name for parameter in core.binder.parameters]
     for name in names:
@@ -421,8 +428,8 @@ def lazy_derivatives(
     mode: Mode = "auto",
     sparse: bool = False,
 ) -> Any:
-    """Give a function its derivatives, each traced and compiled when it is first called, and say
-    once with respect to what.
+    """Give a function its derivatives, each traced and compiled when it is first called, with
+    common defaults.
 
     Args:
         fn: A function, or a program of `@optimize`; a plain function is put under `@optimize`
@@ -430,9 +437,9 @@ def lazy_derivatives(
         wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by
             name. Without it, all that hold floating-point arrays.
         skip: Arguments that are left out of "all".
-        mode: How Jacobians are made: `"forward"` or `"reverse"`, one pass for each element of the
+        mode: Computation of Jacobians: `"forward"` or `"reverse"`, one pass for each element of the
             arguments or of the results; `"coloured"`, fewer passes by their structure; or `"auto"`,
-            whichever their sizes and structure say is cheapest.
+            the cheapest by their sizes and structure.
         sparse: Whether Jacobians and Hessians are `jax.experimental.sparse.BCOO` arrays instead of
             dense ones.
 
@@ -441,7 +448,7 @@ def lazy_derivatives(
         `jvp`, `vjp`, `hvp` and `linearize`.
 
     Raises:
-        DerivativeError: A name is not one of an argument.
+        DerivativeError: A name is not the name of an argument.
         OptionError: An option is malformed.
     """
     where = "lazy_derivatives()"
@@ -471,6 +478,7 @@ def lazy_derivatives(
             "keep one.",
             code="J201",
         )
+
     defaults = Defaults(names, left_out, single, mode, sparse)
     return (
         _decorated(fn, defaults)

@@ -1,10 +1,10 @@
-"""What has been derived from a state, and for how long it holds.
+"""Cache of the derived fields of a state, and the conditions under which a cached value is valid.
 
-A value is of the numbers that the state held, of JAX's settings, and of the trace in which it was
-computed. It is kept in the state, so that it dies with it, beside what the state held then: arrays
-of NumPy and containers can be changed in place. It has a slot of its own: what stands in `__dict__`
-beside the fields Equinox takes for a part of the tree's structure, and a state that was read would
-be of another structure than one that was not.
+A value depends on the numbers that the state held, on JAX's settings, and on the trace in which it
+was computed. It is stored in the state, so that it dies with it, together with the contents of the
+state at that time: NumPy arrays and containers can be changed in place. The cache has a slot of its
+own. Equinox takes everything in `__dict__` besides the fields for a part of the tree's structure,
+so a cache there would give a state that was read another structure than one that was not.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 
 _core: Any = core
 KEPT = "_jitney_derived"
-"""The slot in which a state keeps it."""
+"""Name of the slot of a state that holds its cache."""
 
 
 class Kept:
-    """Derived values of a state as it was.
+    """Derived values of a state with certain contents.
 
     Args:
-        held: What the state held; None if that cannot be told.
+        held: The contents; None if they cannot be determined.
     """
 
     def __init__(self, held: list[Any] | None):
@@ -42,7 +42,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class KeptValue:
-    """A derived value, and the trace that it is of; None if it holds no tracers."""
+    """A derived value, and the trace that it belongs to; None if it holds no tracers."""
 
     trace: Any
     value: Any
@@ -52,30 +52,34 @@ class KeptValue:
 
 
 class Reading:
-    """What is known of states while one derived field is computed, with all that its rule reads.
-    Nothing changes them meanwhile.
+    """Caches of the states that are read while one derived field is computed, with all fields that
+    its rule reads. Nothing changes these states meanwhile.
     """
 
     def __init__(self) -> None:
-        # An id is of one object as long as that is held. A state on the way may be held by nobody
-        # else, and the next one take its place.
+        # By `id`, with the state itself: an id belongs to one object only as long as that is alive.
+        # A state on the way may have no other reference, and the next one could reuse its id.
         self._kept: dict[int, tuple[Any, Kept, Kept]] = {}
 
     def value(self, state: Any, rule: Callable[[Any], Any]) -> Any:
-        """A derived value, computed if it is not known under the settings and in the trace of now.
-        It is known by its rule: a class and its parent may have one of the same name.
+        """Return a derived value, computed unless it is cached for the current settings and trace.
+        The key contains the rule, not its name: a class and its parent may have rules of the same
+        name.
 
-        Tracers must not outlive their trace: a state that holds some dies with it, but one of
-        concrete arrays, which a traced function closes over, does not. What is computed of that one
-        is kept for this reading alone.
+        Tracers must not outlive their trace. A state that holds tracers dies with it; a state of
+        concrete arrays, which a traced function closes over, does not. A value with tracers
+        computed from such a state is cached for this reading alone.
         """
         key, trace = (rule, settings()), _core.get_opaque_trace_state()
         if id(state) not in self._kept:
             self._kept[id(state)] = (state, _lasting(state), Kept(None))
         _, lasting, passing = self._kept[id(state)]
+
+        # A value without tracers is valid in any trace.
         for known in (*lasting.values.get(key, ()), *passing.values.get(key, ())):
             if known.holds(trace):
                 return known.value
+
         value = rule(state)
         traced = _has_tracers(value)
         kept = passing if traced and not _has_tracers(state) else lasting
@@ -84,12 +88,13 @@ class Reading:
 
 
 def _lasting(state: Any) -> Kept:
-    """What a state keeps, if it holds what it held."""
+    """Return the cache in a state; a new one if its contents have changed."""
     held = _held(state)
     kept: Kept | None = getattr(state, KEPT, None)
     if kept is None or held is None or kept.held is None or not _same(kept.held, held):
         kept = Kept(held)
-        object.__setattr__(state, KEPT, kept)  # of a frozen dataclass
+        # `object`'s method, as a state is a frozen dataclass.
+        object.__setattr__(state, KEPT, kept)
     return kept
 
 
@@ -98,7 +103,7 @@ def _has_tracers(tree: Any) -> bool:
 
 
 class _Unknown(Exception):
-    """Something that could change unseen."""
+    """A value that could change unnoticed."""
 
 
 def _held(state: Any) -> list[Any] | None:
@@ -109,13 +114,15 @@ def _held(state: Any) -> list[Any] | None:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """All that a value holds: what cannot change as itself, arrays of NumPy as their bytes.
+    """Yield everything that a value holds: immutable parts as they are, NumPy arrays as their
+    bytes.
 
     Raises:
         _Unknown: It holds something else.
     """
     kind = type_of(value)
-    whole: Any = value  # pyright would go on with what `value` is found to be
+    # pyright would narrow the type of `value` in the branches below.
+    whole: Any = value
     if is_a(value, jax.Ref):
         raise _Unknown
     if value is None or kind in _PLAIN or is_a(value, _FIXED):
@@ -142,8 +149,8 @@ _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 def _same(old: list[Any], new: list[Any]) -> bool:
-    """Whether nothing has changed. Numbers in modules are compared as what they are, arrays of JAX
-    by identity.
+    """Return whether nothing has changed. Integers, strings and contents of NumPy arrays are
+    compared by `==`, everything else by identity.
     """
     return len(old) == len(new) and all(
         a is b or (type_of(a) is type_of(b) and type_of(a) in _COMPARED and a == b)

@@ -1,4 +1,6 @@
-"""`@optimize`: read a function's signature, and give back a program."""
+"""The `@optimize` decorator: reads the signature and the options of a function, and returns a
+`Program`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ Names = str | tuple[str, ...] | list[str]
 Along = Mapping[str, str | Sequence[str]]
 Shard = Literal["fsdp"] | Along | tuple[Literal["fsdp"], Along]
 Product = Literal["bf16", "fp16", "f32"]
-# Any tolerance will do; a type checker knows these.
+# Any tolerance is valid; these are the ones that type checkers know.
 Tolerance = Literal[
     "auto:1e-1",
     "auto:1e-2",
@@ -109,67 +111,67 @@ def optimize(
 def optimize(fn: Any = None, /, **options: Any) -> Any:
     """Compile a function as its signature says, without rewriting it.
 
-    Arrays are traced, all else is static; an annotation decides where it says more. See the page
-    "Options" of the documentation.
+    Arrays are traced, everything else is static; an annotation decides where it says more. See the
+    page "Options" of the documentation.
 
     Args:
         fn: A function, method, `functools.partial`, or callable Equinox module.
-        static: Arguments held static as a whole; unhashable ones are keyed by value.
+        static: Arguments that are static as a whole; unhashable ones are keyed by value.
         donate: Arguments whose buffers the call may overwrite.
         vmap: An axis that the signature does not name: arrays with one axis more than their
-            annotation are mapped over the leading one. As a dict, {axis: {argument: position}} says
-            it outright, outermost axis first.
+            annotation are mapped over the leading one. A dict, {axis: {argument: position}}, states
+            the mapped arguments explicitly, outermost axis first.
         pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes
-            share the program of their bucket; results are those of the exact size. What cannot be
-            proven to be so runs at exact size, with one warning.
-        chunk: Axis name -> how many of its elements are worked on at a time, or `"auto"`. What is
-            summed is accumulated over the chunks, in as many passes as the body needs; what cannot
-            be cut is an `AxisError` that names the line.
-        memory: How many bytes temporaries and arguments may take, as the compiler counts them: a
-            number, a text such as `"2GiB"`, or `"auto"` for what is free. What does not fit is cut
-            into chunks, along the axis of `chunk` or the longest that can be cut.
+            share the program of their bucket; results are those of the exact size. A function for
+            which that cannot be proven runs at exact size, with one warning.
+        chunk: Axis name -> the number of its elements that are processed at a time, or `"auto"`.
+            Sums are accumulated over the chunks, in as many passes as the body needs; an operation
+            that cannot be cut raises an `AxisError` that names the line.
+        memory: Limit on the bytes of temporaries and arguments, as the compiler counts them: a
+            number, a text such as `"2GiB"`, or `"auto"` for the free memory. A program that exceeds
+            it is cut into chunks, along the axis of `chunk` or the longest that can be cut.
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in
             `jax.checkpoint_policies`. `"auto"` recomputes the least that brings a gradient of this
-            function below `memory`; where nothing does, a `BudgetError` says what is the least.
-        roll: `"auto"` compiles one of equal layers that stand one behind the other, and runs it in
-            a loop, where that is proven to be the same, compiles much faster and runs as fast;
-            `plan` says which. See `jitney.stack` for their weights.
-        precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low type,
-            accumulated in float32, and all else as it is; a dict says it by module path, and
-            `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
-            `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results
-            keep theirs. `"tf32"` sets the precision of matrix products.
-        cache: Whether compiled programs go to the persistent compilation cache. `"program"` keeps
-            what is traced and lowered too, so that another process does neither, where it is sure
-            that both would give the same; `plan` says why if it is not. New: see the page
+            function below `memory`; if nothing does, a `BudgetError` states the least possible.
+        roll: `"auto"` compiles one of several identical layers in sequence, and runs it in a loop,
+            where that is proven to give the same, compiles much faster and runs as fast; `plan`
+            reports it. See `jitney.stack` for their weights.
+        precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low dtype,
+            accumulated in float32, and everything else unchanged; a dict sets it by module path,
+            and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
+            `"fp16-all"`, `"f32"` and `"f64"` compute everything in that dtype; arguments and
+            results keep theirs. `"tf32"` sets the precision of matrix products.
+        cache: Whether compiled programs go to the persistent compilation cache. `"program"` also
+            stores the traced and lowered program, so that another process does neither, where both
+            would certainly give the same; `plan` says why if it is not stored. New: see the page
             "Caching".
         check: Whether calls are checked against the annotations, once for each new call key.
-        checks: When a run-time check of Equinox (`eqx.error_if`) that fails raises its error: in
-            the call, which waits for it, or (`"later"`) in a later call of this thread that finds
-            it, in `jitney.wait()`, or at the end of Python.
-        on_trace_error: What happens when the body needs a concrete value: an error, or the same
+        checks: When a failed run-time check of Equinox (`eqx.error_if`) raises its error: in the
+            call, which waits for it, or (`"later"`) in a later call of this thread that finds it,
+            in `jitney.wait()`, or at the end of Python.
+        on_trace_error: Reaction to a body that needs a concrete value: an error, or the same
             function un-jitted.
-        max_compiles: How many programs this function may compile, those from the persistent cache
-            among them. Past it a warning has the cause of each; `"raise:3"` makes it a
-            `CompileError`, `"eager:3"` runs what is new un-jitted.
+        max_compiles: How many programs this function may compile, including those from the
+            persistent cache. Past it a warning has the cause of each; `"raise:3"` makes it a
+            `CompileError`, `"eager:3"` runs new kinds of calls un-jitted.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time.
-        debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also
+        debug_nans: Name the first operation that produces a NaN or an infinity in a result. Also
             `JITNEY_DEBUG_NANS=1`.
-        shard: Named axis -> the axis of the mesh (or several, or `"*"` for all) that it lies along,
-            of arguments, results and fields of modules; `"fsdp"` to spread each parameter along its
+        shard: Named axis -> the mesh axis (or several, or `"*"` for all) that it is sharded over,
+            for arguments, results and fields of modules; `"fsdp"` to shard each parameter along its
             largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
         mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context
-            counts, and has to be there; `"optional"` lets a call without one run as if there were
-            no `shard`.
-        verify: Whether each new program is also run as plain `jax.jit` and compared. None for what
-            `jitney.configure(verify=...)` or `JITNEY_VERIFY=1` says.
+            is used, and must exist; `"optional"` lets a call without one run as if there were no
+            `shard`.
+        verify: Whether each new program is also run as plain `jax.jit` and compared. None for the
+            setting of `jitney.configure(verify=...)` or `JITNEY_VERIFY=1`.
 
     Returns:
-        A `Program`, or without `fn` a decorator that makes one.
+        A `Program`, or without `fn` a decorator that returns one.
 
     Raises:
         OptionError: An option is unknown, malformed, contradicts another or the signature, or is
-            not built yet.
+            not implemented yet.
     """
     if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in (
         "1",
@@ -178,8 +180,11 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         "yes",
     ):
         options["debug_nans"] = True
+
+    # Local names that annotations may use. Two frames up, past the wrapper of `public`.
     namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
     if fn is None:
+        # Raise on invalid options here, at the line of the decorator.
         read_options("optimize()", options)
         return functools.partial(_decorate, options=options, namespace=namespace)
     return _decorate(fn, options, namespace)
@@ -198,6 +203,8 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
             "write @optimize above a function, or @optimize(static=...).",
             code="J204",
         )
+
+    # Refuse callables that cannot be traced.
     function, args, kwargs = _unwrapped(fn)
     where = where_of(function)
     if is_a(function, np.ufunc):
@@ -223,6 +230,7 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
             "decorate the function that computes, and await or yield around it.",
             code="J204",
         )
+
     chosen = read_options(where, options)
     off = disabled(where)
     if off is not None:
@@ -231,8 +239,8 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
 
 
 def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The function behind a callable, and the arguments that it is bound to. Those are traced as
-    all others, not baked in.
+    """Return the function of a callable, and the arguments that it is bound to. They are traced
+    like all others, and do not become constants.
     """
     if isinstance(fn, functools.partial):
         inner, args, kwargs = _unwrapped(fn.func)
@@ -246,12 +254,13 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
     if isinstance(fn, eqx.Module):
         bound = getattr(fn, "__self__", None)
-        if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
+        # A method of a module, which Equinox wraps in a module of its own.
+        if bound is not None:
             method: Any = fn
             return method.__func__, (bound,), {}
         return type(fn).__call__, (fn,), {}
     kind: Any = type_of(fn)
-    # an object that is called: what it holds may change
+    # A callable object of a plain class: its attributes may change.
     if is_plain(kind) and isinstance(kind.__call__, types.FunctionType):
         return kind.__call__, (fn,), {}
     return fn, (), {}

@@ -1,5 +1,12 @@
-"""What the user holds: a function that compiles on its first call, and the questions one can ask
+"""The `Program`: a function that compiles on its first call, with the methods that users call on
 it.
+
+`Program.__call__` is the hot path. A warm call is two steps: take the flat arrays out of the
+arguments, and run them.
+
+    f = jitney.optimize(fn)     a `Program` around a core, which equal functions share
+    f(x)                        core.usual or core.find(...) -> entry, arrays; entry.run(*arrays)
+    f.grad(x)                   a `Program` of the derivative, built when it is first called
 """
 
 from __future__ import annotations
@@ -51,16 +58,17 @@ R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 _T = TypeVar("_T")
 _jax: Any = jax
-_NONE = object()  # no result, yet
+# Marks a result or a choice that does not exist yet.
+_NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
 class Program(Tools[R], Generic[P, R]):
-    """A function under `@optimize`. Made by `jitney.optimize`, not directly.
+    """A function under `@optimize`. Created by `jitney.optimize`, not directly.
 
     It is called as the function it wraps, keeps that function's name, docstring and signature, and
-    binds to instances as a method does. As a pytree it holds the arrays of what it is bound to: a
-    module, or the arguments of a `functools.partial`.
+    binds to instances as a method does. As a pytree it holds the arrays of the object that it is
+    bound to: a module, or the arguments of a `functools.partial`.
     """
 
     _args: tuple[Any, ...]
@@ -78,11 +86,15 @@ class Program(Tools[R], Generic[P, R]):
         self._args = args
         self._kwargs = dict(kwargs or {})
         self._defaults = Defaults()
-        self._made: dict[Any, Any] = {}  # programs of derivatives
-        # those of them that run calls with nothing but the function's own arguments
+
+        # Key of `with_body` -> program of a derivative.
+        self._made: dict[Any, Any] = {}
+        # The programs among these that run a derivative's calls without `wrt`, `has_aux` or a
+        # direction.
         self._usual: dict[str, Any] = {}
-        # by sparse derivative, the arguments that its structure is known by
+        # Sparse derivative -> the arguments that determine its structure.
         self.positions: dict[Any, tuple[str, ...]] = {}
+
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -92,27 +104,37 @@ class Program(Tools[R], Generic[P, R]):
             core = self._core
             given: tuple[Any, ...] = self._args + args if self._args else args
             by_name: Any = {**self._kwargs, **kwargs} if self._kwargs else kwargs
+
+            # The hot path: the taker of the latest call returns None if this call is of another
+            # kind.
             entry, take = core.usual
             arrays: Any = take(given, by_name)
             if arrays is None:
                 entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
+
+            # Run. An exception is an error for the user, or one of three reasons to repeat the
+            # call.
             out: Any = _NONE
             choice: Any = _NONE
             try:
                 out = entry.run(*arrays)
                 return out if type(out) is not Mixed else out.outcome.build(out.arrays)
             except Retry:
+                # Another thread has traced the program meanwhile.
                 core.counters.calls -= 1
             except Undecided as undecided:
+                # A policy has to be chosen by the values of this call (`precision="auto:..."`).
                 core.counters.calls -= 1
                 choice = undecided.key
             except PastLimit:
+                # `max_compiles="eager:..."`.
                 limit = core.options.max_compiles
                 if limit is None or limit.past != "eager":
                     raise
                 return entry.eagerly(*arrays)
             except _EXPLAINED as error:
+                # Errors of JAX, explained if jitney knows the cause.
                 untraced = trace_error(
                     error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
                 )
@@ -132,16 +154,22 @@ class Program(Tools[R], Generic[P, R]):
                 named = named or left_error(error, core.where, entry.reads)
                 if named is not None:
                     raise named from error
+
+                # A failed check of Equinox that nobody had looked for: the repeated call reports
+                # it.
                 if not entry.overlooked(error):
                     raise
                 core.counters.calls -= 1
             finally:
+                # Only a call that traced gets here: let waiting threads go on, and check its
+                # arguments once.
                 if entry.flights and entry.land():
                     core.counters.misses += 1
                     if out is not _NONE:
                         with entry.numbers():
                             demand_floats_fit(core.where, entry.paths, arrays)
-            if choice is not _NONE:  # behind `except`: what is raised now has no part in it
+            # Outside of `except`: an error of the choice does not carry Undecided as its context.
+            if choice is not _NONE:
                 decide(entry, choice, arrays)
             return self._again(core.bind(given, by_name))
         except Exception as error:
@@ -149,7 +177,7 @@ class Program(Tools[R], Generic[P, R]):
             raise
 
     def _again(self, values: tuple[Any, ...]) -> R:
-        """The whole call once more, from arguments in normal form."""
+        """Repeat the whole call, from arguments in normal form."""
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
     def _not_traceable(
@@ -158,7 +186,8 @@ class Program(Tools[R], Generic[P, R]):
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
             raise untraced from error
-        core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
+        # The failed trace does not count: the call is counted as an eager one.
+        core.counters.misses -= 1
         if not traced(arrays):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
@@ -176,7 +205,7 @@ class Program(Tools[R], Generic[P, R]):
                 raise
             raise explained from again
 
-    # What one can ask.
+    # Questions about the function, and compilation ahead of time.
 
     @property
     def stats(self) -> Stats:
@@ -190,7 +219,7 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def options(self) -> Options:
-        """The options of the decoration."""
+        """Options of the decoration."""
         return self._core.options
 
     @public
@@ -200,17 +229,17 @@ class Program(Tools[R], Generic[P, R]):
         """Compile ahead of time, so that the first call with such arguments neither traces nor
         compiles.
 
-        One exception: a function with run-time checks of Equinox (`eqx.error_if`) that Equinox
-        runs, as with `shard`, is compiled once more on its first call.
+        There is one exception: a function with run-time checks of Equinox (`eqx.error_if`) that
+        Equinox runs, as with `shard`, is compiled once more on its first call.
 
         Args:
             args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`,
-                static values. What is left out is made from its annotation: `Float` is JAX's
-                default float, strongly typed.
-            sizes: Axis name -> size, for the annotations of what was left out, and for the axis of
-                `vmap`. That one goes into each array that was left out; where there are several, a
-                warning says which, since calls may share some of them.
-            kwargs: Examples by name; static arguments too.
+                static values. For a parameter that is left out, an abstract value is built from its
+                annotation: `Float` is JAX's default float, strongly typed.
+            sizes: Axis name -> size, for the annotations of parameters that are left out, and for
+                the axis of `vmap`. The axis of `vmap` is added to each array that is left out; if
+                there are several, a warning names them, since calls may share some of them.
+            kwargs: Examples by name, including static arguments.
 
         Returns:
             This program.
@@ -223,22 +252,23 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
-        """Every decision about a call with such arguments (see `compile`), with its reason.
+        """Return every decision about a call with such arguments (see `compile`), with its reason.
 
-        Only with `donate`, under `vmap`, and where `precision` casts products or computes in a low
-        type, does the body run, on abstract values: its results tell which buffers can be reused,
-        its operations which branches all elements compute and what is cast, its constants what the
-        type lacks. That is no trace in `stats`. Nothing is compiled, but for what `memory` finds by
-        compiling, and a gradient with a policy of `remat`, which is compiled with it and without.
+        The body runs, on abstract values, only with `donate`, under `vmap`, and where `precision`
+        casts products or computes in a low dtype: its results determine which buffers can be
+        reused, its operations which branches all elements compute and which products are cast, its
+        constants which values the dtype lacks. `stats` counts no trace for that. Nothing is
+        compiled, with two exceptions: `memory` decides by compiling, and a gradient with a policy
+        of `remat` is compiled with it and without.
         """
-        # the line of `vmap` says what is mapped
+        # No warning about mapped arguments: the report has a line about `vmap`.
         entry, arrays = self.abstract(args, kwargs, sizes, warn=False)
         return report(self._core, entry, arrays)
 
     @public
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
-        """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of
-        `jax.jit`.
+        """Trace and lower for these arguments, without compiling. The result has `.as_text()` and
+        `.compile()`, as that of `jax.jit` does.
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
@@ -254,7 +284,9 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> Traced:
-        """Trace for these arguments: `.jaxpr`, `.lower()`, as of `jax.jit`."""
+        """Trace for these arguments. The result has `.jaxpr` and `.lower()`, as that of `jax.jit`
+        does.
+        """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
             traced = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
@@ -269,8 +301,8 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def eval_shape(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """What a call would return, with `jax.ShapeDtypeStruct` for arrays, as of `jax.jit`.
-        Nothing is compiled, and no trace counted.
+        """Return the result of a call with `jax.ShapeDtypeStruct` for arrays, as `eval_shape` of
+        `jax.jit` does. Nothing is compiled, and no trace is counted.
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
@@ -295,65 +327,65 @@ class Program(Tools[R], Generic[P, R]):
         platforms: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write this program into a file that `jitney.load` makes a function of, without the code
-        that it was made of.
+        """Write this program to a file, from which `jitney.load` returns a function without the
+        source code.
 
         Args:
-            file: Where to; it is replaced as a whole.
-            args: Examples, as of `compile`.
+            file: Path of the file, which is replaced as a whole.
+            args: Examples, as for `compile`.
             sizes: Axis -> its size; a tuple of sizes, each of which is a program; or a `range` for
                 one program of all its sizes.
-            vjp_order: How often `jax.grad` can be taken of what is loaded. The derivative itself is
-                exported by `f.grad.export(...)`.
-            platforms: What it is lowered for, as `jax.export` names it: "cpu", "cuda", "rocm",
-                "tpu"; without it, for the default device.
+            vjp_order: How often `jax.grad` can be applied to the loaded function. The derivative
+                itself is exported by `f.grad.export(...)`.
+            platforms: Platforms that it is lowered for, as `jax.export` names them: "cpu", "cuda",
+                "rocm", "tpu"; without it, the default device.
             kwargs: Examples by name.
 
         Raises:
             ContractError: A size is missing, unknown, or contradicts an example.
-            ExportError: It holds what a file cannot hold: calls of Python, a device mesh, a class
-                that JAX does not let be put together by its fields.
+            ExportError: The program contains something that a file cannot hold: calls of Python, a
+                device mesh, a class that JAX cannot rebuild from its fields.
         """
         from .._export.writing import export
 
         export(self, file, args, kwargs, sizes, vjp_order, platforms)
 
     def clear_cache(self) -> None:
-        """Forget what has been traced and compiled for this function and its derivatives, as of
-        `jax.jit`. The counters stay.
+        """Forget everything that was traced and compiled for this function and its derivatives, as
+        `clear_cache` of `jax.jit` does. The counters stay.
         """
         self._core.forget()
         for made in self._made.values():
             made.clear_cache()
 
-    # Derivatives, each made when it is first called.
+    # Derivatives, each built when it is first called.
 
     @property
     def grad(self) -> Derivative[P, Any]:
-        """The gradient of a function that returns one number."""
+        """Gradient of a function that returns one number."""
         return Derivative(self, "grad")
 
     @property
     def value_and_grad(self) -> Derivative[P, tuple[R, Any]]:
-        """The number, and the gradient."""
+        """The number, and its gradient."""
         return Derivative(self, "value_and_grad")
 
     @property
     def jacobian(self) -> Derivative[P, Any]:
-        """The Jacobian: for each array of the result, its shape followed by the argument's. Several
+        """Jacobian: for each array of the result, its shape followed by the argument's. Several
         arguments share one program.
         """
         return Derivative(self, "jacobian")
 
     @property
     def value_and_jacobian(self) -> Derivative[P, tuple[R, Any]]:
-        """The result, and the Jacobian."""
+        """The result, and its Jacobian."""
         return Derivative(self, "value_and_jacobian")
 
     @property
     def hessian(self) -> Derivative[P, Any]:
-        """The second derivatives of a function that returns one number; for several arguments a
-        dict of dicts.
+        """Second derivatives of a function that returns one number; for several arguments a dict of
+        dicts.
         """
         return Derivative(self, "hessian")
 
@@ -369,7 +401,7 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def hvp(self) -> Derivative[..., Any]:
-        """The product of the Hessian with `tangents`."""
+        """Product of the Hessian with `tangents`."""
         return Derivative(self, "hvp")
 
     @property
@@ -379,7 +411,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         return Derivative(self, "linearize")
 
-    # What jitney's own tools ask.
+    # Interface to jitney's own modules; `__dir__` hides it (`_INSIDE`).
 
     def ahead(
         self,
@@ -387,8 +419,8 @@ class Program(Tools[R], Generic[P, R]):
         kwargs: Mapping[str, Any],
         sizes: Mapping[str, int] | None = None,
     ) -> Any:
-        """What `compile` does; JAX's program of these calls, which is that of their bucket where
-        they are padded.
+        """Compile for a call, and return JAX's program of it; for a padded call, the program of its
+        bucket.
         """
         entry, arrays = self.abstract(args, kwargs, sizes)
         try:
@@ -403,24 +435,24 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def core(self) -> Core:
-        """What it shares with programs of equal functions with equal options."""
+        """State that is shared with programs of equal functions with equal options."""
         return self._core
 
     @property
     def body(self) -> Callable[..., Any]:
-        """The function itself, without what it is bound to."""
+        """The function itself, unbound."""
         return self._fn
 
     @property
     def defaults(self) -> Defaults:
-        """What its derivatives are with respect to, unless a call says so."""
+        """Defaults of its derivatives, for calls without `wrt`."""
         return self._defaults
 
     def with_body(
         self, fn: Callable[..., Any], options: Options, key: Any = None
     ) -> Program[..., Any]:
-        """The program of another function of the same arguments, bound to what this one is bound
-        to. It is kept if it has a key.
+        """Return the program of another function of the same arguments, bound as this one is. With
+        a key it is cached.
         """
         made: Program[..., Any] = Program(REGISTRY.core(fn, options, self._core.namespace), fn)
         if key is not None:
@@ -428,31 +460,33 @@ class Program(Tools[R], Generic[P, R]):
         return made.bound_as(self)
 
     def kept(self, key: Any) -> Program[..., Any] | None:
-        """What `with_body` has made under a key."""
+        """Return the program that `with_body` cached under a key."""
         made = self._made.get(key)
         return made and made.bound_as(self)
 
     def derivatives(self, what: str) -> list[Program[..., Any]]:
-        """The programs of one derivative, with respect to whatever, that have been made."""
+        """Return the cached programs of one derivative, with respect to any arguments."""
         return [made for key, made in self._made.items() if key[0] == what]
 
     @property
     def usual(self) -> dict[str, Any]:
-        """By derivative, what runs its calls that say neither `wrt` nor a direction, once there was
-        one. None of a bound program.
+        """Derivative -> the program of its calls without `wrt` and without a direction, after the
+        first such call. Empty for a bound program.
         """
         return {} if self._args or self._kwargs else self._usual
 
     def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
-        """This program with the arguments that another one is given."""
+        """Return this program, bound to the same arguments as another one."""
         return self.bound_to(other._args, other._kwargs) if other._args or other._kwargs else self
 
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
-        """The same program, with other defaults for its derivatives; see `lazy_derivatives`."""
+        """Return the same program with other defaults for its derivatives; see
+        `lazy_derivatives`.
+        """
         return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by name."""
+        """Return the arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
         return {
             parameter.name: value
@@ -460,14 +494,12 @@ class Program(Tools[R], Generic[P, R]):
         }
 
     def parted(self) -> tuple[tuple[Any, ...], Program[..., Any]]:
-        """The arguments that come first in each call, and the program without these and those by
-        keyword.
-        """
+        """Return the bound positional arguments, and the unbound program."""
         return self._args, self.bound_to((), {})
 
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
-        """The same program with these arguments already given. Light, since it happens on every
-        call of a method.
+        """Return the same program bound to these arguments. Cheap, since it happens on every call
+        of a method.
         """
         return self._with(_args=args, _kwargs=kwargs)
 
@@ -479,7 +511,7 @@ class Program(Tools[R], Generic[P, R]):
     def abstract(
         self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
     ) -> tuple[Entry, tuple[Any, ...]]:
-        """The entry of a call, and its arrays or what stands for them; see `compile`."""
+        """Return the entry of a call, and its arrays or abstract values; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
         args, kwargs = abstract_values(core, args, kwargs, sizes, warn=warn)
@@ -492,7 +524,7 @@ class Program(Tools[R], Generic[P, R]):
             raise unfit
         return entry, arrays
 
-    # What a function does besides being called.
+    # Protocols of a function: methods, wrappers, printing, equality, copying, pickling.
 
     @overload
     def __get__(self, instance: None, owner: Any = None, /) -> Program[P, R]: ...
@@ -505,7 +537,7 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
-        """What was decorated: the function, the bound method, the module or the partial."""
+        """The decorated object: the function, the bound method, the module or the partial."""
         fn, args = self._fn, self._args
         if not args and not self._kwargs:
             return fn
@@ -522,12 +554,13 @@ class Program(Tools[R], Generic[P, R]):
         return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
 
     def __dir__(self) -> list[str]:
-        """What one asks of a program, for completion; not what jitney's own modules ask of it."""
+        """Return the public names, for completion, without those for jitney's own modules."""
         return sorted({*object.__dir__(self)} - _INSIDE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
+        # Bound arguments are compared by identity: `==` of arrays is an array.
         mine, theirs = (
             (*self._args, *self._kwargs.values()),
             (*other._args, *other._kwargs.values()),
@@ -539,7 +572,9 @@ class Program(Tools[R], Generic[P, R]):
         return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
 
     def flattened(self) -> tuple[Any, _Function]:
-        """As a pytree: the arrays of what it is bound to, and the function."""
+        """Return the children and the auxiliary data of the pytree node: bound arguments, and the
+        function.
+        """
         return (self._args, self._kwargs), _Function(self._core, self._fn)
 
     def __copy__(self) -> Program[P, R]:
@@ -547,10 +582,12 @@ class Program(Tools[R], Generic[P, R]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Program[P, R]:
         if not self._args and not self._kwargs:
-            return self  # as a plain function does
+            # A plain function copies to itself, too.
+            return self
         return Program(self._core, self._fn, *copy.deepcopy((self._args, self._kwargs), memo))
 
     def __reduce__(self) -> Any:
+        # As a function is pickled: by its name, which must lead to this very program.
         if not self._args and not self._kwargs and _found_by_name(self):
             return self.__dict__["__qualname__"]
         return _restore, (self._fn, self._core.options, self._args, self._kwargs)
@@ -577,7 +614,9 @@ _INSIDE = {
 
 
 def _idle(options: Options) -> str:
-    """What of its options a function has no use for that runs un-jitted, for the warning."""
+    """Return, for the warning, the options that have no effect on a function that runs
+    un-jitted.
+    """
     names = [name for name in ("chunk", "memory", "pad", "donate") if getattr(options, name)]
     names += ["shard"] if options.shard is not None else []
     return (
@@ -588,7 +627,7 @@ def _idle(options: Options) -> str:
 
 
 def is_call_of(fn: Any, instance: Any) -> bool:
-    """Whether `fn` is what calling `instance` runs."""
+    """Return whether calling `instance` runs `fn`."""
     return callable(instance) and type(instance).__call__ is fn
 
 
@@ -606,8 +645,8 @@ def _restore(
 
 
 class _Function:
-    """What a program is besides the arrays it is bound to: auxiliary data of a pytree node, which
-    keeps the function alive.
+    """Auxiliary data of a program as a pytree node: everything but its bound arrays. It keeps the
+    function alive.
     """
 
     def __init__(self, core: Core, fn: Callable[..., Any]):
@@ -637,6 +676,8 @@ def _given(names: dict[str, Any]) -> Sequence[Any]:
     return names["arrays"]
 
 
+# Compiles below these methods belong to the program: the listener finds their frames, and reads the
+# local variables `self`, `entry` and `arrays`.
 for _method in (_program.__call__, _program.ahead, _program.trace, _program.lower):
     LISTENER.owns(
         _method,

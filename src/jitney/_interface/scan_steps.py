@@ -1,5 +1,5 @@
-"""`jitney.scan_steps`: many small steps as one program, so that the price of a call is paid once
-for all of them.
+"""`jitney.scan_steps`: many small steps as one program, so that the cost of a call is paid once for
+all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .._signature.told_apart import are_one
 from .optimize import optimize
 from .program import Program
 
-_TICKS = 100  # how often a bar moves, at most
+# How often a progress bar moves, at most.
+_TICKS = 100
 _MOST = 2**31
 _lax: Any = jax.lax
 _eqx: Any = eqx
@@ -41,34 +42,34 @@ def scan_steps(
     progress: bool = False,
     **options: Any,
 ) -> Program[..., Any]:
-    """`n` steps of a training loop, a sampler or a simulation in one program: `jax.lax.scan` of a
-    function as people write it.
+    """Run `n` steps of a training loop, a sampler or a simulation in one program: `jax.lax.scan` of
+    a function as people write it.
 
-    The first arguments of `step` are what it hands on, and it returns their new values first; what
-    else it returns is kept of each step. Modules, optimiser states and other trees may hold more
-    than arrays (functions, text): that stays as it is.
+    The first arguments of `step` are its carry, and it returns their new values first; its other
+    results are stacked over the steps. Modules, optimiser states and other trees may hold more than
+    arrays (functions, text): such values stay as they are.
 
     Args:
         step: A function, or a program of `@optimize`, whose signature is checked in each step, and
-            whose `static` and `donate` hold.
-        n: How many steps.
-        carry: How many of its leading arguments are handed on. `step(model, state, batch) ->
+            whose `static` and `donate` apply.
+        n: Number of steps.
+        carry: How many of its leading arguments are the carry. `step(model, state, batch) ->
             (model, state, loss)` has `carry=2`; with `carry=1` a step that returns nothing else
             returns the new value itself.
-        over: The arguments of which each step gets an element of its own, along a new first axis of
-            size `n`: batches, keys.
-        progress: Whether a bar shows how far a call is. It is drawn by callbacks, a hundred of them
-            at most; in a notebook by ipywidgets.
+        over: The arguments of which each step gets its own element, along a new first axis of size
+            `n`: batches, keys.
+        progress: Whether a bar shows the progress of a call. It is drawn by callbacks, a hundred of
+            them at most; in a notebook by ipywidgets.
         options: Of `jitney.optimize`, for the whole program.
 
     Returns:
         A `Program` of the arguments of `step`. It returns what `step` returns: the last values of
-        what is handed on, and all else with a new first axis of size `n`.
+        the carry, and everything else with a new first axis of size `n`.
 
     Raises:
         OptionError: `n`, `carry` or `over` do not fit the signature of `step`.
-        ContractError: When it is called: what comes out of a step does not fit into the next one,
-            or an argument of `over` has another size.
+        ContractError: When it is called: the carry that a step returns does not fit into the next
+            one, or an argument of `over` has another size.
     """
     if not callable(step):
         raise OptionError(
@@ -85,7 +86,8 @@ def scan_steps(
     signature = signature_of(step)
     names = _names(where, signature, n, carry, along)
 
-    # what a method or a partial is bound to is an argument of the whole: it may change
+    # Bound arguments of a method or a partial become arguments of the whole program: they may
+    # change.
     held, free = inner.parted()
 
     def steps(*args: Any, **kwargs: Any) -> Any:
@@ -96,6 +98,7 @@ def scan_steps(
             _Ticks(str(inner.__name__), n) if progress else None
         )
 
+    # A signature without annotations: those of `step` are checked in each step, by its own program.
     bare = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
         for name in _names_of_held(inner.body, len(held), names)
@@ -112,7 +115,7 @@ def scan_steps(
 
 
 def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
-    """What the arguments that a step is bound to are called in messages."""
+    """Return names, for messages, of the arguments that a step is bound to."""
     names = [
         name
         for name, each in signature_of(body).parameters.items()
@@ -123,7 +126,7 @@ def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
 
 
 def _texts(where: str, over: Any) -> tuple[str, ...]:
-    """The names of arguments."""
+    """Return the names of arguments."""
     if is_a(over, str):
         return (over,)
     if not is_a(over, (list, tuple)) or not all(is_a(name, str) for name in over):
@@ -137,7 +140,7 @@ def _texts(where: str, over: Any) -> tuple[str, ...]:
 def _names(
     where: str, signature: inspect.Signature, n: int, carry: int, over: Sequence[str]
 ) -> list[str]:
-    """The parameters, checked."""
+    """Return the names of the parameters after checking `n`, `carry` and `over`."""
     if not is_a(n, int) or is_a(n, bool) or not 0 <= n < _MOST:
         rule = f"It is an integer from 0 to {_MOST - 1}, as far as the counter of a loop goes."
         raise OptionError(
@@ -174,7 +177,7 @@ def _names(
 
 
 class _Loop:
-    """One trace of the loop."""
+    """A trace of the loop."""
 
     def __init__(
         self,
@@ -193,19 +196,24 @@ class _Loop:
             over,
             n,
         )
-        self.beside: Any = None  # what a step returns beside arrays
-        self.is_alone = False  # whether it returns nothing but what it hands on
+        # The parts of a step's results that are not arrays.
+        self.beside: Any = None
+        # True if a step returns nothing but its carry.
+        self.is_alone = False
         state = tuple(bound.arguments[name] for name in carried)
         parted: Any = _eqx.partition(state, _eqx.is_array)
         self.arrays, self.rest = parted
 
     def run(self, ticks: _Ticks | None) -> Any:
+        # Arrays of `over` are scanned; everything else in these arguments is constant.
         data, constant = _eqx.partition(
             {name: self.bound.arguments[name] for name in self.over}, _eqx.is_array
         )
         for path, leaf in tree_flatten_with_path(data)[0]:
             self._check_size(path, leaf)
 
+        # The carry is the step number with the arrays of the state. Values that are not arrays must
+        # be the same after each step, so they stay outside of the scan.
         def body(carried: tuple[Any, Any], element: Any) -> tuple[tuple[Any, Any], Any]:
             at, arrays = carried
             new, out = self._apart(
@@ -227,9 +235,10 @@ class _Loop:
         return self.step(*self.bound.args, **self.bound.kwargs)
 
     def _apart(self, result: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """What is handed on, and the rest."""
+        """Return the new carry, and the other results."""
         count = len(self.carried)
         of_state = _jax.tree.structure(_eqx.combine(self.arrays, self.rest)[0])
+        # With one carry, a result of the carry's structure is the new carry itself.
         self.is_alone = count == 1 and _jax.tree.structure(result) == of_state
         if self.is_alone:
             return (result,), ()
@@ -248,7 +257,7 @@ class _Loop:
         return result[:count], result[count:]
 
     def _fitted(self, new: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arrays that are handed on, which have to fit."""
+        """Return the arrays of the new carry, which must fit the old one."""
         before = tree_flatten_with_path(
             dict(zip(self.carried, _eqx.combine(self.arrays, self.rest), strict=True))
         )
@@ -319,7 +328,9 @@ _HANDED_ON = (
 
 
 def _are_same(old: Any, new: Any) -> bool:
-    """Whether two values beside arrays are one to a body; if nobody can say, they are not."""
+    """Return whether two values that are not arrays are equal to a body; False if that cannot be
+    decided.
+    """
     try:
         return type_of(old) is type_of(new) and static_key(old) == static_key(new)
     except Unkeyed:
@@ -342,8 +353,8 @@ def _few(treedef: Any) -> str:
 
 
 class _Ticks:
-    """The bar of a program's calls, drawn from callbacks: it opens with the first and closes with
-    the last.
+    """Progress bar of a program's calls, drawn from callbacks: it opens with the first and closes
+    with the last.
     """
 
     def __init__(self, name: str, n: int):
@@ -355,7 +366,7 @@ class _Ticks:
         self._left = 0
 
     def trace(self, at: Any) -> None:
-        """Call back in each so many steps."""
+        """Trace a callback in every `_every`-th step."""
         _lax.cond(
             at % np.int32(self._every) == np.int32(0),
             lambda: _jax.debug.callback(self._tick),
@@ -365,6 +376,7 @@ class _Ticks:
     def _tick(self) -> None:
         from .._console import bar
 
+        # Callbacks may run in several threads at once.
         with self._lock:
             if self._open is None:
                 self._left = self._n // self._every

@@ -1,4 +1,4 @@
-"""Declare an intermediate computation once, for all functions that use it."""
+"""The `@shared` decorator: one intermediate computation for all functions that use it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def shared(
 def shared(
     fn: Any = None, /, *, static: Names | None = None, remat: bool | str = False, check: bool = True
 ) -> Any:
-    """An intermediate computation that several functions use: traced once, differentiated once, and
-    chained.
+    """Declare an intermediate computation that several functions use: traced once, differentiated
+    once, and chained.
 
     Inside other programs a call of it is a call to one sub-program. For each set of shapes its body
     is traced once, whichever functions use it; its derivative is traced once, and chained with what
-    each function does with the result. Calls with the same arguments in one compiled program are
-    merged by XLA, which may compute again what is cheaper to compute than to keep. Called on its
-    own, it is a program as `@optimize` makes them.
+    each function does with the result. XLA merges calls with the same arguments in one compiled
+    program, and may recompute a value that is cheaper to compute than to store. Called on its own,
+    it is a program like any other of `@optimize`.
 
     Args:
         fn: A function or method.
@@ -52,7 +52,7 @@ def shared(
 
     Returns:
         A `Program`. Options of `optimize` that belong to the outermost program (`donate`, `pad`,
-        `chunk`, ...) are not taken.
+        `chunk`, ...) are not accepted.
 
     Raises:
         OptionError: An option is malformed, or contradicts the signature.

@@ -1,7 +1,7 @@
-"""Equal layers with their weights in one array for each: `jitney.stack`.
+"""`jitney.stack`: identical layers with each weight of all of them in one array.
 
-A list of layers whose weights are single arrays has to be stacked in each call of a program that
-runs them in a loop. This does it once.
+A program that runs a list of layers in a loop has to stack their weights in each call. This module
+does it once, outside of the program.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _jax: Any = jax
 
 
 class Stacked(eqx.Module, Generic[T]):
-    """Equal layers, to be iterated and indexed like the list that they were made of.
+    """Identical layers, iterated and indexed like the list that they came from.
 
     Attributes:
-        layers: One of them, whose arrays have those of all along a first axis.
-        count: How many there are.
+        layers: A layer whose arrays hold those of all layers, along a first axis.
+        count: The number of layers.
     """
 
     layers: T
@@ -47,7 +47,7 @@ class Stacked(eqx.Module, Generic[T]):
     def __getitem__(self, at: int | slice) -> T | list[T]:
         if isinstance(at, slice):
             return [self[i] for i in range(self.count)[at]]
-        # an IndexError behind the last, so that a loop over indices ends
+        # An IndexError past the end, so that a loop over indices ends.
         place = range(self.count)[at]
 
         def element(x: Any) -> Any:
@@ -58,12 +58,12 @@ class Stacked(eqx.Module, Generic[T]):
 
 @public
 def stack(layers: Sequence[T]) -> Stacked[T]:
-    """Equal layers with each weight of all of them in one array, for functions under
+    """Stack identical layers, with each weight of all of them in one array, for functions under
     `optimize(roll="auto")`.
 
-    What was the list `layers` in a model may be `jitney.stack(layers)`: loops over it, indices and
-    `len` are as they were, and where the loop is rolled nothing is stacked in each call. Gradients
-    and updates of it are stacked too.
+    In a model, `jitney.stack(layers)` may replace the list `layers`: loops over it, indices and
+    `len` are as before, and a rolled loop stacks nothing in each call. Gradients and updates of it
+    are stacked too.
 
     Args:
         layers: Equinox modules or other trees of arrays, at least one, of equal structure, shapes
@@ -87,6 +87,8 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
             "The arrays of one layer at least are stacked.",
             "pass a list of layers.",
         )
+
+    # Every layer must match the first in structure, shapes, dtypes and static values.
     first = tree_flatten_with_path(layers[0])
     for i, layer in enumerate(layers):
         leaves, treedef = tree_flatten_with_path(layer)
@@ -123,12 +125,13 @@ def _alike(one: Any, other: Any) -> bool:
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
     try:
         return one is other or (type(one) is type(other) and static_key(one) == static_key(other))
-    except Unkeyed:  # nobody can say that they are alike
+    except Unkeyed:
+        # Values without a key cannot be compared.
         return False
 
 
 def _kind(x: Any) -> tuple[Any, ...]:
-    # a weak one takes the type of what it meets
+    # The weak type counts: such a value takes the dtype of its other operand.
     return x.shape, x.dtype, bool(getattr(x, "weak_type", False))
 
 

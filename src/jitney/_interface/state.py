@@ -1,7 +1,7 @@
-"""Named quantities that are one vector where mathematics wants one: `State`, whose fields are core,
-and `derived` from these.
+"""The `State`: named quantities that are one vector where mathematics wants one, with core fields
+and fields `derived` from them.
 
-It stands beside the decorators and uses none of them: a state is an Equinox module like any other.
+This module is independent of the decorators: a state is an Equinox module like any other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class DerivedField(Generic[R]):
-    """A field that is computed when it is asked for; see `derived`."""
+    """A field that is computed when it is read; see `derived`."""
 
     def __init__(self, rule: Callable[[Any], R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
@@ -65,12 +65,13 @@ class DerivedField(Generic[R]):
 
 
 def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
-    """A field of a `State` that follows from others: computed when it is read, never stored,
-    passed, or differentiated as an argument.
+    """Declare a field of a `State` that follows from others: computed when it is read, never
+    stored, passed, or differentiated as an argument.
 
-    A rule reads core fields and other derived ones; one that overrides a parent's reads that as
-    `super().name`. It is computed once for each state and trace, however often it is read; anew
-    under other settings of JAX (x64), and where an array of NumPy's was changed in place.
+    A rule reads core fields and other derived ones; a rule that overrides a parent's reads that one
+    as `super().name`. The value is computed once for each state and trace, however often it is
+    read; and anew under other settings of JAX (x64), and after a NumPy array of the state was
+    changed in place.
 
     Raises:
         StateError: When it is read and a field that it needs is missing, or it needs itself.
@@ -80,7 +81,7 @@ def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
 
 @dataclass
 class _Reading:
-    """The derived fields that are being computed, and what is known of their states."""
+    """The derived fields that are being computed, and the caches of their states."""
 
     fields: list[tuple[Any, DerivedField[Any]]] = field(
         default_factory=list[tuple[Any, DerivedField[Any]]]
@@ -98,7 +99,8 @@ def _reading(state: Any, asked: DerivedField[Any]) -> Generator[_Reading]:
     if reading is None:
         token = _READING.set(reading := _Reading())
     chain = [said for other, said in reading.fields if other is state]
-    # a field that overrides another of its name may read that one, by `super()`
+    # The same field twice is a cycle. Two fields of one name are not: a field may read the one that
+    # it overrides, by `super()`.
     if any(said is asked for said in chain):
         names = [said.name for said in [*chain[chain.index(asked) :], asked]]
         raise StateError(
@@ -117,7 +119,7 @@ def _reading(state: Any, asked: DerivedField[Any]) -> Generator[_Reading]:
 
 
 class _Of:
-    """`State.of(vector)` and `state.of(vector)`."""
+    """Descriptor of `State.of(vector)` and `state.of(vector)`."""
 
     def __get__(self, state: S | None, owner: type[S]) -> Callable[..., S]:
         if state is not None:
@@ -139,20 +141,21 @@ class State(eqx.Module):
             @jitney.derived
             def capital(self): return jnp.exp(self.log_capital)
 
-        economy.array                  # [sector + 1] economy.of(vector)             # the same
-        fields, from a vector; shapes as here Economy.of(vector)             # shapes from the
-        annotations: one unknown size follows from the length print(economy)                 # every
-        quantity by name
+        economy.array        # [sector + 1]
+        economy.of(vector)   # the same fields, from a vector; shapes as here
+        Economy.of(vector)   # shapes from the annotations: one unknown size follows from the length
+        print(economy)       # every quantity by name
     """
 
-    __slots__ = (KEPT,)  # beside the fields
+    # A slot for the cache of derived fields: it is not in `__dict__`, where Equinox would see it.
+    __slots__ = (KEPT,)
 
     of = _Of()
 
     @property
     def array(self) -> Any:
-        """The core fields as one vector, in the order in which they are declared. Missing ones
-        (None) take no place.
+        """Core fields as one vector, in the order of their declaration. Missing fields (None) are
+        left out.
 
         Raises:
             StateError: They are not floating-point arrays of one dtype.
@@ -161,7 +164,7 @@ class State(eqx.Module):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each element of `array`: `labour`, `log_capital[2]`."""
+        """Names of the elements of `array`: `labour`, `log_capital[2]`."""
         names: list[str] = []
         for path, leaf in core_leaves(self):
             name = keystr(path).removeprefix(".")
@@ -174,6 +177,7 @@ class State(eqx.Module):
     def __getattribute__(self, name: str) -> Any:
         try:
             value = object.__getattribute__(self, name)
+            # A missing core field is an error only while a derived field is computed from it.
             if value is None:
                 _check_there(self, name)
         except StateError as error:
@@ -182,7 +186,8 @@ class State(eqx.Module):
         return value
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)  # without what has been derived
+        # Without the cache of derived fields.
+        return dict(self.__dict__)
 
     def __str__(self) -> str:
         if not all(

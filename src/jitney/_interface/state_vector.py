@@ -1,5 +1,5 @@
-"""Fields of a module as one vector, with one split each way, and shapes from annotations where
-there is no instance.
+"""Conversion between the fields of a module and one vector, with a single split or concatenation,
+and with shapes from annotations where there is no instance.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Shape = tuple[int, ...]
 
 
 def core_leaves(state: Any) -> list[tuple[Any, Any]]:
-    """Path and array of each leaf.
+    """Return path and array of each leaf.
 
     Raises:
-        StateError: They are not floating-point arrays of one dtype.
+        StateError: The leaves are not floating-point arrays of one dtype.
     """
     cls = type_of(state).__name__
     leaves = tree_flatten_with_path(state)[0]
@@ -71,9 +71,7 @@ def core_leaves(state: Any) -> list[tuple[Any, Any]]:
 
 
 def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
-    """Start and stop of each piece of the vector: numbers that stand next to each other are one
-    piece.
-    """
+    """Return start and stop of each piece of the vector; adjacent scalars are one piece."""
     runs: list[tuple[int, int]] = []
     for i, shape in enumerate(shapes):
         if not shape and runs and runs[-1][1] == i and not shapes[runs[-1][0]]:
@@ -84,10 +82,12 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
 
 
 def joined(leaves: Sequence[Any]) -> Any:
-    """Arrays as one vector; NumPy's stay NumPy's, in memory of its own."""
+    """Return the arrays as one vector. NumPy arrays give a NumPy array, in memory of its own."""
     xp: Any = np if all(is_a(leaf, np.ndarray | np.generic) for leaf in leaves) else _jnp
     dtype = leaves[0].dtype if leaves else _jnp.result_type(float)
     leaves = [leaf for leaf in leaves if leaf.size]
+
+    # One operation for each piece: a stack of scalars, or a reshape.
     pieces: list[Any] = []
     for start, stop in _runs([leaf.shape for leaf in leaves]):
         one = leaves[start] if stop == start + 1 else None
@@ -104,7 +104,8 @@ def joined(leaves: Sequence[Any]) -> Any:
 
 
 def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
-    # XLA dies on a piece without elements after others: jax 0.10.2, CPU
+    # jax 0.10.2 on CPUs: XLA crashes on an empty piece after others, so empty fields are split off
+    # here.
     full = [shape for shape in shapes if math.prod(shape)]
     xp: Any = np if is_a(vector, np.ndarray) else _jnp
     if len(full) < len(shapes):
@@ -112,6 +113,8 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
         return [
             next(parts) if math.prod(shape) else xp.zeros(shape, vector.dtype) for shape in shapes
         ]
+
+    # The pieces, in one split, then the scalars of each stacked piece.
     runs = _runs(shapes)
     lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
     if is_a(vector, np.ndarray):
@@ -133,7 +136,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
 
 @public
 def like(state: Any, vector: Any) -> Any:
-    """A state with the shapes of another one, from a vector."""
+    """Return a state with the shapes of another one, from a vector."""
     shapes = [leaf.shape for _, leaf in core_leaves(state)]
     parts = _split(_vector(type_of(state), vector, sum(map(math.prod, shapes))), shapes)
     return tree_unflatten(tree_flatten(state)[1], parts)
@@ -141,7 +144,7 @@ def like(state: Any, vector: Any) -> Any:
 
 @public
 def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
-    """A state from a vector and the annotations of its class."""
+    """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
     dims = {
         name: _dims(cls, name, hint)
@@ -153,6 +156,8 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
         raise StateError(
             f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.', code="J310"
         )
+
+    # One unknown size follows from the length of the vector.
     known = dict(sizes or {})
     unknown = sorted(
         {name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known)
@@ -167,6 +172,7 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
             f"pass sizes={{{unknown[0]!r}: ...}}, or use an instance.",
             code="J310",
         )
+
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
     parts = _split(_vector(cls, vector, sum(map(math.prod, shapes))), shapes)
     return cls(**dict(zip(dims, parts, strict=True)))
@@ -174,7 +180,7 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
 
 def _vector(cls: Any, vector: Any, length: int) -> Any:
     try:
-        # its owner may write to it: SciPy hands out the same vector at each step
+        # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
         if is_a(vector, np.ndarray):
             array: Any = np.array(vector)
         else:
@@ -257,8 +263,8 @@ def _shape(cls: Any, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
 def _solved(
     cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any
 ) -> int:
-    """The size that makes the fields as long as the vector: lengths grow with sizes, so by
-    bisection.
+    """Return the size at which the fields are as long as the vector, by bisection: the length grows
+    with the size.
     """
     wanted = math.prod(getattr(vector, "shape", np.shape(vector)))
 
@@ -269,6 +275,7 @@ def _solved(
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if length(middle) < wanted else (low, middle)
+
     if length(low) != wanted:
         raise StateError(
             f"{cls.__name__}.of()",

@@ -1,10 +1,11 @@
-"""The tools that tell about one function, or run it, as methods of it: what one asks of a function
-is found on it.
+"""Tools as methods: every tool that reports on one function, or runs it, is a method of `Program`
+and `Derivative`.
 
-A tool stands above what the user holds, since it compiles, streams and times it; a method is only a
-way to it, by the public name. What some of them give is defined above too: these types are the only
-imports upwards, by name in the list of layers in `pyproject.toml`. What makes another function of
-one (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`, `shared`) is no method.
+A tool stands above these classes in the layers, since it compiles, streams and times their objects;
+a method only forwards to it, by its public name. Some results of tools are defined above, too:
+their types are the only imports upwards, by name in the list of layers in `pyproject.toml`.
+Functions that return a new function (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`,
+`shared`) are not methods.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ R = TypeVar("R", covariant=True)
 
 
 class Tools(Generic[R]):
-    """What one asks of a program or a derivative. Each method is the public function of its name,
-    with this as its first argument.
+    """Methods of a program or a derivative. Each forwards to the public function of its name, with
+    this object as the first argument.
     """
 
     @public
     def axes(
         self, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any
     ) -> Axes:
-        """What it does along each named axis of its signature, proven on its program with symbolic
-        sizes; see `jitney.axes`.
+        """Return what the function does along each named axis of its signature, proven on its
+        program with symbolic sizes; see `jitney.axes`.
 
         Args:
-            examples: As of `Program.compile`.
-            sizes: Axis name -> size, for what was left out.
+            examples: As for `Program.compile`.
+            sizes: Axis name -> size, for parameters that are left out.
             keywords: Examples by name.
 
         Returns:
@@ -59,12 +60,13 @@ class Tools(Generic[R]):
 
     @public
     def communication(self, /, *args: Any, **kwargs: Any) -> Communication:
-        """What the devices send each other in a call, in bytes on one device, by kind and line, as
-        XLA compiled it; see `jitney.communication`. It is compiled for that, and not run.
+        """Return the traffic between devices in a call, in bytes on one device, by kind and line,
+        as XLA compiled it; see `jitney.communication`. The program is compiled for that, and not
+        run.
 
         Args:
-            args: As for a call; `jax.ShapeDtypeStruct`s will do.
-            kwargs: As for a call; `wrt` too, of a derivative.
+            args: As for a call; `jax.ShapeDtypeStruct` values will do.
+            kwargs: As for a call; for a derivative also `wrt`.
 
         Raises:
             OptionError: The function has no `shard`.
@@ -82,16 +84,16 @@ class Tools(Generic[R]):
         sizes: Mapping[str, int] | None = None,
         **keywords: Any,
     ) -> Frontier:
-        """What its gradient takes in memory, in bytes, against the operations that it does again;
+        """Return the memory of its gradient, in bytes, against the operations that are recomputed;
         see `jitney.frontier`.
 
         Several programs are compiled, and none is run.
 
         Args:
-            examples: As of `Program.compile`.
+            examples: As for `Program.compile`.
             wrt: The arguments that the gradient is taken with respect to: a name or several.
-            memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
-            sizes: Axis name -> size, for what was left out.
+            memory: Bytes, a text such as `"2GiB"`, or `"auto"` for the free memory.
+            sizes: Axis name -> size, for parameters that are left out.
             keywords: Examples by name.
 
         Raises:
@@ -112,17 +114,17 @@ class Tools(Generic[R]):
         rounds: int = 16,
         on_device: bool = True,
     ) -> Measurement:
-        """What a call takes, in seconds, and whether that is less than another way to compute the
+        """Measure the time of a call, in seconds, and compare it with another way to compute the
         same; see `jitney.measure`.
 
         Args:
-            *args: What it is called with.
-            against: What computes the same, for a verdict.
+            *args: Arguments of the calls.
+            against: A function that computes the same, for a verdict.
             kwargs: Arguments by name, for both.
-            tolerance: How far the results may be apart, as a part of the largest element of each
+            tolerance: Allowed distance of the results, relative to the largest element of each
                 array.
-            seconds: For the warm calls, if that leaves enough rounds.
-            rounds: So many at least, however long they take.
+            seconds: Time for the warm calls, if that leaves enough rounds.
+            rounds: Number of rounds at least, however long they take.
             on_device: False leaves NumPy arrays where they are.
 
         Raises:
@@ -144,17 +146,18 @@ class Tools(Generic[R]):
     def precision_report(
         self, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
     ) -> PrecisionReport:
-        """Run it beside its float64 shadow, and say which products must stay in float32; see
-        `jitney.precision_report`.
+        """Run the function next to its float64 shadow, and report which products must stay in
+        float32; see `jitney.precision_report`.
 
         Args:
             args: Its arguments: values, not shapes.
-            tolerance: The worst relative error, in the 2-norm, of any output and gradient.
-            low: "bf16" or "fp16"; by default what its `precision=` names, else bf16.
+            tolerance: The largest allowed relative error, in the 2-norm, of any output and
+                gradient.
+            low: "bf16" or "fp16"; by default the dtype in its `precision=`, else bf16.
             kwargs: Arguments by name.
 
         Raises:
-            OptionError: The tolerance or the type is none, or an argument has no value.
+            OptionError: The tolerance or the dtype is invalid, or an argument has no value.
         """
         return _tool("precision_report")(self, *args, tolerance=tolerance, low=low, **kwargs)
 
@@ -191,21 +194,21 @@ class Tools(Generic[R]):
         wrt: Wrt = None,
         **keywords: Any,
     ) -> Simulation | Sweep:
-        """What it would take on devices that are not there: bytes, operations, and a model of the
+        """Return the cost on devices that are not there: bytes, operations, and a model of the
         seconds; see `jitney.simulate`.
 
         Args:
-            examples: As of `Program.compile`.
+            examples: As for `Program.compile`.
             mesh: The number of devices along each axis, or a mesh; several for a table.
             device: A name such as "h100", or a `jitney.Device`.
-            sizes: Axis name -> size, for what was left out.
-            wrt: Of a derivative, with respect to what.
+            sizes: Axis name -> size, for parameters that are left out.
+            wrt: For a derivative, the arguments it is taken with respect to.
             keywords: Examples by name.
 
         Raises:
             OptionError: The device is not known, or the function cannot be divided.
-            MeshError: The mesh is none, an axis does not divide, or the program cannot be compiled
-                for it.
+            MeshError: The mesh is invalid, an axis does not divide, or the program cannot be
+                compiled for it.
             ContractError: A size is missing.
         """
         return _tool("simulate")(
@@ -221,16 +224,16 @@ class Tools(Generic[R]):
         memory: int | str = AUTO,
         **named: Any,
     ) -> Strategy:
-        """How data of certain sizes are worked on within some memory: at once, in chunks, or
-        streamed; see `jitney.strategy`.
+        """Return how data of certain sizes can be processed within some memory: at once, in chunks,
+        or streamed; see `jitney.strategy`.
 
-        Each way is compiled for abstract values, and none is run.
+        Each variant is compiled for abstract values, and none is run.
 
         Args:
-            examples: As of `Program.compile`.
+            examples: As for `Program.compile`.
             sizes: Axis name -> size; the longest axis is the one that is cut.
-            memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
-            named: Examples by name; `wrt` too, of a derivative.
+            memory: Bytes, a text such as `"2GiB"`, or `"auto"` for the free memory.
+            named: Examples by name; for a derivative also `wrt`.
 
         Raises:
             ContractError: A size is missing or unknown, or no array has an axis with a name.
@@ -251,28 +254,27 @@ class Tools(Generic[R]):
         retries: int = 2,
         progress: bool = True,
     ) -> Streamed[R]:
-        """Run it over data of any length, a chunk at a time; see `jitney.stream`, where each
-        argument is described.
+        """Run the function over data of any length, a chunk at a time; see `jitney.stream`, where
+        each argument is described.
 
         Args:
             data: Argument name -> value: arrays, memory maps, files of NumPy, Zarr or HDF5 arrays,
-                or what gives chunks.
-            chunk: Axis name -> how many of its elements are read at a time, or `"auto"`.
-            checkpoint: A file that keeps what has been accumulated.
+                or objects that yield chunks.
+            chunk: Axis name -> the number of its elements that are read at a time, or `"auto"`.
+            checkpoint: A file for the accumulated state.
             checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`.
-            retries: How often a chunk is read again whose reading failed.
-            progress: Whether a bar shows how far the run is; in a notebook by ipywidgets.
+            retries: How often a chunk is read once more after a failed read.
+            progress: Whether a bar shows the progress of the run; in a notebook by ipywidgets.
 
         Raises:
-            AxisError: An operation looks along the axis in a way that is not carried from chunk to
-                chunk.
+            AxisError: An operation looks along the axis in a way that cannot be carried from chunk
+                to chunk.
             ContractError: The data do not fit the contract, or no array has the axis.
             MeshError: It has `shard`, and there is no mesh, or another axis than the one that is
                 cut does not divide.
-            JitneyError: The checkpoint is damaged or of another run; a result has the axis and
-                cannot be kept in one.
-            DataError: The data are not what they were, or a slice came with other rows than asked
-                for.
+            JitneyError: The checkpoint is damaged or belongs to another run; a result has the axis
+                and cannot be stored in one.
+            DataError: The data have changed, or a slice came with other rows than requested.
             OSError: A chunk could not be read.
         """
         return _tool("stream")(
@@ -287,5 +289,5 @@ class Tools(Generic[R]):
 
 
 def _tool(name: str) -> Any:
-    """The public function of this name, imported when a method of its name is called."""
+    """Return the public function of this name, imported when a method of its name is called."""
     return getattr(importlib.import_module("jitney"), name)

@@ -1,4 +1,6 @@
-"""Programs kept for other processes: which, where, and how one is found again."""
+"""Serialised programs for other processes: which programs are cached, under which key, and how one
+is found and called.
+"""
 
 from typing import TYPE_CHECKING
 

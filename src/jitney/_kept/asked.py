@@ -1,8 +1,8 @@
-"""One computation that is asked for: its key, where its program lies, whether that is still what
-would be traced, what a trace of it reads.
+"""Requests to the cache: the key of a computation, the path of its program, whether the program
+there is still valid, and the recorded reads of a trace.
 
-It is a call (`kept.py`), or something of several programs, such as the steps of a stream
-(`in_parts.py`).
+A computation is a call (`kept.py`), or something with several programs, such as the steps of a
+stream (`in_parts.py`).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ UNWRITTEN = "not kept: the folder cannot be written"
 
 @dataclass(frozen=True)
 class Recorded(Generic[T]):
-    """A trace that was watched.
+    """A recorded trace.
 
     Args:
-        made: What came of it.
-        libraries: What ran of installed packages.
-        reads: What was asked for by computed names.
-        second: The key with what these stand for.
+        made: Its result.
+        libraries: Code of installed packages that ran.
+        reads: Attributes that were looked up by computed names.
+        second: The key with the values of these.
     """
 
     made: T
@@ -56,16 +56,16 @@ class Recorded(Generic[T]):
 
 @dataclass(frozen=True)
 class Asked:
-    """What is looked for.
+    """A request for the program of one computation.
 
     Args:
         body: The function and its kind of calls.
         given: The arguments.
-        laid: The devices, if it is over several.
-        of: What is computed of the function, if it is not a call.
-        key: All that a trace may read.
-        entry: Where it would lie.
-        forms: Of the arguments.
+        laid: The devices, if there are several.
+        of: Name of the computation, if it is not a call.
+        key: Digest of all that a trace may read.
+        entry: Path of the program.
+        forms: Forms of the arguments.
     """
 
     body: Body
@@ -80,11 +80,11 @@ class Asked:
     def make(
         cls, body: Body, given: Sequence[Any], laid: Laid | None = None, of: Sequence[str] = ()
     ) -> Self:
-        """Of this body.
+        """Return the request for a computation of this body.
 
         Raises:
-            Unsure: Something that a trace may read cannot be told by content, or nothing can be
-                kept.
+            Unsure: Something that a trace may read has no reliable fingerprint, or there is no
+                cache folder.
         """
         if importlib.util.find_spec("flatbuffers") is None:
             raise Unsure(
@@ -96,18 +96,22 @@ class Asked:
             raise Unsure(
                 "there is no folder of jitney's own for compiled programs (see `cache` above)"
             )
+
         arrays, counts = parted(given)
         key = key_of(body, arrays, counts, laid=laid, of=of)
         forms = Forms(body.layout.values([object() for _ in arrays], body.statics))
         return cls(body, given, laid, of, key, place(folder, body.core.name, key.text), forms)
 
     def found(self) -> tuple[Stored | None, str]:
-        """What is there, if it is what would be traced; else why the one that is there is not
-        used.
+        """Return the cached program if it is what a trace would give; else None, and the reason why
+        a program that is there is not used.
         """
         stored = load(self.entry, self.key.text)
         if stored is None:
             return None, ""
+        # The key covers the user's code. Files and names of packages, the form of the result, and
+        # attributes looked up by computed names are known only after a trace, so they are compared
+        # here.
         changed = (
             stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
         )
@@ -118,28 +122,33 @@ class Asked:
         )
 
     def recorded(self, make: Callable[[], T]) -> Recorded[T]:
-        """What a trace makes, watched.
+        """Run a trace under the monitors that record its reads.
 
         Raises:
-            Unsure: It is not sure that the key holds all that it read.
+            Unsure: The key may not hold everything that it read.
         """
         traced = Traced(self.key.remembering, alone(self.key.scope))
         looked_up = LookedUp(self.key.codes, partial(self._again, traced=traced))
         with watched(self.key.codes, looked_up, traced) as ran:
             made = make()
+
+        # Refuse what the monitors saw and the key does not hold.
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
         traced.check()
+
+        # A trace that changes the values in its own key would be found under the wrong one.
         if self._again(traced=traced).text != self.key.text:
             raise Unsure("the trace changes what it reads")
+
         second = looked_up.text()
         if self.key.is_as_computed:
             traced.remember()
         return Recorded(made, libraries, looked_up.reads, second)
 
     def check_same(self, fresh: Stored, stored: Stored) -> None:
-        """Compare what is traced now with what was found.
+        """Compare a fresh trace with the cached program.
 
         Raises:
             VerificationError: The programs differ.
@@ -157,11 +166,13 @@ class Asked:
             )
 
     def _again(self, reads: Sequence[Read] = (), traced: Traced | None = None) -> Key:
-        """The key as it is now; with what a trace asked for by computed names, the second one."""
+        """Return the current key; with attributes looked up by computed names, the second key."""
         return key_of(self.body, *parted(self.given), reads, self.laid, self.of, traced)
 
     def _reads_other(self, stored: Stored) -> str | None:
-        """Why what its trace asked for by computed names is not what it was."""
+        """Return why attributes that its trace looked up by computed names have other values now,
+        if they do.
+        """
         if not stored.asked:
             return None
         missing = [module for module, _ in stored.asked if module and module not in sys.modules]
@@ -172,7 +183,7 @@ class Asked:
         return None if is_same else "a name that it looks up stands for something else"
 
     def _unreadable(self, stored: Stored) -> str | None:
-        """Why a result cannot be put together here."""
+        """Return why a result cannot be rebuilt here, if it cannot."""
         try:
             self.forms.read(stored.form)
         except Unsure as unsure:

@@ -1,9 +1,8 @@
-"""What a trace leaves beside its program, as data: of a padded one, which axes of its results are
-cut off.
+"""Side effects of tracing, as data: for a padded program, which axes of its results are cut off.
 
-All else that a trace of a padded call does outside of its program, it does where the program is not
-kept: it refuses, it warns, or it finds that Python makes numbers of the size, for which each new
-size is traced.
+Any other side effect of the trace of a padded call makes its program ineligible for the cache: a
+refusal, a warning, or a number that Python computes from the size, for which each new size is
+traced.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ Proofs = dict[Hashable, Proof]
 
 
 def program_key(arrays: Sequence[Any], counts: Counts) -> Hashable:
-    """By which the cuts of a padded program are found."""
+    """Return the key of a padded program in `Entry.cuts`."""
+    # Filled arrays are strongly typed; the key has the weak types from before.
     leaves = [
         (*described(array)[:2], described(array)[2] or was)
         for array, was in zip(arrays, counts.weak, strict=True)
@@ -31,7 +31,7 @@ def program_key(arrays: Sequence[Any], counts: Counts) -> Hashable:
 
 
 def written(cuts: Sequence[Cut]) -> list[Any]:
-    """Cuts as plain data."""
+    """Return cuts as plain data."""
     return [
         [[place.axis, place.names, None if place.dim is None else str(place.dim)] for place in cut]
         for cut in cuts
@@ -39,7 +39,7 @@ def written(cuts: Sequence[Cut]) -> list[Any]:
 
 
 def read(said: Sequence[Any]) -> list[Cut]:
-    """What was written."""
+    """Return the cuts from plain data."""
     return [tuple(Cutting(axis, names, dim) for axis, names, dim in cut) for cut in said]
 
 

@@ -1,10 +1,12 @@
-"""The form of a result, written down: its structure and what it holds besides arrays, so that
-another process can put it together.
+"""Form of a result as plain data: its structure and its parts that are not arrays, so that another
+process can rebuild it.
 
-Python's own containers are written as they are, and functions and named tuples by the name that
-leads to them. An Equinox module is written as "like that one of the arguments", whose static fields
-are the same, or else field by field, by the name of its class. Any other node that no argument has
-is not kept.
+Python's own containers are written as they are, functions and named tuples by their qualified name.
+An Equinox module is written as "like node 3 of the arguments", which has the same static fields, or
+field by field, under the name of its class. Any other node that no argument has makes the program
+ineligible for the cache. For example, the result `(x, {"n": 2})` with an array `x` is
+
+    ["tuple", ["array"], ["dict", ["n"], ["value", 2]]]
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ Rest = tuple[tuple[int, Any], ...]
 
 
 class _Array:
-    """Stands where an array will be."""
+    """Placeholder for an array."""
 
 
 _ARRAY = _Array()
 
 
 class Forms:
-    """Writes down forms, and reads them again, beside the arguments of one call.
+    """Writer and reader of forms, relative to the arguments of one call.
 
     Args:
         values: The arguments, with anything in place of arrays.
@@ -57,15 +59,18 @@ class Forms:
             self._collect(child)
 
     def written(self, treedef: Any, rest: Rest) -> Any:
-        """A form as plain data.
+        """Return a form as plain data.
 
         Raises:
-            Unsure: It holds what no argument has and no name leads to.
+            Unsure: It holds a part that no argument has and that has no qualified name.
         """
+        # Rebuild the result with placeholders; `rest` is sorted by index.
         leaves: list[Any] = [_ARRAY] * (treedef.num_leaves - len(rest))
         for i, leaf in rest:
             leaves.insert(i, leaf)
         said = self._written(tree_unflatten(treedef, leaves))
+
+        # Read it back: the structure must be the same, static fields included.
         again, others = self.read(said)
         if not are_one(again, treedef) or [(i, type_of(x)) for i, x in others] != [
             (i, type_of(x)) for i, x in rest
@@ -78,12 +83,15 @@ class Forms:
             return ["array"]
         if value is None or type(value) in (bool, int, str):
             return ["value", value]
+        # Hexadecimal: exact, and NaN and infinities survive JSON.
         if type(value) is float:
             return ["float", value.hex()]
         if type(value) in (tuple, list):
             return [type(value).__name__, *map(self._written, value)]
         if type_of(value) is dict and all(type(key) is str for key in value):
             return ["dict", list(value), *map(self._written, value.values())]
+
+        # Leaves, then nodes that JAX knows: like an argument, a named tuple, or a module.
         children, treedef = _opened(value)
         if treedef == _LEAF:
             return self._leaf(value)
@@ -107,8 +115,9 @@ class Forms:
         return None
 
     def _module(self, value: Any) -> list[Any]:
-        """A module of a kind that no argument is: what `written` reads again must have the same
-        structure, static fields too.
+        """Return a module of a class that no argument has.
+
+        `written` then verifies that it reads back with the same structure, static fields included.
         """
         if not is_a(value, eqx.Module):
             raise Unsure(
@@ -123,10 +132,10 @@ class Forms:
         ]
 
     def read(self, said: Any) -> tuple[Hashable, Rest]:
-        """The structure, and what stands at which place besides arrays.
+        """Return the structure, and the parts that are not arrays with their indices.
 
         Raises:
-            Unsure: A name leads nowhere.
+            Unsure: A name cannot be resolved.
         """
         leaves, treedef = tree_flatten(self._read(said))
         return treedef, tuple((i, leaf) for i, leaf in enumerate(leaves) if leaf is not _ARRAY)
@@ -158,7 +167,7 @@ class Forms:
 
 
 def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
-    """A module as it is put together where JAX returns one: without its `__init__`."""
+    """Return a module rebuilt as JAX does it: without its `__init__`."""
     if not (is_a(kind, type) and issubclass(kind, eqx.Module)):
         raise Unsure(f"{kind} is no module of Equinox")
     made: Any = object.__new__(kind)
@@ -168,7 +177,7 @@ def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def _opened(value: Any) -> tuple[list[Any], Any]:
-    """What stands directly in a node, and the node itself; of a leaf the leaf."""
+    """Return the children of a node, and its treedef without them; a leaf is its own child."""
     return _tree.tree_flatten(value, is_leaf=partial(is_not, value))
 
 

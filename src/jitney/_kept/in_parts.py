@@ -1,5 +1,5 @@
-"""A computation of several programs, such as the steps of a stream: found, or made and kept, as one
-entry.
+"""Computations of several programs, such as the steps of a stream: found in the cache, or traced
+and saved, as one entry.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .tracing import content_of
 
 @dataclass(frozen=True)
 class Parts:
-    """What was traced.
+    """A traced computation.
 
     Args:
         programs: Exported, by JAX.
-        plan: How they are run, as plain data.
+        plan: Order in which they run, as plain data.
         treedef: The structure of the result.
-        rest: What that holds besides arrays.
+        rest: The parts of the result that are not arrays.
     """
 
     programs: Sequence[Any]
@@ -36,13 +36,13 @@ class Parts:
 
 @dataclass(frozen=True)
 class KeptParts:
-    """What was found, or is kept.
+    """A cached computation.
 
     Args:
-        programs: Written by `jax.export`.
-        plan: How they are run.
+        programs: Serialised by `jax.export`.
+        plan: Order in which they run.
         treedef: The structure of the result.
-        rest: What that holds besides arrays.
+        rest: The parts of the result that are not arrays.
     """
 
     programs: Sequence[bytes]
@@ -54,23 +54,24 @@ class KeptParts:
 def in_parts(
     body: Body, given: Sequence[Any], of: Sequence[str], make: Callable[[], Parts]
 ) -> tuple[KeptParts | None, str]:
-    """The programs, None where they are not kept; and what became of them.
+    """Return the programs, or None if they are not cached, and the outcome in words.
 
     Args:
         body: The function.
-        given: Its arguments, or what stands for them.
-        of: What tells the computation from others of the same arguments.
+        given: Its arguments, or abstract ones.
+        of: Name of the computation among others of the same arguments.
         make: Traces it.
 
     Raises:
-        VerificationError: Under `verify`: what is found is not what is traced.
+        VerificationError: Under `verify`: the cached programs are not those of a fresh trace.
     """
     try:
         asked = Asked.make(body, given, of=of)
         stored, changed = asked.found()
         why = FOUND
         if stored is None or is_verified(body.core.options):
-            # JAX forgets what it has traced: all bodies run again, and are seen
+            # A fresh value of this user context misses JAX's trace caches: all bodies run once
+            # more, and their reads are recorded.
             with KEPT(object()):
                 fresh = _stored(body, asked, make)
             if stored is None:

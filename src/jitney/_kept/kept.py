@@ -1,9 +1,14 @@
-"""A program that another process has traced: found and run, or traced here and kept for the next
-one.
+"""Cached programs in a trace: a program that another process has traced is found and called, or
+traced here and saved for the next process.
 
-It happens inside of JAX's own trace of the call, once for each key of JAX's, so that warm calls are
-JAX's as ever: what stands in the program is either the body, or one call of what was exported from
-it. Under an outer transform, where an exported program has no derivative and no map, an entry of
+This happens inside of JAX's own trace of the call, once for each key of JAX's, so warm calls are
+JAX's as ever. JAX's program then holds either the body, or one call of the program that was
+exported from it:
+
+    jit(mean) -> Kept.__call__ -> Asked.found()      a hit: the exported program is called
+                               -> Asked.recorded()   a miss: trace, export, save, and call that
+
+An exported program has no derivative and no batching rule. So under an outer transform, an entry of
 its own is traced as usual (`Function.differs_nested`).
 """
 
@@ -32,14 +37,13 @@ from .tracing import Trace, called, content_of
 
 
 class Kept:
-    """Runs the trace of a body, or what was kept of it.
+    """Runs the trace of a body, or the cached program in its place.
 
     Args:
         body: The function and its kind of calls.
-        trace: What JAX traces without it.
-        cuts: Of each padded program of the body, which axes of its results are padded; what is
-            found adds its own.
-        proofs: Of each padded program of which new sizes are traced.
+        trace: The trace without this class.
+        cuts: Padded program -> the padded axes of its results; a cached program adds its own.
+        proofs: Padded program -> its proof, if each new size is traced.
     """
 
     def __init__(
@@ -53,18 +57,22 @@ class Kept:
         self._trace = trace
         self._cuts = cuts
         self._proofs = proofs
+        # Call key and mesh -> whether its program is cached, and the outcome in words.
         self.notes: dict[Hashable, tuple[bool, str]] = {}
-        """Of each call key and mesh, whether its program is kept, and why not."""
 
     def __call__(self, given: Sequence[Any], laid: Laid | None = None) -> Any:
         if jit_is_off() or plain_run() is not None or at_any_size():
             return self._on_mesh(given, laid)
+
+        # The key. Without a reliable one the call is traced, and the reason noted.
         key = _told_of(given, laid and laid.mesh)
         try:
             asked = self._asked(given, laid)
         except Unsure as unsure:
             self.notes[key] = (False, f"not kept: {unsure}")
             return self._on_mesh(given, laid)
+
+        # A miss, or a hit, which `verify` compares with a trace.
         stored, changed = asked.found()
         if stored is None:
             return self._made(asked, key, changed)
@@ -74,7 +82,9 @@ class Kept:
         return self._called(asked, stored)
 
     def note(self, given: Sequence[Any], mesh: Any = None) -> tuple[bool, str]:
-        """Whether the program of a call on a mesh, padded if it is, is kept, and why not."""
+        """Return whether the program of a call on a mesh, padded if it is, is cached, and the
+        reason if not.
+        """
         refused = unsupported(self._body.core)
         if refused is not None:
             return False, f"not kept: {refused}"
@@ -83,6 +93,7 @@ class Kept:
 
     def _asked(self, given: Sequence[Any], laid: Laid | None) -> Asked:
         arrays, counts = parted(given)
+        # The cached program takes true sizes, and no numbers that Python computes from them.
         if counts is not None:
             beside.demand_one_for_all(self._proofs.get(beside.program_key(arrays, counts)))
         return Asked.make(self._body, given, laid)
@@ -90,6 +101,8 @@ class Kept:
     def _called(self, asked: Asked, stored: Stored) -> Any:
         arrays, counts = parted(asked.given)
         self._body.warn_lost(stored.updates)
+
+        # Rebuild the result as the body would have returned it, and the side effects of its trace.
         outcome = Outcome()
         outcome.treedef, outcome.rest = asked.forms.read(stored.form)
         if counts is not None:
@@ -99,10 +112,10 @@ class Kept:
         )
 
     def _made(self, asked: Asked, key: Hashable, why: str) -> Any:
-        """Trace it here; what is sure is kept, and run as another process will run it."""
+        """Trace the program, save it if its key is certain, and call it as another process will."""
         trace = self._traced(asked)
-        # a value that nobody has had makes JAX forget what it has traced: all bodies run again, and
-        # are seen
+        # A fresh value of this user context misses JAX's trace caches: all bodies run once more,
+        # and their reads are recorded.
         with KEPT(object()):
             try:
                 stored = self._stored(asked, trace)
@@ -127,6 +140,7 @@ class Kept:
         return self._trace(given, None if laid is None else laid.mesh)
 
     def _stored(self, asked: Asked, trace: Trace) -> Stored:
+        # The trace comes first: it fills the form, the cuts and the mutations that are read below.
         recorded = asked.recorded(trace.exported)
         exported = recorded.made
         content = content_of(exported.program)

@@ -1,8 +1,8 @@
-"""The name of a program among those that are kept: one digest of its function, its call, and all
-around them that a trace may depend on.
+"""Cache key of a program: one digest of its function, its call, and everything around them that a
+trace may depend on.
 
-What is in it is equal in a process where the program is found, by content. What is not sure to be
-told by content is `Unsure`, and the program is traced.
+Everything in the digest is content, so it is equal in another process. A value without a reliable
+fingerprint of its content raises `Unsure`, and the program is traced.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ _IRRELEVANT = (
     "coordination",
     "platforms",
 )
-"""In the names of settings of JAX that no trace depends on."""
+"""Parts of the names of JAX settings that no trace depends on."""
 _VARIABLES = ("XLA_", "EQX_", "LIBTPU_", "CUDA_VISIBLE", "JAX_")
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a call is looked for by.
+    """Cache key of a computation.
 
     Args:
-        text: The key.
-        codes: The user's code that was followed: all that may run in its trace, and of some why it
-            may not.
-        remembering: The functions among it that remember what they returned.
-        is_as_computed: Whether all that these remember is what they would compute now.
-        scope: The settings, by one digest.
+        text: The digest.
+        codes: Code of the user that was followed: all that may run in the trace, and for some the
+            reason why it may not.
+        remembering: Memoised functions among it.
+        is_as_computed: Whether all their memoised results are what they would compute now.
+        scope: Digest of the settings.
     """
 
     text: str
@@ -91,24 +91,30 @@ def key_of(
     of: Sequence[str] = (),
     traced: Traced | None = None,
 ) -> Key:
-    """The key of a call, or of what else is computed of its function (`of`); with what its trace
-    asked modules for by computed names, the second one.
+    """Return the key of a call, or of another computation of its function (`of`). With `reads`,
+    attributes that its trace looked up by computed names, it is the second key.
 
     Raises:
-        Unsure: Something that may be read cannot be told by content.
+        Unsure: Something that a trace may read has no reliable fingerprint.
     """
     refused = unsupported(body.core)
     if refused is not None:
         raise Unsure(refused)
+
+    # The surroundings: versions, settings, devices, registered pytree classes.
     scope = hashlib.blake2b(
         repr([_versions(), _settings(), _machine(laid), registered_anywhere()]).encode()
     ).hexdigest()
     walk = Walk(scope, traced)
     walk.say(scope, *of)
+    # With a budget the program depends on the compiler's count of bytes, and so on the processor.
     if any(memory is not None for memory in _budgets(body.core)):
         walk.say(*processor())
+
+    # The call, then the function and all that it leads to.
     _add_call(walk, body, arrays)
-    if counts is not None:  # of a padded call; its true sizes are data
+    # The true sizes of a padded call are data, not part of the key.
+    if counts is not None:
         walk.say("padded", repr(counts.key))
     fn = body.core.fn()
     walk.add(fn, "")
@@ -119,7 +125,7 @@ def key_of(
 
 
 def unsupported(core: Function) -> str | None:
-    """Why programs of a function are not kept; None where they are."""
+    """Return why programs of a function are not cached; None if they are."""
     options = core.options
     if AUTO in _budgets(core):
         return (
@@ -139,18 +145,18 @@ def unsupported(core: Function) -> str | None:
 
 
 def _budgets(core: Function) -> tuple[Any, Any]:
-    """What the program, and the backward pass of a derivative inside of it, may take."""
+    """Return the memory budgets of the program, and of the backward pass of a derivative in it."""
     fn: Any = core.fn()
     return core.options.memory, fn.memory if is_a(fn, Derived) else None
 
 
 @cache
 def processor() -> tuple[str, ...]:
-    """What the compiler's count of bytes may depend on, by which a program with `memory` is chosen:
-    what the processors can do, as Linux says it, and how many there are.
+    """Return the properties of the processors that the compiler's count of bytes may depend on, by
+    which a program with `memory` is chosen: their features, from Linux, and their number.
 
     Raises:
-        Unsure: What compiles tries several ways, and takes the fastest.
+        Unsure: The compiler tries several variants, and takes the fastest.
     """
     where = _jax.devices()[0].platform
     if where != "cpu":
@@ -165,8 +171,8 @@ def processor() -> tuple[str, ...]:
 
 
 def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
-    """The arguments: their structure, what is static by content, what is an array by shape, dtype
-    and weak type.
+    """Add the arguments to the digest: their structure, static values by content, and arrays by
+    shape, dtype and weak type.
     """
     layout, contract = body.layout, body.core.contract
     abstract: list[Any] = []
@@ -175,14 +181,16 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
         if not is_a(dtype, np.dtype):
             raise Unsure(f"an argument is an array of {dtype}")
         abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
+
     walk.say(str(layout.treedef), repr(layout.dynamic), repr(layout.names), body.core.name)
     walk.add(body.core.options, "options")
     walk.add(
         [(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations"
     )
     walk.add((contract.result, contract.unresolved), "annotations")
+
     values = layout.values(abstract, body.statics)
-    # of fields of modules too, which may be texts with other names in them
+    # Annotations of module fields included: they may be strings with other names in them.
     matches = all_matches(contract, body.core.binder.named(values))
     walk.add([(match.path, match.hint) for match in matches], "annotations")
     walk.add(values, "arguments")
@@ -200,8 +208,8 @@ def _versions() -> list[str]:
 
 
 def _settings() -> list[str]:
-    """All settings of JAX, as they are for this thread now, but for those that say where it writes
-    what; and those of NumPy.
+    """Return the settings of JAX in this thread, except where it writes logs and caches, and those
+    of NumPy.
     """
     names = sorted(
         name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT)

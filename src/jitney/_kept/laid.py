@@ -1,9 +1,9 @@
-"""On which devices a program lies, and whether its results lie there as those of what was exported
-from it.
+"""Mesh layout of a cached program, and the check that the exported program shards its results as
+the traced one does.
 
-`jax.export` forgets where results lie that nobody placed: XLA finds the best place for them, in the
-exported program as in the one that is traced. Nothing says that both come to the same, so it is
-compared, once, when a program is kept.
+`jax.export` forgets the shardings of results that nobody constrained: XLA chooses them, in the
+exported program as in the traced one. Nothing guarantees that both choices agree, so they are
+compared, once, when a program is saved.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _sharding: Any = jax.sharding
 
 @dataclass(frozen=True)
 class Laid:
-    """Where a program runs.
+    """Mesh and argument shardings of a program.
 
     Args:
-        mesh: JAX's.
-        shardings: Of its arguments.
+        mesh: JAX's mesh.
+        shardings: Shardings of the arguments.
     """
 
     mesh: Any
     shardings: Sequence[Any]
 
     def told(self) -> list[str]:
-        """By which it is the same in another process.
+        """Return texts that are equal in another process with the same layout.
 
         Raises:
-            Unsure: It is not seen where it runs.
+            Unsure: The layout cannot be described by content.
         """
         if not is_a(self.mesh, _sharding.Mesh) or _jax.process_count() != 1:
             raise Unsure("programs over the devices of several processes are not kept")
@@ -49,6 +49,7 @@ class Laid:
         around = context()
         if not around.empty and dict(around.shape) != dict(automatic(self.mesh).shape):
             raise Unsure("programs are not kept under another mesh")
+
         placed = [None if to is None else (repr(to.spec), to.memory_kind) for to in self.shardings]
         return [
             *told_of(self.mesh),
@@ -60,10 +61,10 @@ class Laid:
     def check_results(
         self, traced: Callable[..., Any], exported: Callable[..., Any], specs: Sequence[Any]
     ) -> None:
-        """Compile both, and compare where their results lie.
+        """Compile both programs, and compare the shardings of their results.
 
         Raises:
-            Unsure: They lie elsewhere.
+            Unsure: They differ.
         """
         first, second = (self._results(flat, specs) for flat in (traced, exported))
         if len(first) != len(second) or not all(
@@ -77,8 +78,8 @@ class Laid:
         return list(zip(_jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
 
     def jitted(self, flat: Callable[..., Any], count: int) -> Any:
-        """JAX's function, told where its arguments lie; what stands behind those, the true sizes of
-        a padded call, every device gets.
+        """Return JAX's function with the argument shardings; arguments past these, the true sizes
+        of a padded call, go to every device.
         """
         known = [to for to in self.shardings if to is not None]
         return own_jit()(flat, in_shardings=(*known, *[None] * (count - len(known))))

@@ -1,6 +1,6 @@
-"""One kept program as bytes: what was exported, the form of its result, what stands beside it, and
-what ran of installed packages. No pickle: text, and JAX's own format, which is a program and no
-code of Python.
+"""File format of a cached program: the exported program, the form of its result, the side effects
+of its trace, and the code of installed packages that ran. It is JSON and JAX's own format, and no
+pickle: reading it runs no Python code.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ _MAGIC = b"jitney program 6\n"
 
 @dataclass(frozen=True)
 class Stored:
-    """A kept program.
+    """A cached program.
 
     Args:
-        key: What it was made for.
+        key: Its cache key.
         form: The form of its result (`form.py`).
-        libraries: What ran of installed packages.
+        libraries: Code of installed packages that ran.
         exported: The program, by `jax.export`.
-        checks: Of each of its run-time checks, the messages; then the number of the one that failed
-            stands behind its results.
-        weak: Which of its results are weakly typed: an exported program has forgotten that.
-        cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
-        asked: Names of modules that its trace computed: each a module and a name.
-        second: The key with what these stand for.
-        updates: What the trace has changed in place in its arguments, in words
-            (`_body/updates.py`).
-        plan: Of a computation of several programs, how they are run.
-        lengths: Theirs; empty if it is one.
+        checks: Messages of each run-time check; with checks, the number of the one that failed is
+            its last result.
+        weak: Indices of weakly typed results: an exported program has forgotten them.
+        cuts: For a padded program, which axes of which results are cut off (`beside.py`).
+        asked: Attributes that its trace looked up by computed names: module and name of each.
+        second: The key with the values of these.
+        updates: Mutations that the trace made in its arguments, in words (`_body/updates.py`).
+        plan: For a computation of several programs, the order in which they run.
+        lengths: Bytes of each program; empty for a single one.
     """
 
     key: str
@@ -55,17 +54,17 @@ class Stored:
 
     @property
     def programs(self) -> list[bytes]:
-        """Each by itself."""
+        """The programs, one by one."""
         ends = list(accumulate(self.lengths or [len(self.exported)]))
         return [self.exported[start:end] for start, end in pairwise([0, *ends])]
 
     @property
     def beside(self) -> str:
-        """All that is said beside the program of what it means."""
+        """Everything about the program besides its code, as text."""
         return json.dumps([self.form, self.checks, self.weak, self.cuts, self.plan])
 
     def to_bytes(self) -> bytes:
-        """All of it."""
+        """Return the content of the file: magic, length of the JSON, JSON, programs."""
         said = {
             "key": self.key,
             "form": self.form,
@@ -86,12 +85,13 @@ class Stored:
 
     @classmethod
     def of(cls, content: bytes) -> Stored | None:
-        """What was written; None where it is of another version of jitney."""
+        """Read the content of a file; None if another version of jitney has written it."""
         if not content.startswith(_MAGIC):
             return None
         at = len(_MAGIC) + 8
         end = at + int.from_bytes(content[at - 8 : at], "big")
         said: Mapping[str, Any] = json.loads(content[at:end])
+
         files = {name: (size, changed) for name, (size, changed) in said["files"].items()}
         exported = content[end:]
         if len(exported) != said["bytes"]:
@@ -112,25 +112,26 @@ class Stored:
 
 
 def place(folder: Path, name: str, key: str) -> Path:
-    """Where the program of a key lies. Its name begins with that of the function, for those who
-    list the folder.
+    """Return the path of the program of a key. The file name begins with that of the function, for
+    those who list the folder.
     """
     shown = "".join(letter if letter.isalnum() or letter in "_." else "_" for letter in name)[:80]
     return path_of(folder, f"kept_{shown}-{key}")
 
 
 def load(entry: Path, key: str) -> Stored | None:
-    """The program of a key, if it is there and whole."""
+    """Return the program of a key if it is there and complete."""
     content = read(entry)
     if content is None:
         return None
     stored = Stored.of(content)
     if stored is None or stored.key != key:
+        # Of another version of jitney, or not the file that its name promises.
         delete(entry)
         return None
     return stored
 
 
 def save(entry: Path, stored: Stored) -> bool:
-    """Keep it; whether that worked."""
+    """Write the program, and return whether that succeeded."""
     return write(entry, stored.to_bytes())

@@ -1,5 +1,5 @@
-"""A body traced by itself, and written by `jax.export`, with its run-time checks as data: nothing
-that is exported calls Python.
+"""Export of a body: traced on its own and written by `jax.export`, with its run-time checks as
+data, so that no exported program calls Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _jax: Any = jax
 _primitives: Any = primitives
 _convert: Any = _primitives.convert_element_type_p
 _EXPORT = (ValueError, TypeError, NotImplementedError)
-"""What `jax.export` raises of a program that it cannot write."""
+"""Exceptions of `jax.export` for a program that it cannot write."""
 Messages = tuple[tuple[str, ...], ...]
 
 
@@ -37,9 +37,9 @@ class Exported:
 
     Args:
         program: JAX's.
-        checks: Of each run-time check, its messages; where there are any, the number of the one
-            that failed stands behind the results.
-        weak: Which results are weakly typed.
+        checks: Messages of each run-time check. If there are any, the number of the check that
+            failed is the last result.
+        weak: Indices of weakly typed results.
     """
 
     program: Any
@@ -50,11 +50,13 @@ class Exported:
 def called(
     content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]
 ) -> list[Any]:
-    """The results of a program that was written, as those of the body: typed as weakly, under its
+    """Return the results of a serialised program as the body would: with its weak types, under its
     checks, and not committed to a device.
     """
     program = program_of(content)
     out = results_of(program, arrays) if program.nr_devices == 1 else list(program.call(*arrays))
+
+    # `jax.export` forgets weak types.
     number = out.pop() if checks else None
     for i in weak:
         out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
@@ -62,14 +64,16 @@ def called(
 
 
 class Trace:
-    """The body as a function of flat arrays to flat arrays, under a `jit` of its own, whose trace
-    JAX keeps: to be exported, or to stand where it would have stood without all this.
+    """The body as a function of flat arrays to flat arrays, under a `jit` of its own.
+
+    JAX caches its trace, which serves twice: it is exported, or inlined where the body would have
+    been traced, if the program cannot be cached.
 
     Args:
-        trace: What JAX traces.
-        name: Of the function.
-        given: The arguments of `trace`: arrays, and the true sizes of a padded call behind them.
-        laid: The devices, if it is over several.
+        trace: The function that JAX traces.
+        name: Name of the function.
+        given: Arguments of `trace`: arrays, followed by the true sizes of a padded call.
+        laid: The devices, if there are several.
     """
 
     def __init__(
@@ -92,12 +96,12 @@ class Trace:
         self.jitted: Any = own_jit()(self._flat, inline=True)
 
     def inside(self) -> Any:
-        """The result of the body in the trace around this."""
+        """Return the result of the body in the surrounding trace."""
         out = self.jitted(*self._arrays)
         return tree_unflatten(self._treedef, out)
 
     def form(self) -> tuple[Any, Any]:
-        """The structure of the result, and what it holds besides arrays."""
+        """Return the structure of the result, and the parts of it that are not arrays."""
         whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
         return (
             (whole.outcome.treedef, whole.outcome.rest)
@@ -106,22 +110,27 @@ class Trace:
         )
 
     def exported(self) -> Exported:
-        """JAX's exported program, with what it has forgotten of the body's.
+        """Return JAX's exported program, with the properties that `jax.export` forgets.
 
         Raises:
-            Unsure: It is not all that the body is.
+            Unsure: The exported program cannot stand for the body.
         """
         specs, table = self._specs(), Table()
         jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
         traced = jitted.trace(*specs)
+
         weak = tuple(
             i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False)
         )
+
+        # Checks become data: the program is traced once more, with the number of the failed check
+        # as a result.
         if has_equinox_checks(traced.jaxpr):
             if self._laid is not None:
                 raise Unsure("it has run-time checks, and runs over several devices")
             jitted = self._with_number(traced.jaxpr, table)
             traced = _data(lambda: jitted.trace(*specs))
+
         if traced.jaxpr.effects:
             raise Unsure("it has effects: it calls back into Python, or changes references")
         return Exported(
@@ -131,10 +140,10 @@ class Trace:
         )
 
     def check_results(self, content: bytes, exported: Exported) -> None:
-        """Check that results over several devices lie where those of the body do.
+        """Check that results over several devices are sharded as those of the body.
 
         Raises:
-            Unsure: They do not.
+            Unsure: They are not.
         """
         if self._laid is not None:
             self._laid.check_results(
@@ -176,10 +185,10 @@ def _messages(callback: Any) -> tuple[str, ...]:
 
 
 def written(step: Callable[[], Any]) -> Any:
-    """What a step of `jax.export` gives.
+    """Return the result of a step of `jax.export`.
 
     Raises:
-        Unsure: It cannot write this program.
+        Unsure: `jax.export` cannot write this program.
     """
     try:
         return step()
@@ -188,10 +197,10 @@ def written(step: Callable[[], Any]) -> Any:
 
 
 def content_of(program: Any) -> bytes:
-    """An exported program as bytes.
+    """Return an exported program as bytes.
 
     Raises:
-        Unsure: They are not to be read as they were meant.
+        Unsure: The bytes may hide that the program calls something outside of XLA.
     """
     content = bytes(written(program.serialize))
     if not is_plain(program, content):
@@ -200,7 +209,7 @@ def content_of(program: Any) -> bytes:
 
 
 def text_of(exported: bytes) -> str:
-    """A program as text, without the places in files that it names."""
+    """Return a program as text, without the source locations in it."""
     text: str = export().deserialize(bytearray(exported)).mlir_module()
     lines = (line for line in text.splitlines() if not line.startswith("#loc"))
     return _PLACE.sub("", "\n".join(lines))

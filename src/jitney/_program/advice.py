@@ -1,10 +1,11 @@
-"""Advice that was proven: which buckets let the sizes that a function was called with share
-programs, which numbers can be arrays.
+"""Proven remedies for retraces: buckets that let the sizes of earlier calls share programs, and
+static numbers that can be arrays.
 
-A cause says what differs between two calls; whether an option helps is another question. `pad`
-itself answers it: the same function with that option is planned and traced for the calls that were
-seen, as its own calls would be, and the programs are counted. Nothing is compiled. It costs traces,
-so it is done where somebody looks at `stats.causes`, and once for the same calls.
+A cause names the difference between two calls; whether an option would help is another question.
+The option itself answers it: the same function with `pad`, say, is planned and traced for the calls
+that were recorded, as its own calls would be, and the programs are counted. Nothing is compiled.
+The proof costs traces, so it is made where somebody reads `stats.causes`, and once for the same
+calls.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ from .entry import Entry
 from .padded_calls import Padded, PaddedCalls
 
 _jax: Any = jax
-_LATEST = 64  # calls that are looked at
-_WASTE = 1.0  # what buckets of the sizes seen may pad at most, which is what powers of two do
-_AXES = 4  # so many that differ are tried in all combinations
+# The latest calls that are considered.
+_LATEST = 64
+# The most padding, as a share of the size, of buckets fitted to recorded sizes: as powers of two.
+_WASTE = 1.0
+# Up to this many axes are tried in all combinations.
+_AXES = 4
 _NAMES = ("n", "m", "k", "l")
 _KINDS = (
     ("Bool", jax.numpy.bool_),
@@ -51,7 +55,7 @@ Pads = dict[str, Bucket]
 
 
 class _Unheard(Counters):
-    """The counters of a function that is made for a proof: it warns of nothing."""
+    """Counters of a function that exists for a proof only: no warning is given."""
 
     def warn_once(self, about: str) -> bool:
         return False
@@ -63,8 +67,10 @@ class _Seen:
 
     entry: Entry
     arrays: tuple[Any, ...]
-    sizes: Mapping[str, int]  # of its named axes
-    true: Mapping[str, int]  # of those that are padded
+    # Sizes of its named axes.
+    sizes: Mapping[str, int]
+    # True sizes of its padded axes.
+    true: Mapping[str, int]
 
     @property
     def key(self) -> Hashable:
@@ -76,7 +82,7 @@ class _Seen:
         return dict(zip(self.entry.layout.static_names(), self.entry.statics, strict=True))
 
     def key_without(self, argument: str) -> Hashable:
-        """The same for all values of one static argument."""
+        """Return a key that is equal for all values of one static argument."""
         held = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
         return tuple(map(described, self.arrays)), tuple(
             (name, value) for name, value in held if name != argument
@@ -88,29 +94,31 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Proven:
-    """A remedy, the arguments and axes whose causes it ends, and what it saves."""
+    """A remedy, the arguments and axes whose causes it ends, and the programs that it saves."""
 
     remedy: str
-    ends: frozenset[tuple[str, str | None]]  # kinds of causes with their axis, or their argument
+    # Kinds of causes, each with its axis or argument.
+    ends: frozenset[tuple[str, str | None]]
     saves: str = ""
 
 
 class Advice:
-    """What is proven to help a function, by what it was called with."""
+    """Remedies that are proven to help a function, by its recorded calls."""
 
     def __init__(self, core: Any):
-        self._core = weakref.ref(core)  # whoever keeps statistics keeps no programs
+        # A weak reference: whoever keeps statistics keeps no programs alive.
+        self._core = weakref.ref(core)
         self._known: dict[Hashable, Sequence[_Proven]] = {}
         self._lock = threading.RLock()
 
     def __call__(self, events: Sequence[Event]) -> Advised:
-        """The causes of these, each with a remedy if one was proven."""
+        """Return the causes of these events, each with a remedy if one was proven."""
         causes = tuple(event.told() for event in events)
         core = self._core()
         if core is None:
             return Advised(causes)
         options = core.options
-        # A trace alone does not know what is chosen by values, by the compiler or by devices.
+        # A trace alone does not determine what is chosen by values, by the compiler or by devices.
         if (
             tolerance_of(options.precision) is not None
             or options.memory is not None
@@ -118,12 +126,16 @@ class Advice:
             or options.disabled
         ):
             return Advised(causes)
+
+        # Prove remedies for the causes that have none yet.
         try:
             with self._lock:
                 asked = {_about(cause) for each in causes for cause in each if not cause.remedy}
                 proven = self._proven(core, asked)
-        except ReferenceError:  # the function is gone, or an object that it was called with
+        except ReferenceError:
+            # The function is gone, or an object that it was called with.
             return Advised(causes)
+
         remedies = {about: each.remedy for each in reversed(proven) for about in each.ends}
         told = tuple(
             tuple(replace(c, remedy=c.remedy or remedies.get(_about(c), "")) for c in each)
@@ -140,7 +152,7 @@ class Advice:
 
 
 def _seen(core: Any) -> list[_Seen]:
-    """The calls that were traced by themselves, each once."""
+    """Return the calls that were traced on their own, each once."""
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
     made = [
         each for each in core.log.made[-_LATEST:] if each.arrays is not None and each.key in entries
@@ -153,14 +165,20 @@ def _all(
     core: Function, seen: Sequence[_Seen], asked: set[tuple[str, str | None]]
 ) -> Iterator[_Proven]:
     differ = {axis for kind, axis in asked if kind == "axis"}
+
+    # Named axes of several sizes: buckets.
     axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
     if axes:
         proven = _padded(core, seen, axes, {})
         yield from () if proven is None else (proven,)
+
+    # Sizes without a name: annotations that name them, and buckets.
     if any(kind == "shape" for kind, _ in asked):
         hints, new = _named(core, seen)
         proven = _padded(core, seen, new, hints) if new else None
         yield from () if proven is None else (proven,)
+
+    # Static numbers: arrays in their place.
     for kind, argument in sorted(asked, key=str):
         if kind == "static value" and argument is not None:
             proven = _as_array(core, seen, argument)
@@ -175,21 +193,22 @@ def _about(cause: Cause) -> tuple[str, str | None]:
     )
 
 
-# Buckets.
+# Remedies for sizes: buckets.
 
 
 def _padded(
     core: Function, seen: Sequence[_Seen], axes: Sequence[str], hints: Mapping[str, Hint]
 ) -> _Proven | None:
-    """The buckets for some of these axes that save programs, the most general first, and of these
-    what saves most.
+    """Return the most general buckets that save programs for some of these axes; among equally
+    general ones, those that save most.
 
     Args:
         core: The function.
         seen: Its calls.
-        axes: Those whose sizes differ.
+        axes: Axes of several sizes.
         hints: Annotations that would have to be written first, by argument.
     """
+    # Count the programs with each choice of axes and buckets, from keys alone.
     now = len({_program(each.entry.padded, each)[0] for each in seen})
     found: list[tuple[int, int, int, Pads]] = []
     numbers = range(1, len(axes) + 1) if len(axes) <= _AXES else (1, len(axes))
@@ -199,6 +218,8 @@ def _padded(
             then = len({_program(twins.get(id(each.entry)), each)[0] for each in seen})
             if then < now:
                 found.append((rank, then, len(some), pads))
+
+    # Trace them, the best candidate first, until one is proven.
     for _, then, _, pads in sorted(found, key=lambda each: each[:3]):
         added = _proof(_twins(core, seen, pads, hints), seen)
         if added is not None:
@@ -212,8 +233,8 @@ def _padded(
 
 
 def _ladders(options: Options, seen: Sequence[_Seen], axes: Sequence[str]) -> Iterator[Pads]:
-    """Powers of two, if nothing is written for these axes yet; then buckets of the sizes that were
-    seen.
+    """Yield powers of two, if nothing is written for these axes yet, then buckets fitted to the
+    recorded sizes.
     """
     written = {name for name, _ in options.pad}
     if not written & set(axes):
@@ -232,7 +253,7 @@ _POW2 = Bucket(ladder="pow2")
 def _twins(
     core: Function, seen: Sequence[_Seen], pads: Pads, hints: Mapping[str, Hint]
 ) -> dict[int, PaddedCalls]:
-    """What would run the calls of each entry with these buckets."""
+    """Return, for each entry, padded calls with these buckets."""
     twin = _twin(core, {"pad": tuple({**dict(core.options.pad), **pads}.items())}, hints)
     entries = {id(each.entry): each.entry for each in seen}
     return {
@@ -242,7 +263,7 @@ def _twins(
 
 
 def _twin(core: Function, options: Mapping[str, Any], hints: Mapping[str, Hint]) -> Function:
-    """The same function with other options and annotations, whose traces nobody counts."""
+    """Return the same function with other options and annotations, whose traces nobody counts."""
     asked = replace(
         core.options, cache=True, max_compiles=None, verify=False, debug_nans=False, **options
     )
@@ -256,9 +277,7 @@ def _twin(core: Function, options: Mapping[str, Any], hints: Mapping[str, Hint])
 
 
 def _program(calls: PaddedCalls | None, seen: _Seen) -> tuple[Hashable, Padded | None]:
-    """What tells the program of a call from others, and how the call is padded; None if it is
-    not.
-    """
+    """Return the key of the program of a call, and how the call is padded; None if it is not."""
     padded = None
     if calls is not None:
         with calls.entry.numbers():
@@ -271,15 +290,16 @@ def _program(calls: PaddedCalls | None, seen: _Seen) -> tuple[Hashable, Padded |
 
 
 def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_Seen]) -> float | None:
-    """How much longer the axes are on average, if all of these calls run as buckets have it; None
-    if one of them is refused.
+    """Return the mean relative padding of the axes if all of these calls run padded; None if one of
+    them is refused.
     """
     added: list[float] = []
     traced: set[Hashable] = set()
     try:
         for each in seen:
+            # `_program` proves a call of another size than the one that its program was traced
+            # for: a refusal raises there.
             calls = twins[id(each.entry)]
-            # of a size that differs from what its program was traced for, this is the proof
             key, padded = _program(calls, each)
             if padded is not None and key not in traced:
                 traced.add(key)
@@ -296,7 +316,7 @@ def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_Seen]) -> float | N
 
 
 def _written(options: Options, pads: Pads, hints: Mapping[str, Hint]) -> str:
-    """The line to paste."""
+    """Return the option as text to paste."""
     buckets = {**dict(options.pad), **pads}
     words = ", ".join(f'"{axis}": {_spelled(bucket)}' for axis, bucket in buckets.items())
     annotated = ", ".join(
@@ -310,10 +330,10 @@ def _spelled(bucket: Bucket) -> str:
 
 
 def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list[str]]:
-    """Annotations for arguments whose sizes differ and have no names, and the names; sizes that are
-    always equal share one.
+    """Return annotations for arguments whose sizes differ and have no names, and the new names.
 
-    It is for calls that differ in nothing but such sizes: nothing is made of others.
+    Sizes that are always equal share a name. Calls that differ in anything besides such sizes get
+    no annotations.
     """
     first = seen[0]
     if any(each.entry is not first.entry or len(each.arrays) != len(first.arrays) for each in seen):
@@ -321,6 +341,8 @@ def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list
     shapes = [[described(array)[0] for array in each.arrays] for each in seen]
     if any(len({len(shape) for shape in column}) > 1 for column in zip(*shapes, strict=True)):
         return {}, []
+
+    # Name sizes by their values over all calls: two dimensions with equal columns are one axis.
     names: dict[tuple[int | None, ...], str] = {
         tuple(each.size(axis) for each in seen): axis for axis in first.sizes
     }
@@ -333,6 +355,8 @@ def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list
     paths = [first.entry.layout.names[i] for i in first.entry.layout.dynamic]
     hints: dict[str, Hint] = {}
     new: list[str] = []
+
+    # An annotation can name the axes of an argument that is one array, and not of a leaf inside it.
     for i, column in enumerate(zip(*shapes, strict=True)):
         argument, path = paths[i]
         if len(set(column)) == 1:
@@ -352,25 +376,29 @@ def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list
 
 
 def _kind(dtype: Any) -> str:
-    """jaxtyping's word for a dtype."""
+    """Return jaxtyping's word for a dtype."""
     return next((name for name, kind in _KINDS if issubdtype(dtype, kind)), "Shaped")
 
 
-# Numbers that are static.
+# Remedies for static numbers: arrays.
 
 
 def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven | None:
-    """An array in place of a static number, if the body takes one, and its results are of the same
-    types.
+    """Return the remedy of an array in place of a static number, if the body accepts one and its
+    results keep their types.
     """
     taken = [each for each in seen if _is_number(each.statics.get(argument))]
     if not taken:
         return None
+
+    # The twin: the number is a parameter with an array annotation, and not static.
     last = taken[-1]
     layout, statics = last.entry.layout, last.statics
     kind = "Float" if any(is_a(each.statics[argument], float) for each in taken) else "Int"
     static = tuple(name for name in core.options.static if name != argument)
     twin = _twin(core, {"static": static}, {argument: array_of_kind(kind, "")})
+
+    # Evaluate both abstractly, and compare the types of the results.
     with last.entry.numbers():
         stand_in = jax.ShapeDtypeStruct((), canonicalize_dtype(float if kind == "Float" else int))
         held = [

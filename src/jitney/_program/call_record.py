@@ -1,7 +1,6 @@
-"""What a program is made for, as data to compare with what others were made for: see
-`_diagnosis/retraces.py`.
+"""Records of traces and compiles, as data for comparison: see `_diagnosis/retraces.py`.
 
-It is noted while something is traced or compiled, and never in a warm call.
+A record is written while something is traced or compiled, and never in a warm call.
 """
 
 from __future__ import annotations
@@ -32,16 +31,19 @@ _flatten_with_path: Any = tree_flatten_with_path
 
 
 def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
-    """Of the arrays that a program takes, and those that the call was given, where they are
-    known.
+    """Return the record of a program: the arrays that it takes, and those of the call where they
+    are known.
     """
     layout, core = body.layout, body.core
     for stand_in in body.weak_statics.identities:
         stand_in.remember_code(cells)
+
+    # Static values are wrapped as opaque, so that the paths below do not lead into them.
     leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
     values = layout.values(
         [leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics]
     )
+
     known = len(arrays) == len(leaves)
     children: Any = layout.treedef
     names = [parameter.name for parameter in core.binder.parameters]
@@ -67,12 +69,13 @@ def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
 
 
 def made_for(record: TraceRecord, arrays: Sequence[Any]) -> MadeFor:
-    """The same in short, for reports; `arrays` are those of the call."""
+    """Return the record in short, for reports; `arrays` are those of the call."""
     sizes: dict[str, int] = {}
     for leaf in record.view.leaves:
         for name, size in zip(record.axes.get(leaf.path, ()), leaf.shape, strict=False):
             if name is not None and name.isidentifier():
                 sizes.setdefault(name, size)
+
     known = bool(record.given) and not record.outer
     stages = () if record.plan is None else record.plan.stages
     decided = tuple((stage.name, not isinstance(stage, Skip), stage.why) for stage in stages)
@@ -91,6 +94,7 @@ def _abstract(array: Any) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
 
 
+# Names of tracer classes in jax 0.10.2 to 0.12.0.1.
 _TRACERS = {
     "JVPTracer": "differentiated",
     "LinearizeTracer": "differentiated",
@@ -99,9 +103,7 @@ _TRACERS = {
 
 
 def _outer(arrays: Sequence[Any]) -> str:
-    """What an outer transform does with a call, by the names of its tracers in jax 0.10.2 to
-    0.12.0.1.
-    """
+    """Return the text of what an outer transform does with a call."""
     if not traced(arrays):
         return ""
     said = sorted(
@@ -123,7 +125,7 @@ def _given(array: Any) -> Given:
 
 
 def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[str | None, ...]]:
-    """The names of the axes of each array, those of fields of modules too."""
+    """Return the names of the axes of each array, including arrays in fields of modules."""
     fields = axes_in_modules(values)
     view = with_modules(view, [fields[i] for i in body.layout.dynamic])
     found: dict[str, tuple[str | None, ...]] = {}
@@ -138,13 +140,13 @@ def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[st
 
 
 def _absent(body: Body, values: tuple[Any, ...]) -> list[str]:
-    """The paths of None."""
+    """Return the paths of None."""
     paths = _flatten_with_path(values, is_leaf=_is_none)[0]
     return [name_of(body.core.binder, path)[1] for path, leaf in paths if leaf is None]
 
 
 def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    """The static fields of the modules in a tree, by path."""
+    """Return the static fields of the modules in a tree, by path."""
     if is_a(value, eqx.Module):
         found: list[tuple[str, Any]] = []
         for field in dataclasses.fields(value):
@@ -160,6 +162,7 @@ def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
     def is_child(part: Any) -> bool:
         return part is not value
 
+    # One level down. A leaf flattens to itself.
     children = _flatten_with_path(value, is_leaf=is_child)[0]
     if len(children) == 1 and children[0][1] is value:
         return []

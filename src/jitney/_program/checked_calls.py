@@ -1,11 +1,11 @@
-"""Calls of a program that holds run-time checks of Equinox: the checks are data, which the call
-waits for.
+"""Calls of a program that holds run-time checks of Equinox: the failed check comes back as data.
 
-A callback that raises cannot be exported, and Equinox translates what it raises in a function of
-its own around each call, which takes as long as a small program. So the program returns the number
-of the check that failed first (`_checks/flagged.py`), and its error is raised here; with
-`checks="later"` the call does not wait, and the number goes to those that are looked at later
-(`_checks/outstanding.py`). What cannot be followed keeps its callbacks, and Equinox runs it.
+A callback that raises cannot be exported, and Equinox translates its error in a function of its own
+around each call, which takes as long as a small program. So the program returns the number of the
+check that failed first (`_checks/flagged.py`), and the call waits for that number and raises the
+error. With `checks="later"` the call does not wait, and the number joins those that are looked at
+later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps its callbacks, and
+Equinox runs it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _jax: Any = jax
 
 
 def waits(options: Options) -> str | None:
-    """Why calls wait for what their checks find; None if it is looked at later."""
+    """Return why calls wait for the result of their checks; None if it is looked at later."""
     if options.checks == "now":
         return 'no `checks="later"` given'
     if options.shard is not None:
@@ -43,7 +43,7 @@ def waits(options: Options) -> str | None:
 
 
 class CheckedCalls:
-    """Runs the calls of a body whose programs hold such checks."""
+    """Runs the calls of a body whose programs hold run-time checks of Equinox."""
 
     def __init__(self, body: Body, jitted: Any):
         self.body = body
@@ -51,28 +51,36 @@ class CheckedCalls:
         self.table = Table()
         self.waits = True
         self._flagged: Any = Jit.of(body.request).compiled(with_number(body, jitted, self.table))
-        self._plain: frozenset[Any] = frozenset()  # types of arrays that are no tracers
+        # Types of arrays that are not tracers.
+        self._plain: frozenset[Any] = frozenset()
+        # Over several devices Equinox runs the program.
         self._translating: Run | None = translating(body, jitted) if body.is_laid else None
 
     def __call__(self, *arrays: Any) -> Any:
         if self._translating is not None:
             return self._translating(*arrays)
+
+        # Inside a trace the checks stay callbacks, for the outer program.
         if is_within_trace() or self._is_traced(arrays):
             return self.jitted(*arrays)
         if not self.waits:
             OUTSTANDING.look()
+
+        # Run the program with its number.
         try:
             out, flag = self._flagged(*arrays)
-            # Waited for first: what makes a NumPy array of one that is not there yet takes some
-            # microseconds more.
+            # Block first: `np.asarray` of an array that is not ready takes some microseconds more.
             failed = int(np.asarray(flag.block_until_ready())) if self.waits else 0
         except Kept:
+            # The trace has met a check that cannot be data: Equinox runs all calls from now on.
             self._translating = translating(self.body, self.jitted)
             return self._translating(*arrays)
         except (FAILURE, ValueError) as error:
             if not is_failure(error):
                 raise
-            fail_as(error)  # of a check inside of an operation that says nothing of its program
+            # A check inside of an operation that hides its program.
+            fail_as(error)
+
         if failed:
             self.table.fail(failed)
         if not self.waits:
@@ -81,7 +89,7 @@ class CheckedCalls:
         return out
 
     def lowered(self, *arrays: Any) -> Any:
-        """JAX's lowered program of these arrays or abstract values, as calls run it.
+        """Return JAX's lowered program of these arrays or abstract values, as calls run it.
 
         Raises:
             Kept: Equinox runs it.
@@ -101,24 +109,25 @@ class CheckedCalls:
 
 
 def with_number(body: Body, jitted: Any, table: Table) -> Run:
-    """The function as it is compiled: its results, and the number of the check that failed. Its
-    trace raises Kept where it cannot be.
+    """Return the function as it is compiled: its results, and the number of the check that failed.
+    Its trace raises Kept where the checks cannot be data.
     """
 
     def returning(*arrays: Any) -> Any:
         traced = jitted.trace(*arrays)
         out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
-        # an array within `disable_jit` too
+        # An array inside `disable_jit` too.
         return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)
 
-    # by which JAX's reports are told from those of other programs
+    # JAX's reports identify a program by its name.
     returning.__name__ = returning.__qualname__ = body.core.name
     return returning
 
 
 def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
-    """What runs the calls of a body whose programs hold such checks: the same each time, so that
-    what was compiled ahead is found.
+    """Return the runner of a body whose programs hold such checks.
+
+    The runner is the same each time, so that programs compiled ahead are found.
     """
     calls = body.checked_calls
     if calls is None or calls.jitted is not jitted:
@@ -128,20 +137,21 @@ def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
 
 
 def translating(body: Body, jitted: Any) -> Run:
-    """Let Equinox run a program that holds its run-time checks, so that their errors read as its
-    users know them; it waits for the result to see them.
+    """Return a runner that lets Equinox run the program, so that errors read as Equinox users know
+    them; it waits for the result to see them.
     """
     given = frozenset(body.request.donated)
     options = dict(FAST) if body.core.options.compiler == "fast" else None
     run: Run = jitted.__wrapped__ if options else jitted
 
+    # `filter_jit` donates all arguments but the first, so donated arrays travel as the second.
     def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
         first, second = iter(kept), iter(lost)
         return run(
             *(next(second) if i in given else next(first) for i in range(len(kept) + len(lost)))
         )
 
-    # by which JAX's reports are told from those of other programs
+    # JAX's reports identify a program by its name.
     merged.__name__ = merged.__qualname__ = body.core.name
     through = filter_jit(
         merged, donate="all-except-first" if given else "none", compiler_options=options

@@ -1,5 +1,8 @@
-"""What programs of equal functions with equal options share: layouts, entries, and all that
-`Function` is.
+"""Shared state of equal functions with equal options: layouts, entries, and all that `Function` is.
+
+A call goes `Program.__call__` -> `Core.find` -> `Entry.run`. `find` has three ways to an entry, the
+fastest first: a generated function for this pattern of types (`direct`), a known `Layout`, and a
+new one.
 """
 
 from __future__ import annotations
@@ -40,28 +43,30 @@ from .advice import Advice
 from .entry import Entry
 
 Direct = tuple[tuple[Entry, Taker], ...]
-"""What may run calls of one pattern, and what makes its arrays of the arguments: None of another's
-call.
+"""Candidates for the calls of one pattern: an entry, and the function that takes its arrays out of
+the arguments. That function returns None for a call of another entry.
 """
 
 Called = tuple[tuple[Any, ...], Mapping[str, Any]]
 _NOBODY: tuple[Any, Taker] = (None, no_call)
-# calls of one pattern until it is given up that a later one may be taken apart by a function of its
-# own
+# A pattern gets no more generated functions after this many flattened calls.
 _TRIES = 32
-# more such calls is one for which such a function was written: calls that are like none before need
-# it in vain
+# A generated function counts as this many further calls: where no call is like an earlier one, they
+# are generated in vain.
 _WRITTEN = 3
-_KEPT = 4  # such functions of one pattern, the latest first
+# Generated functions of one pattern, the latest first.
+_KEPT = 4
 
 
 def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key of such calls; of one without keywords, the types alone."""
+    """Return the key of calls with these argument types and keywords; without keywords, the types
+    alone.
+    """
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
 class Core(Function):
-    """The compiled side of a function."""
+    """Compiled side of a function: finds the entry of a call."""
 
     def __init__(
         self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
@@ -69,13 +74,17 @@ class Core(Function):
         super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
-        self.direct: dict[tuple[Any, ...], Direct] = {}  # none where a call has to be taken apart
-        # that of the latest call which has one, asked first
+
+        # Empty for a pattern whose calls always have to be flattened.
+        self.direct: dict[tuple[Any, ...], Direct] = {}
+        # The entry and taker of the latest call that has them; the hot path tries these first.
         self.usual: tuple[Any, Taker] = _NOBODY
         self.lock = threading.RLock()
-        # how many calls of a pattern had to be taken apart
+        # How many calls of a pattern had to be flattened.
         self.tried: dict[tuple[Any, ...], int] = {}
-        self.flattener: Flattener | None = None  # once a module has been among the arguments
+        # Set once a module has been among the arguments.
+        self.flattener: Flattener | None = None
+
         self._variety = Variety(self.where, self.positions)
         names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = {names.index(name): Known() for name in options.static if name in names}
@@ -87,21 +96,23 @@ class Core(Function):
         LISTENER.register()
 
     def adopt(self, fn: Callable[..., Any]) -> Core:
-        """Serve a function that is equal to the first too, which may be gone before it."""
+        """Serve another function that is equal to the first, and may outlive it."""
         with self.lock:
             self.serve(fn)
         return self
 
     def of(self, fn: Callable[..., Any], options: Options) -> Core:
-        """The core of another function of the same arguments, whose result may be anything."""
+        """Return the core of another function of the same arguments, whose result may be
+        anything.
+        """
         same = super().of(fn, options)
-        # a layout knows its entry
+        # Nothing is shared here, as a layout knows its entry.
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
         return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """One value per parameter; whole static arguments are wrapped."""
+        """Return one value per parameter; whole static arguments are wrapped."""
         values = self.binder.bind(args, kwargs)
         if not self.options.static:
             return values
@@ -116,13 +127,16 @@ class Core(Function):
             ) from None
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
-        """What runs a call, which `usual` does not, and its arrays."""
+        """Return the entry of a call that `usual` does not serve, and its arrays."""
+        # Look the call up by the types of its arguments.
         direct = self.direct.get(called_with(args, kwargs))
         for known in direct or ():
             arrays = known[1](args, kwargs)
             if arrays is not None:
                 self.usual = known
                 return known[0], arrays
+
+        # Flatten the call. A positional call skips the binding: the defaults of the rest are known.
         tail = None if kwargs else self.tails.get(len(args))
         values = self.bind(args, kwargs) if tail is None else args + tail
         if self.flattener is None:
@@ -130,6 +144,8 @@ class Core(Function):
             key = (treedef, *map(type, leaves))
         else:
             leaves, key = self.flattener(values)
+
+        # Structure -> layout; static values -> entry.
         layout = self.layouts.get(key)
         if layout is None:
             layout = self.layout(key, values)
@@ -137,13 +153,14 @@ class Core(Function):
         arrays = layout.pick(leaves)
         with entry.numbers():
             demand_whole_numbers_fit(self.where, entry.paths, arrays)
+
         if direct is None or direct:
             self.remember(layout, entry, (args, kwargs), values, arrays)
         return entry, arrays
 
     def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
-        """The entry of a call, which the layout knows if there was one like it and its objects hold
-        the same still.
+        """Return the entry of a call: the one that its layout knows, if the objects among the
+        static values are unchanged, else one that is looked up or created.
         """
         key = layout.key(leaves)
         try:
@@ -156,16 +173,18 @@ class Core(Function):
         return entry
 
     def layout(self, key: tuple[Hashable, ...], values: tuple[Any, ...]) -> Layout:
-        """The layout of a call, made if this is the first of its kind.
+        """Return the layout of a call, created if this is the first of its kind.
 
-        It is found by the key alone, as warm calls look for it, only if no call of another kind can
-        have an equal key.
+        It is stored under the key alone, which is what warm calls look up, only if no call of
+        another kind can have an equal key.
         """
+        # Differences that `==` of keys ignores, such as 1 and 1.0, are added to the key.
         told = exactly(key)
         with self.lock:
-            # names that the annotations use may have been defined since the decoration
+            # Names that the annotations use may have been defined since the decoration.
             if self.contract.unresolved:
                 self.resolve()
+
             place = (key, told) if told else key
             layout = self.layouts.get(place)
             if layout is None:
@@ -181,9 +200,11 @@ class Core(Function):
             return layout
 
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
-        """The entry of a call, made if this is the first of its kind."""
+        """Return the entry of a call, created if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock, unwatched():
+            # Entries of one key form a list, one for each state of the mutable objects, the newest
+            # first.
             entry = known = self.entries.get(key)
             while entry is not None and not entry.holds():
                 entry = entry.other
@@ -192,13 +213,18 @@ class Core(Function):
                 if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = [*self.entries][0]  # noqa: RUF015 - in one step: garbage may be collected between two
                     self.history.drop(self.entries.pop(oldest).key)
+
+                # With `cache="program"` the reads of the body are not watched.
                 body = None if self.options.cache == "program" else self.fn()
                 statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
                 entry = self.entries[key] = Entry(self, layout, statics, (layout.form, key[-1]))
                 entry.place = key
+
+                # Drop the entry when one of its objects is gone.
                 for stand_in in statics.identities:
                     stand_in.tell(entry)
                 entry.follows(known)
+
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
             return entry
@@ -211,15 +237,15 @@ class Core(Function):
         values: tuple[Any, ...],
         arrays: Sequence[Any],
     ) -> None:
-        """Find the entry of a call by the types of its arguments from now on, if these tell it, or
-        what a function of its own asks of them.
+        """Generate a function that finds the entry of such calls, if the types of their arguments,
+        and what that function checks of them, determine it.
 
         Args:
-            layout: Of the call.
-            entry: Which it has.
-            called: Its arguments, and those by keyword.
-            values: One for each parameter.
-            arrays: What it was taken apart to.
+            layout: Layout of the call.
+            entry: Entry of the call.
+            called: Its positional arguments, and those by keyword.
+            values: One value for each parameter.
+            arrays: The arrays that the call was flattened to.
         """
         key = called_with(*called)
         with self.lock:
@@ -227,10 +253,12 @@ class Core(Function):
                 self.direct.clear()
                 self.tried.clear()
                 self.usual = _NOBODY
+
             tried = self.tried[key] = self.tried.get(key, 0) + 1
             if tried > _TRIES:
                 self.direct.setdefault(key, ())
                 return
+
             direct = self._direct(layout, entry, called, values, arrays)
             if direct is not None:
                 self.direct[key] = (direct + self.direct.get(key, ()))[:_KEPT]
@@ -244,15 +272,21 @@ class Core(Function):
         values: tuple[Any, ...],
         arrays: Sequence[Any],
     ) -> Direct | None:
-        """What is to run calls like this one; None if a later call may tell more."""
+        """Return the candidates for calls like this one: `()` if such calls have to be flattened,
+        None if a later call may decide it.
+        """
         args, kwargs = called
         if any(
             is_a(value, Opaque) and kind in _OPEN
             for kind, value in zip(self._kinds, values, strict=True)
         ):
-            return ()  # `*args` or `**kwargs` that are static as a whole
+            # `*args` or `**kwargs` that are static as a whole.
+            return ()
         placed = self.binder.placed(values, len(args), tuple(kwargs))
         order = tuple(place for _, place in placed if place is not None)
+
+        # Plain arrays only: their types are the whole key, and reordering them is all there is to
+        # do.
         if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
             return (
                 (
@@ -262,17 +296,24 @@ class Core(Function):
                     ),
                 ),
             )
+
+        # Generating code pays from the second call of a layout on.
         if layout.nested or not layout.called_again:
             layout.called_again = True
             return None
-        if entry.reads is not None:  # what objects hold is compared at each call
+        # The entry depends on what objects hold, which is compared at each call.
+        if entry.reads is not None:
             return None
+
+        # Another thread may have changed the arguments since they were flattened: the generated
+        # function has to fit this very call.
         leaves, treedef = tree_flatten(values)
         if (
             not layout.has(treedef, leaves, arrays)
             or layout.entries.get(layout.key(leaves)) is not entry
         ):
-            return None  # another thread has changed them since they were taken apart
+            return None
+
         twins = self.binder.placed(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
         arguments = [
             Argument(twin, place, value)
@@ -282,16 +323,17 @@ class Core(Function):
         return take and ((entry, take),)
 
     def drop(self, entry: Entry) -> None:
-        """Drop an entry whose object is gone, and those of the same key. It runs where garbage is
-        collected, so it waits for no lock.
+        """Drop an entry whose object is gone, and all others of its key.
+
+        Runs during garbage collection, so it must not wait for a lock.
         """
         for layout in [*self.layouts.values()]:
             layout.entries.pop(entry.place[-1], None)
         self.entries.pop(entry.place, None)
 
     def forget(self) -> None:
-        """Drop every layout and entry, and with them JAX's functions; and whatever else remembers
-        what calls were given.
+        """Drop every layout and entry, and with them JAX's functions; also the recent static values
+        and the history of calls.
         """
         with self.lock:
             self._drop_layouts()
@@ -308,8 +350,8 @@ class Core(Function):
         self.usual = _NOBODY
 
     def resolve(self) -> None:
-        """Read annotations that name what was not there at decoration; a warning tells those that
-        still do.
+        """Read annotations that use names which were undefined at decoration; warn about names that
+        are still undefined.
         """
         namespace = self.namespace
         if not self.read_again():
@@ -320,8 +362,8 @@ class Core(Function):
 
 
 class Registry:
-    """Cores by function and options, so that decorating equal functions twice compiles once. It
-    keeps no function alive.
+    """Cores by function and options, so that decorating equal functions twice compiles once. The
+    registry keeps no function alive.
     """
 
     def __init__(self) -> None:
@@ -341,12 +383,12 @@ class Registry:
         return cores.setdefault(options, core).adopt(fn)
 
     def clear(self) -> None:
-        """Decorate equal functions anew from now on."""
+        """Forget all cores: equal functions decorated from now on get new ones."""
         with self._lock:
             self._cores.clear()
 
     def cores(self) -> list[Core]:
-        """Those of functions that somebody still holds."""
+        """Cores of functions that are still referenced."""
         with self._lock:
             return [core for each in list(self._cores.values()) for core in list(each.values())]
 
@@ -362,7 +404,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
-    """The warning of annotations that are of no use."""
+    """Return the warning about annotations that cannot be used."""
     fn: Any = core.fn()
     missing = missing_in(fn.fn if is_a(fn, Derived) else fn, namespace)
     of = {each.of: "the result" if each.of == "return" else repr(each.of) for each in missing}
@@ -379,10 +421,11 @@ def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
 
 
 def _check_names(core: Core) -> None:
-    """Whether the options name parameters that exist and an axis that does not, which can be known
+    """Check that the options name parameters that exist, and a new axis for `vmap`: both are known
     at decoration.
     """
     parameters = {parameter.name for parameter in core.binder.parameters}
+    # `**kwargs` may take any name.
     open_ended = any(
         parameter.kind is parameter.VAR_KEYWORD for parameter in core.binder.parameters
     )
@@ -401,6 +444,8 @@ def _check_names(core: Core) -> None:
                     name_fix(name, parameters),
                     code="J202",
                 )
+
+    # `pad` and `chunk` name axes. With unresolved annotations not all axes are known.
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
     for option, name in (
         *(("pad", name) for name, _ in core.options.pad),
@@ -419,6 +464,8 @@ def _check_names(core: Core) -> None:
                 ),
                 code="J202",
             )
+
+    # `vmap` adds an axis that the signature must not have.
     for axis in core.options.vmap:
         if axis.name in core.contract.axes:
             fail(
@@ -434,7 +481,7 @@ def _check_names(core: Core) -> None:
 
 
 def _check_rank_rule(core: Core) -> None:
-    """The rank rule needs at least one annotation with a rank."""
+    """Check that an annotation has a rank, which the rank rule of `vmap` needs."""
     if core.contract.unresolved or any(
         not isinstance(p.hint, (AnyHint, StaticHint)) for p in core.contract.parameters
     ):

@@ -1,10 +1,24 @@
-"""From a call key to a compiled program: what happens when a call is seen for the first time.
+"""Specialisations of a function: an `Entry` compiles and runs all calls of one kind.
 
-An `Entry` is one tree structure with one set of static values. It holds one `jax.jit`-ed function
-of flat arrays, and leaves shapes, dtypes, weak types, shardings, x64, matmul precision, mesh and
-default device to that function's own key, which JAX looks up faster than Python could. The plan is
-made, and the contract checked, while JAX traces, on abstract values: a call whose key has been seen
-costs nothing extra.
+The key of an `Entry` is a tree structure with one set of static values. The entry holds one
+`jax.jit`-ed function of flat arrays. Shapes, dtypes, weak types, shardings, x64, matmul precision,
+mesh and default device are left to that function's own key, which JAX looks up faster than Python
+could. A call is planned, and its contract checked, while JAX traces, on abstract values: once its
+key has been seen, it costs nothing extra.
+
+For example, with `@jitney.optimize(pad={"n": "pow2"})` on `def mean(x: Float[Array, "n"]): return
+x.mean()`, and 5 elements:
+
+    mean(x)                            Core.find: an entry, and the flat arrays [f32[5]]
+    entry.run(f32[5])                  PaddedCalls: the bucket is n=8, the true size is 5
+    entry.jitted(f32[8], Counts(5))    `Entry._trace`, the first time; in short,
+        { lambda ; a:f32[8] b:i32[]. let
+            c:f32[8] = select_n (iota < b) -0.0 a      a mask: the identity of a sum beyond b
+            d:f32[] = reduce_sum c
+            e:f32[] = div d b                          the mean divides by the true size
+          in (e,) }
+
+A later call with 6 elements runs the same program with `b = 6`.
 """
 
 from __future__ import annotations
@@ -54,21 +68,25 @@ from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import lowered, runner
 
 SCOPE = "jitney.optimize"
-"""What all operations of a Program are under in profiles, which tells them from those of plain
+"""Name scope of all operations of a Program in profiles, which sets them apart from those of plain
 `jax.jit`.
 """
 
 
-_MOST_OTHERS = 64  # programs kept of one object, by what it held
-_MOST_BYTES = 1 << 24  # of what it held then; its programs may take as much again
+# Limit on the entries of one key, one for each state of its mutable objects.
+_MOST_OTHERS = 64
+# Limit on the bytes of recorded state in these entries; their programs may take as much on top.
+_MOST_BYTES = 1 << 24
 
 
 class Retry(Exception):
-    """Another thread has just traced what this one was about to: call again, and find it done."""
+    """Another thread has just traced the program that this thread was about to trace: the call is
+    repeated, and finds it.
+    """
 
 
 class Undecided(Exception):
-    """A call key is new, and what it needs is to be chosen by the values of its arguments, which a
+    """A call key is new, and a policy has to be chosen from the values of its arguments, which a
     trace does not have.
     """
 
@@ -78,7 +96,9 @@ class Undecided(Exception):
 
 
 class Flight:
-    """A trace under way in one thread; others that need the same one wait until it has landed."""
+    """A trace under way in one thread; other threads that need the same trace wait until it has
+    landed.
+    """
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -91,7 +111,7 @@ class Flight:
 def _told(
     names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any
 ) -> tuple[str, str, str]:
-    """The path of something that has changed in a static value, what it was and is."""
+    """Return the path of a mutated static value, with its text before and now."""
     path = names.get(id(value)) or (value if is_a(value, type) else type_of(value)).__name__
     if not attribute or static_text(before) == static_text(now):
         return f"{path}.{attribute}" if attribute else path, "as it was", "changed in place"
@@ -99,59 +119,73 @@ def _told(
 
 
 def ran_eagerly(error: BaseException) -> bool:
-    """Whether an error comes from a call without Jit. The state of its entry does not tell: another
-    thread may have changed it since.
+    """Return whether an error comes from a call without Jit.
+
+    The traceback decides, not the state of the entry, which another thread may have changed since.
     """
     return any(frame.f_code is Entry.eagerly.__code__ for frame, _ in walk_tb(error.__traceback__))
 
 
 State = Literal["first", "running", "eager"]
-"""What the next call of an entry does: decide how calls run, run, or run without Jit."""
+"""Behaviour of the next call of an entry: decide how calls run, run, or run without Jit."""
 
 
 class Entry(Body):
-    """One function of flat arrays, compiled once for each set of shapes and types that it meets."""
+    """A specialisation: a function of flat arrays, compiled once for each set of shapes and types
+    that it meets.
+    """
 
     def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         super().__init__(core, layout, statics, key)
         self.flights: dict[Hashable, Flight] = {}
-        # of each padded program, which axes of its results are padded
+        # Padded program -> the padded axes of each of its results.
         self.cuts: dict[Hashable, list[Cut]] = {}
-        # of each padded program, where each new size is traced
+        # Padded program -> its proof, if each new size has to be traced.
         self.proofs: dict[Hashable, Proof] = {}
+
         self._lock = threading.Lock()
+
         is_kept = core.options.cache == "program" and not self.request.nested
         self.kept = _kept.Kept(self, self._trace, self.cuts, self.proofs) if is_kept else None
+
+        # How calls run. `run` is what a warm call reads: it starts as `_first`, which replaces it.
         self.jitted: Any = self._jit()
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
-        self.padded: PaddedCalls | None = None  # what runs its calls, if its function pads
+        # Runs the calls, if the function pads.
+        self.padded: PaddedCalls | None = None
         self.sharded = (
             ShardedCalls(self)
             if core.options.shard is not None and not self.request.nested
             else None
         )
-        self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
-        # whether `run` was chosen for programs without such checks: a new trace may bring one
+
+        # Plans and compiled programs of `jitney.stream`.
+        self.streams: dict[Hashable, Any] = {}
+        # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
+        # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False
         self._within: Entry | None = None
         self._derived: Entry | None = None
-        # of the same key, from when its plain objects held something else
+        # The next older entry of the same key, for which the plain objects had other contents.
         self.other: Entry | None = None
-        self.place: Any = None  # where its core keeps it
+        # The key of this entry in `Core.entries`.
+        self.place: Any = None
         VERIFY.turns(self)
 
     def holds(self) -> bool:
-        """Whether what its traces read of plain objects, and of static fields, is what it was."""
+        """Return whether the plain objects and static fields that its traces read are unchanged."""
         reads = self.reads
         return reads is None or reads.hold()
 
     def follows(self, other: Entry | None) -> None:
-        """Stand before the entries of the same key, whose objects held something else; the oldest
-        go.
+        """Put this entry before the older ones of the same key, for which the objects had other
+        contents, and drop the oldest of those.
         """
         if other is None:
             return
+
+        # The head of a linked list: `Core.entry` walks it from the newest state to the oldest.
         self.other, self.generation = other, other.generation + 1
         if other.reads is not None:
             names = {
@@ -159,6 +193,9 @@ class Entry(Body):
                 for name, value in zip(self.layout.static_names(), self.statics, strict=True)
             }
             self.changed = tuple(_told(names, *each) for each in other.reads.changed())
+
+        # Unlink entries that no call can reach any more. Cut the list at the first entry past
+        # either limit.
         last: Entry = self
         room = _MOST_BYTES
         for _ in range(_MOST_OTHERS):
@@ -173,11 +210,13 @@ class Entry(Body):
         last.other = None
 
     def is_over(self) -> bool:
-        """Whether no call can have it any more: what its traces read is gone for good."""
+        """Return whether no call can reach this entry any more: an object that its traces read is
+        gone for good.
+        """
         return self.reads is not None and self.reads.is_over()
 
     def object_is_gone(self) -> None:
-        """Called when one of the objects among its static values is gone."""
+        """Drop this entry, as one of the objects among its static values is gone."""
         core: Any = self.core
         core.drop(self)
 
@@ -187,15 +226,20 @@ class Entry(Body):
         shardings: Sequence[Any] | None = None,
         shapes: Sequence[Any] | None = None,
     ) -> Any:
-        # which holds JAX's function: it goes when it is dropped, not when garbage is collected
+        # A weak reference: the entry holds JAX's function, and a strong one would close a cycle.
+        # Without a cycle the function goes when the entry is dropped, not at a later garbage
+        # collection.
         entry_of = weakref.ref(self)
 
         def body(*arrays: Any) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
+
             entry = entry_of()
             if entry is None:
                 raise ReferenceError("the program of this function has been dropped")
+
+            # Reads of jitney's own are not reads of the body.
             with unwatched(), jax.named_scope(SCOPE):
                 if entry.kept is None:
                     return entry._trace(arrays, mesh)
@@ -203,27 +247,29 @@ class Entry(Body):
                     arrays, None if mesh is None else _kept.Laid(mesh, shardings or ())
                 )
 
-        # what profilers and JAX's own messages show
+        # The name that profilers and JAX's own messages show.
         body.__name__ = body.__qualname__ = self.core.name
         self.core.called_as_written(body, self.paths)
         return Jit.of(self.request).compiled(body, shardings)
 
     def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """JAX's function of arrays placed on a mesh, and where they lie; nowhere in particular if
-        the function does not shard.
+        """Return JAX's function of arrays on a mesh, and the shardings of its arguments; no
+        shardings if the function does not shard.
         """
         if self.sharded is None:
             return self._jit(), ()
+
         shapes = shapes_of(arrays)
         arrays, counts = parted(arrays)
         place = self.planned(arrays, counts, mesh=mesh).plan.of(Place)
         shardings = () if place is None else place.shardings[: len(arrays)]
         if counts is not None:
-            shardings += (None,)  # the true sizes, which every device gets
+            # The true sizes, which every device gets.
+            shardings += (None,)
         return self._jit(mesh, shardings, shapes), shardings
 
     def runner(self, arrays: Sequence[Any]) -> Callable[..., Any]:
-        """How calls of these shapes run."""
+        """Return the function that runs calls of these shapes."""
         return (
             runner(self, arrays, self.jitted)
             if self.sharded is None
@@ -231,12 +277,13 @@ class Entry(Body):
         )
 
     def jit_for(self, arrays: Sequence[Any]) -> Any:
-        """JAX's function of these arrays."""
+        """Return JAX's function of these arrays."""
         return self.jitted if self.sharded is None else self.sharded.jit(arrays)[0]
 
     def _first(self, *arrays: Any) -> Any:
-        """The first call decides how the later ones run; the one after another trace decides
-        anew.
+        """Decide how later calls run, and run this one.
+
+        The first call comes here, and so does the next one after `decide_again`.
         """
         if jit_is_off():
             return self._un_jitted(arrays)
@@ -244,7 +291,12 @@ class Entry(Body):
         if options.disabled is not None:
             self._become("running", self.jitted if options.disabled == "jit" else self.as_written)
             return self.run(*arrays)
+
         padded = self.padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
+
+        # Under an outer transform the options of outermost programs do not act
+        # (`outer_transforms.py`), so `run` is replaced only if the function pads: `PaddedCalls`
+        # asks about tracers at each call.
         if self.request.nested or traced(arrays):
             warn_unlooked(self)
             is_in_chunks = is_cut(self, arrays)
@@ -256,6 +308,8 @@ class Entry(Body):
                 )
             self._become("running", padded)
             return self.run(*arrays)
+
+        # The outermost program. Verification stands around whichever runner was chosen.
         run: Callable[..., Any]
         if padded is not None:
             run = padded
@@ -273,20 +327,21 @@ class Entry(Body):
         self.state, self.run = state, run
 
     def decide_again(self) -> None:
-        """Have the next call decide how the later ones run, unless they run eagerly."""
+        """Make the next call decide how later calls run, unless they run eagerly."""
         self._settled = False
         if self.state != "eager":
             self._become("first", self._first)
 
     def turn_eager(self) -> None:
-        """Have all calls run without Jit from now on: the body cannot be traced."""
+        """Run all calls without Jit from now on: the body cannot be traced."""
         self._become("eager", self.eagerly)
 
     def overlooked(self, error: Exception) -> bool:
-        """Whether a run-time check of Equinox failed in the first call of a new program, before
-        anyone looked whether it holds one.
+        """Return whether the first call of a new program failed in a run-time check of Equinox that
+        nobody had looked for.
 
-        The call can be made again then, and Equinox runs it. Not if its buffers were given up.
+        If so, the call can be repeated, and Equinox runs it. It cannot be repeated if its buffers
+        were donated.
         """
         if (
             self.checked
@@ -300,8 +355,8 @@ class Entry(Body):
 
     @property
     def within(self) -> Entry:
-        """The same calls where a trace is around, though their arrays are of none: nested, as those
-        of arrays that are.
+        """Entry for the same calls inside a trace, even where none of their arrays is a tracer: its
+        layout is nested, as that of calls with tracers is.
         """
         if self._within is None:
             layout = copy.copy(self.layout)
@@ -312,8 +367,8 @@ class Entry(Body):
         return self._within
 
     def derived(self, arrays: Sequence[Any]) -> Any:
-        """A call that an outer transform traces, cut into chunks; all at once, with a warning, if
-        its derivative cannot be.
+        """Run a call that an outer transform traces, cut into chunks; run it whole, with a warning,
+        if its derivative cannot be cut.
         """
         if self._derived is None:
             self._derived = Entry(self.core, self.layout, self.weak_statics, self.key)
@@ -322,6 +377,9 @@ class Entry(Body):
             return runner(self._derived, arrays, self._derived.jitted)(*arrays)
         except Refused as refused:
             refusal = refused
+
+        # Outside of `except`, so that an error of the plain call does not carry the refusal as its
+        # context.
         warn_uncut(self, refusal)
         return runner(self, arrays, self.jitted)(*arrays)
 
@@ -329,16 +387,20 @@ class Entry(Body):
         return () if self.sharded is None else self.sharded.where()
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The context of the mesh in which the program is traced."""
+        """Return the context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
     def lowered(
         self, arrays: Sequence[Any], step: Literal["lower", "trace", "run"] = "lower"
     ) -> Any:
-        """JAX's lowered (or traced) program for these arrays or abstract values; of "run", as calls
-        run it, with their checks as data.
+        """Return JAX's lowered (or traced) program for these arrays or abstract values; for the
+        step "run", the program that calls run, with its checks as data.
         """
         ensure_cache()
+
+        # Two reasons to lower once more: another thread has traced the program meanwhile (`Retry`),
+        # or the trace has found that the program takes numbers computed from the sizes
+        # (`NeedsNumbers`), which then join the arguments.
         while True:
             plain, counts = parted(arrays)
             at_hand = KnownSizes(counts and counts.sizes)
@@ -373,8 +435,8 @@ class Entry(Body):
                 )
 
     def ahead(self, arrays: Sequence[Any]) -> Any:
-        """Compile for these arrays or abstract values; a later call of that key finds the program,
-        which is JAX's.
+        """Compile for these arrays or abstract values; a later call of that key finds the program
+        in JAX's cache.
         """
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
@@ -387,16 +449,20 @@ class Entry(Body):
             return self.lowered(arrays, "run").compile()
 
     def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
-        """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls
-        again.
+        """Trace the body for JAX, one thread at a time for each key; a second thread waits, and
+        raises Retry to be called once more.
         """
         arrays, counts = parted(given)
         if counts is None and self.is_plain():
             return self.plainly(*arrays)
         if jit_is_off():
             return self._un_jitted(arrays)
+
         if self._settled:
             self.decide_again()
+
+        # One trace for each key: only the thread that has set up the flight goes on. `land` lets
+        # the others through when its call is over.
         key = trace_key(arrays, counts)
         self._demand_choice(key)
         with self._lock:
@@ -405,6 +471,8 @@ class Entry(Body):
             flight.landed.wait()
             raise Retry
         flight.depth += 1
+
+        # Trace. The seconds of the body are subtracted from those of jitney.
         self.core.counters.traces += 1
         began, spent = time.perf_counter(), OWN_TIME.seconds
         try:
@@ -414,6 +482,7 @@ class Entry(Body):
                 self._remember(planned, counts)
                 outcome = Outcome()
                 out = self.applied(planned, arrays, outcome, counts)
+
             if outcome.uncut is not None:
                 warn_uncut(self, outcome.uncut)
             if planned.plan.of(Jit) is not None:
@@ -422,15 +491,17 @@ class Entry(Body):
                 self._remember_cuts(planned, outcome)
             self._book(time.perf_counter() - began - min(outcome.body_seconds, default=0.0), spent)
             return explicit.left(out, self, planned, outcome)
-        except (Refused, NeedsNumbers):  # all of it was a proof: the function is traced once more
+        except (Refused, NeedsNumbers):
+            # The trace was all proof, and no body time is subtracted: the function will be traced
+            # once more.
             self._book(time.perf_counter() - began, spent)
             raise
         finally:
             flight.depth -= 1
 
     def _book(self, seconds: float, spent: float) -> None:
-        """Count what jitney did in a trace; of a trace around it, that is no part of the body
-        either.
+        """Count the seconds that jitney itself spent in a trace, and exclude them from the body
+        time of a trace around it.
         """
         self.core.counters.own_seconds += seconds
         OWN_TIME.add(spent + seconds - OWN_TIME.seconds)
@@ -440,11 +511,13 @@ class Entry(Body):
             raise Undecided(key)
 
     def land(self) -> bool:
-        """The call that traced is over: let those through that waited for it. Whether this thread
+        """Release the threads that waited for traces of this call, and return whether this thread
         had traced.
         """
         me = threading.get_ident()
         with self._lock:
+            # A flight with depth is still in its body, which has called its own program: the outer
+            # call lands it.
             mine = [
                 key
                 for key, flight in self.flights.items()
@@ -456,7 +529,7 @@ class Entry(Body):
         return bool(landed)
 
     def eagerly(self, *arrays: Any) -> Any:
-        """The same function without Jit: every other stage stays."""
+        """Run the same function without Jit; every other stage stays."""
         self.core.counters.eager += 1
         out = self._un_jitted(arrays)
         if self.core.options.debug_nans and (traced(arrays) or traced(jax.tree.leaves(out))):
@@ -479,7 +552,9 @@ class Entry(Body):
             return unmixed(self.called(*arrays))
 
     def _remember_cuts(self, planned: Planned, outcome: Outcome) -> None:
-        """Which axes of the results are padded, and how each new size is traced if it is."""
+        """Record the padded axes of the results, and the proof if each new size has to be
+        traced.
+        """
         key = padded_key(
             [
                 (leaf.shape, leaf.dtype, leaf.weak_type)
@@ -492,7 +567,9 @@ class Entry(Body):
             self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
 
     def _remember(self, planned: Planned, counts: Counts | None) -> None:
-        if at_any_size():  # it is no program: an outer one asks what it would be
+        # A symbolic size: an outer program evaluates this one abstractly, and no program comes of
+        # it.
+        if at_any_size():
             return
         core = self.core
         call, arrays = LISTENER.call(core.counters)
@@ -507,6 +584,6 @@ class Entry(Body):
         keep_limit(core)
 
     def compiled(self, arrays: Sequence[Any], call: Call) -> Event | None:
-        """What a compile that came without a trace of this call belongs to."""
+        """Return the event that a compile without a trace of this call belongs to."""
         view = self.written_out(self.layout.view(self.core.contract, arrays, self.statics))
         return self.core.history.compiled(record_of(self, view, arrays), call)

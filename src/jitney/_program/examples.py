@@ -1,5 +1,5 @@
-"""Arguments for a program that is not being called: examples where they are given, the annotations
-and sizes elsewhere.
+"""Arguments for a program that is not being called: examples where they are given, else abstract
+values from the annotations and sizes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def abstract_values(
     *,
     warn: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A complete call: what was given, and an abstract value for each parameter that was left out.
-    A guess at `vmap` is a warning.
+    """Return a complete call: the given arguments, and an abstract value for each parameter that
+    was left out. A guess at `vmap` is a warning.
 
     Raises:
         ContractError: A size is missing, unknown or malformed, or a parameter needs an example.
@@ -44,6 +44,8 @@ def abstract_values(
         given = core.binder.signature.bind_partial(*args, **kwargs)
     except TypeError as error:
         raise core.binder.misfit(error, tuple(kwargs)) from None
+
+    # Explicit sizes override those of the examples.
     examples = dict(given.arguments)
     known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:
@@ -51,8 +53,10 @@ def abstract_values(
             made = _made(core, parameter, known, given.arguments)
             if made is not None:
                 given.arguments[parameter.name] = made
+
     if warn:
         _say_what_was_mapped(core, examples, given.arguments, sizes)
+
     ordered = {
         p.name: given.arguments[p.name]
         for p in core.contract.parameters
@@ -94,7 +98,7 @@ def _check_sizes(core: Core, sizes: Any) -> None:
 
 
 def sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of named axes in the examples, where the ranks fit."""
+    """Return the sizes of named axes in the examples, where the ranks fit."""
     return {
         dim.name: size
         for match in all_matches(
@@ -114,10 +118,13 @@ def _present(contract: Contract, given: Mapping[str, Any]) -> tuple[Parameter, .
 def _made(
     core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
 ) -> Any:
-    """An abstract value from an annotation; None leaves the parameter to its default."""
+    """Return an abstract value built from an annotation; None leaves the parameter to its
+    default.
+    """
     hint = parameter.hint
     if isinstance(hint, ScalarHint) and not parameter.has_default:
         return 0.0 if hint.kind == "float" else 0j
+
     if isinstance(hint, ArrayHint) and hint.default_dtype() is not None:
         shape = [_size(dim, sizes, given) for dim in hint.dims]
         missing = [str(size.reason) for size in shape if isinstance(size, Unknown)]
@@ -127,6 +134,7 @@ def _made(
             )
         if not parameter.has_default:
             raise _no_size(core, parameter, hint, missing)
+
     if parameter.has_default:
         return None
     raise ContractError(
@@ -168,8 +176,8 @@ def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int |
 def _say_what_was_mapped(
     core: Core, examples: Mapping[str, Any], values: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> None:
-    """Warn where a size of a mapped axis could be meant for fewer arrays than got it: a call that
-    shares one is another program.
+    """Warn where `vmap` maps more arrays than may be meant: a size of its axis maps every array
+    that was left out, and a call that shares one of them is another program.
     """
     for axis in core.options.vmap:
         if axis.dims is not None or axis.name not in sizes:
@@ -179,6 +187,8 @@ def _say_what_was_mapped(
             for parameter in core.contract.parameters
             if isinstance(parameter.hint, ArrayHint)
         }
+
+        # Arrays with one axis more than their annotation; those without an example are guesses.
         mapped = [
             name
             for name, rank in ranks.items()
@@ -187,6 +197,7 @@ def _say_what_was_mapped(
         guessed = [name for name in mapped if name not in examples]
         if len(mapped) < 2 or not guessed:
             continue
+
         shared = values[guessed[0]]
         example = f"{guessed[0]}=jax.ShapeDtypeStruct({shared.shape[1:]}, {str(shared.dtype)!r})"
         warnings.warn(

@@ -1,16 +1,17 @@
-"""Fill an array to the size of its bucket, and cut a result to its true size, where it lies.
+"""Filling of arrays to the size of a bucket, and cutting of results to their true size, on the host
+or on their device, whichever is cheaper.
 
-A device needs a program for each shape, of 20 to 30 ms, which the cache keeps; the host needs none,
-but an array of another device crosses to it and back. So the arrays of one size go through the host
-until their crossings have cost as much as a program, and by a program from then on. On a CPU a
-device array is host memory: it is read in place, and results are views of what the program
-returned. But JAX takes longer to make a view into an array of its own than a program takes to copy
-a small one, so small results that are cut often get one too; and a view keeps all of what the
-program returned, so what is less than half of it is copied.
+A device needs a program for each shape, of 20 to 30 ms, which the cache keeps. The host needs none,
+but an array of another device crosses to it and back. So arrays of one size go through the host
+until their crossings have cost as much as a program, and use a program from then on. On a CPU a
+device array is host memory: it is read in place, and results are views of the padded result. But
+JAX takes longer to make a view into an array of its own than a program takes to copy a small one,
+so small results that are cut often get a program too. A view also keeps the whole padded result
+alive, so a result that is less than half of it is copied.
 
-What a padded program returned is kept for a while beside what was cut from it. The next padded
-program on the axis takes that as it is: what stands behind the true size is anything there, which
-padded programs never look at.
+A padded result is kept for a while together with the part that was cut from it. The next padded
+program on the axis takes the padded result as it is: padded programs never look at the padding,
+which may hold anything.
 """
 
 from __future__ import annotations
@@ -33,27 +34,30 @@ _jax: Any = jax
 _lax: Any = jax.lax
 
 PROGRAM = 25e-3
-"""Seconds that compiling a filling or a cutting takes."""
-_CROSSING, _BYTES_A_SECOND = 50e-6, 1e10  # of a transfer between the host and a device
-# what a view takes longer than a copy by a program, of up to so many bytes
+"""Seconds to compile a filling or a cutting."""
+# Seconds for one transfer between the host and a device, and its bandwidth.
+_CROSSING, _BYTES_A_SECOND = 50e-6, 1e10
+# Seconds that a view takes longer than a copy by a program, for arrays up to this many bytes.
 _VIEW, _SMALL = 60e-6, 2**16
-_HELD = 2  # how many times its own bytes a view may keep in memory
-# how many returned arrays are kept beside what was cut from them, and of how many bytes: 256 MiB in
-# all
+# A view may keep at most this many times its own bytes in memory.
+_HELD = 2
+# How many padded results are kept together with their parts, and the most bytes of one: 256 MiB in
+# all.
 _KEPT, _LARGEST = 16, 2**24
 
 
 def is_near(array: Any) -> bool:
-    """Whether a device array is host memory."""
+    """Return whether a device array is host memory."""
     return next(iter(array.devices())).platform == "cpu"
 
 
 class _Beside:
-    """What a program returned, for as long as there is what was cut from it."""
+    """A padded result, alive as long as the part that was cut from it."""
 
     def __init__(self, part: Any, whole: Any):
         self.whole: Any = whole
-        # a circle would keep what is no longer among the kept ones until it is collected
+        # A weak reference: a cycle would keep results alive that have left the deque, until garbage
+        # is collected.
         me = weakref.ref(self)
 
         def gone(part: Any) -> None:
@@ -66,12 +70,12 @@ class _Beside:
 
 
 class Filling:
-    """How the arrays of padded calls are filled and cut. One for all programs, since what one
-    returns another takes.
+    """Filling and cutting for padded calls. One instance serves all programs, since the result of
+    one may be an argument of another.
 
     Args:
         near: Whether a device array is host memory.
-        program: Seconds that compiling a filling or a cutting takes.
+        program: Seconds to compile a filling or a cutting.
 
     Attributes:
         crossings: How many arrays went from a device to the host, or back.
@@ -82,32 +86,36 @@ class Filling:
     def __init__(self, near: Callable[[Any], bool] = is_near, program: float = PROGRAM):
         self.near, self.program = near, program
         self.crossings = self.programs = self.kept = 0
-        # seconds lost by going through the host, of each size
+        # Seconds spent so far by going through the host, for each size.
         self._spent: dict[Hashable, float] = {}
         self._beside: deque[_Beside] = deque(maxlen=_KEPT)
 
     def filled(
         self, array: Any, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
     ) -> Any:
-        """An array with its last element along each axis repeated up to a shape. Zeros would give
-        NaNs to whoever divides by them.
+        """Return an array with its last element along each axis repeated up to a shape. Zeros would
+        give NaNs to a body that divides by them.
 
         Args:
-            array: A tracer too.
+            array: An array or a tracer.
             shape: As long as the array along each axis, or longer.
-            stays: Whether it shall lie where the array was put on purpose, as JAX's results do.
-            takes: Whether anything may stand behind the true size, so that a padded original
-                serves.
+            stays: Whether the result is to be on the device on which the array was put on purpose,
+                as JAX's results are.
+            takes: Whether the padding may hold anything, so that a padded original serves.
         """
         if is_a(array, Tracer):
             return _filled_in(array, shape)
         if not is_a(array, jax.Array):
             return repeated(np.asarray(array), shape)
+
+        # The padded result that this array was cut from, if it is still there.
         if takes:
             whole = self._whole(array, shape)
             if whole is not None:
                 self.kept += 1
                 return whole
+
+        # Through the host, or by a program on the device.
         alone = len(array.devices()) == 1
         if (
             self.near(array)
@@ -120,21 +128,23 @@ class Filling:
         return _filled_there(array, shape)
 
     def cut(self, result: Any, shape: tuple[int, ...], *, keeps: bool = False) -> Any:
-        """The leading part of an array.
+        """Return the leading part of an array.
 
         Args:
-            result: What a padded program returned.
+            result: Result of a padded program.
             shape: Its true shape.
-            keeps: Whether what was returned is kept beside it.
+            keeps: Whether the padded result is kept together with the part.
         """
         if is_a(result, Tracer):
             return _cut_in(result, shape) if explicit_around([result]) else _leading(result, shape)
-        # an argument from the host, which JAX returns as it is under an outer transform
+        # An argument from the host, which JAX returns unchanged under an outer transform.
         if not is_a(result, jax.Array):
             return _leading_on_host(np.asarray(result), shape)
         alone = len(result.devices()) == 1
+
         part = self._part(result, shape, alone=alone)
-        # JAX traces weak ones anew
+
+        # Weakly typed results are not kept: JAX would trace the next program once more for them.
         if (
             keeps
             and alone
@@ -145,8 +155,11 @@ class Filling:
         return part
 
     def _part(self, result: Any, shape: tuple[int, ...], *, alone: bool) -> Any:
-        if alone and result.weak_type:  # no array from the host is
+        # An array from the host is never weakly typed.
+        if alone and result.weak_type:
             return _cut_in(result, shape)
+
+        # What the host would cost: two crossings, or the time of a view.
         seconds = (
             self._crossing(result)
             if not self.near(result)
@@ -154,19 +167,24 @@ class Filling:
             if result.nbytes <= _SMALL
             else 0.0
         )
+
         if _has_its_type(result) and not self._is_host_cheaper(result, shape, seconds, alone=alone):
             return _cut_in(result, shape)
+
+        # Through the host, and back to where the result was.
         self.crossings += 0 if self.near(result) else 2
         part = _leading_on_host(np.asarray(result), shape)
         if not alone:
             return device_put(part, divided(result.sharding, shape))
-        # `jnp.asarray` compiles
+        # `device_put`, as `jnp.asarray` compiles a program.
         return (
             device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
         )
 
     def _whole(self, part: Any, shape: tuple[int, ...]) -> Any:
-        """What was kept beside an array, if it has this shape and can be used."""
+        """Return the padded result that an array was cut from, if it has this shape and can be
+        used.
+        """
         for beside in tuple(self._beside):
             if beside.part() is part:
                 whole = beside.whole
@@ -186,11 +204,14 @@ class Filling:
     def _is_host_cheaper(
         self, array: Any, shape: tuple[int, ...], seconds: float, *, alone: bool
     ) -> bool:
-        """Whether to go through the host, which loses some seconds; that is noted. Arrays over
-        several devices always do.
+        """Return whether to go through the host, and add its seconds to those spent on this size.
+        Arrays over several devices always go through the host.
         """
         if not seconds or not alone:
             return True
+
+        # The rent-or-buy rule: go through the host until that has cost as much as the program. It
+        # costs at most about twice the best choice in hindsight.
         key = (array.shape, shape, array.dtype)
         spent = self._spent.get(key, 0.0)
         if spent >= self.program:
@@ -206,22 +227,25 @@ FILLING = Filling()
 
 
 def _has_its_type(array: Any) -> bool:
-    """Whether programs take an array in its own type: not one of 64 bits where JAX has 32."""
+    """Return whether programs take an array in its own type: not an array of 64 bits where JAX has
+    32.
+    """
     return array.dtype == canonicalize_dtype(array.dtype)
 
 
 def _stops_at_nan() -> bool:
-    """Whether JAX raises where any number that a program returns is not finite, one behind the true
-    size too.
+    """Return whether JAX raises on any number of a result that is not finite, the padding
+    included.
     """
     config: Any = jax.config
     return config.jax_debug_nans or config.jax_debug_infs
 
 
 def repeated(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """A NumPy array with its last element along each axis repeated up to a shape."""
+    """Return a NumPy array with its last element along each axis repeated up to a shape."""
     out = np.empty(shape, host.dtype)
     out[tuple(slice(0, size) for size in host.shape)] = host
+    # One axis after another, so that corners repeat elements that were repeated before.
     for axis, size in enumerate(host.shape):
         if size < shape[axis]:
             behind, last = [slice(None)] * len(shape), [slice(None)] * len(shape)
@@ -231,8 +255,8 @@ def repeated(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """The leading part of a NumPy array: a view, or a copy if a view would keep more than twice its
-    own bytes in memory.
+    """Return the leading part of a NumPy array: a view, or a copy if a view would keep more than
+    twice its own bytes in memory.
     """
     part = host[tuple(slice(0, size) for size in shape)]
     return part if _HELD * part.nbytes >= host.nbytes else part.copy()
@@ -240,16 +264,14 @@ def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 @partial(_jax.jit, static_argnums=1)
 def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
-    """`filled`, for arrays that an outer transform traces; nothing that is filled in depends on
-    them.
-    """
+    """Fill arrays that an outer transform traces; no derivative flows through the padding."""
     return reshaped(array, shape, _repeated)
 
 
 @partial(_jax.jit, static_argnums=1)
 def _filled_there(array: Any, shape: tuple[int, ...]) -> Any:
-    """`filled`, on a device; as strongly typed as what comes from the host, so that both have one
-    program.
+    """Fill arrays on a device; the result is strongly typed, as arrays from the host are, so that
+    both share one program.
     """
     return _lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
 
@@ -269,7 +291,7 @@ def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
 
 @partial(_jax.jit, static_argnums=1)
 def _cut_in(array: Any, shape: tuple[int, ...]) -> Any:
-    """`cut`, for arrays on a device, and of a mesh with explicit axes."""
+    """Cut arrays on a device, or on a mesh with explicit axes."""
     return reshaped(array, shape, _leading)
 
 

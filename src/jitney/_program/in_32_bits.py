@@ -1,10 +1,10 @@
-"""A function with `precision="f64"` inside an outer `jit` whose numbers have 32 bits: what JAX
-cannot make of it is said here.
+"""Checks for `precision="f64"` inside an outer `jit` with 32-bit numbers: an error that names the
+function, in place of a later one of JAX.
 
-Its arrays have 64 bits there all the same, and most programs can be lowered so. JAX's own error of
-one that cannot names an operation that nobody wrote, and comes when the outer function has been
-traced. What it makes of that outer function later, another `vmap` or derivative around it, is out
-of sight.
+The arrays of the function have 64 bits there all the same, and most programs can be lowered so.
+JAX's own error for one that cannot names an operation that nobody wrote, and comes only after the
+outer function has been traced. Transforms that JAX applies to that outer function later, another
+`vmap` or derivative around it, are out of sight.
 """
 
 from __future__ import annotations
@@ -31,28 +31,34 @@ _FIX = (
 
 
 def demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
-    """Check that an outer program whose numbers have 32 bits can hold this one.
+    """Check that an outer program with 32-bit numbers can hold this one.
 
-    JAX lowers some operations by tracing what they are made of (`argmax`, random bits, Bessel
-    functions). It does so when it lowers the outer program, with the setting of then.
+    JAX lowers some operations by tracing their implementation (`argmax`, random bits, Bessel
+    functions). It does so when it lowers the outer program, under the x64 setting of that moment.
 
-    What JAX makes of it under a derivative is tried too. Whether that is one forward or backward
-    nobody knows here: what works forward alone is a warning.
+    Derivatives are tried too if the call is differentiated. Whether forward or backward is not
+    known here: a program that only works forward gets a warning.
 
     Raises:
-        OptionError: It cannot.
+        OptionError: The outer program cannot hold it.
     """
     like = [
         jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False)))
         for x in map(jax.typeof, arrays)
     ]
+
+    # Trace with 64 bits, lower with the setting around.
     with body.numbers():
         program = jitted.trace(*like)
     error = _not_lowered(program.lower)
     if error is not None:
         raise _not_in_32_bits(body, "", error) from error
+
     if not times_differentiated(arrays):
         return
+
+    # Failing both ways is an error. Failing backward only is a warning, as the derivative may be
+    # forward.
     forward, backward = (
         partial(_jax.jit(derivative).lower, *like)
         for derivative in _derivatives(body, jitted, like)
@@ -70,8 +76,8 @@ def demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
 
 
 def _derivatives(body: Body, jitted: Any, like: Sequence[Any]) -> tuple[Any, Any]:
-    """What JAX makes of a program under `jax.jvp` and under `jax.vjp` where the numbers around it
-    have 32 bits.
+    """Return the program under `jax.jvp` and under `jax.vjp`, for lowering where the numbers around
+    it have 32 bits.
     """
     at = [i for i, x in enumerate(like) if issubdtype(x.dtype, np.inexact)]
 
@@ -102,10 +108,10 @@ def _derivatives(body: Body, jitted: Any, like: Sequence[Any]) -> tuple[Any, Any
 
 
 def _not_lowered(lower: Callable[[], Any]) -> Exception | None:
-    """What JAX says where it cannot lower a program with the numbers that are set now."""
+    """Return JAX's error if it cannot lower a program with the current number types, else None."""
     try:
         with warnings.catch_warnings():
-            # which it says on the way
+            # JAX's warning about 64-bit dtypes that it truncates, on the way.
             warnings.filterwarnings("ignore", "Explicitly requested dtype")
             lower()
     except (TypeError, ValueError) as error:

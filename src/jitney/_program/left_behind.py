@@ -1,10 +1,10 @@
-"""Arrays of a trace that a body leaves in objects of plain classes: a result that JAX cannot look
-into, or an attribute that it sets.
+"""Leaked tracers: arrays of a trace that a body leaves in objects of plain classes, in a result
+that JAX cannot look into or in an attribute.
 
-JAX says nothing when they are left, and whoever reads one later gets an error that names neither
-the object nor what to write. A result is looked at when it is returned. An attribute may well be a
-scratch that only the body itself reads, each time after it has set it, so that one is named where
-it was read before, in the trace that fails.
+JAX is silent when they are left, and a later reader gets an error that names neither the object nor
+the fix. Results are checked when they are returned. An attribute may well be scratch space that
+only the body itself reads, each time after it has set it; so an attribute is reported only where it
+was read before it was set, in the trace that fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
     """Check that no object in a result holds an array of the trace.
 
     Raises:
-        StaticError: One does.
+        StaticError: An object holds one.
     """
     for _, leaf in outcome.rest:
         if not is_plain(type_of(leaf)):
@@ -44,8 +44,8 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
 
 
 def left_error(error: Exception, where: Where, reads: Reads | None) -> TraceError | None:
-    """What to tell a user whose body reads an attribute that a trace before has set; None for other
-    errors.
+    """Return the error for a body that reads an attribute which an earlier trace has set; None for
+    other errors.
     """
     if reads is None or not is_a(error, jax.errors.UnexpectedTracerError):
         return None

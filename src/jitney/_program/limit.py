@@ -1,4 +1,6 @@
-"""`max_compiles`: how many programs a function may compile, and what happens past that."""
+"""The `max_compiles` option: how many programs a function may compile, and the reaction past
+that.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from .._body.function import Function
 from .._errors import CompileError, JitneyWarning, counted, sentence
 from .._owners import users_level
 
-_SHOWN = 10  # causes of a message
-_REMEDIES = 3  # of them the latest
+# Causes that a message shows.
+_SHOWN = 10
+# Remedies that a message shows, the latest.
+_REMEDIES = 3
 
 
 class PastLimit(CompileError):
@@ -19,11 +23,10 @@ class PastLimit(CompileError):
 
 
 def keep_limit(core: Function) -> None:
-    """Count a program that is about to be compiled, one that the persistent cache may hold among
-    them.
+    """Count a program that is about to be compiled; a hit of the persistent cache counts as well.
 
     Raises:
-        PastLimit: There are as many as may be, and the option says "raise" or "eager".
+        PastLimit: The limit is reached, and the option says "raise" or "eager".
     """
     limit = core.options.max_compiles
     if limit is None or core.counters.compile_events < limit.count:

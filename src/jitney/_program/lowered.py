@@ -1,4 +1,4 @@
-"""A program lowered or compiled for given arguments, to look at and to call."""
+"""Programs lowered or compiled for given arguments, to look at and to call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Around:
-    """One of JAX's stages, of the user's function: its other attributes are JAX's."""
+    """Base of JAX's stages for the user's function: other attributes are JAX's."""
 
     def __init__(
         self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -38,33 +38,37 @@ class _Around:
 
 
 class Traced(_Around):
-    """What `jax.stages.Traced` is, of the user's function. Its other attributes are JAX's."""
+    """Counterpart of `jax.stages.Traced` for the user's function. Its other attributes are
+    JAX's.
+    """
 
     def lower(self) -> Lowered:
-        """Lower what was traced."""
+        """Lower the traced program."""
         with self._entry.numbers():
             return Lowered(self._core, self._entry, self._stage.lower(), self._args, self._kwargs)
 
 
 class Lowered(_Around):
-    """What `jax.stages.Lowered` is, with the arguments of the user's function. Its other attributes
-    are JAX's.
+    """Counterpart of `jax.stages.Lowered`, with the arguments of the user's function. Its other
+    attributes are JAX's.
     """
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
-        """Compile; the options are XLA's."""
+        """Compile the program; the options are XLA's."""
         compiled = self._stage.compile(compiler_options)
         return Compiled(self._core, self._entry, compiled, self._args, self._kwargs)
 
 
 class Compiled(_Around):
-    """What `jax.stages.Compiled` is, called with the arguments of the user's function. Its other
-    attributes are JAX's.
+    """Counterpart of `jax.stages.Compiled`, called with the arguments of the user's function. Its
+    other attributes are JAX's.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = self._core
         values = core.bind(self._args + args, {**self._kwargs, **kwargs})
+
+        # The program fits one entry: the same structure and static values.
         leaves, treedef = cast(Any, tree_flatten)(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
         if core.entry(layout, leaves) is not self._entry:

@@ -1,14 +1,14 @@
-"""Which options act on a call that an outer transform of JAX traces, and what is said, once, where
-one does not.
+"""Options under an outer transform of JAX: which of them act on such a call, and one warning for
+each that does not.
 
-`debug_nans` and `verify` look at numbers, of which a traced call has none; the outer program may
-look at its own.
+`debug_nans` and `verify` look at numbers, and a traced call has none; the outer program may look at
+its own.
 
-Around `pad`, filling and cutting are operations as any other, and the derivative of a padded
-program is proven (`_axes/padded.py`): under `jax.grad`, `vjp`, `jvp`, `linearize` and `vmap` it
-acts. Inside a function that is traced as a whole its sizes are constants of that program already.
-So does `chunk`, whose derivative is proven too (`_axes/derivative.py`); `memory` measures a whole
-program, and does not.
+`pad` acts under `jax.grad`, `vjp`, `jvp`, `linearize` and `vmap`: filling and cutting are
+operations like any other there, and the derivative of a padded program is proven
+(`_axes/padded.py`). Inside a function that is traced as a whole its sizes are constants of that
+program already. `chunk` acts likewise, and its derivative is proven too (`_axes/derivative.py`);
+`memory` measures a whole program, and does not act.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
     from .._stages.stage import Stage
 
 _LOOKING: ContextVar[frozenset[str]] = ContextVar("looking", default=frozenset())
-"""The options by which the results of our programs are looked at whose bodies are being traced."""
+"""Options (`debug_nans`, `verify`) by which jitney checks the results of the programs that are
+being traced.
+"""
 _STAGED = "inside an outer `jit`, `scan` or the like"
 
 
 def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
-    """Whether a traced call of a function with `pad` is padded: one derivative of it is, and any
-    map over it.
+    """Return whether a traced call of a function with `pad` is padded: under one derivative and any
+    number of maps it is.
     """
     if _is_part_of_ours():
         return False
@@ -66,6 +68,8 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
         )
     else:
         return True
+
+    # Warn only if padding would have changed something.
     if _decides(body, arrays, Fill):
         _say(
             body,
@@ -77,8 +81,8 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
 
 
 def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
-    """Whether a traced call of a function with `chunk` or `memory` is cut: one derivative of it is,
-    and any map over it, by `chunk`.
+    """Return whether a traced call of a function with `chunk` or `memory` is cut: with `chunk`,
+    under one derivative and any number of maps, it is.
     """
     options = body.core.options
     if (
@@ -87,6 +91,7 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
         or not (options.chunk or options.memory is not None)
     ):
         return False
+
     option = "chunk" if options.chunk else "memory"
     where, twice = "under an outer transform", times_differentiated(arrays) > 1
     if is_staged():
@@ -105,6 +110,7 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
         fix = "take its derivative with `.grad` or its kin, which are cut."
     else:
         fix = "map over it with @jitney.optimize(vmap=...), which is cut inside."
+
     if _decides(body, arrays, Chunk):
         rule = (
             "There it acts in one program that is the outermost; here all of it is there at once."
@@ -114,7 +120,7 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
 
 
 def warn_uncut(body: Body, refusal: Refused) -> None:
-    """Say that a derivative of a function with `chunk` cannot be cut, and why."""
+    """Warn that a derivative of a function with `chunk` cannot be cut, with the reason."""
     what = (
         f"it is not cut into chunks under an outer transform: {refusal.place or 'it'}"
         f" {refusal.what}"
@@ -132,12 +138,13 @@ def warn_uncut(body: Body, refusal: Refused) -> None:
 
 
 def warn_unlooked(body: Body) -> None:
-    """Say that nobody looks at the results of a traced call, where an option asks for it and no
-    outer program of ours does it.
+    """Warn that nobody checks the results of a traced call, if an option asks for it and no outer
+    program of jitney's does it.
     """
     options, outer = body.core.options, _LOOKING.get()
     if plain_run() is not None:
         return
+
     if options.debug_nans and "debug_nans" not in outer:
         rule = "There its results are no numbers yet, so that a NaN is passed on."
         fix = (
@@ -145,6 +152,7 @@ def warn_unlooked(body: Body) -> None:
             " its kin, which are looked at."
         )
         _say(body, "`debug_nans` looks at nothing under an outer transform", rule, fix)
+
     if options.verify and "verify" not in outer and changes_of(options, body.core.fn()):
         rule = (
             "There its results are no numbers yet, which could be compared with those of plain"
@@ -159,8 +167,8 @@ def warn_unlooked(body: Body) -> None:
 
 @contextmanager
 def looking(body: Body) -> Generator[None]:
-    """The scope in which a body is traced: what it calls is a part of a program that is looked at,
-    if the body's own results are.
+    """Scope in which a body is traced: programs that it calls are parts of a program whose results
+    are checked, if the body's own results are.
     """
     options = body.core.options
     looks = {"debug_nans": options.debug_nans, "verify": is_verified(options)}
@@ -177,14 +185,14 @@ def looking(body: Body) -> Generator[None]:
 
 
 def _is_part_of_ours() -> bool:
-    """Whether a size is a symbol of an outer program of ours, or a function runs as it was
-    written.
+    """Return whether a size is a symbol of an outer program of jitney's, or a function runs as it
+    was written.
     """
     return at_any_size() or plain_run() is not None
 
 
 def _decides(body: Body, arrays: Sequence[Any], kind: type[Stage]) -> bool:
-    """Whether the stage would act if nothing were outside."""
+    """Return whether the stage would act without the outer transform."""
     with body.numbers():
         view = body.planned(arrays, jit=False).view
         return isinstance(kind.plan(view, replace(body.request, nested=False)), kind)

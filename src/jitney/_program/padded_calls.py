@@ -1,4 +1,8 @@
-"""Around a program with padded axes: find the bucket of a call, fill its arrays, cut the results.
+"""Padded calls: find the bucket of a call, fill its arrays, run the padded program, cut the
+results.
+
+With `pad={"n": "pow2"}`, a call of `x: f32[5]` fills `x` to f32[8], runs the program of the bucket
+with the true size 5 as an int32 argument, and cuts each result with the axis `n` from 8 to 5.
 
 Where arrays are filled and cut, on the host or on their device, is decided in `filling.py`. On the
 host a call waits for its results if one of them has a padded axis.
@@ -43,21 +47,29 @@ _UNKNOWN: Any = object()
 
 @dataclass(frozen=True)
 class Padded:
-    """How calls of one set of shapes are padded."""
+    """Recipe for padding the calls of one set of shapes."""
 
     fill: Fill
     shapes: tuple[tuple[int, ...], ...]
     counts: Counts
-    key: Hashable  # of the program that runs them
-    known: KnownSizes  # of its sizes, for a trace
-    fills: tuple[bool, ...]  # which arrays are filled
-    takes: tuple[bool, ...]  # behind the true size of which anything may stand
-    stays: bool  # whether arrays lie where they were put, since nothing else places them
-    cut: list[Any] = field(default_factory=list[Any])  # what `_cut` has worked out
+    # Key of the program that runs them.
+    key: Hashable
+    # True sizes, for a trace.
+    known: KnownSizes
+    # Which arrays are filled.
+    fills: tuple[bool, ...]
+    # Which arrays may hold anything in their padding.
+    takes: tuple[bool, ...]
+    # True if arrays stay on their device, since nothing else shards them.
+    stays: bool
+    # Cache of `_cut`: the cuts, and the true shape of each result.
+    cut: list[Any] = field(default_factory=list[Any])
 
     def arrays(self, arrays: Sequence[Any], *, whole: bool) -> list[Any]:
-        """What the program gets; of a call that no outer transform traces (`whole`), what another
-        padded program returned.
+        """Return the arrays for the program, filled.
+
+        If no outer transform traces the call (`whole`), an array that another padded program
+        returned is taken with its padding.
         """
         return [
             (
@@ -93,22 +105,28 @@ class PaddedCalls:
         self.entry = entry
         self.known: dict[Hashable, Padded | None] = {}
         self.refused: dict[Hashable, Refused] = {}
-        self._runs: dict[Hashable, Run] = {}  # of each program
+        # Key of a program -> its runner.
+        self._runs: dict[Hashable, Run] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         if self.entry.sharded is not None and is_within_trace():
             return self.entry.within.run(*arrays)
+
+        # Inside a trace a call is padded only under the transforms that `is_padded` allows.
         nested = traced(arrays) or (
             self.entry.request.nested and self.entry.core.options.shard is not None
         )
         if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
-        with self.entry.numbers():  # its dtypes are part of the keys
+        # The dtypes under this setting are part of the keys.
+        with self.entry.numbers():
             return self._run(arrays, whole=not nested)
 
     def _run(self, arrays: Sequence[Any], *, whole: bool) -> Any:
-        """One call; `whole` if no outer transform traces it."""
+        """Run one call; `whole` if no outer transform traces it."""
         key = (*self.entry.where(), *[described(array) for array in arrays])
+
+        # The recipe, which the first call of these shapes works out. None: at exact size.
         padded = self.known.get(key, _UNKNOWN)
         if padded is _UNKNOWN:
             padded = self._first(key, arrays)
@@ -116,9 +134,11 @@ class PaddedCalls:
             return self._refuse(padded.fill, padded, arrays, whole=whole)
         if padded is None:
             return self._program(key, arrays)(*arrays)
+
+        # Fill, and run the program of the bucket.
         given = (*padded.arrays(arrays, whole=whole), padded.counts)
         program = (*self.entry.where(), padded.counts.key, padded.key)
-        # handled behind `except`: what is raised next has no part in it
+        # Handled after `except`, so that errors raised next do not carry this one as their context.
         stopped: Refused | NeedsNumbers | None = None
         out: Any = None
         try:
@@ -128,17 +148,22 @@ class PaddedCalls:
                 out = self._program(program, given)(*given)
         except (Refused, NeedsNumbers) as reason:
             stopped = reason
+
         if isinstance(stopped, Refused):
             return self._refuse(padded.fill, stopped, arrays, whole=whole)
+
+        # The trace has found that Python computes numbers from the sizes. With the proof the recipe
+        # gets them, as arguments, and the call is repeated.
         if stopped is not None:
             self.entry.proofs[padded.key] = stopped.proof
             self.known = {}
             return self._run(arrays, whole=whole)
+
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
 
     def _first(self, key: Hashable, arrays: Sequence[Any]) -> Padded | SizeRefused | None:
-        """How calls of these shapes are padded, worked out for the first of them."""
+        """Work out and store how calls of these shapes are padded."""
         if len(self.known) >= MAX_ENTRIES:
             self.known = {}
         try:
@@ -148,12 +173,12 @@ class PaddedCalls:
         return padded
 
     def pads(self, arrays: Sequence[Any]) -> bool:
-        """Whether calls of these shapes, of which there was one, are padded."""
+        """Return whether calls of these shapes are padded; there has been one."""
         return self._as_called(arrays) is not None
 
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """What the program of such calls takes: if there was one that was padded, arrays of its
-        bucket and their true sizes.
+        """Return the arguments of the program of such calls: arrays of the bucket and true sizes,
+        if a call was padded.
         """
         padded = self._as_called(arrays)
         return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
@@ -163,7 +188,7 @@ class PaddedCalls:
             return self.known.get((*self.entry.where(), *map(described, arrays)))
 
     def bucket(self, arrays: Sequence[Any]) -> Padded | None:
-        """How calls of these shapes are padded; None if they run at exact size.
+        """Return how calls of these shapes are padded; None if they run at exact size.
 
         Raises:
             ContractError: The call does not fit the contract.
@@ -171,6 +196,8 @@ class PaddedCalls:
         entry = self.entry
         if entry.sharded is not None:
             refuse_padding(entry.core.where, entry.sharded.where()[0])
+
+        # The bucket: which axes are filled, and the shapes of the filled arrays.
         view = entry.planned(arrays, jit=False).view
         fill = Fill.plan(view, entry.on_mesh())
         if isinstance(fill, Skip) or fill.axes in self.refused:
@@ -180,6 +207,8 @@ class PaddedCalls:
         except Refused as refusal:
             warn_refused(entry.core, refusal)
             return None
+
+        # PRNG keys are of an extended dtype, which NumPy does not have.
         if any(
             issubdtype(leaf.dtype, extended) and leaf.shape != s
             for leaf, s in zip(view.leaves, shapes, strict=True)
@@ -188,17 +217,22 @@ class PaddedCalls:
                 entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill")
             )
             return None
+
+        # Filled arrays come back strongly typed; the program still computes as for weak ones.
         weak = tuple(
             leaf.weak_type and leaf.shape != shape
             for leaf, shape in zip(view.leaves, shapes, strict=True)
         )
         leaves = zip(view.leaves, shapes, strict=True)
         key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in leaves])
+
+        # Numbers that Python computes from the sizes, if the program takes any.
         sizes, proof = {axis.name: axis.size for axis in fill.axes}, entry.proofs.get(key)
         try:
             numbers = [] if proof is None else proof.numbers_at(sizes)
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
+
         counts = Counts(
             [np.asarray(size, np.int32) for size in sizes.values()],
             tuple(sizes),
@@ -219,11 +253,12 @@ class PaddedCalls:
         )
 
     def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
-        """Behind the true size of which arrays anything may stand.
+        """Return which arrays may hold anything in their padding.
 
-        It may where every padded axis is one of the program that Mask evaluates. Along a mapped
-        axis the body runs on what stands there, where a loop may never end and a check may raise;
-        chunks and choices by values look at it in ways of their own. What is donated is gone.
+        An array may if Mask evaluates the program along every padded axis. Along a mapped axis the
+        body itself runs on the padding, where a loop may never end and a check may raise; chunks
+        and policies chosen by values look at the padding in ways of their own. A donated array is
+        gone.
         """
         entry, options = self.entry, self.entry.core.options
         maps = any(name in fill.sizes for name, _ in fill.levels)
@@ -236,23 +271,25 @@ class PaddedCalls:
         return tuple(not looks and i not in entry.request.donated for i in range(count))
 
     def _shapes(self, fill: Fill, view: View) -> tuple[tuple[int, ...], ...]:
-        """The shape that each array gets.
+        """Return the filled shape of each array.
 
         Raises:
-            Refused: A size cannot be worked out for another size of the axis.
+            Refused: A size cannot be computed for another size of the axis.
         """
         shapes = tuple(map(tuple, fill.shapes(view)))
         unfilled = self.entry.layout.view(
             self.entry.core.contract, [leaf.abstract() for leaf in view.leaves], self.entry.statics
         )
         leaves = zip(view.leaves, unfilled.leaves, shapes, strict=True)
-        # those of fields stay
+        # Read annotations such as `{model.width}*n` once more, with the filled shapes in place of
+        # the true ones. The annotations of fields stay.
         there = View(
             tuple(
                 replace(leaf, shape=shape, hint=raw.hint or leaf.hint)
                 for leaf, raw, shape in leaves
             )
         )
+
         for here, padded in zip(view.leaves, self.entry.written_out(there).leaves, strict=True):
             if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
                 raise Refused(
@@ -269,7 +306,8 @@ class PaddedCalls:
         return shapes
 
     def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """What to compile for these arrays or abstract values: those of their bucket.
+        """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
+        values.
 
         Raises:
             Refused: At this size the body does other operations than its padded program does.
@@ -281,7 +319,7 @@ class PaddedCalls:
         return (*padded.abstract(arrays), padded.counts.abstract())
 
     def _program(self, key: Hashable, arrays: Sequence[Any]) -> Run:
-        """How one program runs."""
+        """Return the runner of one program."""
         program = self._runs.get(key)
         if program is None:
             if len(self._runs) >= MAX_ENTRIES:
@@ -290,12 +328,13 @@ class PaddedCalls:
         return program
 
     def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any], *, whole: bool) -> Any:
-        """From now on, calls of this bucket run at exact size."""
+        """Run this call, and all later ones of its bucket, at exact size."""
         self.refused[fill.axes] = refusal
         self.known = {
             key: None if place is not None and place.fill.axes == fill.axes else place
             for key, place in list(self.known.items())
         }
+
         view = self.entry.planned(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
         warn_refused(self.entry.core, beside(view, named_axes(view, fill.levels), sizes, refusal))
@@ -306,12 +345,14 @@ class PaddedCalls:
         if not any(cuts):
             return out
         leaves, treedef = tree_flatten(out)
-        if not padded.cut or padded.cut[0] is not cuts:  # a new trace has new ones
+        # A new trace has new cuts.
+        if not padded.cut or padded.cut[0] is not cuts:
             sizes = {axis.name: axis.size for axis in padded.fill.axes}
             padded.cut[:] = (
                 cuts,
                 [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)],
             )
+
         pairs = zip(leaves, padded.cut[1], strict=True)
         return tree_unflatten(
             treedef,
@@ -320,20 +361,21 @@ class PaddedCalls:
 
 
 def _true_shape(result: Any, cut: Cut, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The shape of what is left of a result; None if all of it is."""
-    was = np.shape(result)  # an argument that JAX returns as it is may be a number of Python's
+    """Return the shape of a result after the cut; None if nothing is cut off."""
+    # An argument that JAX returns unchanged may be a Python number.
+    was = np.shape(result)
     shape = tuple(shape_after(was, cut, sizes))
     return None if shape == was else shape
 
 
 def warn_refused(core: Function, refusal: Refused) -> None:
-    """Say once that calls run at exact size, and why."""
+    """Warn once that calls run at exact size, with the reason."""
     if core.counters.warn_once(f"pad {refusal.place}"):
         warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=users_level())
 
 
 def explain(core: Function, refusal: Refused) -> str:
-    """Why an axis is not padded."""
+    """Return the reason why an axis is not padded, as a message."""
     axes = " and ".join(repr(name) for name, _ in core.options.pad)
     return sentence(
         core.where,

@@ -1,5 +1,5 @@
 """Calls of a program over several devices: one compiled program for each mesh and set of shapes,
-told where its arguments lie.
+with the shardings of its arguments.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ _sharding: Any = jax.sharding
 
 
 class OtherShapes(Exception):
-    """A program that was made for arrays of some shapes is traced for others."""
+    """A program for arrays of certain shapes is being traced for others."""
 
 
 class ShardedCalls:
     """Runs the calls of an entry whose function shards.
 
-    While all calls have had the same shapes in the same mesh, a call goes straight to that program,
-    and JAX, which compares shapes faster than Python could, has it traced if they are others after
-    all. From then on programs are looked up by shapes.
+    While all calls have the same shapes in the same mesh, a call goes straight to their one
+    program. JAX compares shapes faster than Python could, and traces that program if a call has
+    other shapes after all, which raises OtherShapes. From then on programs are looked up by shapes.
     """
 
     def __init__(self, entry: Entry):
         self.entry = entry
         self._jits: dict[Hashable, Any] = {}
         self._runs: dict[Hashable, Run] = {}
-        self._context: Any = None  # that every call so far was made in, if all had the same shapes
+        # The mesh context of every call so far, if all had the same shapes.
+        self._context: Any = None
         self._only: Run = self._keyed
         self._shapes: tuple[Any, ...] = ()
 
@@ -56,10 +57,14 @@ class ShardedCalls:
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         try:
             around = _sharding.get_mesh()
-        except ValueError:  # JAX tells it where no trace is around only
+        except ValueError:
+            # `get_mesh` raises inside a trace.
             around = None
         if around is None:
             return self.entry.within.run(*arrays)
+
+        # The one program, if no other has been needed. An error of the body is the user's; any
+        # other, with other shapes, means that this call needs another program.
         if self._context is not around:
             return self._keyed(*arrays)
         try:
@@ -73,6 +78,7 @@ class ShardedCalls:
     def _keyed(self, *arrays: Any) -> Any:
         key = (*self.where(), *shapes_of(arrays))
         run = self._runs.get(key)
+
         if run is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
@@ -86,9 +92,12 @@ class ShardedCalls:
         return run(*arrays)
 
     def arrived(self, arrays: Sequence[Any], *, abstract: bool = False) -> tuple[Any, ...]:
-        """The arrays of a first call, with those that are given up where results will lie: they
-        come back as results in the next call, and JAX traces again for arrays that are of a mesh
-        where others were not. `abstract` ones hold no numbers.
+        """Return the arrays of a first call, with donated arrays already sharded as the results
+        will be.
+
+        Donated arrays come back as results in the next call, and JAX would trace once more for
+        arrays that are on a mesh where those of the first call were not. With `abstract`, arrays
+        hold no numbers.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -101,12 +110,12 @@ class ShardedCalls:
         return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
     def where(self) -> tuple[Any, Any]:
-        """The mesh of a call, and that of the context it is made in."""
+        """Return the mesh of a call, and the mesh of the context around it."""
         return current(self.entry.core.options.mesh), context()
 
     def jit(self, arrays: Sequence[Any]) -> Any:
-        """JAX's function for these arrays or abstract values, and where they lie; nowhere in
-        particular without a mesh.
+        """Return JAX's function for these arrays or abstract values, and their shardings; no
+        shardings without a mesh.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -117,6 +126,7 @@ class ShardedCalls:
             return self.entry.jitted, ()
         if mesh is None:
             raise no_mesh(self.entry.core.where)
+
         key = (mesh, *shapes_of(arrays))
         jitted = self._jits.get(key)
         if jitted is None:
@@ -126,8 +136,8 @@ class ShardedCalls:
         return jitted
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The context in which the program is traced: that of its own mesh, where the caller stands
-        in another.
+        """Return the context in which the program is traced: the mesh of the program, if the caller
+        is in another.
         """
         mesh, around = self.where()
         if mesh is None or around.empty or around == automatic(mesh):
@@ -135,7 +145,8 @@ class ShardedCalls:
         return _jax.set_mesh(automatic(mesh))
 
     def runner(self, arrays: Sequence[Any], given: Sequence[Any] | None = None) -> Run:
-        """How calls of these shapes run; `given` is what they were called with, before `arrived`.
+        """Return the function that runs calls of these shapes; `given` are the arguments before
+        `arrived`.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -144,6 +155,9 @@ class ShardedCalls:
         jitted, shardings = self.jit(arrays)
         if mesh is None:
             return runner(self.entry, arrays, jitted)
+
+        # From the inside out: processes agree on the program, arrays are moved to its devices,
+        # explicit axes are relabelled, and the mesh context is entered.
         explicit = mesh is not automatic(mesh)
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():
@@ -163,7 +177,9 @@ class ShardedCalls:
 
 
 def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape of each; of the true sizes of a padded call, which are numbers, ()."""
+    """Return the shape of each array; `()` for the true sizes of a padded call, which are
+    numbers.
+    """
     return tuple([getattr(array, "shape", ()) for array in arrays])
 
 
@@ -180,12 +196,13 @@ def _abstract(array: Any, to: Any) -> Any:
 
 
 def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
-    """JAX refuses arrays that were put elsewhere on purpose; they are moved then, and only then."""
+    """Move arrays that were put elsewhere on purpose, after JAX has refused them, and only then."""
 
     def moving(*arrays: Any) -> Any:
         try:
             return run(*arrays)
         except ValueError as error:
+            # A refusal comes before anything runs, so nothing has been donated yet.
             if not any(refusal in str(error) for refusal in _REFUSALS) or _is_of_body(
                 error, jitted
             ):
@@ -201,8 +218,8 @@ def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
     return moving
 
 
-# What jax 0.10.2 to 0.12.0.1 say of an array that does not lie where the program takes it, before
-# anything runs: there is no type for it.
+# Messages of jax 0.10.2 to 0.12.0.1 about an array that is sharded otherwise than the program takes
+# it, raised before anything runs. JAX has no type for them.
 _REFUSALS = (
     "does not match the sharding on the respective arg",
     "Received incompatible devices for jitted computation",
@@ -210,7 +227,9 @@ _REFUSALS = (
 
 
 def _is_of_body(error: Exception, jitted: Any) -> bool:
-    """Whether an error was raised while the function was traced, be it in the words of JAX."""
+    """Return whether an error was raised while the function was traced, even with a message of
+    JAX.
+    """
     body = body_of(jitted).__code__
     return any(frame.f_code is body for frame, _ in walk_tb(error.__traceback__))
 
@@ -224,8 +243,8 @@ def _lies_elsewhere(array: Any, to: Any) -> bool:
 
 
 def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
-    """A program for automatic axes between arrays of explicit ones: the same buffers under other
-    labels.
+    """Return a runner for arrays with explicit axes, of a program with automatic ones: the same
+    buffers under other labels.
     """
 
     def relabelled(x: Any) -> Any:
@@ -259,7 +278,7 @@ def _inside(run: Run, scope: Callable[[], AbstractContextManager[Any]]) -> Run:
 
 
 def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) -> list[str]:
-    """What placing these arrays costs, in words; abstract ones cost nothing."""
+    """Return the cost of placing these arrays, in words; abstract ones cost nothing."""
     if place is None:
         return []
     host = [

@@ -1,8 +1,9 @@
-"""What a low type costs in accuracy, on given data: the function beside its float64 shadow, and
-which products to keep in float32.
+"""Precision reports: the accuracy that a low dtype costs on given data, against a float64 shadow of
+the function, and which products to keep in float32.
 
-One compiled program rounds the factors of any set of products, chosen at run time, so that as many
-sets can be tried as it takes. The choice is then held against the autocast itself.
+One compiled program rounds the factors of any set of products, chosen at run time by flags, so any
+number of sets can be tried without a compile. The chosen set is then verified on the autocast
+itself.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ WHOLE = {f"{low}-all": low for low in LOW}
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far an array is from its float64 shadow, in the 2-norm, relative to it.
+    """Distance of an array from its float64 shadow, in the 2-norm, relative to the shadow.
 
     An array a thousand times smaller than the largest of its kind is measured against that
     thousandth.
 
     Args:
         kind: "output" or "gradient".
-        name: The path of the result, or of the argument that the gradient is of.
+        name: The path of the result, or of the argument of the gradient.
         single: In float32.
-        low: With every product in the low type, by the autocast itself, as a program under that
+        low: With every product in the low dtype, by the autocast itself, as a program under that
             policy computes; under "bf16-all" and "fp16-all" with everything in it.
-        pinned: Likewise, with those pinned that the report names.
+        pinned: Likewise, with the products pinned that the report names.
     """
 
     kind: str
@@ -63,13 +64,13 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Product:
-    """One product, or several of one array or line, and what it costs.
+    """Cost in accuracy of one product, or of several of one array or line.
 
     Args:
-        name: What a policy calls it: the path of the array, or the line.
+        name: Its name in a policy: the path of the array, or the line.
         source: The line.
-        alone: The worst deviation if it alone is in the low type: of a probe that rounds the
-            factors of one product at a time.
+        alone: The worst deviation if it alone is in the low dtype, measured by a probe that rounds
+            the factors of one product at a time.
         pinned: Whether it has to stay in float32.
     """
 
@@ -81,15 +82,16 @@ class Product:
 
 @dataclass(frozen=True, repr=False)
 class PrecisionReport(Shown):
-    """What `jitney.precision_report` found.
+    """Result of `jitney.precision_report`.
 
     Args:
-        function: Which function.
+        function: The function.
         low: "bf16", "fp16", "bf16-all" or "fp16-all".
-        tolerance: The worst deviation that is allowed.
-        products: Those that are cast or pinned, the costliest first; none where everything is in
-            the low type.
-        deviations: Of each output and gradient.
+        tolerance: The largest deviation that is allowed.
+        products: Products that are cast or pinned, the costliest first; none where everything is in
+            the
+            low dtype.
+        deviations: The deviation of each output and gradient.
     """
 
     function: str
@@ -100,7 +102,7 @@ class PrecisionReport(Shown):
 
     @property
     def policy(self) -> dict[str, str] | str:
-        """What to pass as `precision=`."""
+        """Value to pass as `precision=`."""
         if self.low in WHOLE:
             return self.low
         return {
@@ -110,16 +112,16 @@ class PrecisionReport(Shown):
 
     @property
     def worst(self) -> float:
-        """The worst deviation under that policy."""
+        """Worst deviation under that policy."""
         return max((deviation.pinned for deviation in self.deviations), default=0.0)
 
     @property
     def holds(self) -> bool:
-        """Whether the tolerance holds under that policy."""
+        """True if the tolerance holds under that policy."""
         return self.worst <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the report as plain data."""
         return {
             "function": self.function,
             "low": self.low,
@@ -144,6 +146,7 @@ class PrecisionReport(Shown):
         if self.low in WHOLE:
             whole = [[d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}"] for d in self.deviations]
             return figures(title, [["", "", "float32", self.low], *whole])
+
         rows: list[list[str]] = [["", "", "float32", self.low, "pinned"]]
         rows += [
             [d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}", f"{d.pinned:.1e}"]
@@ -158,18 +161,19 @@ class PrecisionReport(Shown):
 
 
 def decided(entry: Entry, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
-    """What is asked of an entry; where it finds that a policy is to be chosen by values, after that
-    has been done with these.
+    """Return `ask()`; each time it finds that a policy has to be chosen by values, choose one with
+    these arrays and call it once more.
 
     Raises:
         OptionError: The arrays have no values.
-        PrecisionError: Nothing holds the tolerance.
+        PrecisionError: No choice holds the tolerance.
     """
     while True:
         try:
             return ask()
         except Undecided as undecided:
             key = undecided.key
+        # Outside of `except`: an error of the choice does not carry Undecided as its context.
         decide(entry, key, arrays)
 
 
@@ -178,7 +182,7 @@ def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
 
     Raises:
         OptionError: An argument has no value.
-        PrecisionError: Nothing holds the tolerance.
+        PrecisionError: No choice holds the tolerance.
     """
     tolerance = tolerance_of(entry.core.options.precision)
     if tolerance is None:
@@ -203,7 +207,7 @@ def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
 
 
 def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -> PrecisionReport:
-    """The report on a call; see `precision_report`.
+    """Return the report on a call; see `precision_report`.
 
     Raises:
         OptionError: An argument has no value.
@@ -218,6 +222,7 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
             "call it with arrays first, or write the policy that `jitney.precision_report` gave.",
             code="J201",
         )
+
     given = zip(entry.paths, arrays, strict=False)
     no_numbers = [
         path
@@ -232,6 +237,8 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
             "pass an array of numbers.",
             code="J201",
         )
+
+    # The same function without the options that change its numbers or where it runs.
     core = entry.core
     alone = {
         "shard": None,
@@ -258,7 +265,7 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
 
 
 class _Measured:
-    """One function on one set of data."""
+    """Measurements of one function on one set of data."""
 
     def __init__(self, entry: Entry, arrays: Sequence[Any], low: str):
         self.entry = entry
@@ -272,23 +279,28 @@ class _Measured:
             i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)
         ]
         self.outcome = Outcome()
-        self.real: list[int] = []  # which results are real or complex numbers, of how many
+        # Indices of the results that are real or complex numbers, out of `count`.
+        self.real: list[int] = []
         self.count = 0
         self.sites: list[_precision.Site] = []
+
+        # The float64 shadow: the jaxpr of the body, evaluated in double precision.
         exact = body_of(self.both(_as_it_is), self.arrays)
         with jax.enable_x64(True):  # noqa: FBT003
             self.shadow = _host(_jax.jit(partial(_precision.in_double, exact))(*self.arrays))
+
+        # The products, found by a probe that rounds none of them.
         self.names = self.named()
         _jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
         self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
         self.keys = list(self.products)
         self.run: Any = _jax.jit(self.chosen)
 
-    # The programs.
+    # Programs: the function under a cast.
 
     def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
-        """The real and complex outputs, and the gradient if that is one real number, of the
-        function with its body under a cast.
+        """Return a function of the arrays: the real and complex outputs of the body under a cast,
+        and the gradient if there is one output, a real number.
         """
         vmap = self.plan.of(Vmap)
 
@@ -326,10 +338,10 @@ class _Measured:
             lambda body: self.probed(body, {key: flags[i] for i, key in enumerate(self.keys)})
         )(*arrays)
 
-    # What they give.
+    # Results: deviations, and the search for pins.
 
     def named(self) -> list[tuple[str, str]]:
-        """The kind and the name of each result."""
+        """Return the kind and the name of each result."""
         whole = self.outcome.whole([_Numbered(i) for i in range(self.count)])
         paths = {
             leaf.number: keystr(path)
@@ -341,7 +353,7 @@ class _Measured:
         return [*outputs, *gradients][: len(self.shadow)]
 
     def deviations(self, results: Sequence[Any]) -> list[float]:
-        """Of each result from the shadow."""
+        """Return the deviation of each result from the shadow."""
         sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
         deviations: list[float] = []
         for (kind, _), result, exact, size in zip(
@@ -350,18 +362,21 @@ class _Measured:
             largest = max(
                 other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind
             )
+
+            # The floor: an array that is nearly zero next to the others of its kind is not measured
+            # against its own size.
             off, scale = float(np.linalg.norm(result - exact)), max(size, _FLOOR * largest)
             deviations.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
         return deviations
 
     def rounded(self, keys: set[str]) -> list[float]:
-        """The deviations with these products in the low type."""
+        """Return the deviations with these products in the low dtype."""
         return self.deviations(
             self.run(np.array([key in keys for key in self.keys], bool), *self.arrays)
         )
 
     def cast(self, pinned: Sequence[str]) -> list[float]:
-        """The deviations of the autocast itself."""
+        """Return the deviations of the autocast itself."""
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
         return self.deviations(
@@ -369,7 +384,9 @@ class _Measured:
         )
 
     def everything(self) -> list[float]:
-        """The deviations where everything is computed in the low type, as the program does it."""
+        """Return the deviations where everything is computed in the low dtype, as the program does
+        it.
+        """
         options = replace(self.entry.core.options, precision=self.asked)
         stage = Precision.plan(self.view, Request(self.entry.core.where, options))
         return self.deviations(
@@ -385,6 +402,8 @@ class _Measured:
             return PrecisionReport(
                 str(self.entry.core.where), self.asked, tolerance, (), tuple(rows)
             )
+
+        # Costs of each product alone. If float32 itself misses the tolerance, no pin can help.
         single, low = self.rounded(set()), self.cast([])
         alone = {key: max(self.rounded({key}), default=0.0) for key in self.keys}
         order = sorted(self.keys, key=lambda key: -alone[key])
@@ -392,13 +411,15 @@ class _Measured:
         if max(single, default=0.0) <= tolerance:
             pinned = self.pins(order, tolerance, low)
         final = self.cast(pinned) if pinned else low
-        # the autocast itself may differ: float16 has numbers below its normal ones
+        # The probe and the autocast may differ: float16 has subnormal numbers. Pin further
+        # products, the costliest first, until the autocast itself holds the tolerance.
         for key in order:
             if max(final, default=0.0) <= tolerance or max(single, default=0.0) > tolerance:
                 break
             if key not in pinned:
                 pinned.append(key)
                 final = self.cast(pinned)
+
         products = tuple(
             Product(key, self.products[key].source, alone[key], key in pinned) for key in order
         )
@@ -411,8 +432,10 @@ class _Measured:
         )
 
     def pins(self, order: Sequence[str], tolerance: float, low: Sequence[float]) -> list[str]:
-        """The products that must not be cast: the costliest are pinned until the tolerance holds,
-        then released where they need not be.
+        """Return the products that must not be cast.
+
+        A greedy search: pin the costliest until the tolerance holds, then release each pin that is
+        not needed.
         """
         pinned: list[str] = []
         deviations = low
@@ -421,6 +444,7 @@ class _Measured:
                 break
             pinned.append(key)
             deviations = self.rounded(set(order) - set(pinned))
+
         for key in list(reversed(pinned)):
             rest = [other for other in pinned if other != key]
             if max(self.rounded(set(order) - set(rest)), default=0.0) <= tolerance:
@@ -430,7 +454,7 @@ class _Measured:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """Stands for one array of a result."""
+    """Placeholder for one array of a result."""
 
     number: int
 
@@ -444,7 +468,7 @@ def _host(results: Sequence[Any]) -> list[Any]:
 
 
 def _doubles(array: Any) -> Any:
-    """Complex numbers as their parts."""
+    """Return complex numbers as pairs of real ones."""
     return (
         array.astype(np.complex128).view(np.float64)
         if issubdtype(array.dtype, np.complexfloating)

@@ -1,7 +1,7 @@
-"""How a compiled function is called, where more than calling it is asked for. Each wraps a call in
-what one option needs.
+"""Wrappers of compiled functions: each adds what one option needs around a call.
 
-A program without such an option runs its `jax.jit`-ed function directly.
+A program without such an option runs its `jax.jit`-ed function directly. `runner` is the entry
+point: from the inside out, checks of Equinox, `compiler`, `cache`, `debug_nans`, `precision="f64"`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ _config: Any = jax.config
 
 
 def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
-    """How calls that this function of JAX serves run from now on."""
+    """Return the function that runs the calls which this function of JAX serves."""
     options = body.core.options
     ensure_cache()
     run: Run = jitted
+
+    # An outer transform owns the compiler options, the cache and the results of its program.
     if not (body.request.nested or traced(arrays)):
         if not body.checked:
+            # A trace that JAX caches: the call itself finds it.
             with body.numbers():
                 body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
         if body.checked:
@@ -53,10 +56,12 @@ def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
 
 
 def lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> Any:
-    """JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
+    """Return JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
     traced = jitted.trace(*arrays)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):
         body.checked = True
+
+        # A program that keeps its callbacks is lowered as it is.
         with suppress(Kept):
             return checked_calls(body, jitted).lowered(*arrays)
     return traced.lower()
@@ -64,6 +69,8 @@ def lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> Any:
 
 def _in_x64(body: Body, jitted: Any, run: Run) -> Run:
     def in_x64(*arrays: Any) -> Any:
+        # Check here, where the message can name the function: JAX lowers it with the setting of the
+        # outer `jit` (`in_32_bits.py`).
         if traced(arrays) and is_staged() and not _config.jax_enable_x64:
             demand_lowered(body, arrays, jitted)
         with jax.enable_x64(True):  # noqa: FBT003
@@ -92,8 +99,10 @@ def _without_cache(run: Run) -> Run:
 
 
 def _fast(jitted: Any, run: Run) -> Run:
-    """Compiler options belong to the outermost `jit`; a call without any traced argument shows only
-    by JAX's error that it is not.
+    """Pass compiler options, unless the call turns out to be inside another `jit`.
+
+    Compiler options belong to the outermost `jit`. A call without any tracer among its arguments
+    shows only by JAX's error that it is not the outermost.
     """
     plain: Run = jitted.__wrapped__
 
@@ -109,19 +118,20 @@ def _fast(jitted: Any, run: Run) -> Run:
 
 
 def _finite(body: Body, jitted: Any, run: Run) -> Run:
-    """Look at every result, and if one is not finite, run again operation by operation to find the
-    first that made it so.
+    """Check every result for NaN and infinity; if one is found, rerun operation by operation to
+    locate the first that produced it.
     """
 
     def finite(*arrays: Any) -> Any:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
-        # what it is called with are numbers, inside of an outer trace
+        # The arguments may be numbers inside of an outer trace, so the results decide.
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             warn_unlooked(body)
         elif nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
-            if finding is not None:  # else the infinities came in with the arguments
+            # Without a finding the infinities came in with the arguments.
+            if finding is not None:
                 vmap = (
                     body.planned(arrays, jit=False).plan.of(Vmap)
                     if body.core.options.vmap

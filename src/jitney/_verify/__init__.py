@@ -1,4 +1,6 @@
-"""Programs compared with what was written: each new one is also run plainly."""
+"""Verification of programs: each new one is also run as plain `jax.jit`, and the results are
+compared.
+"""
 
 from typing import TYPE_CHECKING
 

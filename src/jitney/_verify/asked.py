@@ -1,5 +1,5 @@
-"""Whether programs are verified. Each first call asks, and few are: what verifies
-(`verification.py`) is imported for those.
+"""The switch of verification. Each first call reads it, and few programs are verified: only for
+those is the machinery (`verification.py`) imported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from .._switches import VERIFY
 
 
 def is_verified(options: Options) -> bool:
-    """Whether programs with these options are run twice."""
+    """Return whether programs with these options are run twice."""
     return options.disabled is None and (
         options.verify if options.verify is not None else VERIFY.on
     )

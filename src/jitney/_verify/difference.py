@@ -1,10 +1,14 @@
-"""Two results of one call, element by element: how far they may be apart, by option and dtype, and
-where they are further.
+"""Comparison of two results of one call, element by element: the tolerance by option and dtype, and
+the elements beyond it.
 
-A difference is judged in three steps, so that what is honest raises no alarm and what is wrong
-does. It is small, by the table below. Or rounding explains it: the plain function, with the last
-bit of all that it computes changed (`noise.py`), moves by a comparable amount in that element, as
-where differences of nearly equal numbers are taken. Otherwise the results differ.
+A difference is judged in three steps, so that honest rounding raises no alarm and a wrong number
+does.
+
+1. It is small, by the table below.
+2. Rounding explains it: the plain function, with the last bit of all its values changed at random
+   (`noise.py`), moves by a comparable amount in that element, as in a difference of nearly equal
+   numbers.
+3. Otherwise the results differ.
 """
 
 from __future__ import annotations
@@ -41,15 +45,15 @@ Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far two results may be apart.
+    """Allowed distance of two results.
 
     Args:
-        unit: The rounding of one operation; None for that of the result's dtype, and then element
-            by element. Else as a part of the largest element, since low products round what they
-            add up.
-        factor: So many of these.
-        root: So many more, times the square root of the elements of the largest argument, since
-            sums add in another order.
+        unit: The rounding of one operation, relative to the largest element, since low products
+            round the terms that they add up. None for the rounding of the result's dtype, relative
+            to each element.
+        factor: How many units are allowed.
+        root: How many more, times the square root of the number of elements of the largest
+            argument, since sums add in another order.
     """
 
     unit: float | None
@@ -57,10 +61,10 @@ class Tolerance:
     root: float = 0.0
 
     def of(self, dtype: Any, count: int) -> float:
-        """As a part of the result."""
+        """Return the relative tolerance for a dtype."""
         unit = self.unit if self.unit is not None else _rounding(dtype)
         if self.unit is None and unit > _SINGLE:
-            # sums of such numbers are accumulated in float32, and rounded once
+            # A low dtype as written: sums are accumulated in float32, and rounded once.
             return _LOW_RESULT * unit
         return unit * (self.factor + self.root * math.sqrt(count))
 
@@ -78,7 +82,8 @@ TOLERANCES = {
     "jacobian": _SUMS,
     "remat": _SUMS,
     "roll": _SUMS,
-    "compiler": _SUMS,  # which operations XLA fuses
+    # XLA fuses other operations.
+    "compiler": _SUMS,
     "precision=f32": Tolerance(2.0**-24, 32, 4),
     "precision=tf32": Tolerance(2.0**-11, 8),
     "precision=bf16": Tolerance(2.0**-8, 8),
@@ -86,28 +91,34 @@ TOLERANCES = {
     "precision=bf16-all": Tolerance(2.0**-8, 32),
     "precision=fp16-all": Tolerance(2.0**-11, 32),
 }
-"""By what is done to a program. Results without rounding (integers, booleans, random keys) are
-equal; so are NaN and infinities.
+"""Tolerances by option. Results without rounding (integers, booleans, random keys) are equal; so
+are NaN and infinities.
 """
 _EXPLAINED, _EXPLAINED_LOW = 64.0, 8.0
-"""So many times what the last bit changes is rounding, and that of a low type."""
+"""Rounding explains a difference up to this many times the effect of the last bit; the second
+number is for low dtypes.
+"""
 _BITS = ("pad",)
-"""What leaves elementwise results equal to the bit."""
+"""Options that leave elementwise results equal to the bit."""
 _OVERFLOWS = ("precision=fp16", "precision=fp16-all")
-"""Where the low type has overflowed nothing is compared: that is what `LossScale` and `debug_nans`
-are for.
+"""Options under which an element is not compared where the low dtype has overflowed: `LossScale`
+and `debug_nans` are for that.
 """
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is done to one program, and to how many elements; `alone` says which results are
-    elementwise.
+    """Allowed difference of a program from the plain one.
+
+    Args:
+        changes: The changes that jitney made to it.
+        count: The number of elements of its largest argument.
+        alone: Which results are elementwise.
     """
 
     changes: tuple[Change, ...]
     count: int
-    alone: tuple[bool, ...] = ()  # which results are elementwise
+    alone: tuple[bool, ...] = ()
 
     @property
     def tolerances(self) -> list[Tolerance]:
@@ -115,11 +126,14 @@ class Allowed:
 
     @property
     def low(self) -> bool:
-        """Whether anything is computed in a lower type than written."""
+        """True if anything is computed in a lower dtype than written."""
         return any(tolerance.unit is not None for tolerance in self.tolerances)
 
     def unit(self, all_: str = "") -> float:
-        """The coarsest rounding of what is done, or of what is done to all operations."""
+        """Return the coarsest rounding of the changes whose option ends with `all_`.
+
+        With "-all" these are the changes that round all operations.
+        """
         units = [
             TOLERANCES[change.option].unit or 0.0
             for change in self.changes
@@ -128,7 +142,7 @@ class Allowed:
         return max(units, default=0.0)
 
     def to_the_bit(self, number: int) -> bool:
-        """Whether a result is promised to the bit."""
+        """Return whether a result is promised to the bit."""
         return (
             all(change.option in _BITS for change in self.changes)
             and number < len(self.alone)
@@ -140,19 +154,19 @@ class Allowed:
         return any(change.option in _OVERFLOWS for change in self.changes)
 
     def of(self, dtype: Any) -> float:
-        """As a part of the result."""
+        """Return the relative tolerance for a dtype."""
         return max((tolerance.of(dtype, self.count) for tolerance in self.tolerances), default=0.0)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two results differ most.
+    """The largest difference between two results.
 
     Args:
-        path: Of the array, or the kind of what differs.
-        at: Index of the element; None if it is no element that differs.
+        path: Path of the array, or the kind of difference.
+        at: Index of the element; None if the difference is not in an element.
         ours, plain: The two values.
-        allowed: How far they may be apart.
+        allowed: The allowed distance.
         count: How many elements differ.
     """
 
@@ -173,8 +187,8 @@ class Difference:
 
 
 def tree_of(result: Any) -> Any:
-    """A result as arrays that can be compared: sparse ones dense, and a linear function as what it
-    makes of a direction.
+    """Return a result as arrays that can be compared: sparse arrays dense, and a linear function as
+    its value in a random direction.
     """
 
     def plain(leaf: Any) -> Any:
@@ -195,17 +209,19 @@ def _pushed(linear: Linear) -> Any:
 def compared(
     ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None
 ) -> Difference | None:
-    """The largest difference between two results, if there is one.
+    """Return the largest difference between two results, if there is one.
 
     Args:
         ours, plain: The results, by `tree_of`.
-        allowed: How far they may be apart.
-        spread: Gives results of the plain function with other last bits; asked only where results
+        allowed: The allowed distance.
+        spread: Yields results of the plain function with other last bits; called only if results
             differ by more.
     """
     left, right = tree_flatten_with_path(ours), tree_flatten_with_path(plain)
     if left[1] != right[1]:
         return Difference("", None, left[1], right[1])
+
+    # Step 1: the table. A result that is promised to the bit is compared without any tolerance.
     pairs = [(f"{keystr(path)}", a, b) for (path, a), (_, b) in zip(left[0], right[0], strict=True)]
     differences: list[tuple[int, Difference]] = []
     for i, (path, a, b) in enumerate(pairs):
@@ -214,6 +230,8 @@ def compared(
         )
         if difference is not None:
             differences.append((i, difference))
+
+    # Step 2: rounding. Only elements can be explained, and no result that is promised to the bit.
     if (
         differences
         and spread is not None
@@ -237,17 +255,21 @@ def _leaf(
         return Difference(
             path, None, f"{ours.dtype}{list(ours.shape)}", f"{plain.dtype}{list(plain.shape)}"
         )
+
     a, b = numbers(ours), numbers(plain)
     if not a.size:
         return None
+
     inexact = issubdtype(plain.dtype, np.inexact)
     if not inexact:
         if allowed.low:
-            return None  # what low products decide may be decided otherwise
+            # A comparison of low products may come out otherwise.
+            return None
         wrong = a != b
         if change is not None:
             wrong &= change == 0
         return _worst(path, ours, plain, wrong, wrong.astype(float), 0.0)
+
     with np.errstate(all="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         limits = _limits(b, plain.dtype, allowed)
@@ -261,8 +283,8 @@ def _leaf(
 
 
 def _is_same(ours: Any, plain: Any) -> bool:
-    """Whether two results that are no arrays are the same, as far as their types say what that
-    is.
+    """Return whether two results that are not arrays are equal, as far as their types define
+    that.
     """
     if type_of(ours) is not type_of(plain):
         return False
@@ -277,12 +299,12 @@ _TINIEST = float(np.finfo(np.float64).tiny)
 
 
 def _limits(plain: Numbers, dtype: Any, allowed: Allowed) -> Numbers:
-    """How far each element may be off."""
+    """Return the allowed distance of each element."""
     size = np.abs(plain)
     size = np.where(np.isfinite(size), size, 0.0)
     if allowed.low:
         size = np.full_like(size, size.max(initial=0.0))
-    # XLA takes what is smaller for zero, or does not
+    # XLA may or may not flush numbers below the smallest normal one to zero.
     return allowed.of(dtype) * size + float(_jnp.finfo(dtype).tiny)
 
 
@@ -302,8 +324,8 @@ def _scalar(array: Any, at: tuple[int, ...]) -> Any:
 
 
 def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[Numbers | None]:
-    """How far each element moves with the last bits; infinitely far where it stops being a number,
-    or starts.
+    """Return how far each element moves with the last bits; infinity where it becomes or stops
+    being a finite number.
     """
     moves: list[Numbers | None] = [np.zeros(b.shape) if _is_array(b) else None for b in plain]
     for other in spread():
@@ -317,12 +339,13 @@ def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[
                 apart = np.where(
                     (x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if x.dtype != bool else 1.0
                 )
+
             moves[i] = np.maximum(seen, np.where(np.isnan(apart), np.inf, apart))
     return moves
 
 
 def numbers(array: Any) -> Numbers:
-    """An array as NumPy computes with it, wide enough to hold every element."""
+    """Return an array as NumPy computes with it, wide enough to hold every element."""
     if issubdtype(array.dtype, extended):
         array = words_of_keys(array)
     host: Numbers = np.asarray(array)

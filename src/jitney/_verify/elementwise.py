@@ -1,7 +1,7 @@
-"""Which results of a program are elementwise: each operation on the way treats every element alone,
-or only moves it.
+"""Elementwise results of a program: each operation on the way treats every element alone, or only
+moves it.
 
-Such results are promised to the bit under `pad`: the same operations on the same numbers, in
+Such results are promised to the bit under `pad`: the operations and the numbers are the same, in
 whatever shape.
 """
 
@@ -19,8 +19,9 @@ _MOVED: Final = REARRANGED | {"iota"}
 
 
 def elementwise(closed: Any) -> list[bool]:
-    """For each result of a program, whether it is."""
+    """Return for each result of a program whether it is elementwise."""
     program, _ = opened(closed)
+    # A forward analysis with booleans as abstract values; their join is `all`.
     return without_calls(closed, [True] * len(program.invars), _results, runs, constant=_alone)
 
 

@@ -1,10 +1,10 @@
-"""What rounding does to the results of a program: the same program, with the last bit of everything
-that it computes changed at random.
+"""The effect of rounding on the results of a program: the same program, with the last bit of all
+its values changed at random.
 
-Where results of two orders of computing differ, that tells honest rounding from a wrong number:
+Where results of two evaluation orders differ, it separates honest rounding from a wrong number:
 sums that cancel and softmaxes that are nearly one-hot move as much when their last bits do. It is
-the Monte Carlo arithmetic of Parker (1997), one operation at a time; of loops, what goes in and
-what comes out.
+the Monte Carlo arithmetic of Parker (1997), one operation at a time; for a loop, its operands and
+its results.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _EXACT: Final = UNROUNDED | {
 
 
 def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any]]:
-    """A program as a function of a random key and its arguments.
+    """Return a program as a function of a random key and its arguments.
 
     Args:
         closed: The program.
-        products: How much low types round products, as a part of them; and the arguments. At least
-            the last bit is changed.
-        others: The same, of everything else.
+        products: Relative rounding of products in low dtypes, and of the arguments. The last bit is
+            changed at least.
+        others: The same, for all other operations.
     """
 
     def run(key: Any, *arrays: Any) -> list[Any]:
@@ -59,17 +59,20 @@ class _Noise:
         self.count = 0
 
     def on(self, array: Any, size: float) -> Any:
-        """An array with its last bit changed, or as much as that."""
+        """Return an array with each element changed by its last bit, or by `size` if that is
+        more.
+        """
         dtype = getattr(array, "dtype", None)
         if dtype is None or not _jnp.issubdtype(dtype, _jnp.inexact):
             return array
         self.count += 1
         size = max(size, float(_jnp.finfo(dtype).eps))
+        # Up or down at random, independently in each element and at each place in the program.
         up = _jax.random.bernoulli(_jax.random.fold_in(self.key, self.count), shape=array.shape)
         return array * _jnp.where(up, _jnp.asarray(1 + size, dtype), _jnp.asarray(1 - size, dtype))
 
     def results(self, eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
-        """The results of an operation, changed."""
+        """Return the results of an operation, changed."""
         out, name = bound(eqn, operands), eqn.primitive.name
         return (
             out

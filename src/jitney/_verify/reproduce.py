@@ -1,8 +1,8 @@
-"""What a `VerificationError` says, and the script that shows the difference by itself.
+"""Text of a `VerificationError`, and the script that shows the difference on its own.
 
-The script knows nothing of jitney's inside: it decorates the function with the same options, calls
-it, and calls it again in a second process with JITNEY_DISABLE=1, where jitney does nothing. The
-function is imported where it can be; else its source is copied.
+The script uses only the public interface: it decorates the function with the same options, calls
+it, and calls it once more in a second process with JITNEY_DISABLE=1, where jitney does nothing. The
+function is imported where that is possible; else its source is copied.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ _jax: Any = jax
 def failure(
     verification: Verification, arrays: Sequence[Any], difference: Difference, said: str
 ) -> VerificationError:
-    """The error of a call whose result differs from the plain one: with a smaller call, the
+    """Return the error of a call whose result differs from the plain one: with a smaller call, the
     operation, and the script.
     """
+    # The smaller call may differ in another element.
     smaller, cut = shrunk(verification, arrays)
     if cut:
         difference = verification.difference(smaller, verification.again(smaller))[0] or difference
     operation = first_operation(verification, smaller)
     path = _write(verification, smaller, difference)
     core = verification.body.core
+
     changes = ", ".join(map(str, verification.changes))
     at = (
         f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}."
@@ -119,9 +121,11 @@ else:
 
 
 def _write(verification: Verification, arrays: Sequence[Any], difference: Difference) -> Path:
-    """The script, in a folder of its own with the arguments beside it."""
+    """Write the script into a new folder, with the arguments next to it, and return its path."""
     core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
+
+    # Bind the flat arrays back to the arguments of the user's function.
     given = _Arguments()
     args, kwargs = core.binder.call(
         lambda *args, **kwargs: (args, kwargs),
@@ -130,6 +134,7 @@ def _write(verification: Verification, arrays: Sequence[Any], difference: Differ
     fn = core.fn()
     source = SourceText(fn.fn if isinstance(fn, Derived) else fn)
     settings = _settings()
+
     text = _SCRIPT.format(
         title=f"{core.where}: another result than plain jax.jit.",
         found=difference.text,
@@ -145,6 +150,7 @@ def _write(verification: Verification, arrays: Sequence[Any], difference: Differ
             f"    {line}" for line in _call(verification, source.name, given, args, kwargs)
         ),
     )
+
     script = folder / "reproduce.py"
     script.write_text(text)
     np.savez(folder / "arguments.npz", **given.arrays)
@@ -158,13 +164,15 @@ def _environment() -> dict[str, str]:
         name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ
     }
     flags, devices = variables.get("XLA_FLAGS", ""), _jax.device_count()
+
+    # The second process needs as many devices as this one pretends to have.
     if devices > 1 and jax.default_backend() == "cpu" and "host_platform_device_count" not in flags:
         variables["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
     return variables
 
 
 def _settings() -> str:
-    """Settings of JAX that change numbers."""
+    """Return lines with the settings of JAX that change numbers."""
     options: Any = jax.config
     names = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion")
     values = [(name, getattr(options, name)) for name in names]
@@ -180,7 +188,7 @@ def _call(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> list[str]:
-    """Lines that make `result`."""
+    """Return the lines that compute `result`."""
     core = verification.body.core
     fn = core.fn()
     options = _written(core.options)
@@ -189,6 +197,8 @@ def _call(
         f" jitney.optimize({', '.join([name, *(f'{key}={value}' for key, value in options.items())])})"
     ]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
+
+    # A derivative of the program: directions are passed as `tangents`.
     if isinstance(fn, Derived):
         lines += _derivative(fn, core.options)
         directions = {
@@ -203,6 +213,7 @@ def _call(
         }
         if directions:
             kwargs["tangents"] = directions if not fn.single else next(iter(directions.values()))
+
     if stream is not None:
         named = {
             **dict(zip([p.name for p in core.binder.parameters], args, strict=False)),
@@ -238,7 +249,7 @@ def _derivative(fn: Derived, options: Options) -> list[str]:
 
 
 def _written(options: Options) -> dict[str, str]:
-    """The options as one writes them."""
+    """Return the options as one writes them in Python."""
     settings: dict[str, Any] = {
         "static": options.static or None,
         "memory": options.memory,
@@ -246,6 +257,7 @@ def _written(options: Options) -> dict[str, str]:
         "roll": options.roll,
     }
     if options.vmap:
+        # Without dims the rank rule applies, and the name alone is written.
         ruled = options.vmap[0].dims is None
         settings["vmap"] = (
             options.vmap[0].name
@@ -282,17 +294,18 @@ def _written(options: Options) -> dict[str, str]:
 
 
 class _Arguments:
-    """Arguments as expressions of a script, with the arrays and the objects that it reads."""
+    """Arguments as expressions of a script, with the arrays and pickled objects that these read."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Any] = {}
         self.pickled: dict[str, Any] = {}
 
     def text(self, value: Any) -> str:
-        """An expression that gives the value."""
+        """Return an expression for the value."""
         if is_a(value, (jax.Array, np.ndarray)):
             return self._array(value)
         if value is None or type_of(value) in (bool, int, float, complex, str):
+            # `repr` of NaN and infinities is not an expression.
             whole = not isinstance(value, (float, complex)) or cmath.isfinite(value)
             return repr(value) if whole else f"{type_of(value).__name__}({str(value)!r})"
         if type_of(value) in (list, tuple, dict):
@@ -313,11 +326,15 @@ class _Arguments:
                 f"jax.random.wrap_key_data(DATA[{name!r}],"
                 f" impl={str(_jax.random.key_impl(array))!r})"
             )
+
+        # NumPy files hold no bfloat16 or float8: such arrays are stored in a wider dtype, and cast
+        # in the script.
         host = np.asarray(array)
         wide = host if host.dtype.kind in "biufc" else numbers(host)
         self.arrays[name] = wide
         if not is_a(array, jax.Array):
             return f"DATA[{name!r}]" if wide is host else f"DATA[{name!r}].astype(jnp.{host.dtype})"
+        # A weakly typed scalar is written as a Python number, which is one.
         if bool(array.weak_type) and not array.shape:
             return repr(array.item())
         return (

@@ -1,5 +1,5 @@
-"""A call that is verified and fails, made smaller, and the operation that makes it fail, for the
-message and the script.
+"""Minimisation of a call that fails verification, and the operation at fault, for the message and
+the script.
 """
 
 from __future__ import annotations
@@ -40,22 +40,28 @@ FAILURES = (
     LookupError,
     NotImplementedError,
 )
-"""What a function may raise for sizes that its caller never gave it."""
+"""Exceptions that a function may raise for sizes that its caller never used."""
 
 
 def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
-    """The arrays of a call cut along their named axes, as short as the difference stays, and the
-    sizes that were cut.
+    """Return the arrays of a call cut along their named axes, as short as the difference stays, and
+    the sizes that were cut.
     """
     body = verification.body
     if tolerance_of(body.core.options.precision) is not None:
-        return list(arrays), {}  # what is cast is chosen by the numbers of the call
+        # The values of the call choose the policy.
+        return list(arrays), {}
+
+    # Axes that an option acts on come first.
     until = time.perf_counter() + SECONDS
     arrays, cut = list(arrays), dict[str, int]()
     view = body.layout.view(body.core.contract, arrays, body.statics)
     named = named_axes(view, levels_of(view, body.request))
     known = sizes_of(view, named)
     first = [name for change in verification.changes for name in change.axes if name in known]
+
+    # Greedy, one axis after another: keep the smallest size at which the results still differ. A
+    # size that the function rejects is skipped.
     for name in dict.fromkeys((*first, *known)):
         size = known[name]
         for smaller in sorted(
@@ -93,15 +99,16 @@ def _differs(verification: Verification, arrays: Sequence[Any]) -> bool:
 
 
 def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | None:
-    """The first operation of the body whose results differ, where a function that returns the
-    results of all operations shows it.
+    """Return the first operation of the body whose results differ, found by a function that returns
+    the results of all operations.
     """
     fn = verification.body.core.fn()
     if (
         plain_function(fn) != fn
         or tolerance_of(verification.body.core.options.precision) is not None
     ):
-        return None  # a derivative that is not made as the plain one has other operations
+        # A derivative that is built otherwise than the plain one has other operations.
+        return None
     steps = EachOperation(fn)
     probe = verification.of(steps)
     try:
@@ -112,6 +119,7 @@ def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | 
         return None
     if difference is None or difference.at is None:
         return None
+    # The path begins with the index of the operation: "[3][0]".
     return steps.labels[int(difference.path[1 : difference.path.index("]")])]
 
 
@@ -127,8 +135,9 @@ _MOVES = (
 
 
 def _computes(eqn: Any) -> bool:
-    """Whether an operation is one of the data. Around those that are, a program of symbolic sizes
-    moves arrays and counts in other ways.
+    """Return whether an operation computes with the data.
+
+    A program of symbolic sizes moves arrays and counts in other ways, around these operations.
     """
     avals = [var.aval for var in eqn.outvars]
     large = any(getattr(atom.aval, "ndim", 0) for atom in (*eqn.invars, *eqn.outvars))
@@ -140,8 +149,8 @@ def _computes(eqn: Any) -> bool:
 
 
 class EachOperation:
-    """A function of the same arguments that returns what each operation of another makes, in order;
-    `labels` says which.
+    """A function that returns the results of each operation of another function, in order; `labels`
+    names the operations.
     """
 
     def __init__(self, fn: Callable[..., Any]):
@@ -161,6 +170,7 @@ class EachOperation:
             args, kwargs = tree_unflatten(treedef, whole)
             return [x for x in tree_flatten(self.fn(*args, **kwargs))[0] if is_array(x)]
 
+        # Evaluate the jaxpr operation by operation, and collect the results of those that compute.
         arrays = [leaves[i] for i in at]
         self.labels.clear()
         made: list[list[Any]] = []

@@ -1,5 +1,5 @@
-"""The source of a function for a script of its own: an import where that finds it, else a copy with
-what it names.
+"""Source of a function for a stand-alone script: an import where that finds it, else a copy, with
+the values that it names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MODULES = (types.ModuleType,)
 
 
 class SourceText:
-    """How a script gets a function.
+    """Source text of a function, and the expression by which the script calls it (`name`).
 
     Args:
         fn: The function.
@@ -39,17 +39,20 @@ class SourceText:
 
     @property
     def text(self) -> str:
-        """The imports, and the copies behind them."""
+        """Imports, followed by the copies."""
         return "\n".join(dict.fromkeys(self.lines)) + "".join(
             f"\n\n\n{copy}" for copy in self.copies
         )
 
     def _function(self, fn: Any, name: str) -> str:
+        # An import. `__wrapped__` undoes the decorator of the module.
         imported = self._imported(fn)
         if imported is not None:
             module, _, first = imported[0], imported[1], imported[1].split(".")[0]
             self.lines.append(f"from {module} import {first}")
             return f"getattr({imported[1]}, '__wrapped__', {imported[1]})"
+
+        # A copy of the source, without its decorators.
         tree = _parsed(fn)
         if tree is None:
             self.lines.append(f"{name} = ...  # {fn!r}: its source is not known, put it here")
@@ -64,8 +67,8 @@ class SourceText:
         return tree.name
 
     def _imported(self, value: Any) -> tuple[str, str] | None:
-        """Module and qualified name, where an import finds this very object or what decorates
-        it.
+        """Return module and qualified name, if an import finds this very object or its decorated
+        form.
         """
         module: Any = attribute(value, "__module__", None)
         name: Any = attribute(value, "__qualname__", None)
@@ -76,6 +79,8 @@ class SourceText:
             reached = getattr(reached, part, None)
         if reached is not value and attribute(reached, "__wrapped__", None) is not value:
             return None
+
+        # User modules need their root folder on `sys.path`.
         file: Any = attribute(sys.modules.get(module), "__file__", None)
         if file is not None and is_users(file):
             place = Path(file).resolve()
@@ -83,6 +88,7 @@ class SourceText:
             root = place.parents[depth]
             if str(root) not in self.paths:
                 self.paths.append(str(root))
+
         try:
             spec = importlib.util.find_spec(module)
         except (ImportError, ValueError, AttributeError):
@@ -90,7 +96,7 @@ class SourceText:
         return (module, name) if spec is not None else None
 
     def _named_in(self, fn: Any, tree: ast.AST) -> None:
-        """Provide what the copy of a function names besides its own."""
+        """Add the globals and closure variables that the copy of a function names."""
         scope = {**attribute(fn, "__globals__", {}), **_closure(fn)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id not in self._known and node.id in scope:
@@ -127,7 +133,7 @@ _FEW = 64
 
 
 def _closure(fn: Any) -> dict[str, Any]:
-    """What a function closes over."""
+    """Return the closure variables of a function."""
     cells = attribute(fn, "__closure__", None) or ()
     names = fn.__code__.co_freevars if cells else ()
     return {
@@ -146,13 +152,15 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _parsed(fn: Any) -> Any:
-    """The definition of a function or a lambda; None if the source is not there or not to be told
-    from others.
+    """Return the syntax tree of a function or a lambda; None if the source is missing or
+    ambiguous.
     """
     try:
         text = textwrap.dedent(inspect.getsource(fn)).strip()
     except (OSError, TypeError):
         return None
+    # `getsource` of a lambda gives the whole statement around it: as it is, without the comma of an
+    # argument list, or the right side of an assignment.
     for candidate in (text, text.rstrip(","), text.partition("=")[2].strip()):
         try:
             tree = ast.parse(candidate)
@@ -166,5 +174,6 @@ def _parsed(fn: Any) -> Any:
             for node in lambdas
             if [a.arg for a in node.args.args] == list(inspect.signature(fn).parameters)
         ]
+        # Several lambdas on one line are ambiguous unless their parameters differ.
         return same[0] if len(same) == 1 else None
     return None

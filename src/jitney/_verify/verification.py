@@ -1,10 +1,10 @@
-"""`verify`: each new program is also run plainly, and the results are compared.
+"""The `verify` option: each new program is also run plainly, and the results are compared.
 
-It stands around how a body runs, and only where it was asked for: a function that is not verified
-does not know of it. What is verified is what was padded, cut, sharded, cast, recomputed or
-coloured, in the program or in those that its body calls; a program of which jitney changed nothing
-is traced plainly, to see that, and not run twice. A call of a new size in a known bucket is new
-here, since what goes wrong in a bucket goes wrong at some sizes: under `verify` each size costs a
+It wraps the runner of a body, and only where it is requested: a function without `verify` does not
+know of it. A program is verified if jitney padded, chunked, sharded, cast, rematerialised or
+coloured anything in it, or in the programs that its body calls. A program that jitney did not
+change is traced plainly, to see that, and not run twice. A call of a new size in a known bucket is
+verified anew, since a fault of a bucket shows at some sizes only: under `verify` each size costs a
 plain compile, as it does without jitney.
 """
 
@@ -40,13 +40,13 @@ SEEDS = 4
 
 
 def tells(effects: Iterable[Any]) -> str | None:
-    """Why a program is not run twice, if it has effects."""
+    """Return why a program with effects is not run twice; None without effects."""
     kinds = sorted({type(effect).__name__ for effect in effects})
     return f"it has effects ({', '.join(kinds)}), which would happen twice" if kinds else None
 
 
 class Plainly:
-    """The plain program of a body for arrays of one set of shapes, traced and not compiled yet."""
+    """Plain program of a body for arrays of one set of shapes, traced and not compiled yet."""
 
     def __init__(self, body: Body, arrays: Sequence[Any]):
         self.body = body
@@ -66,7 +66,9 @@ class Plainly:
         return tells(self.traced.jaxpr.effects)
 
     def misfit(self) -> str | None:
-        """Why it is not run, if it takes more memory than there is. It is compiled for that."""
+        """Compile the program, and return why it is not run if it takes more memory than is
+        free.
+        """
         with self.body.numbers():
             self._compiled = self.traced.lower().compile()
         needed, free = counted_bytes(self._compiled), free_bytes()
@@ -86,14 +88,14 @@ class Plainly:
                 raise
 
     def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
-        """Results with other last bits, or as low types round."""
+        """Yield results with other last bits, or with the rounding of low dtypes."""
         with self.body.numbers():
             run = _jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
             for seed in range(SEEDS):
                 yield self._tree(run(_jax.random.key(seed), *tree_flatten(list(arrays))[0]))
 
     def step_by_step(self, arrays: Sequence[Any]) -> Any:
-        """The result with each operation compiled by itself."""
+        """Return the result with each operation compiled on its own."""
         with self.body.numbers():
             return self._tree(
                 _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0])
@@ -106,13 +108,13 @@ class Plainly:
 
 
 class Verifying:
-    """Runs the calls of a body, and verifies each that is new.
+    """Runs the calls of a body, and verifies each new one.
 
     Args:
         body: The body.
         run: How its calls run.
         pads: Whether calls of these shapes are padded.
-        unlooked: Says that a call cannot be verified, since an outer transform traces it.
+        unlooked: Warns that a call cannot be verified, since an outer transform traces it.
     """
 
     def __init__(
@@ -133,17 +135,23 @@ class Verifying:
             return self.run(*arrays)
         if jit_is_off():
             return self.run(*arrays)
-        # on known values, in the body of another function that is run plainly
+        # Concrete arguments, in the body of another function that is being run plainly.
         if plain_run() is not None:
             return self.body.plainly(*arrays)
+
+        # A call that was verified before runs as usual.
         key = self._key(arrays)
         if key in self.body.verified:
             return self.run(*arrays)
+
+        # Copies of donated arrays, for the plain run afterwards.
         given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
-        if traced(_jax.tree.leaves(out)):  # an outer trace takes known arrays too
+        # An outer trace may call with concrete arrays.
+        if traced(_jax.tree.leaves(out)):
             self.unlooked()
             return out
+
         verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:
             verified.clear()
@@ -181,8 +189,8 @@ class Verification:
     Args:
         body: The program.
         again: Runs it once more, on other arrays, without verifying.
-        changes: What jitney did to it.
-        options: Those of a call that does the same; by default the program's own.
+        changes: The changes that jitney made to it.
+        options: Options of an equivalent call; by default the program's own.
     """
 
     def __init__(
@@ -198,14 +206,14 @@ class Verification:
         self.options = options or body.core.options
 
     def of(self, fn: Callable[..., Any]) -> Verification:
-        """That of another function of the same arguments."""
+        """Return the verification of another function of the same arguments."""
         probe = self.body.of(self.body.core.of(fn, replace(self.options, verify=False)))
         return Verification(
             probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes
         )
 
     def verify(self, arrays: Sequence[Any], ours: Any) -> str:
-        """Compare a result with that of the plain function; what came of it, in words.
+        """Compare a result with that of the plain function, and return the outcome in words.
 
         Raises:
             VerificationError: They differ.
@@ -213,10 +221,14 @@ class Verification:
         return _verified(self, arrays, ours, Counters("verify"))
 
     def difference(self, arrays: Sequence[Any], ours: Any) -> tuple[Difference | None, str]:
-        """Where a result differs from the plain one, and what is to be said of it."""
+        """Return the difference between a result and the plain one, if any, and the outcome in
+        words.
+        """
         arrays = [_on_one_device(x) for x in arrays]
         if any(x is None for x in arrays):
             return None, "left out: its arrays lie on several processes"
+
+        # Reasons to leave the call out.
         plain = Plainly(self.body, arrays)
         self.changes = tuple(dict.fromkeys((*self.changes, *plain.stripped.changes)))
         if not self.changes:
@@ -224,6 +236,8 @@ class Verification:
         reason = plain.effects or plain.misfit()
         if reason is not None:
             return None, f"left out: {reason}"
+
+        # Run plainly, and compare.
         count = max((int(np.size(x)) for x in arrays if hasattr(x, "shape")), default=1)
         allowed = Allowed(self.changes, count, tuple(elementwise(plain.traced.jaxpr)))
         expected, got = plain(arrays), tree_of(ours)
@@ -241,9 +255,11 @@ class Verification:
         expected: Any,
         allowed: Allowed,
     ) -> tuple[Difference | None, str]:
-        """A difference, unless the plain program is what is wrong: XLA's own fault, which its
-        operations one by one do not have.
+        """Return the difference, unless the plain program is at fault: an error of XLA, which its
+        operations one by one do not show.
         """
+        # Judge by the operations of the plain program, each compiled on its own: is it plain
+        # `jax.jit` that is off, and does our result agree with them?
         slowly = plain.step_by_step(arrays)
         own = compared(expected, slowly, allowed)
         if own is None:
@@ -256,6 +272,7 @@ class Verification:
                     f" {own.text}"
                 ),
             )
+
         warnings.warn(
             sentence(
                 self.body.core.where,
@@ -275,10 +292,11 @@ class Verification:
 def _verified(
     verification: Verification, arrays: Sequence[Any], ours: Any, counters: Counters
 ) -> str:
-    """`Verification.verify`, with the counters that what is compiled below belongs to: it is not
-    the program's.
+    """Carry out `Verification.verify`; `counters` own the programs that are compiled below, which
+    do not count for the verified program.
     """
-    from .reproduce import failure  # it stands on programs
+    # Imported on a failure only.
+    from .reproduce import failure
 
     difference, said = verification.difference(arrays, ours)
     if difference is None:
@@ -295,7 +313,7 @@ def _copied(array: Any) -> Any:
 
 
 def _on_one_device(array: Any) -> Any:
-    """An array as a plain program takes it; None if not all of it is here."""
+    """Return an array as a plain program takes it; None if a part of it is in another process."""
     if not is_a(array, jax.Array) or len(array.sharding.device_set) == 1:
         return array
     if not array.is_fully_addressable:
@@ -306,7 +324,7 @@ def _on_one_device(array: Any) -> Any:
 
 
 def forecast(body: Body, arrays: Sequence[Any]) -> tuple[bool, str]:
-    """Whether a call with such arrays will be verified, and why, for its plan."""
+    """Return whether a call with such arrays will be verified, and why, for its plan."""
     plain = Plainly(body, arrays)
     changes = dict.fromkeys(
         (*changes_of(body.core.options, body.core.fn()), *plain.stripped.changes)
