@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import ContractError, OptionError, optimize, scan_steps
+from jitney._interface.scan_steps import _Ticks
 from tests._arrays import array
 
 F = np.float32
@@ -211,6 +212,12 @@ def test_a_bar_shows_how_far_it_is(capfd):
     told = capfd.readouterr()
     assert "Traceback" not in told.err
     assert jitney.scan_steps is scan_steps
+
+
+@pytest.mark.parametrize("n", [1, 99, 100, 101, 199, 200, 250])
+def test_a_bar_moves_a_hundred_times_at_most(n):
+    """And at least half as often, where there are as many steps."""
+    assert min(n, 50) <= n // _Ticks("run", n)._every <= 100
 
 
 def test_it_has_the_name_of_the_step():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jaxtyping import Array, Float
+from jaxtyping import Array, Complex, Float
 
 import jitney
 from jitney import State, StateError, derived, optimize
@@ -332,6 +332,20 @@ def test_sizes_may_be_given():
     state = TwoAxes.of(np.arange(8.0), sizes={"n": 2})
     assert state.b.shape == (3, 2)
     assert TwoAxes.of(np.arange(8.0), sizes={"m": 2}).a.shape == (2,)
+
+
+class Wave(State):
+    amplitude: Complex[Array, "n"]
+
+
+def test_complex_fields_come_back():
+    """From an instance and from the class; a complex vector does not fit real fields."""
+    wave = Wave(jnp.asarray([1 + 2j, 3 - 1j]))
+    np.testing.assert_array_equal(wave.of(2 * wave.array).amplitude, [2 + 4j, 6 - 2j])
+    np.testing.assert_array_equal(Wave.of(wave.array).amplitude, wave.amplitude)
+    for real in (TwoAxes, TwoAxes.of(np.arange(8.0), sizes={"n": 2})):
+        with pytest.raises(StateError, match="the vector is complex64"):
+            real.of(jnp.ones(8, jnp.complex64), **({"sizes": {"n": 2}} if real is TwoAxes else {}))
 
 
 def test_annotated_float_takes_a_number():

@@ -359,7 +359,7 @@ class _Ticks:
 
     def __init__(self, name: str, n: int):
         self._name, self._n = name, n
-        self._every = max(1, n // _TICKS)
+        self._every = max(1, -(-n // _TICKS))
         self._lock = threading.Lock()
         self._open: Any = None
         self._advance: Callable[[], None] = _nothing

@@ -137,8 +137,10 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
 @public
 def like(state: Any, vector: Any) -> Any:
     """Return a state with the shapes of another one, from a vector."""
-    shapes = [leaf.shape for _, leaf in core_leaves(state)]
-    parts = _split(_vector(type_of(state), vector, sum(map(math.prod, shapes))), shapes)
+    leaves = core_leaves(state)
+    shapes = [leaf.shape for _, leaf in leaves]
+    kind = np.inexact if any(np.iscomplexobj(leaf) for _, leaf in leaves) else np.floating
+    parts = _split(_vector(type_of(state), vector, sum(map(math.prod, shapes)), kind), shapes)
     return tree_unflatten(tree_flatten(state)[1], parts)
 
 
@@ -174,11 +176,22 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
         )
 
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
-    parts = _split(_vector(cls, vector, sum(map(math.prod, shapes))), shapes)
+    kind = np.inexact if any(map(_may_be_complex, hints.values())) else np.floating
+    parts = _split(_vector(cls, vector, sum(map(math.prod, shapes)), kind), shapes)
     return cls(**dict(zip(dims, parts, strict=True)))
 
 
-def _vector(cls: Any, vector: Any, length: int) -> Any:
+def _may_be_complex(hint: Any) -> bool:
+    """Return whether the annotation of a field admits complex numbers."""
+    if is_a(hint, ScalarHint):
+        return hint.kind == "complex"
+    return is_a(hint, ArrayHint) and (
+        hint.dtypes is None or any("complex" in str(dtype) for dtype in hint.dtypes)
+    )
+
+
+def _vector(cls: Any, vector: Any, length: int, kind: type[np.inexact[Any]]) -> Any:
+    """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
         if is_a(vector, np.ndarray):
@@ -189,7 +202,7 @@ def _vector(cls: Any, vector: Any, length: int) -> Any:
             )
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
-    if not issubdtype(array.dtype, np.floating):
+    if not issubdtype(array.dtype, kind):
         raise _no_vector(cls, f"the vector is {array.dtype}")
     if array.shape != (length,):
         raise StateError(

@@ -44,9 +44,10 @@ class Identity(weakref.ref[Any]):
         """Register a follower, held weakly, whose `object_is_gone` is called when the object is
         gone.
         """
-        if not hasattr(self, "_followers"):
-            self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._followers.add(follower)
+        with _lock:
+            if not hasattr(self, "_followers"):
+                self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
+            self._followers.add(follower)
 
     def remember_code(self, cells: Callable[[Any], tuple[tuple[str, Any], ...]]) -> None:
         """Record a function's code and closure, for reports about a function that is defined
