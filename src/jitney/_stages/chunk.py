@@ -110,11 +110,12 @@ _WITHOUT: dict[Asked, str] = {
 
 @dataclass(frozen=True)
 class Chunk(Stage):
-    """One axis, worked on in chunks."""
+    """Named axis, worked on in chunks."""
 
     axis: str
     size: int
-    chunk: int | None  # None: as many as fit
+    # Elements of a chunk; None for as many as fit.
+    chunk: int | None
     # Bytes that the compiled program may take. None if no limit was given: then one chunk takes
     # what suits caches.
     budget: int | None
@@ -133,7 +134,8 @@ class Chunk(Stage):
     summed: bool = field(default=False, compare=False)
     # True if an outer transform may differentiate the program.
     derived: bool = field(default=False, compare=False)
-    asked: Asked = field(default="chunk", compare=False)  # what it is cut for, for its errors
+    # Option that cuts the axis, for errors.
+    asked: Asked = field(default="chunk", compare=False)
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | OneByOne | Bounded | Whole | Skip:
@@ -427,8 +429,7 @@ class Chunk(Stage):
                 least = min(least, misfit.least)
             else:
                 return Cut(stage.axis, passes, fitting.width, fitting, stage.devices, stage.size)
-        # No axis could be cut below the size of the whole: the reason of the first refusal says
-        # more.
+        # No chunk takes less than the whole, so the first refusal is the better error.
         if failed is not None and least == whole:
             raise failed
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))

@@ -4,7 +4,7 @@ A derivative is not a stage inside the program of its function, since its result
 the body of another program, with the options of the function around it. So the derivative itself is
 padded, cut into chunks or mapped, and `remat` stands inside it.
 
-    f.grad             ->  optimize(**options)(Derived(f, "grad", ...))
+    f.grad             ->  a program whose body is Derived(f, "grad", ...)
     Derived.__call__   ->  bind the arguments, split them into `at` (differentiated) and the rest,
                            then one method of `_Derivation` per kind: `_grad`, `_jacobian`, ...
 """
@@ -148,7 +148,6 @@ class Derived:
     positions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # `object.__setattr__`, because the dataclass is frozen.
         for name in ("__name__", "__qualname__"):
             object.__setattr__(
                 self, name, f"{getattr(self.fn, name, type(self.fn).__name__)}.{self.what}"
@@ -261,7 +260,7 @@ def _traced_positions(
 
 
 class _Derivation:
-    """One derivative at one set of arguments."""
+    """Derivative at one set of arguments."""
 
     def __init__(self, derived: Derived, bound: BoundArguments, directions: Mapping[str, Any]):
         self.derived = derived
@@ -286,6 +285,7 @@ class _Derivation:
         return getattr(self, "_" + self.derived.what)()
 
     # One method for each kind of derivative.
+
     def _grad(self) -> Any:
         if self.derived.aux:
             (_, aux), grad = self._value_aux_and_grad()
@@ -415,7 +415,7 @@ class _Derivation:
             made = None
         elif not ranges_at_hand():
             with OWN_TIME.running():
-                # Only half of a symmetric Hessian needs colours of its own.
+                # A symmetric Hessian allows a star colouring, which needs fewer colours.
                 symmetric = of is not None and _sparsity.has_symmetric_hessian(
                     _jax.make_jaxpr(of)(self.at)
                 )
@@ -551,6 +551,7 @@ class _Derivation:
         )
 
     # Steps of these methods.
+
     def _recompute_to_fit(self) -> None:
         """Recompute residuals that the budget has no room for, unless a `remat` policy decides
         already.

@@ -24,7 +24,7 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Jit(Stage):
-    """One compiled program for each call key."""
+    """Compiled program, one for each call key."""
 
     donate: tuple[int, ...]
     compiler_options: tuple[tuple[str, Any], ...]

@@ -127,8 +127,8 @@ class Mask(Stage):
         Raises:
             Refused: An operation cannot.
         """
-        # `Choices` lets the body branch on a size, at the price of a trace for each size. An outer
-        # transform traces once, so there are no choices under it.
+        # A program with choices, such as the colours of a Jacobian, is traced once more for each
+        # size, which does not happen under an outer transform.
         choices = None if self.derived else _axes.Choices()
         try:
             try:
@@ -147,7 +147,7 @@ class Mask(Stage):
     def _proven(self, fn: Fn, choices: _axes.Choices | None) -> _axes.SymbolicProgram:
         sizes = known().sizes
         at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
-        # A padded program that the body calls must not see the sizes of this one.
+        # Sizes that are known here are not those of a padded program inside the body.
         with knowing(KnownSizes()):
             program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
         _axes.demand(program.jaxpr, self.ranges)
@@ -171,8 +171,8 @@ class Mask(Stage):
                     "is looked at by code, under an outer transform, where each size is not"
                     f" traced: {program.each}",
                 )
-            # The trace reads numbers that the host computes from the true sizes. The caller
-            # evaluates them and traces again.
+            # The program takes numbers that Python computes from the true sizes, and was called
+            # without them: the caller computes them and calls again.
             if len(program.numbers) != len(numbers):
                 raise NeedsNumbers(proof)
             outcome.proof = proof

@@ -32,7 +32,7 @@ Spec = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Place(Stage):
-    """One sharding for each array."""
+    """Shardings of the arguments, one for each array."""
 
     mesh: Any
     specs: tuple[Spec, ...]

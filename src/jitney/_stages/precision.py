@@ -4,8 +4,8 @@ It handles `"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"` and `"tf32"`. `"bf16"` a
 products only (`autocast.py`).
 
 Every floating-point argument is cast on the way in, unless its annotation names an exact dtype
-(`Float32[...]`). Every result in the compute type is cast back to the widest dtype among the
-arguments. Arrays that the body creates or closes over are not cast.
+(`Float32[...]`). Every result in the compute type is cast back to the widest dtype of the arguments
+that are not exact. Arrays that the body creates or closes over are not cast.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ S = TypeVar("S", bound="Stage")
 
 
 class Stage:
-    """One decision. Compared fields change the compiled code; `why` does not.
+    """Decision with its reason. Compared fields change the compiled code; `why` does not.
 
     The defaults are the identity; `Skip` is the stage that keeps them all.
     """

@@ -24,8 +24,8 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Vmap(Stage):
-    """One level of `jax.vmap` per axis, outermost first. Each level has a position for every
-    array, or None to broadcast it.
+    """Levels of `jax.vmap`, one per axis, outermost first. Each has a position for every array,
+    or None to broadcast it.
     """
 
     axes: tuple[str, ...]
