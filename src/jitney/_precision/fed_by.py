@@ -168,7 +168,7 @@ class _Feeding:
         name = eqn.primitive.name
         origin = inputs[0].origin if name in MOVES else None
         if origin is not None:
-            # The other operands of these primitives are positions, not data.
+            # Operand 0 holds the data; most other operands are positions.
             labels = labels if name in ("concatenate", "select_n") else labels[:1]
         known = set(labels) - {NOWHERE}
         # A weight that is scaled by a value of no origin is still that weight.
