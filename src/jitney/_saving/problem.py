@@ -139,7 +139,7 @@ class Problem:
         return sum(of_equation(step.eqn) for step in self.flat.steps)
 
     def options(self) -> list[Option]:
-        """All options.
+        """List all options.
 
         No option saves nothing of the whole program: that would recompute everything and hold it
         all at once.
