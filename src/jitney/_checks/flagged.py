@@ -122,6 +122,7 @@ class _Flagged:
             raise Kept("it has more checks than a number can tell, or one of keys")
         # The code has the number of the check in its upper bits, and the index of the message
         # below. The index may be traced, if the message is chosen at run time.
+
         index = which(eqn, values)
         if is_a(index, _jax.Array):
             index = _lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
@@ -135,6 +136,7 @@ class _Flagged:
 
         # Operand 0 of a `cond` chooses the branch. Branch 0 is the one in which the check holds.
         at = self.live.inputs(eqn, used)[1:]
+
         given = _at(values[1:], at)
         results = [atom.aval for atom in _at(eqn.outvars, used)]
         good = _program(
@@ -299,8 +301,10 @@ class _Flagged:
             for part, needed in zip(while_parts(eqn, values), while_parts(eqn, at), strict=True)
         )
         # The condition may read fewer carries than the loop has.
+
         for_test, for_turn, carried = while_parts(eqn, at)
         asked = self.live.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(for_test) :]
+
         test = self.part(eqn.params["cond_jaxpr"], (True,), [*for_test, *asked])
         turn = self.part(eqn.params["body_jaxpr"], used, [*for_turn, *carried])
 

@@ -137,6 +137,7 @@ class LossScale(eqx.Module):
         stuck = _jnp.where(self.factor <= self.least, _jnp.minimum(self.streak, 0) - 1, 0)
         higher = _jnp.where(raised, _jnp.minimum(self.factor * self.growth, self.most), self.factor)
         lower = _jnp.maximum(self.factor / self.growth, self.least)
+
         changed = (
             _jnp.where(finite, higher, lower).astype(_jnp.float32),
             _jnp.where(finite, _jnp.where(raised, 0, streak), stuck).astype(_jnp.int32),
@@ -175,6 +176,7 @@ class LossScale(eqx.Module):
             )
         if not np.any(np.asarray(self.streak) <= -steps):
             return False
+
         text = sentence(
             _WHERE,
             f"the last {steps} steps or more were skipped, all at the least factor,"

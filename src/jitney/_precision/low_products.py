@@ -57,6 +57,7 @@ class Tally:
                 f"{_products(sum(self.pinned.values()))} in float32, by {few(list(self.pinned))}",
                 *kept,
             ]
+
         alone = [f"{name} ({_products(count)})" for name, count in self.alone.items()]
         left = (
             [
@@ -131,6 +132,7 @@ class _Autocast(Feeds):
         if count == 0:
             return None
         name, params = eqn.primitive.name, eqn.params
+
         if name == "cond":
             branches = [self.cast(branch, labels[1:], source) for branch in params["branches"]]
             return (
@@ -143,9 +145,11 @@ class _Autocast(Feeds):
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
             body, origins = self.cast(params["body_jaxpr"], [*inside, *carry], source)
             return bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body), origins
+
         if name == "scan" or name in REMATS:
             body, origins = self.cast(params["jaxpr"], labels, source)
             return bound(eqn, operands, jaxpr=body), origins
+
         if name in CALLS and not name.startswith("custom"):
             program = params[CALLS[name]]
             if len(opened(program)[0].eqns) <= _SMALL:

@@ -45,13 +45,17 @@ def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
         return flops(
             inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None
         )
+
     if name == "scan":
         return int(eqn.params["length"]) * flops(eqn.params["jaxpr"])
+    # The costliest branch: which one runs is not known.
     if name == "cond":
         return max(map(flops, eqn.params["branches"]), default=0)
+    # Other control flow counts once: the length of a `while` is not known.
     inside = programs(eqn.params)
     if inside:
         return sum(map(flops, inside))
+
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
         return (

@@ -84,6 +84,7 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
         )
     ]
     # Loops that are not part of a repetition are stacks of their iterations.
+
     covered = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, step in enumerate(flat.steps):
         if (

@@ -103,7 +103,9 @@ class Problem:
 
             # Abstract arrays only: the gradient is compiled and never run.
             traced = own_jit()(gradient).trace(*self._avals())
+
             work = flops(traced.jaxpr)
+            # Recomputation is counted from the operations of the gradient that saves everything.
             if option == EVERYTHING:
                 self._everything = work
             else:
@@ -153,11 +155,13 @@ class Problem:
             EVERYTHING,
             *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure),
         ]
+
         count = sum(stack.count for stack in self.stacks)
         rolls = any(
             stack.alike and isinstance(Chain.of(self.flat, stack, stack.count), Chain)
             for stack in self.stacks
         )
+
         for rolled in (False, True) if rolls else (False,):
             for group in groups_of(count):
                 least = _LOOP * group if rolled else group

@@ -88,6 +88,7 @@ def _addends(flat: FlatProgram, maker: dict[int, int], root: int) -> tuple[list[
                 # A constant is not a row.
                 return [], []
             at = maker.get(ref, -1)
+            # A sum that something else reads has to stay, so it counts as an addend.
             is_sum = (
                 at >= 0
                 and flat.steps[at].name == "add_any"

@@ -161,6 +161,7 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
         wish.ways for wish in wishes
     } != {largest.ways}:
         return None
+
     pattern, costs = (
         largest.pattern,
         _dense(largest.ways, largest.pattern.columns, largest.pattern.size),
@@ -169,15 +170,18 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
     scheme = scheme_of(pattern, largest.ways, limit)
     if scheme is None:
         return None
+
     apart = len(scheme.apart)
     # The mode is chosen at the largest size; the other sizes are coloured in the same form.
     others = [scheme_by(wish.pattern, scheme.by, apart, math.inf) for wish in wishes[1:]]
     counts = [scheme.count, *(other.count for other in others if other is not None)]
     # If the counts differ among the rehearsed sizes, another size may take one more.
     most = max(counts) + (len(set(counts)) > 1)
+
     made = Scheme(scheme.by, scheme.colours, most, scheme.apart)
     if made.cost > limit:
         return None
+
     part = (
         f"{pattern.count} of {pattern.size * pattern.columns} elements are not zero at the largest"
         f" size{shaped(pattern, scheme)}"

@@ -255,6 +255,7 @@ def _scan(loop: _Nested) -> list[Found]:
         if after == carried:
             break
         carried = after
+
     if length > _LONGEST_LOOP and any(carried):
         return loop.everything()
     columns = next(p for p in loop.patterns if p is not None).columns
@@ -285,6 +286,7 @@ def _scan(loop: _Nested) -> list[Found]:
             p or (_nothing(_size(v), columns) if on else None)
             for p, v, on in zip(now, eqn.outvars, carried, strict=False)
         ]
+
     ys = [
         _stacked([made[step][i] for step in range(length)])
         for i in range(len(eqn.outvars) - len(carry))
@@ -314,6 +316,7 @@ def _while(loop: _Nested) -> list[Found]:
     sizes = [_size(var) for var in opened(body)[0].invars]
     given = [*while_parts(eqn, list(loop.values))[1], *(None for _ in carry)]
     columns = next(p for p in loop.patterns if p is not None).columns
+
     now: list[Found] = list(carry)
     for _ in range(_LONGEST_LOOP):
         local = loop.locally(body, sizes, [p is not None for p in (*consts, *now)], given)

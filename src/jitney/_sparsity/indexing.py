@@ -82,6 +82,7 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
     known = all(
         start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True)
     )
+
     parts: list[Pattern] = []
     # For each element of the result, the element of the update that overwrites it; -1 for none.
     target = np.full(shape, -1)
@@ -93,6 +94,7 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
         target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = (
             op.positions(1)
         )
+
     if op.patterns[0] is not None:
         parts.append(op.pattern(0).keep(target < 0))
     if op.patterns[1] is not None:

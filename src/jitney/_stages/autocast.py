@@ -53,6 +53,9 @@ class Autocast(Stage):
         Raises:
             OptionError: An exception names a path that no array has.
         """
+
+        # A policy that `precision="auto:..."` has chosen, or one that the user has written. Before
+        # the first call `auto` has chosen none.
         policy, chosen = request.chosen or (policy_of(request.options.precision), "")
         tolerance = tolerance_of(request.options.precision)
         if policy is None and tolerance is not None:
@@ -64,6 +67,7 @@ class Autocast(Stage):
             )
         if policy is None:
             return Skip("precision", "no policy of products given")
+
         missing = policy.unmatched([leaf.path for leaf in view.leaves])
         if missing is not None:
             name, near = missing
@@ -79,6 +83,7 @@ class Autocast(Stage):
                 ),
                 code="J202",
             )
+
         low = " and ".join(str(LOW[type_]) for type_ in policy.types)
         what = (
             f"products in {low}, accumulated in float32, the rest as it is"
@@ -158,10 +163,12 @@ def emulated(low: str) -> str | None:
             f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same"
             " numbers, and no faster than float32"
         )
+
     what = (
         f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository"
         " measures how much)"
     )
+
     if device.platform == "cpu":
         flags = _cpu_flags()
         return (
@@ -171,6 +178,7 @@ def emulated(low: str) -> str | None:
             if flags
             else f"most CPUs emulate {what}"
         )
+
     capability = str(getattr(device, "compute_capability", ""))
     if low == "bf16" and capability.replace(".", "").isdigit() and float(capability) < _BF16_FROM:
         return f"{device.device_kind} emulates {what}"

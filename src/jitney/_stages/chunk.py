@@ -146,19 +146,28 @@ class Chunk(Stage):
             return Skip("chunk", '`memory` is for what `remat="auto"` saves')
         if request.whole is not None:
             return Skip("chunk", request.whole)
+
+        # `chunk={axis: 1}` of a mapped axis is a loop in place of `jax.vmap`.
         one_by_one = OneByOne.of(view, request)
         if one_by_one is not None:
             return one_by_one
+
+        # Under an outer trace only what can be differentiated in chunks is cut; see
+        # `Request.derived`.
         if request.nested and not (
             options.accumulate or (request.derived and options.memory is None)
         ):
             return Skip("chunk", "under an outer trace: all at once")
+
+        # Symbolic sizes are not cut. The budget is checked at the largest of them.
         if is_open(view):
             if options.accumulate:
                 raise Refused("", f"calls {request.where}, whose microbatches are of a known size")
             return Bounded.plan(view, request)
+
         if not options.chunk:
             return cls.any(view, request) or Whole.plan(view, request)
+
         ((axis, chunk),) = options.chunk
         stage = cls.of(view, request, axis, None if chunk == AUTO else int(chunk))
         if stage is None:
@@ -193,6 +202,7 @@ class Chunk(Stage):
         size = sizes_of(inside, named).get(axis)
         if size is None:
             return None
+
         clash = clash_of(axis, inside, named)
         if clash is not None:
             raise ContractError(request.where, clash.what, clash.rule, clash.fix, code=clash.code)
@@ -203,10 +213,12 @@ class Chunk(Stage):
                 f"Up to {_MOST:,} can be counted, in 32 bits.",
                 "work on the parts one after the other.",
             )
+
         options, memory = request.options, request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
         place = request.decided(Place)
         devices = None if place is None else devices_of(axis, place, request)
+
         how = (
             f"of {chunk}"
             if chunk is not None
@@ -222,6 +234,7 @@ class Chunk(Stage):
                 f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum"
                 f" over {axis!r}, which is proven"
             )
+
         placed = None if place is None else place.shardings
         of = (axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed)
         return cls(*of, summed=options.accumulate, derived=request.derived, asked=asked)
@@ -406,11 +419,13 @@ class Chunk(Stage):
                 f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.',
                 code="J201",
             )
+
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
         if whole <= budget:
             return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
         # Try the axes from the longest on; the first that can be cut and fits is taken.
+
         failed: AxisError | None = None
         least = whole
         for stage in (self, *self.others):
@@ -429,9 +444,11 @@ class Chunk(Stage):
                 least = min(least, misfit.least)
             else:
                 return Cut(stage.axis, passes, fitting.width, fitting, stage.devices, stage.size)
+
         # No chunk takes less than the whole, so the first refusal is the better error.
         if failed is not None and least == whole:
             raise failed
+
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
         raise AxisError(
             self.where,

@@ -243,6 +243,7 @@ def _traced_positions(
         "The structure is found before the numbers are there, so positions are integers that the"
         " call has, or static."
     )
+
     if all(source.is_whole for source in sources):
         names = arguments[0] if len(arguments) == 1 else arguments
         fix = (
@@ -254,6 +255,7 @@ def _traced_positions(
             "pass the positions as an argument of their own, an array of integers, or leave out"
             " `sparse`."
         )
+
     error = DerivativeError(where, what, rule, fix, code="J245")
     error.positions = arguments
     return error
@@ -602,6 +604,7 @@ class _Derivation:
             if unknown:
                 raise unknown_name(self.where, unknown[0], list(arguments))
             return wrt
+
         names = tuple(
             name
             for name, value in arguments.items()

@@ -54,6 +54,7 @@ class Fill(Stage):
         filled = [leaf for leaf in view.leaves if is_count(leaf)]
         levels = levels_of(view, request)
         sizes = sizes_of(view, named_axes(view, levels))
+
         axes: list[Filled] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
@@ -61,6 +62,7 @@ class Fill(Stage):
             reasons.append(str(decided))
             if isinstance(decided, Filled):
                 axes.append(decided)
+
         why = "; ".join(reasons)
         if not axes:
             return Skip("fill", why)

@@ -61,6 +61,7 @@ class Mask(Stage):
         counts = tuple(leaf.counts for leaf in view.leaves if leaf.counts is not None)
         if not counts:
             return Skip("mask", "nothing is padded")
+
         inside = cls._body(view)
         sizes = sizes_of(inside, named_axes(inside))
         buckets = dict(request.options.pad)
@@ -69,8 +70,11 @@ class Mask(Stage):
             bounds = (
                 buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
             )
+            # A padded axis that the body does not have is mapped outside of it, and needs no
+            # symbol.
             if bounds is not None:
                 symbols.append(Symbol(name, f"d{len(symbols)}", *bounds))
+
         axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
         why = (
             f"one program for {axes}; what each operation does along it is proven"

@@ -54,6 +54,7 @@ class Place(Stage):
             # Without a mesh the options are checked all the same.
             check_axes(request, rules, named_axes(view, levels_of(view, request)))
             return Skip("place", "no mesh is around, and mesh='optional' has it run without one")
+
         mesh = automatic(request.mesh)
         named = named_axes(view, levels_of(view, request))
         check_names(request, rules, mesh, named)
@@ -62,6 +63,7 @@ class Place(Stage):
         can_pad = {*request.axes, *(axis.name for axis in request.options.vmap)}.difference(
             name for name, _ in request.options.pad
         )
+
         specs = tuple(
             spec_of(request.where, *each, rules, mesh, can_pad)
             for each in zip(view.leaves, named, strict=True)
@@ -195,6 +197,8 @@ def spec_of(
             raise _does_not_divide(where, leaf, axis, along, parts, can_pad)
         spec[axis.axis] = along
         taken |= set(along)
+
+    # Fully sharded data parallelism is for parameters only, on a mesh axis that is still free.
     if rules.fsdp and leaf.in_module:
         _spread(spec, leaf, mesh, taken)
     return tuple(spec)

@@ -60,6 +60,7 @@ class Precision(Stage):
         if policy_of(policy) is not None or tolerance_of(policy) is not None:
             return Autocast.plan(view, request)
         policy = str(policy)
+
         if policy == "tf32":
             return cls(
                 policy,
@@ -68,9 +69,11 @@ class Precision(Stage):
                 request.where,
                 "matrix products in tensorfloat32 where the device has it",
             )
+
         cast = tuple(_is_cast(leaf, COMPUTE[policy]) for leaf in view.leaves)
         if not any(cast):
             return Skip("precision", f"no argument to cast to {np.dtype(COMPUTE[policy])}")
+
         # Exact arguments do not decide the dtype of the results.
         back = _widest(
             [leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)]

@@ -57,12 +57,14 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
     began = time.perf_counter()
     program = _jax.make_jaxpr(fn)(*arrays)
     traced = time.perf_counter() - began
+
     with OWN_TIME.running():
         problem = _saving.Problem(program)
         try:
             chosen = _saving.choose(problem, budget) if problem.has_gradient else None
         except _saving.Nothing as failed:
             raise _saving.not_fitting(where, failed.points, budget) from None
+
     again = chosen is not None and chosen.point.option != _saving.EVERYTHING
     # The caller traces the unchanged function again, so the first trace was jitney's own time.
     if not again:

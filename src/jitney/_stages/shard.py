@@ -102,6 +102,7 @@ def named_results(
         jax.tree.leaves(whole),
         strict=True,
     )
+
     kept = [
         (hint or (inside and inside.hint) or None, inside is not None)
         for hint, inside, leaf in hints
@@ -119,6 +120,7 @@ def named_results(
         )
         for x, (hint, in_module) in zip(results, kept, strict=True)
     ]
+
     # Mapped axes come first in every result.
     return leaves, named_axes(
         View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels]

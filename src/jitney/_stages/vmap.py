@@ -55,6 +55,7 @@ class Vmap(Stage):
             levels.append(dims)
             # The next axis sees the arrays without this one.
             view = _drop(view, dims)
+
         if not request.options.vmap:
             return Skip("vmap", "no `vmap` axis given")
         why = "; ".join(reasons)
@@ -111,6 +112,7 @@ class OneByOne(Stage):
         ((axis, chunk),) = options.chunk
         if chunk != 1:
             return None
+
         vmap = Vmap.plan(view, request)
         if isinstance(vmap, Skip) or axis not in vmap.axes or request.divisor(axis) > 1:
             return None
@@ -226,6 +228,7 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
         for leaf, dim in zip(view.leaves, dims, strict=True)
         if dim is not None
     ]
+
     first, size = mapped[0]
     for leaf, other in mapped:
         if other != size:
@@ -237,6 +240,8 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
                 "pass equal sizes.",
                 code="J210",
             )
+
+    # Scalars that hold true sizes of padded axes are jitney's own, so they are not listed.
     shared = sum(
         dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True)
     )
