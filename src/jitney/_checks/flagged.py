@@ -120,9 +120,9 @@ class _Flagged:
             issubdtype(atom.aval.dtype, extended) for atom in eqn.outvars
         ):
             raise Kept("it has more checks than a number can tell, or one of keys")
+
         # The code has the number of the check in its upper bits, and the index of the message
         # below. The index may be traced, if the message is chosen at run time.
-
         index = which(eqn, values)
         if is_a(index, _jax.Array):
             index = _lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
@@ -136,7 +136,6 @@ class _Flagged:
 
         # Operand 0 of a `cond` chooses the branch. Branch 0 is the one in which the check holds.
         at = self.live.inputs(eqn, used)[1:]
-
         given = _at(values[1:], at)
         results = [atom.aval for atom in _at(eqn.outvars, used)]
         good = _program(

@@ -69,7 +69,6 @@ class Liveness:
         return self._known[key][1]
 
     def _of(self, plain: Any, used: Used) -> Live:
-        # Live variables behind the last equation.
         needed = {
             atom
             for atom, is_used in zip(plain.outvars, used, strict=True)
@@ -89,7 +88,6 @@ class Liveness:
     def inputs(self, eqn: Any, used: Used) -> Used:
         """Transfer function: the operands of an equation that its live results need."""
         name, params = eqn.primitive.name, eqn.params
-        # A call: the live arguments of the sub-jaxpr.
         program = runs(eqn)
         if program is not None:
             return self.of(program, used).inputs

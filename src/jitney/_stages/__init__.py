@@ -1,17 +1,17 @@
 """Stages of a call, and their order from the outside to the inside.
 
 `Plan.make` asks each stage for a decision over shapes, outside-in; `Plan.build` then wraps the body
-inside-out, so that for `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles is
+inside-out. For `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles is
 
     vmap(mask(body))        with n=100 padded to 128 around the program
 
-- Place stands outside Jit, which needs to know where arguments lie. Shard stands just inside, where
-  results are.
 - Fill is outermost: Jit is keyed by shapes, so arrays are padded before.
+- Place stands outside Jit, which needs to know where arguments lie.
 - Jit donates buffers, which exist only there.
 - Saved (`remat="auto"`) stands outside Vmap, because all examples share the memory, and outside
   Roll, because what is saved of a loop is chosen per iteration.
 - Roll (`roll="auto"`) looks at the program that will be compiled.
+- Shard stands just inside Jit, where results are; under an outer trace it places the arguments too.
 - Chunk is a loop inside the program.
 - Vmap stands outside Mask, Remat and Precision: an annotation describes what the body sees, and
   those act on the body.

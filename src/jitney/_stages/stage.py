@@ -93,7 +93,6 @@ class Request:
     whole: str | None = None
     # Policy that `precision="auto:..."` has chosen, with the reason.
     chosen: tuple[Policy, str] | None = None
-    # Mesh that the call runs on.
     mesh: Any = None
     # Axes named in the signature, those of results too; filled where there is a mesh.
     axes: tuple[str, ...] = ()

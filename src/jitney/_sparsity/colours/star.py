@@ -78,12 +78,18 @@ def _coloured(pattern: Pattern, order: Any) -> Any:
     # For each vertex w, the colours that its neighbours must not have: those of a neighbour x with
     # a second neighbour of w's colour, since v-w-x-w' would have two colours only.
     closed = [set[int]() for _ in neighbours]
+
+    # Greedy, in the given order: each vertex gets the least colour that is not taken.
     for v in map(int, order):
         taken: set[int] = set()
         for w in neighbours[v]:
+            # An uncoloured neighbour: v must differ from all of its coloured neighbours. A coloured
+            # one: v must differ from it, and must not complete a path in two colours.
             taken.update(by_colour[w] if colours[w] < 0 else {colours[w], *closed[w]})
         colour = next(c for c in range(len(taken) + 1) if c not in taken)
         colours[v] = colour
+
+        # Update `closed` for the paths in which v is an inner vertex x, then for those that v ends.
         for alike in by_colour[v].values():
             for w in alike if len(alike) > 1 else ():
                 closed[w].add(colour)
