@@ -299,8 +299,8 @@ class _Flagged:
             _at(part, needed)
             for part, needed in zip(while_parts(eqn, values), while_parts(eqn, at), strict=True)
         )
-        # The condition may read fewer carries than the loop has.
 
+        # The condition may read fewer carries than the loop has.
         for_test, for_turn, carried = while_parts(eqn, at)
         asked = self.live.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(for_test) :]
 

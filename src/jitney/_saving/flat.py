@@ -1,6 +1,9 @@
 """Flat programs: a jaxpr as a list of steps, with calls inlined and a number for every value.
 
-jit[ a = sin x ]; b = mul a 2.0   ->   Step(sin, (0,), (1,)); Step(mul, (1, 2.0), (2,))
+    jit[ a = sin x ]; b = mul a 2.0   ->   Step(sin, (0,), (1,)); Step(mul, (1, 2.0), (2,))
+
+Analyses of `_saving` and `_sparsity` work on this form: positions of steps are integers, and the
+readers of a value are known.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
             _SHARE * sum(weights),
         )
     ]
-    # Loops that are not part of a repetition are stacks of their iterations.
 
+    # Loops that are not part of a repetition are stacks of their iterations.
     covered = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, step in enumerate(flat.steps):
         if (

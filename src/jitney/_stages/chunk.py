@@ -424,8 +424,8 @@ class Chunk(Stage):
         whole = self.bytes(fn, avals)
         if whole <= budget:
             return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
-        # Try the axes from the longest on; the first that can be cut and fits is taken.
 
+        # Try the axes from the longest on; the first that can be cut and fits is taken.
         failed: AxisError | None = None
         least = whole
         for stage in (self, *self.others):

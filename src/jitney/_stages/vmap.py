@@ -1,7 +1,10 @@
 """Stage that maps the body over axes that its signature does not name.
 
-vmap="batch", x: Float[Array, "n"] called with shape (8, 5), w: Float[Array, "n"] with (5,)
-    ->  jax.vmap(body, in_axes=(0, None))
+    vmap="batch", x: Float[Array, "n"] called with shape (8, 5), w: Float[Array, "n"] with (5,)
+        ->  jax.vmap(body, in_axes=(0, None))
+
+An array is mapped if it has one dimension more than its annotation (`_by_rank`), or as the option
+says. `OneByOne` runs the axis as a loop.
 """
 
 from __future__ import annotations
