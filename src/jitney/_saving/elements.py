@@ -90,8 +90,8 @@ def made_by(chain: Chain, turns: Mapping[int, Turns]) -> Iterator[tuple[int, tup
 
 
 def _array(row: Sequence[int], parts: Parts) -> tuple[Any, list[int]] | None:
-    """Array of which values are consecutive elements, in either direction, with their indices;
-    None if there is none.
+    """Array that has these values as consecutive elements, in either direction, with their
+    indices; None if there is none.
     """
     elements = [parts[n] for n in row if n in parts]
     if len(elements) < len(row) or any(

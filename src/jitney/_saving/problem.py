@@ -59,7 +59,7 @@ class Problem:
         arguments = self.flat.takes[count:]
         self.lies: dict[int, Any] = dict(zip(arguments, lies or (), strict=False))
         chosen = range(len(arguments)) if wrt is None else wrt
-        # Only real arguments and results take part in the gradient. Constants come first in
+        # Only inexact arguments and results take part in the gradient. Constants come first in
         # `takes`.
         self.wrt = [
             count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)

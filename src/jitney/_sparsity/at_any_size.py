@@ -32,7 +32,7 @@ _jnp: Any = jnp
 _lax: Any = jax.lax
 # So many dense passes cost less than a trace of each size.
 _CHEAP = 128
-# Beyond every array, so that a scatter with mode="drop" drops what is written there.
+# Out of bounds, so that a scatter with mode="drop" drops what is written there.
 _NOWHERE = 2**30
 
 

@@ -175,7 +175,7 @@ class Constants:
         return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
-        """Steps that given values are computed by, in order."""
+        """Steps that compute given values, in order."""
         left, needed = list(asked), set[int]()
         while left:
             number = left.pop()

@@ -307,7 +307,7 @@ class _Derivation:
     def _value_aux_and_grad(self) -> Any:
         """Value, auxiliary result and gradient.
 
-        Leaves of the auxiliary result that are not arrays bypass JAX, and what recomputes.
+        Leaves of the auxiliary result that are not arrays bypass JAX and `jax.checkpoint`.
         """
         self._decided("reverse", _BACKWARD)
         rest: Any = None
