@@ -1,4 +1,13 @@
-"""Run-time checks of Equinox as data: a program with its checks made numbers that it returns."""
+"""Equinox's run-time checks as data: the program returns the number of the first check that failed.
+
+    def f(x):                                  a, flag = f(x)
+        x = eqx.error_if(x, x < 0, "a")   ->   # flag == 0: no check has failed
+        return jnp.sqrt(x)                     # else `Table.fail(int(flag))` raises Equinox's error
+
+`flagged` evaluates a jaxpr in this form, on the liveness of `live.py`. `Table` numbers the checks
+of a function. `Outstanding` holds the numbers of calls under `checks="later"` until they are read.
+`with_checks` turns a number back into checks where an exported program is run.
+"""
 
 from .again import with_checks as with_checks
 from .flagged import Kept as Kept

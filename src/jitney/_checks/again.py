@@ -1,5 +1,7 @@
-"""Checks that were made a number, made checks again: what was loaded from elsewhere returns the
-number and has the messages as text.
+"""Checks of a loaded program: its number and messages, turned back into Equinox checks.
+
+An exported program returns the number of the check that failed and carries the messages as text.
+The process that runs it wraps a result in `eqx.branched_error_if` for each check.
 """
 
 from __future__ import annotations
@@ -17,17 +19,20 @@ _eqx: Any = eqx
 
 
 def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[str]]) -> list[Any]:
-    """Results of which one is there only if no check has failed: Equinox's checks, which whoever
-    runs the program treats as any others.
+    """Make one result depend on the checks, so that Equinox raises where one has failed.
+
+    The caller treats these checks like any others of Equinox.
 
     Args:
-        results: Of a program that was evaluated by `flagged`.
-        number: Of the check that failed, as `flagged` gives it.
-        checks: The messages of each check.
+        results: Results of a program that was evaluated by `flagged`.
+        number: Number of the check that failed, as `flagged` returns it.
+        checks: Messages of each check, in the order of their numbers.
     """
     out = list(results)
     if not out or not checks:
         return out
+    # Any result can carry the checks: take the smallest one that is not a PRNG key, if there is
+    # one.
     at = min(
         range(len(out)), key=lambda i: (issubdtype(out[i].dtype, extended), math.prod(out[i].shape))
     )

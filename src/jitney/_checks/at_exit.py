@@ -1,5 +1,5 @@
-"""What is done when Python ends or forks: an error that nobody has looked for is printed, and the
-exit status says so.
+"""Hooks for the end of Python and for forks: print an error that nobody has waited for, and exit
+with a status that is not 0.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from .._owners import shorten
 
 
 def at_exit(wait: Callable[[], None], forget: Callable[[], None]) -> None:
-    """Have what `wait` raises at the end of Python printed, and `forget` called in processes that
-    are forked.
+    """Register `wait` for the end of Python, and `forget` for forked child processes.
+
+    An error that `wait` raises is printed, and the exit status is not 0.
     """
 
     def last() -> None:
@@ -26,18 +27,22 @@ def at_exit(wait: Callable[[], None], forget: Callable[[], None]) -> None:
             sys.excepthook(type(error), error, error.__traceback__)
             sys.stderr = _Failing(sys.stderr)
 
-    atexit.register(last)  # behind JAX's, so that it comes before
+    # `atexit` runs in reverse order of registration. JAX has registered its own hook before, so
+    # this one runs before JAX's.
+    atexit.register(last)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=forget)
 
 
 class _Failing:
-    """Standard error that cannot be flushed once Python ends, which makes the exit status 120: what
-    is raised in `atexit` changes none, and leaving by `os._exit` would lose what files have not
-    written yet. See `sys.exit` in Python's reference.
+    """Standard error that fails to flush while Python ends, which makes the exit status 120.
+
+    An exception in an `atexit` hook does not change the exit status, and `os._exit` would lose what
+    files have not written yet. See `sys.exit` in Python's reference.
     """
 
-    closed = False  # or Python would not flush it
+    # Python flushes only streams that are not closed.
+    closed = False
 
     def __init__(self, stream: Any):
         self._stream = stream
@@ -49,7 +54,7 @@ class _Failing:
         """Flush, and fail if Python is ending.
 
         Raises:
-            OSError: It is.
+            OSError: Python is ending.
         """
         if self._stream is not None and not self._stream.closed:
             self._stream.flush()

@@ -1,12 +1,19 @@
-"""Evaluate a program with its checks as data: what fails becomes a number, which travels along, in
-place of a callback that raises.
+"""Interpreter that evaluates a jaxpr with its run-time checks as data.
 
-The number is that of the first check that fails in the order of the program, 0 while none has. Once
-one has, no `while` is entered or goes on, and nothing else calls Python, as if the program had
-stopped there. The `cond` of a check stays, with zeros in the branch that raised: XLA fuses what
-stands around it as it did, so that all numbers are equal to the bit (without it, a product before a
-check and a sum behind it become one operation with one rounding). Derivatives and maps have been
-taken by then.
+A check is a `cond` whose raising branch calls back into Python. Here the callback is replaced by an
+int32, the flag, which is threaded through every equation and sub-jaxpr that holds a check:
+
+    a = cond[identity, raise] (x < 0) x        flag = select(x < 0, 1 << 16, 0)
+                                           ->  a    = cond[identity, zeros] (x < 0) x
+    b = sqrt a                                 b    = sqrt a
+
+The flag is the number of the check that fails first in the order of the program, 0 while none has.
+Once a check has failed, no `while` is entered or continued, and no other callback is called, as if
+the program had stopped there.
+
+The `cond` of a check stays, with zeros in the branch that raised: it keeps XLA's fusions as they
+were, so that all numbers are equal to the bit. Without it, a product before a check and a sum
+behind it become one operation with one rounding. Derivatives and maps have been taken by then.
 """
 
 from __future__ import annotations
@@ -41,21 +48,22 @@ _lax: Any = jax.lax
 _sharding: Any = jax.sharding
 
 Flag = Any
-"""An int32 of the program; None where no check has been made yet."""
+"""An int32 of the program; None before the first check."""
 Results = tuple[list[Any], Flag]
 
 
 class Kept(Exception):
-    """A program keeps its checks as callbacks, for this reason."""
+    """Reason why the checks of a program stay callbacks."""
 
 
 def flagged(closed: Any, arrays: Sequence[Any], table: Table) -> tuple[list[Any], Any]:
-    """The results of a closed program, and the number of the check that failed first.
+    """Evaluate a closed jaxpr; return its results and the number of the check that failed first.
 
     Raises:
-        Kept: It has effects in an order, explicit axes, or a check where none can be followed.
+        Kept: The program has ordered effects, mutates references, has explicit axes of a mesh, or
+            holds a check in a primitive that is not supported.
     """
-    # JAX has no public names for them
+    # JAX has no public names for the classes of ordered effects.
     ordered = [effect for effect in closed.effects if type(effect).__name__.startswith("Ordered")]
     if ordered:
         raise Kept("what it does in order would be done after a check that failed")
@@ -68,12 +76,13 @@ def flagged(closed: Any, arrays: Sequence[Any], table: Table) -> tuple[list[Any]
 
 
 class _Flagged:
-    """One evaluation. Values that nothing needs are None."""
+    """Interpreter state of one evaluation. Values that are not live are None."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.live = Liveness()
-        # functions of programs that are called, so that one called twice is one
+        # One function per called jaxpr and set of live results: two calls of a function stay calls
+        # of one.
         self._calls: dict[Any, tuple[Any, Any]] = {}
         self._asked: dict[Any, tuple[Any, bool]] = {}
         self.insides = Insides()
@@ -83,6 +92,8 @@ class _Flagged:
 
         def results(eqn: Any, inputs: list[Any]) -> list[Any]:
             nonlocal flag
+            # Equations that are not in `needed` are dead code, which XLA would drop with their
+            # checks.
             mine = needed.get(id(eqn))
             if mine is None:
                 return _filled([None] * len(eqn.outvars), eqn.outvars)
@@ -109,6 +120,9 @@ class _Flagged:
             issubdtype(atom.aval.dtype, extended) for atom in eqn.outvars
         ):
             raise Kept("it has more checks than a number can tell, or one of keys")
+
+        # The code has the number of the check in its upper bits, and the index of the message
+        # below. The index may be traced, if the message is chosen at run time.
         index = which(eqn, values)
         if is_a(index, _jax.Array):
             index = _lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
@@ -119,6 +133,8 @@ class _Flagged:
         else:
             code = np.int32(code | message_bits(int(index)))
         failed = _lax.select(_lax.ne(values[0], _typed(0, values[0])), code, np.int32(0))
+
+        # Operand 0 of a `cond` chooses the branch. Branch 0 is the one in which the check holds.
         at = self.live.inputs(eqn, used)[1:]
         given = _at(values[1:], at)
         results = [atom.aval for atom in _at(eqn.outvars, used)]
@@ -131,7 +147,7 @@ class _Flagged:
         )
 
     def quiet(self, eqn: Any, values: list[Any], flag: Flag) -> list[Any]:
-        """What a callback returns, which is called while no check has failed."""
+        """Call a callback if no check has failed so far; return zeros otherwise."""
         if flag is None:
             return bound(eqn, values)
         blank = [atom.aval for atom in eqn.outvars]
@@ -144,8 +160,10 @@ class _Flagged:
         )
 
     def enters(self, eqn: Any, values: list[Any], flag: Flag) -> bool:
-        """Whether an operation is evaluated anew: it holds a check, or what a check before it
-        stops, or gets less than it takes.
+        """Return whether an equation has to be rebuilt rather than bound as it is.
+
+        It has to if it contains a check, if a check before it has to stop something inside it, or
+        if an operand is dead.
         """
         if not self.insides.programs(eqn):
             return False
@@ -156,12 +174,13 @@ class _Flagged:
         )
 
     def asks(self, eqn: Any, what: str) -> bool:
-        """Whether an operation has a callback of Equinox's in it ("checks"), or something that has
-        to stop where one failed.
+        """Return whether an equation contains a callback of Equinox ("checks"), or a loop or
+        callback that has to stop after a failed check ("stops").
         """
         key = (id(eqn), what)
         if key not in self._asked:
             test: Callable[[Any], bool] = calls_equinox if what == "checks" else _stops
+            # The cached tuple holds the equation, so that its id is not given to another object.
             self._asked[key] = (
                 eqn,
                 (what != "checks" and _stops(eqn)) or any(map(test, self.insides.within(eqn))),
@@ -195,8 +214,9 @@ class _Flagged:
     def part(
         self, program: Any, used: Sequence[bool], at: Sequence[bool]
     ) -> Callable[..., Results]:
-        """A program as a function of the flag and of those of its arguments that are at hand; it
-        returns what is needed of it.
+        """Turn a sub-jaxpr into a function of the flag and its live arguments.
+
+        It returns the live results only, and the new flag.
         """
 
         def run(flag: Flag, *given: Any) -> Results:
@@ -216,6 +236,7 @@ class _Flagged:
             for place in params.get(name, ())
         ):
             raise Kept("it has a check in a function that says where its arrays lie")
+        # A call stays a call, under its own name.
         at = self.live.inputs(eqn, used)
         key = (id(params["jaxpr"]), used, flag is None)
         if key not in self._calls:
@@ -226,7 +247,9 @@ class _Flagged:
         return _spread(out, used), flag
 
     def rebuilt(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
-        """What a backward pass computes again stays apart from what it computed first."""
+        """Rebuild a rematerialised sub-jaxpr as the same primitive, which keeps XLA from merging
+        what the backward pass recomputes with what the forward pass computed.
+        """
         at = self.live.inputs(eqn, used)
         given = [_int32(flag), *_at(values, at)]
         program = _program(_flat(self.part(eqn.params["jaxpr"], used, at)), given)
@@ -238,6 +261,8 @@ class _Flagged:
 
     def branches(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         at = self.live.inputs(eqn, used)[1:]
+        # All branches have to return the same types, so the flag becomes an operand even where it
+        # is None.
         given = [_int32(flag), *_at(values[1:], at)]
         made = [
             _program(_flat(self.part(branch, used, at)), given) for branch in eqn.params["branches"]
@@ -246,8 +271,11 @@ class _Flagged:
         return _spread(out, used), flag
 
     def scan(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        # Live results of a scan include every carry that a live carry or output reads in a later
+        # iteration.
         used = self.live.looped(eqn, used)
         at = self.live.inputs(eqn, used)
+        # Dead constants, carries and rows are left out of the new scan.
         fixed, carry, rows = (
             _at(part, needed)
             for part, needed in zip(scan_parts(eqn, values), scan_parts(eqn, list(at)), strict=True)
@@ -265,13 +293,17 @@ class _Flagged:
 
     def loop(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         used = self.live.looped(eqn, used)
+        # `at` marks the live operands: constants of the condition, constants of the body, carry.
         at = list(self.live.inputs(eqn, used))
         tested, told, carry = (
             _at(part, needed)
             for part, needed in zip(while_parts(eqn, values), while_parts(eqn, at), strict=True)
         )
+
+        # The condition may read fewer carries than the loop has.
         for_test, for_turn, carried = while_parts(eqn, at)
         asked = self.live.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(for_test) :]
+
         test = self.part(eqn.params["cond_jaxpr"], (True,), [*for_test, *asked])
         turn = self.part(eqn.params["body_jaxpr"], used, [*for_turn, *carried])
 
@@ -280,6 +312,8 @@ class _Flagged:
             (go,), flag = test(flag, *tested, *_at(whole, asked))
             return go, _int32(flag)
 
+        # `while_loop` takes a condition that returns a bool only, so a flag made in it needs the
+        # other form.
         if self.asks_of(eqn.params["cond_jaxpr"]):
             return self.rotated(goes_on, partial(_spliced, turn, told), carry, flag, used)
 
@@ -290,6 +324,8 @@ class _Flagged:
 
         def step(state: tuple[Flag, list[Any]]) -> Any:
             out, flag = turn(state[0], *told, *state[1])
+            # JAX freezes the carry of finished elements when it lowers a `while` with a batched
+            # condition. The new condition is a scalar, so it is done here.
             if is_mapped:
                 out = _where(goes_on(None, state[1])[0], out, state[1])
             return _int32(flag), out
@@ -299,17 +335,20 @@ class _Flagged:
         return _spread(last, used), flag
 
     def asks_of(self, test: Any) -> bool:
-        """Whether the condition of a loop holds a check, or calls Python."""
+        """Return whether the condition of a loop contains a check or calls Python."""
         return any(calls_equinox(eqn) or is_callback(eqn) for eqn in self.insides.equations(test))
 
     def rotated(self, goes_on: Any, turn: Any, carry: list[Any], flag: Flag, used: Used) -> Results:
-        """A loop whose condition checks too: the condition comes behind the turn, whose results it
-        sees as they are carried.
+        """Build a loop whose condition contains a check.
+
+        The condition is evaluated once before the loop and then at the end of each iteration, on
+        the carry as the next iteration sees it. Its result and its flag are part of the carry.
         """
 
         def step(state: Any) -> Any:
             out, flag = turn(state[0], state[2])
             out, flag = _where(state[1], out, state[2]), _int32(flag)
+            # A check that failed in the body leaves zeros for the condition to read.
             out = _lax.cond(_lax.eq(flag, np.int32(0)), list, _blank, out)
             go, flag = goes_on(flag, out)
             return flag, go, out
@@ -331,14 +370,15 @@ def _first(flag: Flag, failed: Any) -> Any:
 
 
 def _any(go: Any) -> Any:
-    """Whether a loop goes on: one that is mapped does while one of its elements does."""
+    """Return whether a loop goes on: with a batched condition, while one element does."""
     shape = _jax.typeof(go).shape
     return _lax.reduce_or(go, tuple(range(len(shape)))) if shape else go
 
 
 def _where(go: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
-    """What a mapped loop carries: an element that does not go on stays as it is. JAX says so where
-    it compiles the loop.
+    """Freeze the carry of elements of a batched loop that have ended.
+
+    JAX does the same when it lowers a `while` with a batched condition.
     """
     shape = _jax.typeof(go).shape
     if not shape:
@@ -354,7 +394,7 @@ def _int32(flag: Flag) -> Any:
 
 
 def _typed(number: int, like: Any) -> Any:
-    """A number in the type of another; as far into it as it goes."""
+    """Return a number in the dtype of another value, clamped to its limits."""
     dtype: Any = _jax.typeof(like).dtype
     if dtype == np.bool_:
         return np.bool_(number)
@@ -367,7 +407,9 @@ def _zeros(aval: Any) -> Any:
 
 
 def _blank(values: Sequence[Any]) -> list[Any]:
-    return [_lax.full_like(x, 0) for x in values]  # as weakly typed as they are
+    # `full_like` keeps the weak type, which `_zeros` does not: the branches of a `cond` have to
+    # agree.
+    return [_lax.full_like(x, 0) for x in values]
 
 
 def _spliced(
@@ -377,7 +419,10 @@ def _spliced(
 
 
 def _filled(values: Sequence[Any], atoms: Sequence[Any]) -> list[Any]:
-    """Values with those that have no elements among them, which nothing is evaluated for."""
+    """Replace dead values without elements by empty arrays of their type.
+
+    Liveness never asks for an empty array, since its type is enough to build one.
+    """
     return [
         _zeros(atom.aval) if x is None and is_empty(atom.aval) else x
         for x, atom in zip(values, atoms, strict=True)
@@ -402,7 +447,7 @@ def _flat(part: Callable[..., Results]) -> Callable[..., list[Any]]:
 
 
 def _program(fn: Callable[..., Any], like: Sequence[Any]) -> Any:
-    """The program of a function, of arguments of the types of these values."""
+    """Trace a function of arguments of these types, weak types included."""
     avals = [_jax.typeof(x) for x in like]
     return _jax.make_jaxpr(fn)(
         *[

@@ -1,8 +1,14 @@
-"""What of a program is needed for its results. XLA drops the rest, and with it the checks of values
-that nothing reads.
+"""Backward liveness of jaxprs: the equations and operands that given results need.
 
-An array without elements is one such value: whatever makes it, XLA puts another of its type there.
-So does who evaluates a program here.
+XLA removes dead code, and with it the checks of values that nothing reads. An interpreter that
+moves the checks into data has to drop the same ones:
+
+    a b = f x     # a check inside            used = (False, True): the result is d
+    c   = g a                             ->  `c` and with it `a` are dead; `b` is live
+    d   = h b                                 Live.results = {id(f): (False, True), id(h): (True,)}
+
+An array without elements is dead as well: XLA replaces whatever computes it by another empty array
+of its type, and so does `flagged`.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ Used = tuple[bool, ...]
 
 
 def is_empty(aval: Any) -> bool:
-    """Whether an array has no elements, and can be made of its type alone."""
+    """Return whether an array has no elements and can be rebuilt from its shape and dtype alone."""
     if 0 not in [size for size in getattr(aval, "shape", ()) if is_a(size, int)]:
         return False
     return not (
@@ -36,11 +42,11 @@ def _is_needed(atom: Any) -> bool:
 
 @dataclass(frozen=True)
 class Live:
-    """What some results of a program need.
+    """Live part of a program for given live results.
 
     Args:
-        inputs: Which of its arguments.
-        results: Of each operation that is needed, by identity, which of its results.
+        inputs: Whether each argument is live.
+        results: Live results of each live equation, by the identity of the equation.
     """
 
     inputs: Used
@@ -48,14 +54,15 @@ class Live:
 
 
 class Liveness:
-    """What is needed, of each program that was asked for, which it keeps."""
+    """Liveness analysis, memoised by program and set of live results."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, Used], tuple[Any, Live]] = {}
 
     def of(self, program: Any, used: Sequence[bool]) -> Live:
-        """What these results of a program need."""
+        """Return what the given results of a program need."""
         plain, _ = opened(program)
+        # The entry holds the program, so that its id is not given to another object.
         key = (id(plain), tuple(used))
         if key not in self._known:
             self._known[key] = (plain, self._of(plain, key[1]))
@@ -67,6 +74,8 @@ class Liveness:
             for atom, is_used in zip(plain.outvars, used, strict=True)
             if is_used and _is_needed(atom)
         }
+
+        # Walk backwards. An equation is live if one of its results is, or if it has effects.
         results: dict[int, Used] = {}
         for eqn in reversed(plain.eqns):
             mine = tuple(atom in needed for atom in eqn.outvars)
@@ -77,15 +86,18 @@ class Liveness:
         return Live(tuple(atom in needed for atom in plain.invars), results)
 
     def inputs(self, eqn: Any, used: Used) -> Used:
-        """Which operands of an operation these of its results need."""
+        """Transfer function: the operands of an equation that its live results need."""
         name, params = eqn.primitive.name, eqn.params
         program = runs(eqn)
         if program is not None:
             return self.of(program, used).inputs
+        # The branch index is always live; an operand is, if one of the branches reads it.
         if name == "cond":
             branches = [self.of(branch, used).inputs for branch in params["branches"]]
             return (True, *map(any, zip(*branches, strict=True)))
         if name == "scan":
+            # Constants and rows are live if the body reads them. A carry can be live without being
+            # read by the body: its last value is a result.
             fixed, _, rows = scan_parts(
                 eqn, list(self.of(params["jaxpr"], self.looped(eqn, used)).inputs)
             )
@@ -98,26 +110,35 @@ class Liveness:
                 self.of(params["body_jaxpr"], carry).inputs,
             )
             return (*test[: params["cond_nconsts"]], *turn[: params["body_nconsts"]], *carry)
+        # Primitives without a rule need all of their operands.
         return (True,) * len(eqn.invars)
 
     def looped(self, eqn: Any, used: Used) -> Used:
-        """Which results of a loop are needed if these are: what it carries is needed for what its
-        turns need, too.
+        """Grow the live results of a loop by the carries that live carries need in later
+        iterations.
+
+        The results of a `while`, and the first results of a `scan`, are its carry.
         """
         if eqn.primitive.name == "scan":
             _, carry, _ = scan_parts(eqn, list(range(len(eqn.invars))))
             return self._fixed(eqn.params["jaxpr"], used, carry)
+        # The condition decides how many iterations run, so the carries that it reads are live.
         tested, told, _ = while_parts(eqn, list(eqn.invars))
         asked = self.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(tested) :]
         used = tuple(map(any, zip(used, asked, strict=True)))
         return self._fixed(eqn.params["body_jaxpr"], used, range(len(told), len(told) + len(used)))
 
     def _fixed(self, body: Any, used: Used, carry: Sequence[int]) -> Used:
-        """The same, from a body and the places of what is carried among its arguments, which is
-        what it returns first.
+        """Least fixpoint of `looped`: repeat until the body reads no further carry.
+
+        Args:
+            body: Body of the loop, which returns the carry first.
+            used: Live results to begin with.
+            carry: Position of each carry among the arguments of the body.
         """
         while True:
             inputs = self.of(body, used).inputs
+            # The set only grows and is bounded by the number of results, so this ends.
             more = tuple(
                 mine or (i < len(carry) and inputs[carry[i]]) for i, mine in enumerate(used)
             )

@@ -1,11 +1,12 @@
-"""Numbers of calls with `checks="later"` that nobody has looked at yet: whose they are, who looks,
-and when.
+"""Unread check numbers of calls under `checks="later"`: one queue per thread.
 
-Each thread has its own, so that an error is raised in the thread that made the call, and not in
-another's `try`. It looks before each further call at those that are there, and waits for none until
-there are too many of them; `wait` and the end of Python look at all threads'. Numbers stay in their
-places until all of them have been read, and failures return to theirs if something else than their
-error is raised: whoever is interrupted loses none.
+Each thread has its own queue, so that an error is raised in the thread that made the call, and not
+in another thread's `try`. Before each further call the thread reads the numbers that have arrived,
+and blocks only once `MOST` are pending. `wait` and the end of Python read the queues of all
+threads.
+
+A number stays in its queue until it has been read. If an interrupt arrives before the errors are
+raised, failures are put back, so none is lost.
 """
 
 from __future__ import annotations
@@ -28,19 +29,22 @@ from .at_exit import at_exit
 from .table import Table
 
 MOST: Final = 32
-"""How many numbers of one thread are left for later: so many calls late an error may be raised, and
-so many programs stand in the queue.
+"""Most unread numbers of one thread: an error is raised at most so many calls late, and so many
+programs may be queued on the device.
 """
 
 
 class Number(NamedTuple):
-    """What one call returned beside its results; a plain tuple, since each call makes one."""
+    """Flag that one call returned. A plain tuple, since every call creates one."""
 
-    value: Any  # on its device
+    # The flag on its device, not read yet.
+    value: Any
     table: Table
     where: Any
-    call: int  # of its function, as `stats.calls` counts
-    order: int  # among all of the process
+    # Number of the call of its function, as `stats.calls` counts.
+    call: int
+    # Position among all calls of the process.
+    order: int
 
     @property
     def text(self) -> str:
@@ -51,31 +55,33 @@ Numbers = deque[Number]
 
 
 class Failure(NamedTuple):
-    """A call whose check failed, and what raises its error."""
+    """Call whose check failed, with a function that raises its error."""
 
     number: Number
     fail: Callable[[], Never]
 
 
 class Outstanding:
-    """The numbers of all threads."""
+    """Queues of unread numbers of all threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a handler of signals may call this in the middle of it
+        # Reentrant, because a signal handler may call in here while this thread holds the lock.
+        self._lock = threading.RLock()
         self._here = threading.local()
-        # a thread that has ended leaves its numbers
+        # Queues outlive their threads: `wait` still has to read them.
         self._threads: list[tuple[weakref.ref[Any], Numbers]] = []
         self._order = itertools.count()
         self._is_registered = False
 
     def look(self) -> None:
-        """Look at the numbers of this thread that are there.
+        """Read the numbers of this thread that have arrived.
 
         Raises:
             EquinoxRuntimeError: A check has failed.
         """
         numbers = self._mine()
         while (oldest := _first(numbers)) is not None:
+            # A program that is still running must not block the caller, unless the queue is full.
             if len(numbers) < MOST and not oldest.value.is_ready():
                 return
             if _failure(oldest) is not None:
@@ -84,22 +90,25 @@ class Outstanding:
                 self._take(numbers, oldest)
 
     def add(self, value: Any, table: Table, where: Any, call: int) -> None:
-        """Leave the number of a call for later."""
+        """Append the number of a call to the queue of this thread."""
         self._mine().append(Number(value, table, where, call, next(self._order)))
 
     def wait(self) -> None:
-        """Look at all numbers of all threads.
+        """Block until all numbers of all threads are read.
 
         Raises:
-            EquinoxRuntimeError: A check has failed; that of the first call, with the others in
-                notes.
+            EquinoxRuntimeError: A check has failed. It is the error of the first failed call, with
+                the others in its notes.
         """
         with self._lock:
             threads = [numbers for _, numbers in self._threads]
         self._raise_of(threads)
 
     def forget(self) -> None:
-        """Of a process that was forked: the calls are its parent's, as is what they ran on."""
+        """Clear all queues in a forked child: the calls, and the devices they ran on, are the
+        parent's.
+        """
+        # Another thread of the parent may have held the lock when the process forked.
         self._lock = threading.RLock()
         for _, numbers in self._threads:
             numbers.clear()
@@ -112,6 +121,8 @@ class Outstanding:
             if not self._is_registered:
                 at_exit(self.wait, self.forget)
                 self._is_registered = True
+            # A new thread is the occasion to drop the queues of ended threads that are empty or
+            # went well.
             left = self._threads
             self._threads = [
                 (thread, numbers)
@@ -122,18 +133,21 @@ class Outstanding:
         return mine.numbers
 
     def _holds_more(self, numbers: Numbers) -> bool:
-        """Whether a thread that has ended has left more than calls that went well; those are
-        dropped.
+        """Return whether the queue of an ended thread still holds a failure or a running call.
+
+        Numbers of calls that went well are dropped from its front.
         """
         while numbers and numbers[0].value.is_ready() and _failure(numbers[0]) is None:
             self._take(numbers, numbers[0])
         return bool(numbers)
 
     def _raise_of(self, threads: Sequence[Numbers]) -> None:
-        """Wait for all numbers of these threads, and raise what they say."""
+        """Read all numbers of these queues, and raise the error of the first failed call."""
+        # Blocking comes first, while every number is still in its queue: an interrupt loses none.
         read = [
             (numbers, number, _failure(number)) for numbers in threads for number in numbers.copy()
         ]
+        # Only failures that this thread has removed are its own to raise.
         mine: list[tuple[Numbers, Failure]] = []
         try:
             for numbers, number, failure in read:
@@ -147,14 +161,17 @@ class Outstanding:
                 )
         except Exception:
             raise
-        except BaseException:  # of somebody who interrupts: nobody has been told
+        # An interrupt, such as `KeyboardInterrupt`: no error has been raised, so the failures go
+        # back.
+        except BaseException:
             for numbers, failure in reversed(mine):
                 numbers.appendleft(failure.number)
             raise
 
     def _take(self, numbers: Numbers, number: Number) -> bool:
-        """Take the oldest number, if it is this one: another thread, or a handler of signals, may
-        have taken it meanwhile.
+        """Remove a number if it is still the oldest of its queue; return whether it was.
+
+        Another thread or a signal handler may have removed it in the meantime.
         """
         with self._lock:
             oldest = numbers.popleft() if numbers else None
@@ -164,7 +181,9 @@ class Outstanding:
 
 
 class _Mine:
-    """The numbers of one thread, which is gone when this is."""
+    """Holder of the queue of one thread in `threading.local`: it dies with the thread, so that a
+    weak reference to it tells that the thread has ended.
+    """
 
     def __init__(self) -> None:
         self.numbers: Numbers = deque()
@@ -175,12 +194,12 @@ OUTSTANDING: Final = Outstanding()
 
 @public
 def wait() -> None:
-    """Wait for the calls of functions with `checks="later"`, of all threads, and raise what a
-    run-time check of theirs has found.
+    """Wait for all calls of functions with `checks="later"`, in all threads, and raise the error of
+    a run-time check that has failed.
 
     Raises:
-        EquinoxRuntimeError: A check has failed: that of the call that was made first. Its notes say
-            which call that was, and name other calls that failed.
+        EquinoxRuntimeError: A check has failed. It is the error of the call that was made first.
+            Its notes name that call and the others that failed.
     """
     OUTSTANDING.wait()
 
@@ -188,7 +207,8 @@ def wait() -> None:
 def _first(numbers: Numbers) -> Number | None:
     try:
         return numbers[0]
-    # asking first whether there is one would be too early: another thread may wait for them
+    # Testing the length first would be a race: `wait` in another thread may empty the queue in
+    # between.
     except IndexError:
         return None
 
@@ -196,7 +216,7 @@ def _first(numbers: Numbers) -> Number | None:
 def _failure(number: Number) -> Failure | None:
     try:
         code = int(np.asarray(number.value))
-    # of a check that is a callback still, of another callback, of the device
+    # Errors of checks that stayed callbacks, of other callbacks, and of the device.
     except (FAILURE, ValueError) as error:
         return Failure(number, partial(fail_as, error))
     return Failure(number, partial(number.table.fail, code)) if code else None

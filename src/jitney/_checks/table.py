@@ -1,4 +1,8 @@
-"""Which check a number stands for, which a program with checks returns."""
+"""Numbering of the checks of one function, and the bit layout of the flag.
+
+The int32 has the number of the check in its upper bits, counted from 1, and the index of the
+message in the lower 16 as a signed number. 0 means that no check has failed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from jax import Array
 
 from .._jax.equinox_checks import fail
 
-_BITS = 16  # of an int32: the lower ones say which message, the upper ones which check
+# Bits of the message index.
+_BITS = 16
 MOST = 2 ** (31 - _BITS) - 1
 MASK = 2**_BITS - 1
 _HALF = 2 ** (_BITS - 1)
@@ -19,16 +24,19 @@ _Int = TypeVar("_Int", int, Array)
 
 
 class Table:
-    """The checks of all programs of one function, by number. 0 is none."""
+    """Checks of all programs of one function, by number. 0 means no check."""
 
     def __init__(self) -> None:
         self._checks: list[Any] = []
-        self._numbers: dict[int, int] = {}  # by the identity of a callback, which the list keeps
+        # Keyed by the identity of a callback, which `_checks` keeps alive.
+        self._numbers: dict[int, int] = {}
         self._lock = threading.Lock()
 
     def code(self, callback: Any) -> int:
-        """What stands for a check with its first message. The others follow: those that count from
-        the end, as Python's, lie above.
+        """Return the code of a check with its first message, and number the check if it is new.
+
+        The codes of its other messages differ in the lower bits: `message_bits` of a negative
+        index, which counts from the end as in Python, sets the highest ones.
         """
         held = callback.params["callback"]
         with self._lock:
@@ -49,7 +57,7 @@ class Table:
 
     @property
     def callbacks(self) -> tuple[Any, ...]:
-        """The callbacks of the checks, in the order of their numbers."""
+        """Callbacks of the checks, in the order of their numbers."""
         return tuple(self._checks)
 
     def __len__(self) -> int:
@@ -57,12 +65,14 @@ class Table:
 
 
 def message_bits(index: int) -> int:
-    """The lower bits of a number, of a message that is known when the program is made."""
+    """Lower bits of a code, for a message index that is known at trace time."""
     return min(max(index, LEAST_INDEX), MOST_INDEX) & MASK
 
 
 def parted(code: _Int) -> tuple[_Int, _Int]:
-    """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it.
-    It is an int, or an int32 array.
+    """Split a code into the position of its check, from 0, and its message index.
+
+    The code is an int or an int32 array. `Table.fail` takes the same two numbers.
     """
+    # Sign-extend the lower bits: xor with the sign bit, then subtract it.
     return (code >> _BITS) - 1, ((code & MASK) ^ _HALF) - _HALF

@@ -1,5 +1,10 @@
-"""Numbers in a low type where it is cheap and harmless: the autocast, its policies, and the
-evidence for them.
+"""Mixed precision: the autocast of products, its policies, and measurements of its error.
+
+    z = dot_general x y   ->   z = dot_general (bf16 x) (bf16 y), preferred_element_type=float32
+
+`autocast` evaluates a jaxpr under a `Policy` (`policy.py`). `fed_by.py` finds the argument or
+module that feeds each product, by which policies choose. `replay.py` measures what the rounding
+costs, and `lost_constants` finds numbers that overflow in a low type.
 """
 
 from typing import TYPE_CHECKING

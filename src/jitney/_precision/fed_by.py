@@ -1,6 +1,10 @@
-"""Go through a program operation by operation, and know of each product which argument feeds it.
+"""Interpreter of jaxprs that tracks which argument or module feeds each matrix product.
 
-Both the autocast and the measurement of its error do that, so that they speak of the same products.
+The autocast and the measurement of its error both derive from it, so that they refer to the same
+products. Next to its data each value has a `Label`: the path of the argument that it comes from.
+
+    h = dot_general x model.layers[0].weight     label of h: ("model", "layers", "0")
+    y = tanh h                                   label of y: ("model", "layers", "0")
 """
 
 from __future__ import annotations
@@ -15,18 +19,19 @@ from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, sour
 from .policy import Tokens, written
 from .products import LINEAR, MOVES, is_product, near_solves
 
-_ARRAY = 1  # the path of an argument that is one array has one part
+# Length of the path of an argument that is a single array.
+_ARRAY = 1
 
 
 @dataclass(frozen=True)
 class Label:
-    """Where a value comes from.
+    """Origin of a value.
 
     Args:
-        path: Of the argument that it is, or of the module that made it; () if it has several makers
-            that have nothing in common.
-        leaf: Whether it is the argument itself, moved or cast.
-        exact: Whether the annotation of that argument names its dtype.
+        path: Path of the argument that the value is, or of the module that computed it; () if
+            several modules computed it that have no path in common.
+        leaf: True if the value is the argument itself, moved or cast.
+        exact: True if the annotation of that argument names its dtype.
     """
 
     path: Tokens
@@ -39,13 +44,13 @@ NOWHERE = Label(())
 
 @dataclass(frozen=True, eq=False)
 class _Value:
-    """A value of a program, and where it comes from.
+    """Value of a program, with its origin.
 
     Args:
-        data: It itself.
-        label: Where it comes from.
-        moved: What it was, if it was only moved.
-        written: Whether it is a number that is written into the program.
+        data: The array.
+        label: Origin.
+        moved: Value before it was rearranged, if it was only rearranged.
+        written: True if it is a literal of the program.
     """
 
     data: Any
@@ -55,19 +60,19 @@ class _Value:
 
     @property
     def origin(self) -> _Value:
-        """What it was before it was moved."""
+        """Value before it was rearranged."""
         return self if self.moved is None else self.moved
 
 
 @dataclass(frozen=True)
 class Site:
-    """One product in the source.
+    """Product in the source.
 
     Args:
-        paths: Of what feeds it.
+        paths: Paths of the arguments and modules that feed it.
         source: Its line.
-        stays: Why it is not cast, whatever the policy says.
-        own: Whether a factor of it is an array of a module, whose path comes first then.
+        stays: Reason why it is not cast, whatever the policy; None if it may be.
+        own: True if a factor is an array of a module, whose path then comes first.
     """
 
     paths: tuple[Tokens, ...]
@@ -77,52 +82,53 @@ class Site:
 
     @property
     def key(self) -> str:
-        """The exception to a policy that names it: the path of the array, or the line."""
+        """Exception of a policy that names this product: the path of the array, or the line."""
         return written(self.paths[0]) if self.own else self.source.partition(" ")[0]
 
 
 class Feeds(ABC):
-    """One evaluation of a program."""
+    """Interface of an evaluation with labels: subclasses decide what is done with products and
+    control flow.
+    """
 
     def run(
         self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = ""
     ) -> tuple[list[Any], list[Label]]:
-        """The results of a program and where they come from; `seen_at` is the line of the operation
-        that holds it.
+        """Evaluate a program; return its results and their labels.
+
+        `seen_at` is the line of the equation that holds the program.
         """
         return _Feeding(self, jaxpr, seen_at).go(operands, labels)
 
     def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-        """The results of any other operation."""
+        """Results of an equation that is neither a product nor holds programs."""
         return bound(eqn, operands)
 
     def number(self, value: Any, aval: Any) -> Any:
-        """The value of a number that is written into the program, where a value of some type is
-        read.
-        """
+        """Value of a literal, where a value with this abstract value is read."""
         del aval
         return value
 
     @abstractmethod
     def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
-        """The results of a product."""
+        """Results of a product."""
 
     @abstractmethod
     def other(
         self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
     ) -> tuple[list[Any], list[Label]] | None:
-        """The results of an operation that holds programs; None for one that is taken as it is."""
+        """Results of an equation that holds programs; None to bind it as it is."""
 
 
 class _Feeding:
-    """One program, with what is known of its products."""
+    """Evaluation of one program, with its products."""
 
     def __init__(self, walk: Feeds, jaxpr: Any, seen_at: str):
         self.walk = walk
         self.jaxpr = jaxpr
         self.seen_at = seen_at
         self.near = near_solves(opened(jaxpr)[0])
-        # a value -> the arguments that it was multiplied by
+        # Value -> paths of the module arrays that it was multiplied by.
         self.feeds: dict[_Value, list[Tokens]] = {}
 
     def go(self, operands: Sequence[Any], labels: Sequence[Label]) -> tuple[list[Any], list[Label]]:
@@ -138,6 +144,7 @@ class _Feeding:
         operands, labels = [value.data for value in inputs], [value.label for value in inputs]
         if is_product(eqn):
             site = self.site(eqn, inputs)
+            # The module is the owner of an array: the path without its last part.
             owners = [
                 label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path
                 for label in labels[:2]
@@ -157,19 +164,20 @@ class _Feeding:
         )
         if inside is not None:
             return [_Value(data, label) for data, label in zip(*inside, strict=True)]
+        # Other equations pass labels on.
         name = eqn.primitive.name
         origin = inputs[0].origin if name in MOVES else None
         if origin is not None:
-            # the others are places
+            # Operand 0 holds the data; most other operands are positions.
             labels = labels if name in ("concatenate", "select_n") else labels[:1]
         known = set(labels) - {NOWHERE}
-        # a scaled weight is that weight
+        # A weight that is scaled by a value of no origin is still that weight.
         label = known.pop() if len(known) == 1 and name in LINEAR else joined(labels)
         out = self.walk.plain(eqn, operands)
         return [_Value(data, label, origin if i == 0 else None) for i, data in enumerate(out)]
 
     def site(self, eqn: Any, inputs: Sequence[_Value]) -> Site:
-        """What is known of a product."""
+        """Paths, line and restrictions of a product."""
         factors, labels = (
             [value.origin for value in inputs[:2]],
             [value.label for value in inputs[:2]],
@@ -180,8 +188,9 @@ class _Feeding:
                 if not factor.written:
                     self.feeds.setdefault(factor, []).extend(parameters)
             paths = parameters
-        # an array, values of the program, or the product of a backward pass: its factor was
-        # multiplied by something before
+        # No factor is a module's array. In a backward pass one factor was multiplied by an array in
+        # the forward pass, and the product counts as that array's. Otherwise it is fed by plain
+        # arguments and by modules.
         else:
             known = [factor for factor in factors if not factor.written] if is_backward(eqn) else []
             shared = [path for factor in known for path in self.feeds.get(factor, ())]
@@ -206,18 +215,20 @@ class _Feeding:
 
 
 def _parameters(labels: Sequence[Label]) -> list[Tokens]:
-    """The paths of factors that are a module's own arrays."""
+    """Paths of the factors that are a module's own arrays."""
     return [label.path for label in labels[:2] if label.leaf and len(label.path) > _ARRAY]
 
 
 def joined(labels: Sequence[Label]) -> Label:
-    """What values of several origins have in common; arrays that are arguments of their own do not
-    count beside modules.
+    """Join of labels: the longest common prefix of their paths.
+
+    Paths of plain array arguments are ignored if there are paths of modules.
     """
     paths = {label.path for label in labels if label.path}
     deep = {path for path in paths if len(path) > _ARRAY} or paths
     if len(deep) <= 1:
         return Label(next(iter(deep), ()))
+    # In sorted order the first and the last path have the shortest common prefix.
     first, last = min(deep), max(deep)
     common = next(
         (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b),

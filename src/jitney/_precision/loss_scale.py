@@ -1,8 +1,8 @@
 """Dynamic loss scaling for float16, whose gradients vanish below 6e-8 and overflow above 65504.
 
-The loss is multiplied by a factor before its gradient is taken, and the gradient divided by it. A
-step with a gradient that is not finite is skipped and lowers the factor; a row of finite ones
-raises it (Micikevicius et al., Mixed Precision Training, 2018). bfloat16 has the range of float32
+The loss is multiplied by a factor before its gradient is taken, and the gradient is divided by it.
+A step whose gradient is not finite is skipped and lowers the factor; `period` finite steps in a row
+raise it (Micikevicius et al., Mixed Precision Training, 2018). bfloat16 has the range of float32
 and needs none of this.
 """
 
@@ -29,8 +29,8 @@ _WHERE = "jitney.LossScale()"
 
 
 class LossScale(eqx.Module):
-    """The factor of a loss whose gradient is computed in float16, and how many steps it has cost. A
-    pytree: part of the training state.
+    """Factor of a loss whose gradient is computed in float16, with the number of steps it has cost.
+    A pytree: part of the training state.
 
     ```python
     @jitney.optimize(donate=("model", "opt", "scale"))
@@ -43,18 +43,19 @@ class LossScale(eqx.Module):
         return *scale.select(finite, (new_model, new_opt), (model, opt)), scale.adjust(finite)
     ```
 
-    A factor at its `least` cannot fall. What is not finite then is no matter of the factor: steps
-    are skipped for ever, and the model stays as it is. Inside of `jit` nobody can say so for free;
-    call `scale.check()` where the loss is logged.
+    A factor at its `least` cannot be lowered. A gradient that is not finite then has another cause:
+    every step is skipped, and the model stays as it is. Inside of `jit` this cannot be reported for
+    free; call `scale.check()` where the loss is logged.
 
     Attributes:
-        factor: What the loss is multiplied by.
+        factor: Factor of the loss.
         streak: Finite steps since the factor last changed; below 0, minus `stuck`.
         skipped: Steps that were not finite, since the beginning.
-        period: So many finite steps in a row raise the factor.
-        growth: By what it is raised and lowered. A power of two changes no digit of the gradients.
-        least: It is never lowered below this.
-        most: Nor raised above this.
+        period: Number of finite steps in a row that raise the factor.
+        growth: Ratio by which the factor is raised and lowered. A power of two changes no digit of
+            the gradients.
+        least: Lower limit of the factor.
+        most: Upper limit of the factor.
     """
 
     factor: Float[Array, ""]
@@ -75,7 +76,7 @@ class LossScale(eqx.Module):
         least: float = 1.0,
         most: float = 2.0**24,
     ) -> None:
-        """A factor to begin with.
+        """Create a scale with its initial factor.
 
         Raises:
             OptionError: The numbers contradict each other.
@@ -98,7 +99,7 @@ class LossScale(eqx.Module):
         self.most = float(most)
 
     def scale(self, loss: T) -> T:
-        """A loss, or a tree of them, times the factor. Each keeps its dtype."""
+        """Multiply a loss, or a tree of losses, by the factor. Each keeps its dtype."""
 
         def scaled(leaf: Any) -> Any:
             if not _is_inexact(leaf):
@@ -109,8 +110,9 @@ class LossScale(eqx.Module):
         return tree_map(scaled, loss)
 
     def unscale(self, grads: T) -> T:
-        """Gradients of the scaled loss over the factor; low ones come back in float32, where small
-        ones have room.
+        """Divide gradients of the scaled loss by the factor.
+
+        Gradients of a low dtype come back in float32, which has room for small ones.
         """
 
         def unscaled(leaf: Any) -> Any:
@@ -119,17 +121,23 @@ class LossScale(eqx.Module):
         return tree_map(unscaled, grads)
 
     def adjust(self, finite: Bool[Array, ""]) -> LossScale:
-        """The factor for the next step: lower, and one more skipped, if this one was not finite;
-        higher after `period` that were.
+        """Return the scale for the next step.
+
+        If the gradient was not finite, the factor is lowered and one more step counts as skipped.
+        After `period` finite steps the factor is raised.
         """
         streak: Any = self.streak
         if is_a(streak, jax.Array) and not is_a(streak, Tracer) and streak.is_ready():
-            self.check()  # outside of `jit`, where the device is not behind
+            # Outside of `jit`, and only if the number is there: this must not wait for the device.
+            self.check()
         streak = _jnp.maximum(self.streak, 0) + 1
         raised = streak >= self.period
+        # `streak` counts finite steps upwards, and steps that were skipped at the least factor
+        # downwards.
         stuck = _jnp.where(self.factor <= self.least, _jnp.minimum(self.streak, 0) - 1, 0)
         higher = _jnp.where(raised, _jnp.minimum(self.factor * self.growth, self.most), self.factor)
         lower = _jnp.maximum(self.factor / self.growth, self.least)
+
         changed = (
             _jnp.where(finite, higher, lower).astype(_jnp.float32),
             _jnp.where(finite, _jnp.where(raised, 0, streak), stuck).astype(_jnp.int32),
@@ -139,18 +147,21 @@ class LossScale(eqx.Module):
 
     @property
     def stuck(self) -> Int[Array, ""]:
-        """So many steps in a row, up to the last one, were skipped at the least factor."""
+        """Number of consecutive steps, up to the last one, that were skipped at the least
+        factor.
+        """
         return _jnp.maximum(-self.streak, 0)
 
     @public
     def check(self, steps: int = 40) -> bool:
-        """Whether no step of the last so many was made, at the least factor; a warning says so.
+        """Return whether the last `steps` steps were all skipped at the least factor, and warn if
+        so.
 
         It reads one number from the device, and waits for the step that computes it: call it where
         the loss is logged.
 
         Args:
-            steps: How many. A single step may overflow at any factor.
+            steps: Number of steps. A single step may overflow at any factor.
 
         Raises:
             TraceError: It is called while a function is traced, when the count has no value yet.
@@ -165,6 +176,7 @@ class LossScale(eqx.Module):
             )
         if not np.any(np.asarray(self.streak) <= -steps):
             return False
+
         text = sentence(
             _WHERE,
             f"the last {steps} steps or more were skipped, all at the least factor,"
@@ -179,14 +191,14 @@ class LossScale(eqx.Module):
 
     @staticmethod
     def all_finite(tree: Any) -> Bool[Array, ""]:
-        """Whether no floating-point or complex number of a tree is a NaN or an infinity."""
+        """Return whether no floating-point or complex number of a tree is a NaN or an infinity."""
         leaves = [leaf for leaf in _jax.tree.leaves(tree) if _is_inexact(leaf)]
         return _jnp.all(_jnp.array([_jnp.all(_jnp.isfinite(leaf)) for leaf in leaves], bool))
 
     @staticmethod
     def select(finite: Bool[Array, ""], new: T, old: T) -> T:
-        """The new tree if the step was finite, else the old one; what is no array is the new
-        one's.
+        """Return the new tree if the step was finite, else the old one. Leaves that are not
+        arrays are the new tree's.
         """
 
         def chosen(a: Any, b: Any) -> Any:
@@ -217,7 +229,9 @@ def _wide(leaf: Any) -> Any:
 
 
 def _over(array: Any, factor: Any) -> Any:
-    """By parts where it is complex: a division of complex numbers makes NaN of infinities."""
+    """Divide an array by the factor, a complex one by parts: complex division turns infinities
+    into NaN.
+    """
     if _jnp.iscomplexobj(array):
         return _jax.lax.complex(_over(array.real, factor), _over(array.imag, factor))
     return array / factor.astype(array.dtype)

@@ -1,9 +1,9 @@
-"""Evaluate a program with its matrix products and convolutions in a low type, accumulated in
-float32; all else as it is.
+"""Autocast: evaluate a jaxpr with its matrix products and convolutions in a low type, accumulated
+in float32, and all else as it is.
 
-Loops, branches, calls and rematerialised parts keep their operations and get programs that are cast
-inside, so that everything that JAX knows of them stays. The bodies of functions with a derivative
-rule of their own are left alone: rebinding them keeps the rule.
+Loops, branches, calls and rematerialised parts keep their primitives and parameters; only their
+sub-jaxprs are replaced, with products cast inside. Functions with a custom derivative rule are
+bound as they are, which keeps the rule.
 """
 
 from __future__ import annotations
@@ -26,22 +26,27 @@ from .policy import LOW, Policy
 from .products import SOLVERS, holds_products, low_product, solves
 
 _jax: Any = jax
-# a call of up to so many operations is inlined: what its products share with others shows then
+# A call of up to so many equations is inlined: then the labels of its products show what they share
+# with others.
 _SMALL = 16
 
 
 @dataclass
 class Tally:
-    """What was done with the products of one program."""
+    """Statistics of the products of one program."""
 
-    cast: Counter[str] = field(default_factory=Counter[str])  # by type
-    pinned: Counter[str] = field(default_factory=Counter[str])  # by the exception that says float32
-    stays: Counter[str] = field(default_factory=Counter[str])  # by the reason
-    alone: Counter[str] = field(default_factory=Counter[str])  # by the function that holds them
+    # Cast products, by low type.
+    cast: Counter[str] = field(default_factory=Counter[str])
+    # Products in float32, by the exception that names them.
+    pinned: Counter[str] = field(default_factory=Counter[str])
+    # Products that are never cast, by reason.
+    stays: Counter[str] = field(default_factory=Counter[str])
+    # Products that are left alone, by the function that holds them.
+    alone: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def lines(self) -> list[str]:
-        """For the plan."""
+        """Lines for the plan."""
         cast = (
             ", ".join(f"{_products(count)} in {LOW[name]}" for name, count in self.cast.items())
             or "no product is cast"
@@ -52,6 +57,7 @@ class Tally:
                 f"{_products(sum(self.pinned.values()))} in float32, by {few(list(self.pinned))}",
                 *kept,
             ]
+
         alone = [f"{name} ({_products(count)})" for name, count in self.alone.items()]
         left = (
             [
@@ -69,7 +75,7 @@ _TALLIES: ContextVar[list[Tally] | None] = ContextVar("tallies", default=None)
 
 @contextmanager
 def tallies() -> Generator[list[Tally]]:
-    """Collect what is done in the programs that are cast meanwhile."""
+    """Collect the statistics of the programs that are cast meanwhile."""
     collected: list[Tally] = []
     token = _TALLIES.set(collected)
     try:
@@ -81,19 +87,20 @@ def tallies() -> Generator[list[Tally]]:
 def autocast(
     closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy: Policy
 ) -> tuple[list[Any], list[Site]]:
-    """The results of a program under a policy, and its products.
+    """Evaluate a program under a policy; return its results and its products.
 
     Args:
         closed: The program.
         arrays: Its arguments.
-        labels: Where they come from.
-        policy: Which products are cast to what.
+        labels: Origin of each argument.
+        policy: Type of each product.
     """
     walk = _Autocast(policy)
     collected = _TALLIES.get()
     if collected is not None:
         collected.append(walk.tally)
-    # Paths that nothing asks for are dropped, so that calls of one inner function are one again.
+    # Without exceptions no path matters. Dropping the paths lets calls of one function share one
+    # cast program.
     told = labels if policy.exceptions else [Label((), label.leaf, label.exact) for label in labels]
     out, _ = walk.run(closed, arrays, told)
     return out, walk.sites
@@ -125,26 +132,31 @@ class _Autocast(Feeds):
         if count == 0:
             return None
         name, params = eqn.primitive.name, eqn.params
+
         if name == "cond":
             branches = [self.cast(branch, labels[1:], source) for branch in params["branches"]]
             return (
                 bound(eqn, operands, branches=tuple(program for program, _ in branches)),
                 branches[0][1],
             )
+        # A loop that contains a solve is an iteration of Newton's kind; see the end.
         if name == "while" and not solves(eqn):
             fixed, inside, carry = while_parts(eqn, list(labels))
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
             body, origins = self.cast(params["body_jaxpr"], [*inside, *carry], source)
             return bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body), origins
+
         if name == "scan" or name in REMATS:
             body, origins = self.cast(params["jaxpr"], labels, source)
             return bound(eqn, operands, jaxpr=body), origins
+
         if name in CALLS and not name.startswith("custom"):
             program = params[CALLS[name]]
             if len(opened(program)[0].eqns) <= _SMALL:
                 return self.run(program, operands, labels, source)
             body, origins = self.cast(program, labels, source)
             return bound(eqn, operands, **{CALLS[name]: body}), origins
+        # Record the reason why the products stay.
         if name in SOLVERS or name == "while":
             self.tally.stays["inside a solve or an iteration of Newton's kind"] += count
         else:
@@ -152,8 +164,9 @@ class _Autocast(Feeds):
         return None
 
     def cast(self, jaxpr: Any, labels: Sequence[Label], source: str) -> tuple[Any, list[Label]]:
-        """The same program with its products cast, and where its results come from; the same again
-        if it comes again.
+        """Return a program with its products cast, and the labels of its results.
+
+        Memoised, so that one sub-jaxpr stays one.
         """
         key = (id(jaxpr), tuple(labels))
         if key not in self.converted:
@@ -167,6 +180,7 @@ class _Autocast(Feeds):
                 *(_abstract(var.aval) for var in opened(jaxpr)[0].invars)
             )
             self.converted[key] = (
+                # `params` hold open and closed jaxprs: return the kind that came in.
                 new if type_of(new) is type_of(jaxpr) else opened(new)[0],
                 traced,
                 jaxpr,

@@ -1,8 +1,9 @@
-"""Constants that are infinite in a low type: -1e9 in a mask, which float16 does not have.
+"""Detection of constants that overflow in a low type, such as -1e9 in a mask, which is -inf in
+float16.
 
-It stands beside `replay.py`, which measures rounding: here a number is lost altogether. JAX
-converts most constants while it traces, so the program in the low type holds infinities, and
-somebody may have meant them. The same program in the wide type tells: there the line has a number.
+`replay.py` measures rounding; here a number is lost altogether. JAX converts most constants at
+trace time, so the program in the low type holds infinities, and the author may have meant them. The
+same program in the wide type decides: if it has a finite number on that line, the number was lost.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from .._jax.jaxprs import is_written, opened, programs, runs, source_of
 from .._jax.trees import issubdtype, type_of
 
 _jnp: Any = jnp
-_Constant = tuple[Any, str]  # an array, and the line that it is written on
-# of the same numbers
+# An array with the line that it is written on.
+_Constant = tuple[Any, str]
+# Primitives whose result has the numbers of their operand.
 _MOVED = ("broadcast_in_dim", "copy", "expand_dims", "reshape", "squeeze", "transpose")
 
 
 def lost_constants(wide: Any, narrow: Any, low: np.dtype[Any]) -> list[tuple[float, str]]:
-    """The finite numbers of a program that are infinite in a low type, each with its line.
+    """Finite numbers of a program that are infinite in a low type, each with its line.
 
     Args:
         wide: The program as it is.
-        narrow: The same, of arguments in the low type.
-        low: That type.
+        narrow: The same program, traced with arguments in the low type.
+        low: The low type.
     """
     meant = Counter(source for array, source in _constants(wide, {}, "") if np.isinf(array).any())
     infinite = Counter(
@@ -39,6 +41,7 @@ def lost_constants(wide: Any, narrow: Any, low: np.dtype[Any]) -> list[tuple[flo
     )
     found: dict[str, float] = {}
     for array, source in _constants(wide, {}, ""):
+        # Every infinity of this line is one in the wide program too.
         if infinite[source] <= meant[source]:
             continue
         finite = array[np.isfinite(array)]
@@ -50,8 +53,9 @@ def lost_constants(wide: Any, narrow: Any, low: np.dtype[Any]) -> list[tuple[flo
 
 
 def _constants(program: Any, given: Mapping[Any, _Constant], seen_at: str) -> Iterator[_Constant]:
-    """The real numbers that operations read, those that were converted too. `given` holds arguments
-    that are known.
+    """Real constants that equations read, converted ones too.
+
+    `given` holds the arguments of the program that are constants outside.
     """
     plain, values = opened(program)
     known = {
@@ -77,6 +81,8 @@ def _constants(program: Any, given: Mapping[Any, _Constant], seen_at: str) -> It
             with np.errstate(over="ignore"):
                 converted = read[0][0].astype(eqn.params["new_dtype"])
             known[eqn.outvars[0]] = converted, read[0][1]
+        # Constants are followed into calls only; the arguments of other sub-jaxprs are not matched
+        # to operands.
         called = runs(eqn)
         for inner in programs(eqn.params):
             names = opened(inner)[0].invars

@@ -1,7 +1,10 @@
-"""Which products are computed in which type: a default, and exceptions by module path or source
+"""Policies of mixed precision: a default type of products, and exceptions by module path or source
 line.
 
-`precision="auto:..."` chooses one by the values of a call: `decide` in `_program/tolerance.py`.
+    Policy("bf16", (("head", "f32"), ("net.py:12", "f32")))
+
+`precision="auto:..."` chooses a policy by the values of a call: `decide` in
+`_program/tolerance.py`.
 """
 
 from __future__ import annotations
@@ -20,29 +23,27 @@ Tokens = tuple[str, ...]
 
 
 def tokens(path: str) -> Tokens:
-    """The parts of a path as people write it: `model.layers[0].weight` is model, layers, 0,
-    weight.
-    """
+    """Split a path as people write it: `model.layers[0].weight` is model, layers, 0, weight."""
     return tuple(re.findall(r"[^.\[\]'\"\s]+", path))
 
 
 def is_line(pattern: str) -> bool:
-    """Whether an exception names a source line, `net.py:12`, instead of a path."""
+    """Return whether an exception names a source line, `net.py:12`, instead of a path."""
     return re.fullmatch(r".+\.\w+:\d+", pattern) is not None
 
 
 def within(pattern: Tokens, path: Tokens) -> bool:
-    """Whether the parts of a pattern stand in a path, one behind the other."""
+    """Return whether the parts of a pattern occur in a path consecutively."""
     return any(path[i : i + len(pattern)] == pattern for i in range(len(path) - len(pattern) + 1))
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The type of each product.
+    """Type of each product.
 
     Args:
         default: "bf16", "fp16" or "f32".
-        exceptions: (path or line, type) pairs. The longest path that fits wins, a line wins over
+        exceptions: (path or line, type) pairs. The longest path that fits wins; a line wins over
             paths.
     """
 
@@ -51,7 +52,7 @@ class Policy:
 
     @property
     def types(self) -> list[str]:
-        """The low types that occur in it."""
+        """Low types that occur in the policy."""
         return [
             name
             for name in dict.fromkeys((self.default, *(type_ for _, type_ in self.exceptions)))
@@ -59,11 +60,11 @@ class Policy:
         ]
 
     def of(self, paths: Sequence[Tokens], source: str) -> tuple[str, str | None]:
-        """The type of a product, and the exception that says so.
+        """Type of a product, and the exception that decides it; None for the default.
 
         Args:
-            paths: Of what feeds it.
-            source: Its line, "net.py:12 (layer)".
+            paths: Paths that feed the product.
+            source: Line of the product, "net.py:12 (layer)".
         """
         line = source.partition(" ")[0]
         fitting = [
@@ -75,12 +76,13 @@ class Policy:
         ]
         if not fitting:
             return self.default, None
+        # Ordered by: a line before a path, the longer path, the later exception.
         *_, name, type_ = max(fitting)
         return type_, name
 
     def unmatched(self, paths: Sequence[str]) -> tuple[str, list[str]] | None:
-        """The first path among the exceptions that is that of no array, with paths that are near to
-        it.
+        """First path among the exceptions that no array has, with similar paths; None if all are
+        matched.
         """
         known = [tokens(path) for path in paths]
         for name, _ in self.exceptions:
@@ -100,5 +102,5 @@ class Policy:
 
 
 def written(path: Tokens) -> str:
-    """A path as people write it."""
+    """Path as people write it: the inverse of `tokens`."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path).removeprefix(".")

@@ -1,5 +1,5 @@
-"""What a product is, how it is computed in a low type, and which ones stay as they are because a
-solve is near.
+"""Matrix products: which equations count, how they are computed in a low type, and which stay in
+float32 because a solve is near.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SOLVERS = FACTORISATIONS | frozenset(
         "tridiagonal_solve",
     )
 )
-"""Solves and factorisations of JAX and lineax, by the names of their operations."""
+"""Names of the solves and factorisations of JAX and lineax."""
 MOVES = REARRANGED | frozenset(
     (
         "convert_element_type",
@@ -51,15 +51,15 @@ MOVES = REARRANGED | frozenset(
         "stop_gradient",
     )
 )
-"""Operations whose result holds the numbers of what goes in."""
+"""Primitives whose result holds the numbers of their operands."""
 LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
 
 
 def is_product(eqn: Any) -> bool:
-    """Whether an operation is a matrix product or a convolution of single precision.
+    """Return whether an equation is a matrix product or a convolution in float32.
 
-    Inner products of vectors are reductions, and a product that was asked for in a precision of its
-    own has it.
+    Inner products of vectors do not count, since they are reductions; nor does a product with an
+    explicit precision.
     """
     if eqn.primitive.name not in PRODUCTS or not all(
         _is_single(atom) for atom in (*eqn.invars[:2], *eqn.outvars)
@@ -87,8 +87,8 @@ _elsewhere: ContextVar[bool] = ContextVar("jitney traces for other devices", def
 
 @contextmanager
 def elsewhere() -> Generator[None]:
-    """A scope in which programs are traced as for devices that have kernels for all products, to be
-    looked at and not run.
+    """Trace programs as for devices that have kernels for all products, to inspect them and not
+    to run them.
     """
     token = _elsewhere.set(True)
     try:
@@ -98,21 +98,22 @@ def elsewhere() -> Generator[None]:
 
 
 def holds_products(jaxpr: Any) -> int:
-    """How many products stand in a program and in those inside it."""
+    """Number of products in a program and its sub-jaxprs."""
     return sum(map(is_product, equations(jaxpr)))
 
 
 def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any] = ()) -> Any:
-    """The product with its factors rounded to a low type, accumulated in float32.
+    """Product with its factors rounded to a low type, accumulated in float32.
 
-    In a derivative the factors of each product are rounded too: left to JAX, the transposed product
-    would take the cotangent in float32 and so run in float32. Its result is rounded once, which JAX
-    does with the cotangent of anything low.
+    The factors of the derivative's products are rounded too: left to JAX, the transposed product
+    would take the cotangent in float32 and so run in float32. The result of such a product is
+    rounded once, as JAX does with the cotangent of any low value.
     """
 
     native = has_kernels(low)
     digits = _jax.numpy.finfo(low)
 
+    # Rounded to the grid of the low type, but still float32: for devices without kernels.
     def rounded(x: Any) -> Any:
         return _jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
 
@@ -125,6 +126,8 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
     def product(x: Any, y: Any, *rest: Any) -> Any:
         return plain(x, y, SINGLE, rest)
 
+    # The product rule. `symbolic_zeros` leaves out the product of a factor that is not
+    # differentiated.
     def derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         (x, y, *rest), (dx, dy, *_) = primals, tangents
         out = ruled(x, y, *rest)
@@ -139,13 +142,13 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
 
 
 def has_kernels(low: np.dtype[Any]) -> bool:
-    """Whether products of a low type run wherever they stand.
+    """Return whether products of a low type run anywhere in a program.
 
     On CPUs the compiler of jaxlib 0.10.0 to 0.12.0.1 fuses some bfloat16 products such that no
-    kernel is left for them ("Unsupported element type for DotThunk::Execute"), in gradients of
-    attention for one. There the factors are rounded and multiplied in float32: the same numbers,
-    since products of eight digits fit. Delete this when such a program runs without the flag that
-    is looked for here.
+    kernel is left for them ("Unsupported element type for DotThunk::Execute"), for one in gradients
+    of attention. There the factors are rounded and multiplied in float32: the same numbers, since
+    products of eight digits fit. Delete this when such a program runs without the flag that is
+    looked for here.
     """
     if _elsewhere.get():
         return True
@@ -161,7 +164,7 @@ def _as(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def solves(eqn: Any) -> bool:
-    """Whether an operation is a solve or a factorisation, or holds one."""
+    """Return whether an equation is a solve or a factorisation, or holds one."""
     return eqn.primitive.name in SOLVERS or any(
         inner.primitive.name in SOLVERS for inner in _inside(eqn)
     )
@@ -172,16 +175,16 @@ def _inside(eqn: Any) -> Sequence[Any]:
 
 
 def near_solves(program: Any) -> set[Any]:
-    """The results of the products that a solve or factorisation is fed with, or that work on what
-    it gives.
+    """Results of the products that feed a solve or factorisation, or that work on its result.
 
-    Nothing but moves and linear operations stands between: the Gram matrix of normal equations, a
-    step along a solution. An error in these is amplified by the condition of the system.
+    Only moves and linear equations stand between: the Gram matrix of normal equations, a step along
+    a solution. An error in these is amplified by the condition number of the system.
     """
     marked = [solves(eqn) for eqn in program.eqns]
     if not any(marked):
         return set()
     order = range(len(program.eqns))
+    # Products behind a solve, then products before one.
     return _reached(program, marked, order, lambda eqn: (eqn.invars, eqn.outvars)) | _reached(
         program, marked, reversed(order), lambda eqn: (eqn.outvars, eqn.invars)
     )
@@ -190,9 +193,7 @@ def near_solves(program: Any) -> set[Any]:
 def _reached(
     program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]
 ) -> set[Any]:
-    """The results of products that are reached from a solve, going through a program in one
-    direction.
-    """
+    """Results of the products that are reached from a solve in one direction of the program."""
     near: set[Any] = set()
     results: set[Any] = set()
     for i in order:
@@ -200,6 +201,7 @@ def _reached(
         here, there = ends(eqn)
         product = is_product(eqn)
         reached = not near.isdisjoint(variables(here))
+        # Only products and linear equations pass the mark on.
         if marked[i] or (reached and (product or eqn.primitive.name in LINEAR)):
             near.update(variables(there))
             if product:
@@ -208,7 +210,9 @@ def _reached(
 
 
 def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
-    """The first solve or factorisation of numbers of a low type in a program, and its line."""
+    """First solve or factorisation of a low type in a program, with its line; None if there is
+    none.
+    """
     for eqn in opened(jaxpr)[0].eqns:
         source = source_of(eqn, seen_at)
         if eqn.primitive.name in SOLVERS and any(_dtype(atom) == low for atom in eqn.invars):

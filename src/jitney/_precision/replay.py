@@ -1,8 +1,8 @@
-"""Evaluate a program with its loops and branches made anew, so that what is done to each operation
-may depend on other values.
+"""Interpreters that rebuild loops and branches, so that what is done to each equation may depend on
+traced values.
 
-Two walks do: one rounds the factors of chosen products, and one computes in float64. They measure
-what an autocast costs in accuracy.
+`Probe` rounds the factors of chosen products, and `Shadow` computes in float64. Together they
+measure the error of an autocast.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ DOUBLE = np.dtype(np.float64)
 
 
 class _Replay(Feeds):
-    """Rebuilds control flow by JAX's public functions, which close over values."""
+    """Interpreter that rebuilds control flow by JAX's public functions, whose bodies may close
+    over tracers.
+    """
 
     def other(
         self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
@@ -73,7 +75,7 @@ class _Replay(Feeds):
         return [*last, *ys], origins
 
     def enters(self, eqn: Any) -> bool:
-        """Whether an operation that holds programs is gone into."""
+        """Return whether an equation that holds programs is rebuilt."""
         raise NotImplementedError
 
     def loop(
@@ -94,14 +96,15 @@ class _Replay(Feeds):
 
 
 class Probe(_Replay):
-    """Rounds the factors of chosen products to a low type, in their derivatives too, and computes
-    in float32.
+    """Interpreter that rounds the factors of chosen products to a low type, in their derivatives
+    too, and computes in float32.
 
-    A product of rounded factors is that of the low type: products of their digits fit into float32.
+    This gives the numbers of the low type, because products of its digits fit into float32.
 
     Args:
         low: "bf16" or "fp16".
-        chosen: Product -> whether it is rounded, a bool of JAX; a product that is not there is not.
+        chosen: Key of a product -> traced bool that rounds it. Products without a key are not
+            rounded.
     """
 
     def __init__(self, low: str, chosen: Mapping[str, Any]):
@@ -135,7 +138,8 @@ class Probe(_Replay):
         def product(x: Any, y: Any, flag: Any, *rest: Any) -> Any:
             return plain(x, y, flag, rest)
 
-        # it closes over no tracer: it is called in another trace
+        # The flag is an argument: the rule is called in another trace, and must not close over a
+        # tracer.
         def derivative(primals: Any, tangents: Any) -> Any:
             (x, y, flag, *rest), (dx, dy, *_) = primals, tangents
             return ruled(*primals), low(plain(dx, y, flag, rest), flag) + low(
@@ -158,8 +162,9 @@ _ANY_TYPE = ((ARITHMETIC | LOGIC | UNROUNDED) - _SET_APART) | frozenset(_OTHERS.
 
 
 class Shadow(_Replay):
-    """Computes every real number in float64; an operation that is not known to take it is computed
-    as it was.
+    """Interpreter that computes every real number in float64.
+
+    A primitive that is not known to support float64 is computed in its own dtype.
     """
 
     def enters(self, eqn: Any) -> bool:
@@ -186,6 +191,8 @@ class Shadow(_Replay):
                 changed[parameter] = DOUBLE
         if name in _ANY_TYPE or name in (*PRODUCTS, "convert_element_type", "iota"):
             return bound(eqn, values, **changed)
+
+        # Not known in float64: cast its operands back to the dtypes of the program.
         given = [
             _lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x
             for x, a in zip(operands, eqn.invars, strict=True)
@@ -203,10 +210,10 @@ def _double(x: Any) -> Any:
 
 
 def in_double(closed: Any, *arrays: Any) -> list[Any]:
-    """The results of a program, computed in float64. Call it where float64 is enabled.
+    """Results of a program, computed in float64. Call it where float64 is enabled.
 
     Args:
         closed: The program.
-        arrays: Its arguments, of any type.
+        arrays: Its arguments, of any dtype.
     """
     return Shadow().run(closed, arrays, [Label(())] * len(arrays))[0]

@@ -1,5 +1,12 @@
-"""What is saved for the backward pass and what is computed again, and which layers are one loop:
-found in the program.
+"""Rematerialisation and loop rolling: which residuals a backward pass saves, and which identical
+layers become one `scan`.
+
+    h = tanh (h @ w[0]); ...; h = tanh (h @ w[9])
+        ->  a `Stack` of 10 identical layers (`layers`)
+        ->  `remat="auto"`: `Option`s are compiled under `jax.checkpoint` until one fits
+        ->  `roll="auto"`: one scan over w (`rolling`)
+
+Both work on a `FlatProgram`, a jaxpr as one list of numbered steps with its calls inlined.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,9 @@
-"""Equal layers that stand one behind the other, as a loop: what each of them reads, and what
-becomes of what it makes.
+"""Chains of identical layers, as the body of a `scan`: what each layer reads, and where its results
+are read.
+
+    h1 = tanh (h0 @ w0)        shared:  operands that are the same for all layers
+    h2 = tanh (h1 @ w1)   ->   carried: h, which each layer reads from the one before
+    h3 = tanh (h2 @ w2)        own:     w, stacked into the rows of the scan
 """
 
 from __future__ import annotations
@@ -22,26 +26,26 @@ _convert: Any = _primitives.convert_element_type_p
 
 @dataclass(frozen=True)
 class Broken:
-    """Why layers are no chain, as part of a sentence."""
+    """Reason why layers are not a chain, as part of a sentence."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Equal layers as a loop: what each reads is the same for all, its own, or what the layer
-    before made.
+    """Identical layers as a loop. What a layer reads is shared by all, its own, or carried from the
+    layer before.
 
     Args:
         stack: The layers.
-        layers: How many of them, the first ones.
-        sources: For each layer, what it reads, in one order for all.
-        makes: For each layer, what it makes, in one order for all.
-        carried: What is read from the layer before, by place -> which of what that made.
-        own: What is read that is not the same for all, by place.
-        wanted: Which of what a layer makes is read elsewhere.
-        written: The numbers that are written into the program where each layer reads them; None
-            where they are the same for all.
+        layers: Number of layers in the loop, from the first on.
+        sources: For each layer, the values that it reads, in the same order for all.
+        makes: For each layer, the values that it computes, in the same order for all.
+        carried: Index of an operand that is read from the layer before -> index of the value there.
+        own: Indices of the operands that differ between layers.
+        wanted: Indices of the values of a layer that are read elsewhere.
+        written: Literals of the program, stacked over the layers; None where they are the same for
+            all.
     """
 
     stack: Stack
@@ -55,9 +59,12 @@ class Chain:
 
     @classmethod
     def of(cls, flat: FlatProgram, stack: Stack, layers: int) -> Chain | Broken:
-        """The chain, or why there is none: they are not equal, or read something of a layer that is
-        not the one before.
+        """Chain of these layers, or the reason why there is none.
+
+        They are not a chain if they differ, or if one reads a value of a layer other than the one
+        before.
         """
+        # The forms are equal if the layers compute the same of what they read.
         pairs = list(pairwise(stack.bounds))[:layers]
         parts = [formed(flat, *pair) for pair in pairs]
         if any(part.form != parts[0].form for part in parts):
@@ -65,6 +72,9 @@ class Chain:
         sources, makes = tuple(part.reads for part in parts), tuple(part.makes for part in parts)
         maker = {n: k for k, numbers in enumerate(makes) for n in numbers}
         place_of = [{n: i for i, n in enumerate(numbers)} for numbers in makes]
+
+        # An operand is carried if the first layer reads it from outside, and every other layer from
+        # the same result of the layer before.
         carried: dict[int, int] = {}
         for place in range(len(sources[0])):
             read = [source[place] for source in sources]
@@ -95,32 +105,32 @@ class Chain:
 
     @property
     def rows(self) -> list[list[int]]:
-        """What is each layer's own: of each place, the value of each layer."""
+        """Operands that differ between layers: for each, the value of every layer."""
         return [[source[p] for source in self.sources] for p in self.own]
 
     @property
     def numbers(self) -> list[Any]:
-        """The numbers of the program that are each layer's own."""
+        """Literals that differ between layers, stacked."""
         return [number for number in self.written if number is not None]
 
     @property
     def shared(self) -> list[int]:
-        """What is the same for all layers."""
+        """Operands that are the same for all layers."""
         return [
             n for p, n in enumerate(self.sources[0]) if p not in self.carried and p not in self.own
         ]
 
     @property
     def begins(self) -> list[int]:
-        """What the first layer reads where the others read what the one before has made."""
+        """Initial carry: the values that the first layer reads where the others read the layer
+        before.
+        """
         return [self.sources[0][p] for p in self.carried]
 
     def layer(
         self, flat: FlatProgram, value_of: Callable[[int], Any]
     ) -> tuple[Callable[[Any, Any], Any], list[Any]]:
-        """The body of the loop, from what is carried and what is its own, and what it begins
-        with.
-        """
+        """Body of the loop, a function of the carry and of a row, with its initial carry."""
         start, stop = self.stack.bounds[0], self.stack.bounds[1]
         source, makes = self.sources[0], self.makes[0]
         shared = {n: value_of(n) for n in self.shared}
@@ -132,6 +142,7 @@ class Chain:
             ):
                 env[source[p]] = typed(value, flat.avals[source[p]])
             _run(flat.steps[start:stop], env, self.written, row[len(self.own) :])
+            # A scan checks that the types of its carry stay the same, weak types included.
             carry = [
                 typed(env[makes[made]], flat.avals[source[p]]) for p, made in self.carried.items()
             ]
@@ -140,7 +151,7 @@ class Chain:
         return layer, [typed(value_of(source[p]), flat.avals[source[p]]) for p in self.carried]
 
     def handed_on(self, last: Sequence[Any]) -> dict[int, Any]:
-        """What is carried behind the last layer, by number."""
+        """Final carry, by the number of the value that it is in the program."""
         return {
             self.makes[-1][made]: value
             for made, value in zip(self.carried.values(), last, strict=True)
@@ -150,7 +161,9 @@ class Chain:
 def _run(
     steps: Sequence[Step], env: dict[int, Any], written: Sequence[Any], own: Sequence[Any]
 ) -> None:
-    """One layer, with its own numbers in the place of those of the first."""
+    """Run one layer on the steps of the first, with its own literals in place of those of the
+    first.
+    """
     places, given = iter(written), iter(own)
     for step in steps:
         values: list[Any] = []
@@ -165,7 +178,7 @@ def _run(
 
 
 def _written(values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
-    """None if numbers are the same, to the bit; else all of them."""
+    """Stack literals; None if they are the same to the bit."""
     same = all(value.tobytes() == values[0].tobytes() for value in values)
     return None if same else np.stack(values)
 
@@ -176,8 +189,9 @@ def _wanted(
     makes: Sequence[list[int]],
     carried: Mapping[int, int],
 ) -> tuple[int, ...]:
-    """Which of what a layer makes is read elsewhere than in it and in the next one. What the last
-    one carries the loop hands on.
+    """Indices of the values of a layer that are read outside of it and of the next one.
+
+    The final carry is left out for the last layer, because the loop returns it anyway.
     """
     wanted: set[int] = set()
     for k, numbers in enumerate(makes):
@@ -190,7 +204,9 @@ def _wanted(
 
 
 def typed(x: Any, aval: Any) -> Any:
-    """A value as weakly typed as another: what is stacked or carried is strongly typed."""
+    """Give a value the weak type of an abstract value: what is stacked or carried is strongly
+    typed.
+    """
     if (
         getattr(aval, "weak_type", False) == getattr(x, "weak_type", False)
         and getattr(x, "dtype", None) == aval.dtype

@@ -1,8 +1,8 @@
-"""Choose what is saved for the backward pass: the least that is computed again, of what fits.
+"""Search for the residuals to save: of the options that fit the budget, the one that recomputes
+least.
 
-Options are ordered by what the program says, and the compiler says of those that are likely what
-they take. What it says puts the guesses right for the options of the same kind, so that few are
-compiled.
+Options are ordered by an estimate from the jaxpr, and the likely ones are compiled for their true
+size. Each measurement corrects the estimates of similar options, so that few are compiled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from .guess import Guess
 from .option import EVERYTHING
 from .problem import Point, Problem
 
-_MOST = 20  # options that are compiled for one choice, if one fits
-_SEARCHED = 8  # of them for the smallest by what is guessed, before anything fits
-_HARDER = 40  # options that are compiled before it is an error that nothing fits
+# Options compiled for one choice, if one fits.
+_MOST = 20
+# Options among them that are tried for their small size before anything fits.
+_SEARCHED = 8
+# Options compiled before it is an error that nothing fits.
+_HARDER = 40
 
 
 class Nothing(Exception):
-    """No option fits; with what was measured."""
+    """Failure of the search: no option fits. It holds what was measured."""
 
     def __init__(self, points: Sequence[Point]):
         super().__init__("nothing fits")
@@ -34,12 +37,12 @@ class Nothing(Exception):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A function as its backward pass will see it.
+    """Function as its backward pass will see it.
 
     Args:
-        fn: Of its arguments, as a list.
+        fn: Takes its arguments as a list.
         point: The option.
-        points: All that was measured.
+        points: All measured options.
     """
 
     fn: Callable[[Sequence[Any]], list[Any]]
@@ -59,7 +62,7 @@ class Chosen:
 
 
 def choose(problem: Problem, budget: int) -> Chosen:
-    """The option that computes the least again, of those that fit.
+    """Option that recomputes the least, of those that fit.
 
     Raises:
         Nothing: None fits.
@@ -79,11 +82,15 @@ def _searched(problem: Problem, budget: int, most: Point) -> Point:
         if best is not None and tried >= _MOST:
             break
         left = [option for option in options if option not in problem.points]
+
+        # Options that are guessed to fit and to recompute less than the best so far.
         likely = [
             o
             for o in left
             if guess.bytes(o) <= budget and (best is None or guess.flops(o) < best.flops)
         ]
+        # In this order: the cheapest likely option; one of each kind, to correct its estimate; the
+        # smallest, if nothing fits yet; neighbours of the smallest ones.
         if likely:
             option = min(likely, key=lambda o: (guess.flops(o), guess.bytes(o)))
         elif firsts := guess.firsts(left, best):
@@ -103,9 +110,7 @@ def _searched(problem: Problem, budget: int, most: Point) -> Point:
 
 
 def not_fitting(where: Where, points: Sequence[Point], budget: int) -> BudgetError:
-    """The error for a gradient that no option brings below its budget, with all that was
-    measured.
-    """
+    """Error for a gradient that no option brings below its budget, with all that was measured."""
     least = min(points, key=lambda point: point.bytes)
     most = next(point for point in points if point.option == EVERYTHING)
     listed = [
@@ -128,9 +133,7 @@ def not_fitting(where: Where, points: Sequence[Point], budget: int) -> BudgetErr
 
 
 def frontier_of(points: Sequence[Point]) -> list[Point]:
-    """Those of which no other takes less memory and recomputes no more, from the most memory to the
-    least.
-    """
+    """Pareto frontier of memory and recomputation, from the most memory to the least."""
     frontier: list[Point] = []
     for point in sorted(points, key=lambda p: (p.flops, p.bytes)):
         if not frontier or point.bytes < frontier[-1].bytes:

@@ -1,9 +1,11 @@
-"""What is one element of an array along its first axis: weights that were stacked, and what the
-turns of a loop have made.
+"""Elements of arrays along their first axis, kept lazy: slices of stacked weights, and stacked
+outputs of a scan.
 
-Layers that read elements of one array, one behind the other, need no copies of them to become a
-loop, and what is put together of the turns of a loop is what the loop has made. So a value that is
-an element is cut out where something asks for it alone, and not before.
+Layers that read consecutive elements of one array need no copies of them to become a loop: the
+array is the input of the scan. A concatenation of the outputs of all iterations is the output of
+the scan. So an element is sliced only where something reads it alone.
+
+    w0 = squeeze w[0:1]; w1 = squeeze w[1:2]; ...   ->   parts = {w0: (w, 0), w1: (w, 1), ...}
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ _jax: Any = jax
 
 @dataclass(frozen=True, eq=False)
 class Turns:
-    """What each turn of a loop has made, as one array; while it is decided, which."""
+    """Stacked outputs of a scan. During planning, `array` is a placeholder."""
 
     array: Any
 
 
 Parts = dict[int, tuple[Any, int]]
-"""What is one element along the first axis of an array, by number: of which (a value, by number, or
-turns of a loop) and at which place.
+"""Element -> (array, index along its first axis). The array is the number of a value, or the
+outputs of a scan.
 """
 
 
 def parts_of(flat: FlatProgram) -> dict[int, tuple[int, int]]:
-    """What is one element along the first axis of an array: which array, and at which place."""
+    """Values of a program that are one element along the first axis of an array."""
     parts: dict[int, tuple[int, int]] = {}
     rows: dict[int, tuple[int, int]] = {}
     for step in flat.steps:
@@ -46,6 +48,8 @@ def parts_of(flat: FlatProgram) -> dict[int, tuple[int, int]]:
                 step.eqn.params[name] for name in ("start_indices", "limit_indices", "strides")
             )
             shape = flat.avals[step.numbers[0]].shape
+            # One full row: `slice` of length 1 along the first axis only, then `squeeze` of that
+            # axis.
             whole = (
                 not any(start[1:])
                 and tuple(stop[1:]) == tuple(shape[1:])
@@ -64,7 +68,9 @@ def parts_of(flat: FlatProgram) -> dict[int, tuple[int, int]]:
 
 
 def is_at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts, *, is_last: bool) -> bool:
-    """Whether nothing is copied to have what is each layer's own in one array."""
+    """Return whether an operand that differs between layers is one array already, so that no
+    copy is needed.
+    """
     of_one = _array(row, parts)
     if of_one is None:
         return False
@@ -75,8 +81,8 @@ def is_at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts, *, is_last: 
 
 
 def made_by(chain: Chain, turns: Mapping[int, Turns]) -> Iterator[tuple[int, tuple[Turns, int]]]:
-    """What the layers of a loop make that is read elsewhere: of what it is a part then, and at
-    which place.
+    """Values of the layers that are read elsewhere, each as an element of the outputs of the
+    scan.
     """
     for made in chain.wanted:
         for k in range(chain.layers):
@@ -84,8 +90,8 @@ def made_by(chain: Chain, turns: Mapping[int, Turns]) -> Iterator[tuple[int, tup
 
 
 def _array(row: Sequence[int], parts: Parts) -> tuple[Any, list[int]] | None:
-    """The one array that values are the elements of, and their places, one behind the other or
-    before it; None if there is none.
+    """Array that has these values as consecutive elements, in either direction, with their
+    indices; None if there is none.
     """
     elements = [parts[n] for n in row if n in parts]
     if len(elements) < len(row) or any(
@@ -97,12 +103,12 @@ def _array(row: Sequence[int], parts: Parts) -> tuple[Any, list[int]] | None:
 
 
 class Values:
-    """The values of a program while it runs, by number.
+    """Environment of a running program, by number of the value. Elements are sliced on demand.
 
     Args:
         flat: The program.
-        env: Those that are there; what is cut out joins them.
-        is_last: Whether layers may pick what is theirs out of arrays of more.
+        env: Values that exist; slices are added.
+        is_last: Whether layers may index arrays of more elements than they read.
     """
 
     def __init__(self, flat: FlatProgram, env: dict[int, Any], *, is_last: bool):
@@ -111,7 +117,7 @@ class Values:
         self._is_last = is_last
 
     def value(self, n: int) -> Any:
-        """One of them, cut out if it is an element."""
+        """Value with this number, sliced if it is an element."""
         if n not in self.env:
             array, at = self.parts[n]
             whole = array.array if is_a(array, Turns) else self.value(array)
@@ -119,16 +125,17 @@ class Values:
         return self.env[n]
 
     def read(self, ref: Any) -> Any:
-        """What an operation reads: a value, by its number, or one that is written into the
-        program.
-        """
+        """Operand of an equation: a value by its number, or a constant of the program."""
         return self.value(ref) if isinstance(ref, int) else ref.value
 
     def together(self, step: Step) -> Any:
-        """What is put one behind the other. What a loop has made in turns that follow one another
-        is one array already.
+        """Concatenate the operands of a step.
+
+        Consecutive outputs of a scan are one array already.
         """
-        runs: list[tuple[Any, list[Any]]] = []  # of turns, their places; of None, one value
+        # Runs of consecutive outputs of one scan, with their indices; a run of None is a single
+        # value.
+        runs: list[tuple[Any, list[Any]]] = []
         for ref in step.reads:
             turns, at = (
                 self.parts.get(ref, (None, 0))
@@ -147,14 +154,15 @@ class Values:
         return pieces[0] if len(pieces) == 1 else _jax.lax.concatenate(pieces, 0)
 
     def stacked(self, row: Sequence[int]) -> tuple[Any, Any]:
-        """What is each layer's own, as one array; or an array and which of its elements each layer
-        reads.
+        """Operand that differs between layers, as rows of a scan: (None, stacked array), or
+        (array, index of the element for each layer).
         """
         of_one = _array(row, self.parts)
         if of_one is None:
             return None, _jax.numpy.stack([self.value(n) for n in row])
         array, places = of_one
         whole = array.array if is_a(array, Turns) else self.value(array)
+        # No copy: the whole array. Else an index into it per iteration, or a slice of it.
         if places == list(range(whole.shape[0])):
             return None, whole
         if self._is_last or is_a(array, Turns):
@@ -163,18 +171,18 @@ class Values:
 
 
 def _follows(places: Sequence[int], at: int) -> bool:
-    """Whether a place is the next one, in either direction."""
+    """Return whether an index continues a run of indices, in either direction."""
     step = at - places[-1]
     return abs(step) == 1 and (len(places) == 1 or step == places[1] - places[0])
 
 
 def _run_of(whole: Any, places: Sequence[int]) -> Any:
-    """Elements of an array that follow one another, in either direction."""
+    """Consecutive elements of an array, in either direction."""
     part = _jax.lax.slice_in_dim(whole, min(places), max(places) + 1)
     return part if places[0] == min(places) else _jax.lax.rev(part, (0,))
 
 
 def _flat_run(whole: Any, places: Sequence[int]) -> Any:
-    """The same, put one behind the other."""
+    """Consecutive elements of an array, concatenated along the next axis."""
     part = _run_of(whole, places)
     return _jax.lax.reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))

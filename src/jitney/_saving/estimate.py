@@ -1,4 +1,6 @@
-"""What an option takes, guessed from the program before anything is compiled."""
+"""Estimate of the memory and the operations of an option, from the jaxpr, before anything is
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,16 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a stack, on average.
+    """Average layer of a stack.
 
     Args:
-        count: How many there are.
-        enters: Bytes that one hands to the next.
-        kept: Bytes that its backward pass needs, if everything is saved.
-        products: Bytes of them if matrix products are saved.
+        count: Number of layers.
+        enters: Bytes that one layer passes to the next.
+        kept: Bytes of residuals if everything is saved.
+        products: Bytes of residuals if matrix products are saved.
         flops: Operations that recompute it.
-        others: Operations besides those of matrix products.
-        own: Bytes of what each layer reads that is its own, such as weights: a loop has copies of
-            these.
+        others: Operations other than those of matrix products.
+        own: Bytes of operands that differ between layers, such as weights: a loop copies them.
     """
 
     count: int
@@ -45,7 +46,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Guesses for all options of a program, calibrated by what saving everything takes."""
+    """Estimates for all options of a program, calibrated by what saving everything takes."""
 
     layers: tuple[Layer, ...]
     everything: int
@@ -58,6 +59,8 @@ class Estimate:
                 if option.saved == "dots"
                 else 0
             )
+        # Between groups of recomputed layers their inputs are saved, and inside them what the
+        # policy saves. Layers that are not recomputed save all of their residuals.
         left, total, at_once = option.layers, base, 0
         for layer in self.layers:
             mine = min(left, layer.count)
@@ -69,13 +72,15 @@ class Estimate:
                 + (2 * mine * layer.own if option.rolled else 0)
             )
             total += (layer.count - mine) * layer.kept
+            # The peak: residuals of one recomputed group. By then the backward pass has freed
+            # those of the later layers.
             if mine:
                 again = min(option.group, mine) * (layer.kept - inside)
                 at_once = max(at_once, again - (layer.count - mine) * layer.kept)
         return total + max(at_once, 0)
 
     def flops(self, option: Option) -> int:
-        """Operations that are done again."""
+        """Operations that are done a second time."""
         if option.whole:
             return sum(layer.count * layer.others for layer in self.layers)
         left, total = option.layers, 0
@@ -87,7 +92,7 @@ class Estimate:
 
 
 def layers_of(flat: FlatProgram, stacks: Sequence[Stack]) -> tuple[Layer, ...]:
-    """Look at the one in the middle of each stack."""
+    """Describe the middle layer of each stack."""
     return tuple(_turn(flat, stack) if stack.turns else _segment(flat, stack) for stack in stacks)
 
 
@@ -146,13 +151,15 @@ def _layer(
 
 
 def kept_by(fn: Any, avals: Sequence[Any], saved: Saved = "everything") -> int:
-    """Bytes that the backward pass of a function needs besides its arguments."""
+    """Bytes that the backward pass of a function saves in addition to its arguments."""
     given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     again = fn if saved == "everything" else _jax.checkpoint(fn, policy=policy_of(saved))
 
     def pull(*values: Any) -> Any:
         return _jax.vjp(again, *values)[1]
 
+    # The leaves of a VJP function are its residuals. Those that have the form of an argument are
+    # taken for it.
     back = _jax.eval_shape(pull, *given)
     kept = Counter((leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves(back))
     kept -= Counter((argument.shape, argument.dtype) for argument in given)

@@ -1,4 +1,10 @@
-"""A program as a list of operations: calls are taken apart, and every value has a number."""
+"""Flat programs: a jaxpr as a list of steps, with calls inlined and a number for every value.
+
+    jit[ a = sin x ]; b = mul a 2.0   ->   Step(sin, (0,), (1,)); Step(mul, (1, 2.0), (2,))
+
+Analyses of `_saving` and `_sparsity` work on this form: positions of steps are integers, and the
+readers of a value are known.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Step:
-    """One operation, with what it reads and makes by number."""
+    """Equation with the numbers of the values that it reads and computes."""
 
     eqn: Any
     reads: tuple[Ref, ...]
@@ -33,7 +39,7 @@ class Step:
 
     @property
     def numbers(self) -> list[int]:
-        """What it reads, besides constants."""
+        """Operands other than constants."""
         return numbers_of(self.reads)
 
     def run(self, env: Mapping[int, Any]) -> list[Any]:
@@ -44,10 +50,12 @@ class Step:
 
     @cached_property
     def rule(self) -> tuple[Hashable, ...] | None:
-        """What a function with a rule of differentiation of its own, such as `jax.nn.relu`,
-        computes, and its first two derivatives, as the text of these programs; None if that does
-        not tell all, or a rule cannot be asked: it may refuse, or have no second derivative. JAX
-        wraps the rule anew wherever it stands, so identity would tell each from the next.
+        """Fingerprint of a function with a custom derivative rule, such as `jax.nn.relu`.
+
+        It is the text of the jaxprs of the function and of its first two derivatives. None if these
+        do not determine the function, or if a rule cannot be traced: it may refuse, or have no
+        second derivative. JAX wraps a rule anew wherever it stands, so identity would distinguish
+        equal rules.
         """
         avals = tuple(
             jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)
@@ -62,7 +70,8 @@ class Step:
             derived = self._derived(avals)
         except Exception:  # noqa: BLE001 - code of the user's, which has its own errors, and may never be differentiated
             return None
-        # what runs where nothing is differentiated is no part of the derivatives
+        # The function itself runs where nothing is differentiated, and the derivatives do not
+        # contain it.
         told = [derived, *programs(self.eqn.params)]
         held = any(
             getattr(inner, "consts", ())
@@ -70,6 +79,7 @@ class Step:
             for inner in (program, *within(program))
         )
         texts = tuple(map(str, told))
+        # The text of a jaxpr shows neither its constants nor the rule of a `custom_vjp` inside it.
         return (
             ("rule", *texts)
             if not held and not any("custom_vjp" in text for text in texts)
@@ -77,7 +87,7 @@ class Step:
         )
 
     def _derived(self, avals: Sequence[Any]) -> Any:
-        """The program of the first two derivatives."""
+        """Jaxpr of the first two derivatives."""
 
         def function(*given: Any) -> list[Any]:
             return bound(self.eqn, given)
@@ -106,13 +116,13 @@ class Step:
 
 @dataclass(frozen=True)
 class FlatProgram:
-    """A program without calls.
+    """Program without calls.
 
     Args:
-        steps: Its operations.
-        takes: Its constants and arguments, by number.
-        gives: Its results.
-        avals: Shape and dtype of each value.
+        steps: Equations in order.
+        takes: Numbers of its constants, then of its arguments.
+        gives: Results.
+        avals: Abstract value of each number.
     """
 
     steps: tuple[Step, ...]
@@ -130,7 +140,7 @@ class FlatProgram:
         return set(numbers_of(self.gives))
 
     def reads_of(self, start: int, stop: int) -> list[int]:
-        """What steps read that they do not make, in the order in which it is read."""
+        """Values that a range of steps reads from outside, in the order in which it reads them."""
         made = {n for step in self.steps[start:stop] for n in step.makes}
         return list(
             dict.fromkeys(
@@ -139,13 +149,13 @@ class FlatProgram:
         )
 
     def needed_after(self, start: int, stop: int) -> list[int]:
-        """What steps make that is read behind them, or is a result."""
+        """Values of a range of steps that later steps read, or that are results."""
         later = {n for step in self.steps[stop:] for n in step.numbers} | self.results
         return [n for step in self.steps[start:stop] for n in step.makes if n in later]
 
     @cached_property
     def readers(self) -> Mapping[int, tuple[int, ...]]:
-        """Which steps read each value; one behind the last stands for the results of the
+        """Steps that read each value; the index past the last step stands for the results of the
         program.
         """
         readers: dict[int, list[int]] = {}
@@ -157,8 +167,9 @@ class FlatProgram:
         return {n: tuple(places) for n, places in readers.items()}
 
     def crossing(self, without: Collection[str] = ()) -> list[int]:
-        """Bytes of what is made before each place and read behind it: at 0 before the first step,
-        and so on. Operations may be left out.
+        """Bytes of live values at each position: computed before it and read behind it.
+
+        Position 0 is before the first step. Results of the equations in `without` do not count.
         """
         last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(
             self.results, len(self.steps)
@@ -176,8 +187,8 @@ class FlatProgram:
 
 
 def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
-    """Take calls of a program apart, by default those without a rule of their own. Its constants
-    come before its arguments.
+    """Flatten a program. By default only calls without a rule of their own are inlined. Its
+    constants come before its arguments.
     """
     steps: list[Step] = []
     avals: dict[int, Any] = {}
@@ -197,7 +208,7 @@ def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
 
 
 def within(program: Any) -> Iterator[Any]:
-    """The programs inside of a program."""
+    """Sub-jaxprs of a program, at any depth."""
     for eqn in opened(program)[0].eqns:
         for inner in programs(eqn.params):
             yield inner
@@ -205,5 +216,5 @@ def within(program: Any) -> Iterator[Any]:
 
 
 def bytes_of(aval: Any) -> int:
-    """Of an array; extended dtypes have a size too."""
+    """Bytes of an array; extended dtypes have a size too."""
     return math.prod(aval.shape) * aval.dtype.itemsize if hasattr(aval, "shape") else 0

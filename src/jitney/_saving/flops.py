@@ -1,7 +1,7 @@
-"""How many operations on numbers a program takes, counted from its equations.
+"""Count of the floating-point operations of a jaxpr.
 
-The compiler's `cost_analysis()` counts the body of a loop once however often it turns, and leaves
-out what is handed to a library, so it cannot compare a stack of layers with the same stack as a
+The compiler's `cost_analysis()` counts the body of a loop once however many iterations it has, and
+leaves out calls into libraries, so it cannot compare a stack of layers with the same stack as a
 loop.
 """
 
@@ -22,9 +22,7 @@ _FREE = REARRANGED | frozenset(_OTHERS.split())
 
 
 def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
-    """Operations that the wanted results of a program take; what none of them needs is not
-    counted.
-    """
+    """Operations that the wanted results of a program take; dead code is not counted."""
     program, _ = opened(jaxpr)
     pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)
     needed = set(variables(atom for atom, asked in pairs if asked))
@@ -38,8 +36,8 @@ def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
 
 
 def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
-    """Operations of one equation: two for each product that is added up, one for each element that
-    is computed or added.
+    """Operations of one equation: two per product that is added up, one per element that is
+    computed or added.
     """
     name = eqn.primitive.name
     inner = called(eqn)
@@ -47,13 +45,17 @@ def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
         return flops(
             inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None
         )
+
     if name == "scan":
         return int(eqn.params["length"]) * flops(eqn.params["jaxpr"])
+    # The costliest branch: which one runs is not known.
     if name == "cond":
         return max(map(flops, eqn.params["branches"]), default=0)
+    # Other control flow counts once: the length of a `while` is not known.
     inside = programs(eqn.params)
     if inside:
         return sum(map(flops, inside))
+
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
         return (
@@ -67,6 +69,7 @@ def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
         return 2 * _size(eqn.outvars[0]) * math.prod(shape[axis] for axis in kernel[1:])
     if name in _FREE:
         return 0
+    # A reduction has one operation per element that it reads.
     return max(
         sum(map(_size, eqn.outvars)),
         max(map(_size, eqn.invars), default=0) if name.startswith(("reduce", "arg", "cum")) else 0,
@@ -78,7 +81,7 @@ def _size(atom: Any) -> int:
 
 
 def flops_text(count: float) -> str:
-    """A number of operations, to be read."""
+    """Number of operations with a unit, for people."""
     for unit in ("", "k", "M", "G", "T"):
         if count < _STEP:
             return f"{count:.3g} {unit}FLOP"

@@ -1,4 +1,4 @@
-"""What options are likely to take, before the compiler says so."""
+"""Guesses of what options take, from the estimate and from similar options that were compiled."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from .problem import Point, Problem
 
 
 class Guess:
-    """What options take, from the program and from those that were measured."""
+    """Estimates of a program's options, corrected by measurements."""
 
     def __init__(self, problem: Problem, estimate: Estimate):
         self.problem = problem
         self.estimate = estimate
 
     def bytes(self, option: Option) -> float:
-        """By the line through measured options that differ in the number of layers alone; else the
-        estimate, put right by how far another of its kind was off.
+        """Bytes of an option.
+
+        The line through measured options that differ in the number of layers only; else the
+        estimate, corrected by how far it was off for another option of its kind.
         """
         kin = self._kin(option)
         if len(kin) > 1:
@@ -41,9 +43,11 @@ class Guess:
         return self.estimate.flops(option)
 
     def firsts(self, options: Sequence[Option], best: Point | None) -> list[Option]:
-        """Of each kind, what the program says takes the least, and all layers each by itself: those
-        that may be better than the best, however little their kind has brought so far. The one that
-        recomputes the least is first.
+        """Options of each kind that may beat the best one, however little its kind has saved so
+        far.
+
+        For each kind these are the option with the smallest estimate, and all layers each by
+        itself. The option that recomputes the least comes first.
         """
         firsts: list[Option] = []
         for kind in dict.fromkeys(_kind(option) for option in options if not option.whole):
@@ -60,18 +64,17 @@ class Guess:
         return sorted(better, key=lambda o: (self.estimate.flops(o), self.estimate.bytes(o)))
 
     def smallest(self, options: Sequence[Option]) -> Option | None:
-        """The option that is guessed to take the least, if that is less than all that were
-        measured.
-        """
+        """Option with the smallest guess, if it is less than all measurements."""
         smallest = min(options, key=self.bytes, default=None)
         return (
             smallest if smallest is not None and self.bytes(smallest) < self.problem.least else None
         )
 
     def near(self, options: Sequence[Option]) -> Option | None:
-        """A neighbour of the smallest of each kind in turn: more or fewer layers, or other numbers
-        of them together. Where the compiler takes less for some layers and more again for all, no
-        line through measured options says so.
+        """Neighbour of the smallest measured option of the kind that was compiled least.
+
+        A neighbour has more or fewer layers, or other groups of them. The compiler may take less
+        for some layers and more again for all, which no line through measured options shows.
         """
         neighbours: list[tuple[int, int, Option]] = []
         for kind in {
@@ -96,7 +99,7 @@ class Guess:
         return min(neighbours, key=lambda neighbour: neighbour[:2], default=(0, 0, None))[2]
 
     def _share(self, option: Option) -> float:
-        """Which part of what the estimate promises came true for the options most like this one."""
+        """Part of the estimated saving that the most similar measured options have reached."""
         alike = [
             p
             for p in self.problem.points.values()
@@ -130,8 +133,8 @@ def _family(option: Option) -> Any:
 
 
 def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
-    """Of the options of a kind those that differ by one step: in how many layers are together, then
-    in how many are recomputed.
+    """Options of a kind that differ by one step: in the size of a group, then in the number of
+    recomputed layers.
     """
     neighbours: list[Option] = []
     for group in _beside({option.group for option in alike}, here.group):
@@ -144,14 +147,14 @@ def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
 
 
 def _beside(numbers: Iterable[int], number: int) -> list[int]:
-    """The next larger and the next smaller."""
+    """Next larger and next smaller number."""
     ordered = sorted(numbers)
     at = ordered.index(number)
     return [*ordered[at + 1 : at + 2], *ordered[max(0, at - 1) : at]]
 
 
 def _on_line(xs: Sequence[int], ys: Sequence[int], x: int) -> float:
-    """Between two points that were measured, or on the line through the last two."""
+    """Interpolate between two measured points, or extrapolate from the last two."""
     if x <= xs[-1]:
         return float(np.interp(x, xs, ys))
     return ys[-1] + (ys[-1] - ys[-2]) / (xs[-1] - xs[-2]) * (x - xs[-1])

@@ -1,9 +1,11 @@
-"""Find the layers of a program: stretches of operations that repeat, loops, or else pieces with
-little between them.
+"""Detection of layers in a program: repeated ranges of steps, loops, or else pieces with little
+between them.
 
-A stack of layers that a Python loop made is the same operations again and again, on values of the
-same shapes. So it is found as a period in the list of operations, and cut where the fewest bytes
-cross.
+A stack of layers from a Python loop is the same equations on values of the same shapes, over and
+over. So it is found as a period in the sequence of steps, and cut where the fewest bytes cross.
+
+    steps     dot add tanh dot add tanh dot add tanh sum
+    labels     0   1   2    0   1   2    0   1   2    3     ->   Stack(bounds=(0, 3, 6, 9))
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ from .._jax.trees import is_a
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
-_PERIOD = 2000  # operations of a layer, at most
-_SHARE = 0.1  # of the bytes that a program makes, below which a repetition is no stack
-_NEAR = 0.98  # a shorter period is the layer where it covers nearly as much
-_PIECES = 8  # where nothing repeats
+# Steps of a layer, at most.
+_PERIOD = 2000
+# Part of the bytes of a program below which a repetition is not a stack.
+_SHARE = 0.1
+# A shorter period is the layer if it covers nearly as much.
+_NEAR = 0.98
+# Pieces of a program in which nothing repeats.
+_PIECES = 8
 _SLICES = ("slice", "squeeze")
 _PLAIN = (str, int, float, bool, bytes, tuple, type(None))
 
@@ -36,10 +42,10 @@ class Stack:
     """Layers that follow one another.
 
     Args:
-        bounds: Where each begins, and where the last one ends, among the steps.
-        turns: Of a loop, how often it turns; it is one step then. 0 for layers that stand one
-            behind the other.
-        alike: Whether the layers are equal, so that they can be turned into a loop.
+        bounds: Step at which each begins, and the step behind the last one.
+        turns: Iterations of a loop, which is a single step. 0 for layers that stand one behind the
+            other.
+        alike: True if the layers are identical, so that they can become a loop.
     """
 
     bounds: tuple[int, ...]
@@ -60,8 +66,8 @@ class Stack:
 
 
 def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
-    """The stacks of a program, in its order; where nothing repeats, one of pieces of about equal
-    work.
+    """Stacks of a program in its order; where nothing repeats, one stack of pieces of about
+    equal work.
     """
     weights = [sum(flat.sizes[n] for n in step.makes) + _inside(step) for step in flat.steps]
     crossing = flat.crossing()
@@ -77,6 +83,8 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
             _SHARE * sum(weights),
         )
     ]
+
+    # Loops that are not part of a repetition are stacks of their iterations.
     covered = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, step in enumerate(flat.steps):
         if (
@@ -90,8 +98,10 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
 
 
 def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
-    """Operations that repeat, at least so many of them together, whether or not they are equal in
-    all else. Slices do not count: what they are of may be one array for all layers.
+    """Repeated ranges of at least `least` steps, whether or not they are identical in everything
+    else.
+
+    Slices do not count: all layers may take slices of one array.
     """
     labels = np.asarray(_numbered([_label(step) for step in flat.steps]))
     weights = np.asarray([step.name not in _SLICES for step in flat.steps], float)
@@ -108,7 +118,7 @@ def _repeated(
     high: int,
     least: float,
 ) -> Iterator[Stack]:
-    """The repetition that covers most, and what stands before and behind it."""
+    """Find the repetition with the most weight, then those before and behind it."""
     best = _best(labels[low:high], weights[low:high])
     if best is None or best[0] < least:
         return
@@ -121,10 +131,12 @@ def _repeated(
 
 
 def _best(labels: Any, weights: Any) -> tuple[float, int, int, int] | None:
-    """Weight, start, length and period of the repetition that covers most."""
+    """Weight, start, length and period of the repetition with the most weight."""
     sums = np.concatenate([[0.0], np.cumsum(weights)])
     best: tuple[float, int, int, int] | None = None
     for period in range(1, min(len(labels) // 2, _PERIOD) + 1):
+        # Runs of labels that are equal to the label one period later. A run of n such labels is a
+        # repetition of n + period steps.
         same = np.concatenate([[0], (labels[:-period] == labels[period:]).astype(np.int8), [0]])
         edges = np.flatnonzero(np.diff(same))
         for first, last in zip(edges[::2], edges[1::2], strict=True):
@@ -138,6 +150,7 @@ def _best(labels: Any, weights: Any) -> tuple[float, int, int, int] | None:
 
 def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, period: int) -> Stack:
     """Cut a repetition where the fewest bytes cross."""
+    # Steps by which the cuts may move: the incomplete layer, and a whole one if there are enough.
     spare = (end - first) % period + (period if (end - first) // period > 2 else 0)
     starts = range(first, first + min(spare, period - 1) + 1)
     begin = min(
@@ -150,7 +163,7 @@ def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, perio
 
 
 def _pieces(flat: FlatProgram, crossing: Sequence[int]) -> tuple[Stack, ...]:
-    """Pieces of about equal work, cut where little crosses."""
+    """Pieces of about equal work, cut where few bytes cross."""
     work = list(accumulate(of_equation(step.eqn) + 1 for step in flat.steps))
     if len(work) < 2 * _PIECES:
         return ()
@@ -166,7 +179,7 @@ def _pieces(flat: FlatProgram, crossing: Sequence[int]) -> tuple[Stack, ...]:
 
 
 def _inside(step: Step) -> int:
-    """Bytes of what a loop makes over all its turns."""
+    """Bytes that a loop computes over all iterations."""
     if step.name != "scan":
         return 0
     program, _ = opened(step.eqn.params["jaxpr"])
@@ -181,7 +194,9 @@ def _numbered(labels: Sequence[Hashable]) -> list[int]:
 
 
 def _label(step: Step) -> Hashable:
-    """What an operation is, as far as it tells one layer from the next."""
+    """Hash key of an equation: primitive, plain parameters and types, coarse enough to find
+    repetitions.
+    """
     eqn = step.eqn
     params = tuple(
         (name, repr(value) if is_a(value, _PLAIN) else type(value).__name__)
@@ -207,15 +222,15 @@ def _kind(atom: Any) -> Hashable:
 
 @dataclass(frozen=True)
 class Formed:
-    """What steps are, so that those of equal form compute the same of what they read.
+    """Canonical form of a range of steps: ranges of equal form compute the same function of what
+    they read.
 
     Args:
-        form: It.
-        reads: What they read from outside, by number, in an order that is the same for all of one
+        form: Hashable form.
+        reads: Numbers of the values read from outside, in an order that is the same for all of one
             form.
-        makes: What they make.
-        numbers: The numbers that are written into the program where they stand, likewise: two
-            layers of one form may differ in these.
+        makes: Numbers of the values computed.
+        numbers: Literals of the program, likewise: two layers of one form may differ in these.
     """
 
     form: tuple[Hashable, ...]
@@ -225,14 +240,18 @@ class Formed:
 
 
 def formed(flat: FlatProgram, start: int, stop: int) -> Formed:
-    """What steps are. Functions among the parameters are told apart by identity: two rules of
-    differentiation may differ though their programs agree.
+    """Canonical form of a range of steps.
+
+    Functions among the parameters are compared by identity: two derivative rules may differ
+    although their programs agree.
     """
     made: dict[int, int] = {}
     outside: dict[int, int] = {}
     numbers: list[np.ndarray[Any, Any]] = []
     form: list[Hashable] = []
 
+    # Values are renamed by the order of their first occurrence, and literals are replaced by a
+    # mark.
     def place(ref: Any, atom: Any) -> Hashable:
         if is_number(ref):
             numbers.append(np.asarray(ref.value, atom.aval.dtype))
@@ -256,12 +275,13 @@ def formed(flat: FlatProgram, start: int, stop: int) -> Formed:
 
 
 def is_number(ref: Any) -> bool:
-    """Whether what an operation reads is one number that is written into the program."""
+    """Return whether an operand is a scalar literal of the program."""
     return is_a(ref, Const) and np.ndim(ref.value) == 0 and not is_a(ref.value, jax.Array)
 
 
 def _identity(value: Any) -> tuple[Hashable, ...]:
-    if is_a(value, (tuple, list)):  # of programs too, whose text says nothing of the rules in them
+    # Tuples may hold programs too, and the text of a tuple shows nothing of their rules.
+    if is_a(value, (tuple, list)):
         return (type(value).__name__, *map(_identity, value))
     if is_a(value, _PLAIN) or is_a(value, (np.dtype, np.generic)):
         return (repr(value),)

@@ -1,5 +1,5 @@
-"""A program with its equal layers as loops: what became of the layers, and how the program runs
-then.
+"""Program with its identical layers as loops: the decision about each group of layers, and its
+interpreter.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Layers:
-    """Layers that were found one behind the other, and what became of them.
+    """Layers that follow one another, with the decision about them.
 
     Args:
-        layers: How many.
-        operations: Of each, in the program.
-        chain: The loop; None if they stay as they are.
-        why: For a line of the plan.
+        layers: Number of layers.
+        operations: Equations of each.
+        chain: The loop; None if the layers stay as they are.
+        why: Reason for a line of the plan.
     """
 
     layers: int
@@ -37,14 +37,14 @@ class Layers:
 
 @dataclass(frozen=True)
 class Rolling:
-    """A program with its equal layers as loops.
+    """Program with its identical layers as loops.
 
     Args:
         flat: The program.
-        found: The layers.
-        inner: Of its loops those whose bodies have such layers, by step.
-        is_last: Whether nobody differentiates it: then layers may pick what is theirs out of arrays
-            of more. The derivative of that would add up whole arrays in each turn.
+        found: Its layers.
+        inner: Step of a loop -> its body, if layers in the body are rolled.
+        is_last: True if the program is not differentiated. Then layers may index arrays of more
+            elements; the derivative of that would add up whole arrays in each iteration.
     """
 
     flat: FlatProgram
@@ -58,19 +58,19 @@ class Rolling:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is another program than before."""
+        """True if the program differs from the original."""
         return bool(self.chains or self.inner)
 
     @property
     def lines(self) -> list[tuple[bool, str]]:
-        """Whether something was rolled, and what or why not, for a plan."""
+        """Lines for a plan: whether layers were rolled, and which or why not."""
         mine = [(each.chain is not None, each.why) for each in self.found]
         return mine + [
             (done, f"in a loop: {why}") for each in self.inner.values() for done, why in each.lines
         ]
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """The results, from the program's constants and arguments."""
+        """Results of the program, from its constants and arguments."""
         run = _Run(self, dict(zip(self.flat.takes, values, strict=True)))
         at = 0
         for chain in self.chains:
@@ -87,17 +87,18 @@ class Rolling:
 
 
 class _Run:
-    """One evaluation."""
+    """Interpreter state of one run."""
 
     def __init__(self, rolling: Rolling, env: dict[int, Any]):
         self.flat, self.inner = rolling.flat, rolling.inner
         self.values = Values(rolling.flat, env, is_last=rolling.is_last)
 
     def plain(self, start: int, stop: int) -> None:
-        """Operations as they are."""
+        """Run a range of steps as it is."""
         for i, step in enumerate(self.flat.steps[start:stop], start):
             if step.makes and step.makes[0] in self.values.parts:
-                continue  # when it is asked for
+                # An element is sliced when something reads it.
+                continue
             if step.name == "concatenate" and step.eqn.params["dimension"] == 0:
                 self.values.env[step.makes[0]] = self.values.together(step)
                 continue
@@ -106,12 +107,13 @@ class _Run:
             self.values.env.update(zip(step.makes, made, strict=True))
 
     def chain(self, chain: Chain) -> None:
-        """Layers as a loop."""
+        """Run layers as a scan."""
         layer, begin = chain.layer(self.flat, self.values.value)
         rows = [self.values.stacked(row) for row in chain.rows]
         arrays = [array for array, _ in rows]
 
         def turn(carry: Any, given: Any) -> Any:
+            # Rows of the scan are the operands themselves, or indices into a larger array.
             own = [
                 x if of is None else _jax.lax.dynamic_index_in_dim(of, x, keepdims=False)
                 for of, x in zip(arrays, given[0], strict=True)
@@ -121,6 +123,7 @@ class _Run:
         last, ys = _jax.lax.scan(
             turn, begin, ([row for _, row in rows], chain.numbers), length=chain.layers
         )
+        # Outputs that are read elsewhere stay stacked; `Values` slices them on demand.
         self.values.parts.update(
             made_by(
                 chain, {made: Turns(array) for made, array in zip(chain.wanted, ys, strict=True)}
@@ -130,7 +133,7 @@ class _Run:
 
 
 def _loop(step: Step, operands: list[Any], inner: Rolling) -> list[Any]:
-    """A loop in whose body there are layers."""
+    """Run a loop whose body has rolled layers."""
     fixed, carry, rows = scan_parts(step.eqn, operands)
     constants, count = list(opened(step.eqn.params["jaxpr"])[1]), len(carry)
 

@@ -1,4 +1,4 @@
-"""What can be saved for the backward pass, and the program with that choice built in."""
+"""Options of rematerialisation, and the program with one built in."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Saved = Literal["everything", "dots", "nothing", "offloaded"]
 
 @dataclass(frozen=True)
 class Option:
-    """What is saved of a program. The layers are those of all its stacks, in the order of the
-    program.
+    """Choice of what a program saves. Layers are those of all its stacks, in program order.
 
     Args:
-        saved: Inside the layers that are recomputed: matrix products ("dots", "offloaded" to the
-            memory of the host) or "nothing".
-        layers: How many are recomputed, the first ones; of the others everything is saved, since
+        saved: Residuals inside recomputed layers: matrix products ("dots", or "offloaded" to host
+            memory) or "nothing".
+        layers: Number of recomputed layers, from the first on. The others save everything, since
             the backward pass starts with them.
-        group: How many of them together: between groups what one hands to the next is saved.
-        rolled: Whether equal layers of a Python loop are made a loop of the program.
-        whole: Whether it is no matter of layers: the policy is that of the whole program.
+        group: Layers that are recomputed together: between groups, the values that one passes to
+            the next are saved.
+        rolled: True if identical layers of a Python loop become a `scan`.
+        whole: True if the policy applies to the whole program instead of layers.
     """
 
     saved: Saved = "everything"
@@ -57,7 +57,7 @@ EVERYTHING = Option()
 
 
 def policy_of(saved: Saved) -> Any:
-    """The policy of `jax.checkpoint`."""
+    """Policy of `jax.checkpoint`."""
     policies: Any = jax.checkpoint_policies
     if saved == "offloaded":
         return policies.offload_dot_with_no_batch_dims("device", "pinned_host")
@@ -66,7 +66,7 @@ def policy_of(saved: Saved) -> Any:
 
 @dataclass
 class _Evaluation:
-    """One evaluation of a program."""
+    """Interpreter state of one run."""
 
     flat: FlatProgram
     option: Option
@@ -77,8 +77,9 @@ class _Evaluation:
             self.env.update(zip(step.makes, step.run(self.env), strict=True))
 
     def apart(self, start: int, stop: int) -> None:
-        """Steps of which only what enters is kept, and what the policy says."""
+        """Run steps under `jax.checkpoint`: their inputs are saved, and what the policy saves."""
         flat = self.flat
+        # `jax.checkpoint` does not take effects.
         if any(step.eqn.effects for step in flat.steps[start:stop]):
             self.plain(start, stop)
             return
@@ -95,11 +96,12 @@ class _Evaluation:
         self.env.update(zip(writes, out, strict=True))
 
     def stack(self, stack: Stack, layers: int) -> None:
-        """A stack, of which the first layers are recomputed."""
+        """Run a stack whose first layers are recomputed."""
         if stack.turns:
             self.loop(stack, layers)
             return
         group = self.option.group
+        # A loop takes whole groups only. The remainder follows as separate layers.
         rolled = layers - layers % group if self.option.rolled and stack.alike else 0
         found = Chain.of(self.flat, stack, rolled) if rolled > group else None
         chain = found if isinstance(found, Chain) else None
@@ -111,7 +113,7 @@ class _Evaluation:
         self.plain(stack.bounds[layers], stack.stop)
 
     def chain(self, chain: Chain) -> None:
-        """Layers as a loop, which are recomputed in groups."""
+        """Run layers as a scan that is recomputed in groups."""
         layer, begin = chain.layer(self.flat, self.env.__getitem__)
         rows = [_jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows] + chain.numbers
         last, ys = turns(
@@ -123,7 +125,7 @@ class _Evaluation:
         self.env.update(chain.handed_on(last))
 
     def loop(self, stack: Stack, layers: int) -> None:
-        """A loop, whose first turns are recomputed in groups, and the others kept."""
+        """Run a scan whose first iterations are recomputed in groups."""
         step = self.flat.steps[stack.start]
         if not layers or step.eqn.effects:
             self.plain(stack.start, stack.stop)
@@ -144,17 +146,18 @@ class _Evaluation:
 def turns(
     turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Option, *, backwards: bool
 ) -> Any:
-    """A scan, whose first turns are recomputed, some at a time."""
+    """Scan whose first `layers` iterations are recomputed, one group at a time."""
     scan = _jax.lax.scan
     layers -= layers % option.group
     if not layers:
         return scan(turn, carry, rows, length=total, reverse=backwards)
 
     def some(first: int, last: int) -> Any:
-        """The rows of some turns, by their order in time."""
+        """Rows of a range of iterations, counted in the order in which they run."""
         low, high = (total - last, total - first) if backwards else (first, last)
         return rows if last - first == total else [row[low:high] for row in rows]
 
+    # Two nested scans: the outer one runs over groups and is rematerialised.
     def grouped(rows: Any, count: int) -> Any:
         return [row.reshape(count // option.group, option.group, *row.shape[1:]) for row in rows]
 
@@ -163,10 +166,13 @@ def turns(
 
     kept = turn if option.group == 1 else group
     given = some(0, layers) if option.group == 1 else grouped(some(0, layers), layers)
+    # Inside a scan `prevent_cse` is not needed.
     again = _jax.checkpoint(kept, policy=policy_of(option.saved), prevent_cse=False)
     carry, ys = scan(again, carry, given, length=layers // option.group, reverse=backwards)
     if option.group > 1:
         ys = [y.reshape(layers, *y.shape[2:]) for y in ys]
+
+    # The remainder saves everything. In a reversed scan its rows come first.
     if layers < total:
         carry, rest = scan(
             turn, carry, some(layers, total), length=total - layers, reverse=backwards
@@ -179,7 +185,7 @@ def turns(
 def program_of(
     flat: FlatProgram, stacks: Sequence[Stack], option: Option
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """The program on its constants and arguments, saving what the option says."""
+    """Program as a function of its constants and arguments that saves what the option says."""
 
     def whole(values: Sequence[Any]) -> list[Any]:
         run = _Evaluation(flat, option, dict(zip(flat.takes, values, strict=True)))

@@ -1,4 +1,4 @@
-"""A program whose gradient is wanted, the options it has, and what the compiler says of each."""
+"""Program whose gradient is wanted, with its options and their measurements by the compiler."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from .layers import Stack, stacks_of
 from .option import EVERYTHING, Option, Saved, program_of
 
 _jax: Any = jax
-_STEPS = 12  # for how many numbers of layers there is an option, at most
-_LOOP = 2  # turns that make a loop worth while
+# Numbers of layers for which there is an option, at most.
+_STEPS = 12
+# Fewest iterations of a loop.
+_LOOP = 2
 
 
 @dataclass(frozen=True)
 class Point:
-    """An option as it was measured.
+    """Measured option.
 
     Args:
-        option: What is saved.
-        bytes: Temporaries and arguments of the gradient, by the compiler.
-        flops: Operations that the gradient does besides those it does when everything is saved.
+        option: Residuals that are saved.
+        bytes: Temporaries and arguments of the gradient, as the compiler counts them.
+        flops: Operations of the gradient in addition to those when everything is saved.
     """
 
     option: Option
@@ -40,12 +42,12 @@ class Point:
 
 
 class Problem:
-    """A program whose gradient is wanted.
+    """Program whose gradient is wanted.
 
     Args:
         traced: The program: arrays in, arrays out.
-        wrt: With respect to which of its arguments.
-        lies: Where each argument lies, on a mesh of devices; memory is that of one of them.
+        wrt: Arguments to differentiate with respect to.
+        lies: Sharding of each argument on a mesh of devices; memory is that of one device.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class Problem:
         arguments = self.flat.takes[count:]
         self.lies: dict[int, Any] = dict(zip(arguments, lies or (), strict=False))
         chosen = range(len(arguments)) if wrt is None else wrt
+        # Only inexact arguments and results take part in the gradient. Constants come first in
+        # `takes`.
         self.wrt = [
             count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)
         ]
@@ -82,7 +86,7 @@ class Problem:
         return lambda arrays: made([*self.constants, *arrays])
 
     def measure(self, option: Option) -> Point:
-        """What the compiler and the program say of an option."""
+        """Measure an option: its bytes by the compiler, its operations by the jaxpr."""
         if option not in self.points:
             run = program_of(self.flat, self.stacks, option)
 
@@ -97,8 +101,11 @@ class Problem:
                 out, pull = _jax.vjp(of, [values[i] for i in self.wrt])
                 return out, pull(cotangents)[0]
 
+            # Abstract arrays only: the gradient is compiled and never run.
             traced = own_jit()(gradient).trace(*self._avals())
+
             work = flops(traced.jaxpr)
+            # Recomputation is counted from the operations of the gradient that saves everything.
             if option == EVERYTHING:
                 self._everything = work
             else:
@@ -125,7 +132,7 @@ class Problem:
 
     @property
     def least(self) -> int:
-        """Bytes of the smallest that was measured."""
+        """Bytes of the smallest measured option."""
         return min(point.bytes for point in self.points.values())
 
     @property
@@ -134,23 +141,27 @@ class Problem:
         return sum(of_equation(step.eqn) for step in self.flat.steps)
 
     def options(self) -> list[Option]:
-        """All there are. None saves nothing of the whole program: that computes everything again
-        and holds it all at once.
+        """List all options.
+
+        No option saves nothing of the whole program: that would recompute everything and hold it
+        all at once.
         """
         saved: list[Saved] = ["dots", "nothing"]
         if unsupported() is None:
             saved.insert(1, "offloaded")
-        # `jax.checkpoint` takes no others
+        # `jax.checkpoint` does not take effects.
         pure = not any(step.eqn.effects for step in self.flat.steps)
         options = [
             EVERYTHING,
             *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure),
         ]
+
         count = sum(stack.count for stack in self.stacks)
         rolls = any(
             stack.alike and isinstance(Chain.of(self.flat, stack, stack.count), Chain)
             for stack in self.stacks
         )
+
         for rolled in (False, True) if rolls else (False,):
             for group in groups_of(count):
                 least = _LOOP * group if rolled else group
@@ -168,8 +179,11 @@ def _form(value: Any) -> Any:
 
 
 def groups_of(count: int) -> list[int]:
-    """How many layers are recomputed together: one, two, about the root of all, where what is kept
-    of the groups and what is recomputed of one are alike, and twice that.
+    """Numbers of layers that are recomputed together: 1, 2, a divisor near the square root, and
+    twice that.
+
+    Near the square root, the memory of the inputs of all groups balances that of one recomputed
+    group.
     """
     root = min(
         (d for d in range(1, count + 1) if count % d == 0),
@@ -180,13 +194,13 @@ def groups_of(count: int) -> list[int]:
 
 
 def numbers_of(count: int, group: int) -> list[int]:
-    """How many layers are recomputed, in steps of a group."""
+    """Numbers of layers that are recomputed, in steps of a group."""
     step = group * max(1, -(-count // (group * _STEPS)))
     return sorted({*range(step, count + 1, step), count})
 
 
 def unsupported() -> str | None:
-    """Why nothing is offloaded; None if it can be."""
+    """Reason why residuals cannot be offloaded; None if they can."""
     device: Any = _jax.local_devices()[0]
     if device.platform == "cpu":
         return "the memory of a CPU is that of the host"

@@ -1,10 +1,10 @@
-"""Run equal layers of a program as one loop, so that one of them is compiled and not all:
-`roll="auto"`.
+"""Loop rolling (`roll="auto"`): run identical layers of a program as one `scan`, so that one of
+them is compiled instead of all.
 
-What is rolled is proven equal: the same operations with the same parameters, on values of the same
-types, each layer reading what the one before has made, what is the same for all, and what is its
-own. What is its own is stacked in the program, or was one array from the beginning. The rest stays
-as it is, with the reason.
+Rolled layers are proven identical: the same equations with the same parameters, on values of the
+same types. Each reads what the layer before has computed, what is the same for all, and its own
+operands. These are stacked in the program, or were one array from the beginning. Everything else
+stays as it is, with the reason.
 """
 
 from __future__ import annotations
@@ -30,25 +30,32 @@ from .slices import gradients_as_rows, slices_first
 
 _jax: Any = jax
 LAYERS = 4
-"""Fewer are not worth a loop."""
+"""Fewest layers that are worth a loop."""
 OPERATIONS = 40
-"""Layers of fewer compile about as fast as the loop with what it takes apart and puts together."""
+"""Fewest equations of a layer: smaller layers compile about as fast as the loop with its slices
+and stacks.
+"""
 STACKED = 12
-"""So many layers are worth one whatever they do, where all of their weights are slices of stacked
-ones: on CPUs XLA compiles each slice for itself, where it compiles equal operations once.
+"""Layers that are worth a loop whatever they do, if all of their weights are slices of stacked
+arrays: on CPUs XLA compiles each slice by itself, where it compiles identical operations once.
 """
 COPY = 300
-"""As many operations on numbers have to be done for each byte that is stacked, so that stacking
-takes a twentieth of their time.
+"""Floating-point operations for each byte that is stacked, at least, so that stacking takes a
+twentieth of their time.
 """
 EACH = 10_000
-"""As many operations on numbers take as long as one operation of a program takes to start."""
-_NO_KERNEL = "conv_general_dilated"  # that CPUs have kernels for outside of loops alone
+"""Floating-point operations that take as long as the start of one operation of a program."""
+# CPUs have kernels for this primitive outside of loops only.
+_NO_KERNEL = "conv_general_dilated"
 
 
 def rolling(traced: Any, *, differentiated: bool = False, derived: bool = False) -> Rolling:
-    """Find the equal layers of a program, and decide which become loops; whether it is
-    differentiated then, or is part of a derivative.
+    """Find the identical layers of a program, and decide which become loops.
+
+    Args:
+        traced: The program.
+        differentiated: Whether it will be differentiated.
+        derived: Whether it is part of a derivative.
     """
     flat = slices_first(gradients_as_rows(flattened(traced)))
     parts: Parts = dict(parts_of(flat))
@@ -59,7 +66,8 @@ def rolling(traced: Any, *, differentiated: bool = False, derived: bool = False)
         low = stacks[i - 1].stop if i else 0
         high = stacks[i + 1].start if i + 1 < len(stacks) else len(flat.steps)
         if found and (before := found[-1].chain) is not None:
-            low = before.stack.stop  # which may have grown
+            # The stack before may have grown beyond its repetition.
+            low = before.stack.stop
         layers = _decided(
             flat,
             _grown(flat, stack, low, high),
@@ -70,6 +78,8 @@ def rolling(traced: Any, *, differentiated: bool = False, derived: bool = False)
         found.append(layers)
         if layers.chain is not None:
             parts.update(made_by(layers.chain, {made: Turns(made) for made in layers.chain.wanted}))
+
+    # Loops that stay may have layers in their bodies.
     rolled = {
         i
         for each in found
@@ -92,7 +102,7 @@ def rolling(traced: Any, *, differentiated: bool = False, derived: bool = False)
 def _decided(
     flat: FlatProgram, stack: Stack, parts: Parts, *, differentiated: bool, derived: bool
 ) -> Layers:
-    """Layers as they repeat, and whether they become a loop."""
+    """Decide whether repeated layers become a loop."""
     steps = flat.steps[stack.bounds[0] : stack.bounds[1]]
     operations = sum(1 + _held(step) for step in steps)
     count = stack.count
@@ -114,6 +124,8 @@ def _decided(
     if isinstance(chain, Broken):
         return stay(chain.why)
     count = stack.count
+
+    # Bytes per layer that have to be stacked first.
     copied = (
         sum(
             flat.sizes[n]
@@ -132,7 +144,8 @@ def _decided(
             f" more{many}"
         )
     if on_cpu:
-        # of stacked weights each slice would be an operation of its own
+        # Nothing is copied if the weights are stacked already. Then each slice would be compiled by
+        # itself, and the loop pays.
         if not (differentiated or derived) and copied:
             return stay(
                 "on a CPU a forward pass compiles equal operations once as it is; a gradient of it"
@@ -144,6 +157,8 @@ def _decided(
             for eqn in (step.eqn, *inside(step.eqn))
         ):
             return stay(f"`{_NO_KERNEL}` has no fast kernel in a loop on CPUs")
+
+    # Stacking has to be cheap compared with the work of the layers.
     work = sum(of_equation(step.eqn) for step in steps)
     if copied * COPY > work + EACH * operations:
         return stay(
@@ -161,8 +176,9 @@ def _decided(
 
 
 def _grown(flat: FlatProgram, stack: Stack, low: int, high: int) -> Stack:
-    """With the layers before and behind it that are equal to its first and last; where a repetition
-    ends is a guess.
+    """Extend a stack by layers before and behind it that equal its first and last one.
+
+    The end of a repetition is only a guess.
     """
     bounds = list(stack.bounds)
     period = bounds[1] - bounds[0]
@@ -180,8 +196,9 @@ def _grown(flat: FlatProgram, stack: Stack, low: int, high: int) -> Stack:
 
 
 def _longest(flat: FlatProgram, stack: Stack) -> tuple[Stack, Chain | Broken]:
-    """The most layers that follow one another and are a chain. The first or the last may stand
-    where others do not.
+    """Longest run of layers that is a chain.
+
+    The first or the last layer may not fit into the chain, so runs without them are tried too.
     """
     forms = [formed(flat, *pair).form for pair in pairwise(stack.bounds)]
     runs = [0, *(k for k in range(1, len(forms)) if forms[k] != forms[k - 1]), len(forms)]
@@ -198,17 +215,17 @@ def _longest(flat: FlatProgram, stack: Stack) -> tuple[Stack, Chain | Broken]:
 
 
 def _held(step: Step) -> int:
-    """Operations of the programs that one holds."""
+    """Number of equations in the sub-jaxprs of a step."""
     return sum(1 for _ in inside(step.eqn))
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """A function of flat arrays at some of them.
+    """Traced function of flat arrays, with its loops.
 
     Args:
         traced: Its program.
-        found: The layers in it, and which of them are loops.
+        found: Its layers, and which of them are loops.
     """
 
     traced: Any
@@ -218,7 +235,8 @@ class Rolled:
     def of(
         cls, fn: Callable[..., Any], arrays: Sequence[Any], *, differentiated: bool = False
     ) -> Rolled:
-        # JAX keeps traces by function, and what a trace leaves behind is wanted each time
+        # A new function for each trace: JAX caches traces by function, and the side effects of
+        # tracing are wanted each time.
         def flat(*arrays: Any) -> Any:
             return fn(*arrays)
 

@@ -1,9 +1,11 @@
-"""Slices of stacked layers, and their gradients, put so that layers which read and make them are
-equal to each other.
+"""Normalisation of slices of stacked layers, and of their gradients, so that layers which use them
+are identical.
 
-Where a slice stands, or into which row of zeros its gradient goes, is a parameter of the operation,
-in which equal layers differ. So slices go directly behind what they are of, and gradients that are
-padded and added up become rows that are put one behind the other.
+The position of a slice, or the row of zeros that its gradient is added to, is a parameter of the
+equation, in which identical layers differ. So slices move directly behind the array that they are
+of, and gradients that are padded and added up become rows of one concatenation.
+
+    pad g0 row 0 + pad g1 row 1 + ... + pad g9 row 9   ->   concatenate g0 g1 ... g9
 """
 
 from __future__ import annotations
@@ -22,10 +24,8 @@ _jax: Any = jax
 
 
 def slices_first(flat: FlatProgram) -> FlatProgram:
-    """The same with each slice at a fixed place directly behind what it is of: the places of a
-    layer's own tell it from all others.
-    """
-    # by step: those that stand behind it; -1 for what the program takes
+    """Move each slice with static indices directly behind the array that it is of."""
+    # Step -> slices of its result; -1 for slices of arguments and constants.
     behind: dict[int, list[int]] = {}
     maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
     moved: set[int] = set()
@@ -46,23 +46,25 @@ def slices_first(flat: FlatProgram) -> FlatProgram:
 
 
 def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
-    """The same with one operation for the gradient of stacked layers, where JAX pads that of each
-    slice with zeros and adds them up.
+    """Replace sums of padded slice gradients, as JAX writes the gradient of stacked layers, by one
+    concatenation.
 
-    Each element is then what it was: one row's, with zeros added. With n layers the sums were n
-    times as many numbers as the result.
+    Each element keeps its value: that of one row, with zeros added. With n layers the sums added n
+    times as many numbers as the result has.
     """
     maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
     steps: list[Step | None] = list(flat.steps)
     for i in reversed(range(len(flat.steps))):
         if flat.steps[i].name != "add_any" or steps[i] is None:
             continue
+        # A chain of `add_any` whose leaves are one padded row per layer.
         addends, sums = _addends(flat, maker, i)
         rows = {at: n for n in addends if (at := _row(flat, maker, n)) is not None}
         padded = [maker[n] for n in addends if n in rows.values()]
         count = flat.avals[flat.steps[i].makes[0]].shape[0] if rows else 0
         if len(addends) != count or sorted(rows) != list(range(count)):
-            continue  # a row has no gradient or several, or there is another part than the slices'
+            # Some row has no gradient or several, or something else is added.
+            continue
         for k in (*sums, *padded):
             steps[k] = None
         steps[i] = _one_behind_the_other(
@@ -72,8 +74,8 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
 
 
 def _addends(flat: FlatProgram, maker: dict[int, int], root: int) -> tuple[list[int], list[int]]:
-    """What is added up to one value, by number, and the sums on the way, which nothing else
-    reads.
+    """Numbers of the values that are added up to one value, and the sums on the way, which
+    nothing else reads.
     """
     addends: list[int] = []
     sums: list[int] = []
@@ -83,8 +85,10 @@ def _addends(flat: FlatProgram, maker: dict[int, int], root: int) -> tuple[list[
         sums.append(i)
         for ref in flat.steps[i].reads:
             if not isinstance(ref, int):
-                return [], []  # a constant, which is no row
+                # A constant is not a row.
+                return [], []
             at = maker.get(ref, -1)
+            # A sum that something else reads has to stay, so it counts as an addend.
             is_sum = (
                 at >= 0
                 and flat.steps[at].name == "add_any"
@@ -99,8 +103,8 @@ def _addends(flat: FlatProgram, maker: dict[int, int], root: int) -> tuple[list[
 
 
 def _row(flat: FlatProgram, maker: dict[int, int], n: int) -> int | None:
-    """Which row of zeros this value fills, if that is all that it is, and if nothing else reads
-    it.
+    """Index of the row of zeros that this value fills; None if it is anything else, or is read
+    elsewhere.
     """
     step = flat.steps[maker[n]] if n in maker else None
     if step is None or step.name != "pad" or len(step.numbers) != 1 or len(flat.readers[n]) != 1:
@@ -119,7 +123,7 @@ def _row(flat: FlatProgram, maker: dict[int, int], n: int) -> int | None:
 
 
 def _one_behind_the_other(flat: FlatProgram, rows: Sequence[int], step: Step) -> Step:
-    """The step that puts these rows together to what another one makes."""
+    """Step that concatenates rows to the result of another step."""
     given = [jax.ShapeDtypeStruct(flat.avals[n].shape, flat.avals[n].dtype) for n in rows]
 
     def together(*rows: Any) -> Any:

@@ -1,11 +1,11 @@
-"""A coloured Jacobian of which one program serves all sizes of a bucket: the colours of a size are
-data of its calls.
+"""Coloured Jacobians in a program that serves all sizes of a bucket: the colours are data of its
+calls.
 
-A trace with symbolic sizes knows no structure. So the function is rehearsed at some sizes, which
-says by how many passes; and at each size that is met its structure is read off the function at that
-size, as without padding, and its tables are handed to the program. In the program the tables are
-numbers made of the size, a stand-in of the bucket's shape, which the witness finds to be these
-tables. What a table says behind the true size is: nothing.
+A trace with symbolic sizes has no sparsity pattern. So the function is rehearsed at some sizes,
+which decides the number of passes. At each size that is called, the pattern is read off the
+function at that size, as without padding, and its tables are passed to the program. In the symbolic
+program the tables are stand-ins: arrays of the bucket's shape computed from the size, which the
+witness identifies with these tables. Entries of a table beyond the true size are -1.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from .typed_numpy import np
 _jax: Any = jax
 _jnp: Any = jnp
 _lax: Any = jax.lax
-_CHEAP = 128  # dense passes, as many as which cost less than a trace of each size
-_NOWHERE = 2**30  # no array has this position, where what is written is dropped
+# So many dense passes cost less than a trace of each size.
+_CHEAP = 128
+# Out of bounds, so that a scatter with mode="drop" drops what is written there.
+_NOWHERE = 2**30
 
 
 @dataclass(frozen=True)
 class _Wish:
-    """A Jacobian at one size: its structure, the shapes, and the passes that there are."""
+    """Jacobian at one size: its pattern, its shapes, and the possible modes."""
 
     pattern: Pattern
     ins: Sequence[Shape]
@@ -46,16 +48,16 @@ class _Wish:
 
 @dataclass(frozen=True)
 class _Form:
-    """What a coloured Jacobian is made by at all sizes.
+    """Form of a coloured Jacobian, the same at all sizes.
 
     Args:
-        by: Whether coloured directions are of the arguments ("forward") or of the results
+        by: Mode of the coloured directions: of the arguments ("forward") or of the results
             ("reverse").
-        count: How many there are.
-        apart: How many long rows (or columns) are made one by one by the other mode.
-        ins: The shapes of the arguments at the largest size.
-        outs: Those of the results.
-        why: For a line of the plan.
+        count: Number of coloured directions.
+        apart: Number of dense rows (or columns) that take single directions of the other mode.
+        ins: Shapes of the arguments at the largest size.
+        outs: Shapes of the results at the largest size.
+        why: Reason for a line of the plan.
     """
 
     by: Way
@@ -67,26 +69,25 @@ class _Form:
 
     @property
     def along(self) -> Sequence[Shape]:
-        """The shapes of what directions are of."""
+        """Shapes of the arrays that coloured directions belong to."""
         return self.ins if self.by == "forward" else self.outs
 
     @property
     def lines(self) -> Sequence[Shape]:
-        """The shapes of what they give."""
+        """Shapes of the arrays that a direction gives."""
         return self.outs if self.by == "forward" else self.ins
 
 
 @dataclass(frozen=True)
 class _Tables:
-    """The colours of one size, in arrays of the largest.
+    """Colours of one size, in arrays of the shapes of the largest.
 
     Args:
-        colours: For each element of what directions are of, which; -1 for none.
-        owners: For each direction and each element of what it gives, to which element of the other
-            side that belongs; -1 for none.
-        apart: For each element of what directions give, which of those that are taken out it is; -1
-            for none.
-        apart_owners: As `owners`, of the passes of the other mode.
+        colours: Colour of each element of `along`; -1 for none.
+        owners: For each direction and each element of `lines`, the element of `along` that the
+            entry belongs to; -1 for none.
+        apart: Index of each element of `lines` among those that were taken out; -1 for none.
+        apart_owners: Like `owners`, for the single directions of the other mode.
     """
 
     colours: list[Any]
@@ -98,8 +99,9 @@ class _Tables:
 def coloured(
     fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]
 ) -> Made | None:
-    """The Jacobian of a function of lists of arrays, in a trace that holds for all sizes of a
-    bucket; None where no colours are chosen.
+    """Jacobian of a function of lists of arrays, in a trace that holds for all sizes of a bucket.
+
+    None if colouring is not chosen.
 
     Raises:
         Refused: At the size of this trace it takes more passes than were chosen.
@@ -110,6 +112,9 @@ def coloured(
         return None
     linearized = Linearized.of(fn, at, forward=form.by == "forward" or form.apart > 0)
     shapes = [tuple(leaf.shape) for leaf in (*at, *linearized.out)]
+
+    # The trace at a known size gets real tables. The symbolic one gets stand-ins of the same
+    # shapes.
     symbol = next((dim for shape in shapes for dim in shape if is_symbolic(dim)), None)
     with OWN_TIME.running():
         tables = (
@@ -123,8 +128,9 @@ def coloured(
 def _wish(
     fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]
 ) -> _Wish | None:
-    """What is decided by known floats may be decided otherwise by the program of the bucket; so
-    here it is not known.
+    """Pattern and modes at one size; None if dense passes are cheap, or no pattern is found.
+
+    Known floats are not used here: the program of the bucket may decide by them in another way.
     """
     traced, out = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     ways, _ = possible(traced, ways)
@@ -141,19 +147,21 @@ def _wish(
 
 
 def _dense(ways: Sequence[Way], taken: int, made: int) -> int:
-    """The cost of the dense passes, in forward ones."""
+    """Cost of the dense passes, in forward passes."""
     return min(taken if way == "forward" else REVERSE * made for way in ways)
 
 
 def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
-    """By how many passes; None if dense ones are cheaper, or if no size can be told from another by
-    the shapes.
+    """Choose the number of passes.
+
+    None if dense passes are cheaper, or if the shapes do not tell the sizes apart.
     """
     largest = wishes[0]
     if all((wish.ins, wish.outs) == (largest.ins, largest.outs) for wish in wishes[1:]) or {
         wish.ways for wish in wishes
     } != {largest.ways}:
         return None
+
     pattern, costs = (
         largest.pattern,
         _dense(largest.ways, largest.pattern.columns, largest.pattern.size),
@@ -162,14 +170,18 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
     scheme = scheme_of(pattern, largest.ways, limit)
     if scheme is None:
         return None
+
     apart = len(scheme.apart)
+    # The mode is chosen at the largest size; the other sizes are coloured in the same form.
     others = [scheme_by(wish.pattern, scheme.by, apart, math.inf) for wish in wishes[1:]]
     counts = [scheme.count, *(other.count for other in others if other is not None)]
-    # where it differs from size to size, one size may take one more
+    # If the counts differ among the rehearsed sizes, another size may take one more.
     most = max(counts) + (len(set(counts)) > 1)
+
     made = Scheme(scheme.by, scheme.colours, most, scheme.apart)
     if made.cost > limit:
         return None
+
     part = (
         f"{pattern.count} of {pattern.size * pattern.columns} elements are not zero at the largest"
         f" size{shaped(pattern, scheme)}"
@@ -185,10 +197,10 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
 
 
 def _tables(form: _Form, wish: _Wish | None) -> _Tables:
-    """The tables of a size that is known.
+    """Tables of a known size.
 
     Raises:
-        Refused: It takes more passes.
+        Refused: The pattern at this size takes more passes than were chosen.
     """
     scheme = None if wish is None else scheme_by(wish.pattern, form.by, form.apart, form.count)
     if wish is None or scheme is None:
@@ -200,9 +212,13 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
     forward = form.by == "forward"
     pattern = wish.pattern if forward else wish.pattern.transposed
     along, lines = (wish.ins, wish.outs) if forward else (wish.outs, wish.ins)
+
+    # Positions in arrays of this size, translated to arrays of the largest.
     cross_places, line_places = _places(along, form.along), _places(lines, form.lines)
     apart = np.full(pattern.size, -1)
     apart[scheme.apart] = np.arange(len(scheme.apart))
+
+    # Within one direction no two columns share a row, so each entry has one owner.
     owners = np.full((form.count, sum(map(math.prod, form.lines))), -1)
     apart_owners = np.full((form.apart, sum(map(math.prod, form.along))), -1)
     line, cross = pattern.rows, pattern.indices
@@ -220,7 +236,9 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
 
 
 def _places(shapes: Sequence[Shape], largest: Sequence[Shape]) -> Any:
-    """Where each element of arrays is in larger ones, which it is a leading part of."""
+    """Flat positions, in larger arrays, of the elements of arrays that are leading parts of
+    them.
+    """
     parts: list[Any] = []
     start = 0
     for shape, whole in zip(shapes, largest, strict=True):
@@ -237,7 +255,7 @@ def _spread(values: Any, places: Any, largest: Sequence[Shape]) -> Any:
 
 
 def _split(table: Any, shapes: Sequence[Shape]) -> list[Any]:
-    """A table of flat elements as one for each array."""
+    """Split a table of flat elements into one table for each array."""
     ends = np.cumsum([0, *map(math.prod, shapes)])
     parts = zip(shapes, ends, ends[1:], strict=False)
     return [
@@ -247,7 +265,7 @@ def _split(table: Any, shapes: Sequence[Shape]) -> list[Any]:
 
 
 def _stand_ins(form: _Form, symbol: Any) -> _Tables:
-    """Arrays made of a size, in place of tables that are made of it elsewhere."""
+    """Arrays computed from the size, in place of tables that the host computes from it."""
 
     def stand_in(shape: Shape) -> Any:
         counted = _lax.iota(np.int32, max(math.prod(shape), 1)).reshape(shape)
@@ -265,7 +283,7 @@ def _stand_ins(form: _Form, symbol: Any) -> _Tables:
     )
 
 
-# The Jacobian, the same at a symbolic size and at a known one.
+# Below: the Jacobian, traced alike at a symbolic size and at a known one.
 
 
 def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leaves, list[list[Any]]]:
@@ -293,6 +311,8 @@ def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leave
     def block(o: int, i: int) -> Any:
         mine, cross = (o, i) if forward else (i, o)
         stack = stacks[mine]
+        # Start from the values outside of the pattern, then scatter the entries of the coloured
+        # stack and those of the single directions.
         whole = _rest(stack, tuple(along[cross].shape), forward=forward)
         whole = _written(
             whole, stack, owners[mine], form.along[cross], int(ends[cross]), lines_first=forward
@@ -315,7 +335,7 @@ def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leave
 
 
 def _directions(tables: Sequence[Any], leaves: Leaves, count: int) -> Iterator[Any]:
-    """Stacks of directions, each the sum of all elements that a table gives its number."""
+    """Stacks of directions: direction i is the sum of all elements with table entry i."""
     for table, leaf in zip(tables, leaves, strict=True):
         shape = (count, *leaf.shape)
         numbers = _lax.broadcasted_iota(np.int32, shape, 0)
@@ -325,13 +345,15 @@ def _directions(tables: Sequence[Any], leaves: Leaves, count: int) -> Iterator[A
 
 
 def _lead(table: Any, shape: Sequence[Any]) -> Any:
-    """The leading part of a table."""
+    """Leading part of a table, in the shape of an array at the size of the trace."""
     return _lax.slice(table, (0,) * len(shape), tuple(shape)) if len(shape) else table
 
 
 def _rest(stack: Any, cross: Sequence[Any], *, forward: bool) -> Any:
-    """What stands outside of the pattern, as in `compressed.py`: 0, or NaN where a direction is not
-    finite. One more axis leads.
+    """Values outside of the pattern, as in `compressed.py`: 0, or NaN where a direction is not
+    finite.
+
+    The result has one more axis in front.
     """
     odd = _lax.reduce_or(~_jnp.isfinite(stack), axes=(0,))
     rest = _lax.select(
@@ -346,8 +368,9 @@ def _rest(stack: Any, cross: Sequence[Any], *, forward: bool) -> Any:
 def _written(
     whole: Any, stack: Any, owners: Any, cross: Shape, start: int, *, lines_first: bool
 ) -> Any:
-    """The elements of a stack, each where its direction and its owner meet; those that no owner is
-    known of are dropped.
+    """Scatter the elements of a stack to where their direction and their owner meet.
+
+    Elements without an owner are dropped.
     """
     local = owners - np.int32(start)
     size = math.prod(cross)
@@ -355,6 +378,8 @@ def _written(
     of_line = [
         _lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in range(1, len(stack.shape))
     ]
+
+    # Unravel the owner into its indices.
     of_cross: list[Any] = []
     stride = size
     for length in cross:
@@ -362,6 +387,7 @@ def _written(
         of_cross.append(
             _lax.rem(_lax.div(local, _lax.full_like(local, stride)), _lax.full_like(local, length))
         )
+    # The extra leading axis has size 1: index 0 writes, `_NOWHERE` drops.
     leading = _lax.select(here, _lax.full_like(local, 0), _lax.full_like(local, _NOWHERE))
     positions = (leading, *of_line, *of_cross) if lines_first else (leading, *of_cross, *of_line)
     return whole.at[positions].set(stack, mode="drop", wrap_negative_indices=False)

@@ -1,4 +1,4 @@
-"""Make a Jacobian from few directions, and put its elements where they belong."""
+"""Compute a Jacobian from few directions, and write its elements to their places."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ def compressed(
     as_sparse: bool,
     batch: int | None = None,
 ) -> tuple[Leaves, list[list[Any]]]:
-    """The value, and the Jacobian by coloured directions: for each result a block for each
-    argument.
-    """
+    """Value, and Jacobian by coloured directions: for each result a block per argument."""
     forward = scheme.by == "forward"
+    # `along` are the arrays that coloured directions belong to; lines that are dense by themselves
+    # take the other mode, with directions of `across`.
     along, across = (linearized.at, linearized.out) if forward else (linearized.out, linearized.at)
     first, second = (
         (linearized.pushed, linearized.pulled)
         if forward
         else (linearized.pulled, linearized.pushed)
     )
+
+    # A stack has one entry per colour: the sum of all columns of that colour (rows in reverse).
     value, stacks = first(_by_colour(scheme, along), batch)
     others = second(_one_by_one(scheme.apart, across), batch)[1] if len(scheme.apart) else None
     places = _Places(pattern, scheme, linearized.outs, linearized.ins)
@@ -45,6 +47,7 @@ def compressed(
     def block(o: int, i: int) -> Any:
         here = places.block(o, i)
         mine, theirs = (o, i) if forward else (i, o)
+        # Sources count on from the coloured stack into the stack of single directions.
         source = stacks[mine].reshape(-1)
         if others is not None:
             source = _jnp.concatenate([source, others[theirs].reshape(-1).astype(source.dtype)])
@@ -66,7 +69,9 @@ def compressed(
 
 @dataclass(frozen=True)
 class _Block:
-    """The elements of one block: where they are, and where they come from."""
+    """Elements of one block: their positions, and the entries of the stacks that they are read
+    from.
+    """
 
     rows: Any
     columns: Any
@@ -74,8 +79,9 @@ class _Block:
 
 
 class _Places:
-    """Where each element of a Jacobian comes from: stacks of the results of coloured directions,
-    then of those of single ones.
+    """Entry of the stacks that each element of a Jacobian is read from.
+
+    The results of coloured directions come first, then those of single directions.
     """
 
     def __init__(
@@ -98,14 +104,19 @@ class _Places:
             & (self.columns < right)
         )
         rows, columns = self.rows[here], self.columns[here]
+        # Forward, a line is a row and each colour is a set of columns. In reverse it is the other
+        # way round.
         line, cross = (rows, columns) if self.forward else (columns, rows)
         (line_start, line_end), (cross_start, cross_end) = (
             ((top, bottom), (left, right)) if self.forward else ((left, right), (top, bottom))
         )
         width = line_end - line_start
-        if self.scheme.mirrored is not None:  # of one array, by one array
+        # A symmetric matrix of one argument: elements may be read at their mirror image.
+        if self.scheme.mirrored is not None:
             mirrored = self.scheme.mirrored[here]
             line, cross = np.where(mirrored, cross, line), np.where(mirrored, line, cross)
+        # The coloured stack has `count` rows of `width` lines. The single directions follow, one
+        # row of cross elements for each line that was taken out.
         single = self.apart[line]
         sources = np.where(
             single >= 0,
@@ -118,8 +129,8 @@ class _Places:
 def dense(
     linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None = None
 ) -> tuple[Leaves, list[list[Any]]]:
-    """The value, and the Jacobian by one direction for each element of the arguments or of the
-    results.
+    """Value, and Jacobian by one direction per element of the arguments, or of the results in
+    reverse.
     """
     forward = by == "forward"
     along, run = (
@@ -144,8 +155,9 @@ def dense(
 
 
 def _basis(leaves: Leaves, ends: Any) -> list[Any]:
-    """A stack of directions, each of one element of all; of one array `jnp.eye`, which XLA
-    knows.
+    """Stack of unit directions, one per element of all arrays.
+
+    Of a single array it is `jnp.eye`, which XLA knows.
     """
     total = int(ends[-1])
     return [
@@ -157,7 +169,7 @@ def _basis(leaves: Leaves, ends: Any) -> list[Any]:
 
 
 def _by_colour(scheme: Scheme, leaves: Leaves) -> list[Any]:
-    """A stack of directions, each the sum of all elements of one colour."""
+    """Stack of directions, each the sum of all elements of one colour."""
     directions: list[Any] = []
     at = 0
     for leaf in leaves:
@@ -170,7 +182,7 @@ def _by_colour(scheme: Scheme, leaves: Leaves) -> list[Any]:
 
 
 def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
-    """A stack of directions, each of one element."""
+    """Stack of directions of one element each."""
     directions: list[Any] = []
     at = 0
     for leaf in leaves:
@@ -186,6 +198,7 @@ def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
 def _taken(source: Any, at: Any) -> Any:
     if len(at) == source.size and np.array_equal(at, np.arange(len(at))):
         return source
+    # All positions come from the pattern, so no bounds check is needed.
     return source.at[at.astype(np.int32)].get(mode="promise_in_bounds")
 
 
@@ -205,6 +218,7 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
     shape, size, wide = (*out, *taken), math.prod(out), math.prod(taken)
     if len(data) == size * wide:
         return data.reshape(shape)
+    # Elements outside of the pattern are 0, or NaN where the pass was not finite.
     rest = _jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide)).reshape(-1)
     if len(data):
         at = here.rows * wide + here.columns
@@ -215,12 +229,12 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
 
 
 def _elsewhere(stack: Any, *, forward: bool) -> Any:
-    """What stands outside of the pattern: for each row of results, or column of arguments in
-    reverse, 0 or NaN.
+    """Values outside of the pattern: 0 or NaN for each row of results, or column of arguments in
+    reverse.
 
     A direction gives a row sums of derivatives on the way times 0 or 1: NaN if one of these is
-    infinite or NaN, as a plain Jacobian has it. The pattern counts known factors of 0 as no
-    dependence, so any direction that gives no finite number may hold such an element.
+    infinite or NaN, as in a plain Jacobian. The pattern counts known factors of 0 as no dependence,
+    so any direction that gives no finite number may hold such an element.
     """
     odd = ~_jnp.isfinite(stack.reshape(len(stack), -1)).all(axis=0)
     rest = _jnp.where(odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))

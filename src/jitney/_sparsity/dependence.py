@@ -1,5 +1,11 @@
-"""Follow through a program which results may depend on which arguments: sound for every value of
-the arguments.
+"""Interpreter of jaxprs over sparsity patterns: the arguments that each result may depend on.
+
+This is abstract interpretation. The abstract value of an array is a `Pattern`, a boolean matrix
+with a row per element and a column per element of the seeds, or None if the array depends on no
+seed; the join is the union. It is sound for every value of the arguments.
+
+    a = slice[1:3] x     x: 4 rows, identity   ->   a: rows {1}, {2}
+    b = reduce_sum a                           ->   b: row  {1, 2}
 """
 
 from __future__ import annotations
@@ -29,16 +35,15 @@ def dependence(
     given: Sequence[Any] = (),
     blurred: dict[int, str] | None = None,
 ) -> list[Found]:
-    """What the results of a program depend on.
+    """Patterns of the results of a program.
 
     Args:
         jaxpr: The program, closed or open.
-        patterns: What each argument depends on; None for nothing.
-        programs: Those inside of one that is followed.
+        patterns: Pattern of each argument; None if it depends on nothing.
+        programs: Memo of sub-jaxprs that are followed.
         given: Known values of arguments, None for unknown ones.
-        blurred: Gets the constants and arguments, by their place among both, that positions are
-            made of which are not known, and so may be any; each with the line that reads or writes
-            there.
+        blurred: Output. Gets the constants and arguments, by their index among both, from which
+            unknown positions are computed; each with the line that reads or writes there.
 
     Raises:
         TooDenseError: Almost everything depends on almost everything.
@@ -49,6 +54,7 @@ def dependence(
     reached: dict[int, Found] = dict(
         zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True)
     )
+    # Values that rules will read are computed together, in one compiled program.
     values = known.values(
         _asked(known, {number for number, pattern in reached.items() if pattern is not None})
     )
@@ -64,6 +70,7 @@ def dependence(
         inside = [pattern(ref) for ref in step.reads]
         if sources is not None:
             sources.follow(step)
+        # An equation whose operands depend on nothing gives results that depend on nothing.
         if any(part is not None for part in inside):
             rule, there = _LOOPS.get(step.name), [value(ref) for ref in step.reads]
             unknown = programs.unknown
@@ -75,7 +82,9 @@ def dependence(
                     if rule
                     else _plain(step.eqn, inside, there)
                 )
-            finally:  # what is too dense may be so for it
+            # Note the sources even if the rule raises: an unknown position may be why it is too
+            # dense.
+            finally:
                 if sources is not None and programs.unknown > unknown:
                     sources.note(step)
             reached.update(zip(step.makes, out, strict=True))
@@ -83,7 +92,7 @@ def dependence(
 
 
 def _is_blurred(name: str, patterns: Sequence[Found], values: Sequence[Any]) -> bool:
-    """Whether an operation reads or writes at positions that are not known, and do not vary
+    """Return whether an equation reads or writes at positions that are unknown and do not vary
     themselves.
     """
     positions = range(len(values))[POSITIONS[name]]
@@ -91,11 +100,11 @@ def _is_blurred(name: str, patterns: Sequence[Found], values: Sequence[Any]) -> 
 
 
 class _Sources:
-    """Which constants and arguments of a program its values are made of.
+    """Constants and arguments of a program that each of its values is computed from.
 
     Args:
         flat: The program.
-        blurred: Gets those that unknown positions are made of.
+        blurred: Output. Gets those that unknown positions are computed from.
     """
 
     def __init__(self, flat: FlatProgram, blurred: dict[int, str]):
@@ -106,13 +115,14 @@ class _Sources:
         }
 
     def follow(self, step: Step) -> None:
-        """Note what a step makes its results of."""
+        """Record the sources of the results of a step."""
         read = self._read(step.numbers)
         self._of.update(dict.fromkeys(step.makes, read))
 
     def note(self, step: Step) -> None:
-        """Note that positions in a step are unknown: its own, or inside of a loop those that may be
-        made of its integers.
+        """Record that a step has unknown positions.
+
+        For a loop, any integer that it reads may be such a position.
         """
         if step.name in POSITIONS:
             refs = [ref for ref in step.reads[POSITIONS[step.name]] if isinstance(ref, int)]
@@ -130,7 +140,7 @@ class _Sources:
 
 
 def _asked(known: Constants, varying: set[int]) -> list[int]:
-    """The known values that rules will read: those of operations on what varies."""
+    """Known values that rules will read: those of equations on operands that vary."""
     asked: dict[int, None] = {}
     for step in known.flat.steps:
         if not varying.isdisjoint(step.numbers):
@@ -169,13 +179,13 @@ def _size(var: Any) -> int:
     return math.prod(var.aval.shape)
 
 
-# Loops and branches.
+# Rules of control flow.
 
 
 @dataclass(frozen=True)
 class _Nested:
-    """An operation that holds programs, what its operands depend on, and their values where they
-    are known.
+    """Equation with sub-jaxprs, the patterns of its operands, and their values where they are
+    known.
     """
 
     eqn: Any
@@ -186,9 +196,10 @@ class _Nested:
     def locally(
         self, body: Any, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[Any]
     ) -> list[Found]:
-        """What the results of a body depend on, its varying arguments standing one after the other
-        as columns.
+        """Patterns of the results of a body in terms of its own varying arguments, laid out as
+        columns in their order.
         """
+        # These local patterns are the same in every iteration.
         total = sum(size for size, on in zip(sizes, varying, strict=True) if on)
         columns: list[Found] = []
         at = 0
@@ -198,7 +209,7 @@ class _Nested:
         return dependence(body, columns, self.programs, given)
 
     def everything(self) -> list[Found]:
-        """All results depend on all that any operand does."""
+        """Patterns in which all results depend on all that any operand depends on."""
         ins, outs = (
             [tuple(atom.aval.shape) for atom in atoms]
             for atoms in (self.eqn.invars, self.eqn.outvars)
@@ -211,6 +222,7 @@ class _Nested:
 
 
 def _cond(loop: _Nested) -> list[Found]:
+    # The branch itself varies, so every result depends on it.
     if loop.patterns[0] is not None:
         return loop.everything()
     branches = [
@@ -233,7 +245,8 @@ def _scan(loop: _Nested) -> list[Found]:
     body, length = eqn.params["jaxpr"], eqn.params["length"]
     sizes = [_size(var) for var in opened(body)[0].invars]
     carried = [pattern is not None for pattern in carry]
-    while True:  # what is carried varies if what it becomes does
+    # Fixpoint: a carry varies if the body returns a varying value for it. The set only grows.
+    while True:
         varying = [*(p is not None for p in consts), *carried, *(p is not None for p in xs)]
         local = loop.locally(body, sizes, varying, given)
         after = [
@@ -242,9 +255,13 @@ def _scan(loop: _Nested) -> list[Found]:
         if after == carried:
             break
         carried = after
+
     if length > _LONGEST_LOOP and any(carried):
         return loop.everything()
     columns = next(p for p in loop.patterns if p is not None).columns
+
+    # Compose the local pattern with that of the carry, iteration by iteration: each may read
+    # another row of `xs`.
     now: list[Found] = [
         (pattern or _nothing(size, columns)) if on else None
         for pattern, size, on in zip(
@@ -259,6 +276,8 @@ def _scan(loop: _Nested) -> list[Found]:
             x and x.take(np.arange(step * width, (step + 1) * width))
             for x, width in zip(xs, widths, strict=True)
         ]
+        # The columns of `local` are the varying arguments in order, so their patterns stacked are
+        # the basis.
         inside = [p for p in (*consts, *now, *here) if p is not None]
         basis = stacked(inside)
         out = [p and p.after(basis) for p in local]
@@ -267,6 +286,7 @@ def _scan(loop: _Nested) -> list[Found]:
             p or (_nothing(_size(v), columns) if on else None)
             for p, v, on in zip(now, eqn.outvars, carried, strict=False)
         ]
+
     ys = [
         _stacked([made[step][i] for step in range(length)])
         for i in range(len(eqn.outvars) - len(carry))
@@ -284,15 +304,19 @@ def _nothing(size: int, columns: int) -> Pattern:
 
 
 def _while(loop: _Nested) -> list[Found]:
-    """Round after round, until nothing more is reached."""
+    """Rule of `while`: join the pattern of the carry with that after one more iteration, until a
+    fixpoint.
+    """
     eqn = loop.eqn
     condition, consts, carry = while_parts(eqn, list(loop.patterns))
+    # The number of iterations itself varies.
     if any(pattern is not None for pattern in condition):
         return loop.everything()
     body = eqn.params["body_jaxpr"]
     sizes = [_size(var) for var in opened(body)[0].invars]
     given = [*while_parts(eqn, list(loop.values))[1], *(None for _ in carry)]
     columns = next(p for p in loop.patterns if p is not None).columns
+
     now: list[Found] = list(carry)
     for _ in range(_LONGEST_LOOP):
         local = loop.locally(body, sizes, [p is not None for p in (*consts, *now)], given)
@@ -316,6 +340,7 @@ def _linear_solve(loop: _Nested) -> list[Found]:
     operands = solve_operands(loop.eqn, list(loop.patterns))
     lengths = loop.eqn.params["const_lengths"]
     rest = [p for p in loop.patterns if p is not None and not any(p is q for q in operands)]
+    # The matrix varies: every element of the solution may depend on it.
     if rest or any(p is not None for p in operands[: lengths.solve]):
         return loop.everything()
     return dependence(

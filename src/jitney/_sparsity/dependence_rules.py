@@ -1,8 +1,9 @@
-"""How each operation passes on what its operands depend on.
+"""Transfer function of each primitive: the sparsity patterns of its results from those of its
+operands.
 
-A rule is needed for linear operations alone, since what is followed is the derivative of a program:
-products of it with directions. An operation without a rule passes on all that any of its operands
-depends on to every element of its results, which is always right.
+Only linear primitives need a rule, since the jaxpr that is followed is that of a derivative:
+products of the Jacobian with directions. A primitive without a rule lets every element of its
+results depend on all that any operand depends on, which is always sound.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _ELEMENTWISE = (
 _SCATTERS = ("scatter", "scatter-add", "scatter_add")
 _LINEAR_ALGEBRA = "triangular_solve cholesky lu eigh svd qr householder_product tridiagonal_solve"
 
+# A rule sees primitives with at least one operand that varies.
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), moves.elementwise),
     "mul": moves.scaled,
@@ -60,9 +62,9 @@ READ: Mapping[str, slice] = {
     "dynamic_update_slice": slice(2, None),
     **dict.fromkeys(("gather", *_SCATTERS), slice(1, 2)),
 }
-"""Which operands a rule reads the values of, where they are known."""
+"""Operands whose values a rule reads, where they are known."""
 
 POSITIONS: Mapping[str, slice] = {
     name: READ[name] for name in ("dynamic_slice", "dynamic_update_slice", "gather", *_SCATTERS)
 }
-"""Which operands say where an operation reads or writes."""
+"""Operands that hold the positions at which a primitive reads or writes."""

@@ -1,5 +1,5 @@
-"""A function at one place and its derivative there: what depends on what, and what stacks of
-directions give.
+"""Linearisation of a function at a point: its sparsity pattern, and its products with stacks of
+directions.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Leaves = Sequence[Any]
 
 @dataclass(frozen=True)
 class Linearized:
-    """A function of lists of arrays at one place, with its derivatives.
+    """Function of lists of arrays at one point, with its derivatives there.
 
     Args:
-        fn: From a list of arrays to a list of arrays.
-        at: The place.
-        program: The traced derivative: from place and direction to value and direction. None where
-            there is a backward one alone.
+        fn: Function from a list of arrays to a list of arrays.
+        at: The point.
+        program: Jaxpr of the JVP, from point and tangents to value and tangents. None if only the
+            VJP is used.
         out: Abstract results.
     """
 
@@ -63,12 +63,11 @@ class Linearized:
         return [tuple(leaf.shape) for leaf in self.out]
 
     def pattern(self, blurred: dict[int, tuple[Any, str]] | None = None) -> Pattern | None:
-        """Which results depend on which arguments; None if almost all do.
+        """Sparsity pattern of the Jacobian; None if it is almost dense.
 
         Args:
-            blurred: Gets, by their `id`, the values that the function closes over and makes
-                positions of which are not known while it is traced, and so may be any; each with
-                the line.
+            blurred: Output. Gets, by `id`, the closed-over values from which unknown positions are
+                computed; each with its line. An unknown position may be any.
         """
         sizes = list(map(math.prod, self.ins if self.program is not None else self.outs))
         ends = np.cumsum([0, *sizes])
@@ -76,6 +75,8 @@ class Linearized:
             Pattern.identity(int(start), size, int(ends[-1]))
             for start, size in zip(ends, sizes, strict=False)
         ]
+
+        # Without a JVP, follow the VJP: its pattern is the transposed one.
         program = self.program
         if program is None:
 
@@ -88,11 +89,13 @@ class Linearized:
             targets = self.outs
         found: dict[int, str] = {}
         try:
+            # Primal arguments depend on nothing; the seeds are the tangents (or cotangents).
             patterns = dependence(program, [*(None for _ in self.at), *seeds], blurred=found)[
                 -len(targets) :
             ]
         except TooDenseError:
             return None
+        # Also if it was too dense: unknown positions may be why.
         finally:
             constants = opened(program)[1]
             if blurred is not None:
@@ -114,8 +117,9 @@ class Linearized:
         return whole if self.program is not None else whole.transposed
 
     def pushed(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
-        """The value, and for a stack of directions of the arguments those of the results, stacked
-        along `axis`.
+        """Value, and the JVP for a stack of tangents, stacked along `axis`.
+
+        At most `batch` directions run at a time.
         """
         half = len(self.out)
 
@@ -133,8 +137,9 @@ class Linearized:
         return value, _in_batches(push, seeds, batch, axis)
 
     def pulled(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
-        """The value, and for a stack of directions of the results those of the arguments, stacked
-        along `axis`.
+        """Value, and the VJP for a stack of cotangents, stacked along `axis`.
+
+        At most `batch` directions run at a time.
         """
         value, transposed = _jax.vjp(self.fn, list(self.at))
 
@@ -153,7 +158,7 @@ def _each(
     axis: int,
     value: Callable[[], Any],
 ) -> tuple[Leaves, Leaves]:
-    """Value and direction of the result for each seed; of one seed without the cost of a batch."""
+    """Value, and a derivative for each seed. A single seed costs no `vmap`."""
     if not len(seeds[0]):
         return value(), [
             _jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype)
@@ -162,6 +167,7 @@ def _each(
     if len(seeds[0]) == 1:
         result, along = run([seed[0] for seed in seeds])
         return result, [_jnp.expand_dims(leaf, axis) for leaf in along]
+    # The value does not depend on the seed, so it has no batch dimension.
     return _jax.vmap(run, out_axes=(None, axis))(list(seeds))
 
 

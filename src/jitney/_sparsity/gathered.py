@@ -1,5 +1,5 @@
-"""Where gather, scatter and slices at computed positions read and write, as flat positions. The
-dimension numbers are XLA's.
+"""Flat positions that gather, scatter and dynamic slices read and write, by XLA's dimension
+numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 def are_sure(shape: Shape, starts: Any, sizes: Sequence[int], index_map: Sequence[int]) -> bool:
-    """Whether all of XLA reads the same windows of these sizes."""
+    """Return whether every XLA backend reads the same windows of these sizes."""
     return all(
         is_sure(np.asarray(starts)[..., i], shape[axis] - sizes[axis])
         for i, axis in enumerate(index_map)
@@ -21,13 +21,13 @@ def are_sure(shape: Shape, starts: Any, sizes: Sequence[int], index_map: Sequenc
 
 
 def gathered(shape: Shape, starts: Any, out: Shape, params: Mapping[str, Any]) -> Any:
-    """For each element of a gather's result the flat position that it reads, -1 where it is filled.
+    """Flat position that each element of a gather's result reads; -1 where it is filled.
 
     Args:
-        shape: Of the operand.
+        shape: Shape of the operand.
         starts: Known start indices.
         out: Shape of the result.
-        params: Of the primitive: `dimension_numbers`, `slice_sizes`, `mode`.
+        params: Parameters of the primitive: `dimension_numbers`, `slice_sizes`, `mode`.
     """
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     batch = [axis for axis in range(len(out)) if axis not in numbers.offset_dims]
@@ -51,9 +51,7 @@ def gathered(shape: Shape, starts: Any, out: Shape, params: Mapping[str, Any]) -
 
 
 def scattered(shape: Shape, starts: Any, updates: Shape, params: Mapping[str, Any]) -> Any:
-    """For each element of a scatter's updates the flat position that it goes to, -1 where it is
-    dropped.
-    """
+    """Flat position that each element of a scatter's updates goes to; -1 where it is dropped."""
     numbers, sizes = params["dimension_numbers"], window_sizes(shape, updates, params)
     batch = [axis for axis in range(len(updates)) if axis not in numbers.update_window_dims]
     window = [
@@ -72,18 +70,18 @@ def scattered(shape: Shape, starts: Any, updates: Shape, params: Mapping[str, An
 
 
 def is_sure(starts: Any, last: int) -> bool:
-    """Whether all of XLA reads the same at starts that may go up to `last`.
+    """Return whether XLA reads the same everywhere for starts that may go up to `last`.
 
-    It clamps in the type of the starts, into which `last` may not fit, and takes unsigned constants
-    beyond the end for negative ones where it makes plain slices of them (jax 0.10.2 and 0.12.0.1:
-    uint8 255 of 100 elements is the last window, or the first).
+    XLA clamps in the type of the starts, into which `last` may not fit. Where it turns them into
+    plain slices it takes unsigned constants beyond the end for negative ones (jax 0.10.2 and
+    0.12.0.1: uint8 255 of 100 elements is the last window, or the first).
     """
     kind = np.iinfo(starts.dtype)
     return last <= kind.max and (kind.min < 0 or bool((starts <= last).all()))
 
 
 def window_sizes(shape: Shape, updates: Shape, params: Mapping[str, Any]) -> list[int]:
-    """How much of each axis a scatter writes at each index."""
+    """Extent of each axis that a scatter writes at one index."""
     numbers = params["dimension_numbers"]
     window = [
         axis
@@ -108,11 +106,15 @@ def _positions(
             wanted[axis] = size
         return np.reshape(values, wanted)
 
+    # The position along an axis of the operand is the sum of a start, or of a batch index, and an
+    # offset in the window.
     for axis, size in enumerate(shape):
         position: Any = 0
         if axis in index_map:
             start = starts[..., list(index_map).index(axis)].astype(np.int64)
             last = size - sizes[axis]
+            # An out-of-bounds window is dropped as a whole if `fills`; otherwise its start is
+            # clamped.
             inside = inside & spread((start >= 0) & (start <= last), batch)
             position = spread(np.clip(start, 0, max(last, 0)), batch)
         elif axis in batched:

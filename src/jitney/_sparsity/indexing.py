@@ -1,5 +1,6 @@
-"""Rules of what reads or writes at computed positions: exact where these are known while tracing,
-else any position.
+"""Sparsity rules of primitives that read or write at computed positions.
+
+They are exact where the positions are known at trace time. Otherwise any position may be meant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .typed_numpy import np
 
 
 def gather(op: SparsityOp) -> list[Found]:
+    """Rule of `gather`: known start indices give exact positions."""
     if op.varying != [0]:
         return everything(op)
     pattern, shape, starts = op.pattern(0), op.shapes[0], op.values[1]
@@ -23,7 +25,8 @@ def gather(op: SparsityOp) -> list[Found]:
         shape, starts, params["slice_sizes"], params["dimension_numbers"].start_index_map
     ):
         starts = None
-    if starts is None:  # any position along the axes that are indexed
+    # Unknown start indices: merge all positions along the indexed axes into one, and read that.
+    if starts is None:
         pattern, shape = _blurred(pattern, shape, op.params["dimension_numbers"].start_index_map)
         params["slice_sizes"] = tuple(
             min(a, b) for a, b in zip(op.params["slice_sizes"], shape, strict=True)
@@ -35,7 +38,7 @@ def gather(op: SparsityOp) -> list[Found]:
 
 
 def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Pattern, Shape]:
-    """All positions along axes as one."""
+    """Merge all positions along some axes into one."""
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     groups = np.arange(math.prod(kept)).reshape(kept)
     return pattern.merge(np.broadcast_to(groups, shape), groups.size), kept
@@ -50,6 +53,8 @@ def dynamic_slice(op: SparsityOp) -> list[Found]:
         axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]
     ]
     pattern, kept = _blurred(pattern, shape, unknown)
+
+    # Flat positions that are read, in row-major order. XLA clamps a start so that the slice fits.
     at: Any = np.zeros((), np.int64)
     for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
         first = 0 if starts[axis] is None else _clipped(starts[axis], size - out)
@@ -77,7 +82,9 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
     known = all(
         start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True)
     )
+
     parts: list[Pattern] = []
+    # For each element of the result, the element of the update that overwrites it; -1 for none.
     target = np.full(shape, -1)
     if known:
         first = [
@@ -87,9 +94,11 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
         target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = (
             op.positions(1)
         )
+
     if op.patterns[0] is not None:
         parts.append(op.pattern(0).keep(target < 0))
     if op.patterns[1] is not None:
+        # At an unknown start any element may come from any element of the update.
         anywhere = (
             op.pattern(1)
             .merge(np.zeros(math.prod(window), int), 1)
@@ -102,7 +111,9 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
 
 
 def scatter(op: SparsityOp) -> list[Found]:
-    """Updates land where known indices say; what a plain scatter overwrites is gone."""
+    """Rule of scatters: updates go to known indices, and a plain scatter drops what it
+    overwrites.
+    """
     if op.values[1] is None or op.patterns[1] is not None:
         return everything(op)
     sizes = window_sizes(op.shapes[0], op.shapes[2], op.params)
@@ -115,6 +126,7 @@ def scatter(op: SparsityOp) -> list[Found]:
         return everything(op)
     at = scattered(op.shapes[0], op.values[1], op.shapes[2], op.params).reshape(-1)
     size = math.prod(op.out)
+    # `scatter` replaces elements, so their old dependence goes. `scatter-add` keeps both.
     parts: list[Pattern] = []
     if op.patterns[0] is not None:
         kept = np.ones(size, bool)

@@ -1,5 +1,5 @@
-"""How a Jacobian is made: forward, in reverse, or by coloured directions, whichever its sizes and
-its structure say is cheapest.
+"""Choice of how to compute a Jacobian: forward, reverse or coloured, whichever its sizes and its
+sparsity pattern make cheapest.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from .timed import seconds
 _jax: Any = jax
 _core: Any = core
 
-# dense passes from which on, and up to which ratio of their costs, forward and reverse are timed
+# Forward and reverse are timed from this many dense passes on, if their costs differ at most by
+# this ratio.
 _MANY, _CLOSE = 64, 2.0
-FEW = 8  # as many dense passes cost less than looking for structure
-WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
+# So many dense passes cost less than a search for structure.
+FEW = 8
+# A colouring is taken if it costs at most this part of the dense passes.
+WORTH = 0.5
 
 
 class UnknownPositions(Exception):
-    """A sparse Jacobian whose structure hangs on positions that are traced: any element may be
-    nonzero.
+    """Sparse Jacobian of a function that indexes at traced positions: any element may be nonzero.
 
     Args:
-        sources: The tracers that the positions are made of, each with the line that reads or writes
-            there.
+        sources: Tracers from which the positions are computed, each with the line that reads or
+            writes there.
     """
 
     def __init__(self, sources: Sequence[tuple[Any, str]]):
@@ -50,13 +52,13 @@ class UnknownPositions(Exception):
 
 @dataclass(frozen=True)
 class Made:
-    """A Jacobian, and how it was made.
+    """Jacobian, with the mode that computed it.
 
     Args:
-        value: The results of the function.
-        blocks: For each result a block for each argument.
-        mode: How.
-        why: Why, and what the others cost.
+        value: Results of the function.
+        blocks: For each result a block per argument.
+        mode: Mode that was used.
+        why: Reason, with the costs of the other modes.
     """
 
     value: Leaves
@@ -75,17 +77,17 @@ def jacobian(
     budget: int | None = None,
     symmetric: bool = False,
 ) -> Made:
-    """The Jacobian of a function of lists of arrays. The function is traced once.
+    """Jacobian of a function of lists of arrays. The function is traced once.
 
     Args:
-        fn: From a list of arrays to a list of arrays.
-        at: The place.
-        mode: "auto" or which one.
-        ways: The passes that may be used.
+        fn: Function from a list of arrays to a list of arrays.
+        at: The point.
+        mode: Requested mode, or "auto".
+        ways: Modes of the passes that may be used.
         as_sparse: Whether blocks are BCOO arrays.
         budget: Bytes that temporaries and arguments may take: as many directions at a time as fit,
             or one by one.
-        symmetric: Whether it is known to be, as a Hessian is.
+        symmetric: Whether the Jacobian is known to be symmetric, as a Hessian is.
 
     Raises:
         UnknownPositions: Blocks are to be sparse, and the function reads at positions that are
@@ -94,6 +96,8 @@ def jacobian(
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     with OWN_TIME.running():
         traced = settled(traced, at)
+
+    # Cost of the dense passes in each mode.
     taken, made = elements(at), elements(shapes)
     costs = f"{taken} forward passes or {made} backward ones, of about {REVERSE} each"
     asked: tuple[Way, ...] = tuple(way for way in WAYS if way == mode)
@@ -106,6 +110,8 @@ def jacobian(
         way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways
     }
     best = min(passes, key=lambda way: passes[way])
+
+    # Detect the pattern if a coloured or sparse result needs it, or if it may save many passes.
     look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > FEW)
     forward = best == "forward" or (look and "forward" in ways)
     linearized = Linearized.of(run_of(traced), at, forward=forward)
@@ -115,6 +121,8 @@ def jacobian(
     sources = [(value, line) for value, line in blurred.values() if is_a(value, Tracer)]
     if as_sparse and sources:
         raise UnknownPositions(sources)
+
+    # Colour the pattern, and compare with the dense passes.
     scheme, directions = None, taken if best == "forward" else made
     mode_found, why = best, costs
     if pattern is None and as_sparse:
@@ -145,10 +153,13 @@ def jacobian(
             return dense(linearized, best, as_sparse=as_sparse, batch=batch)
         return compressed(linearized, pattern, scheme, as_sparse=as_sparse, batch=batch)
 
+    # Dense passes of similar cost are timed, unless a budget decides by memory.
     if scheme is None and mode == "auto" and len(passes) > 1 and budget is None:
         with OWN_TIME.running():
             best, note = _timed(traced, at, passes, best)
         mode_found, why = best, why + note
+
+    # Under a budget, run as many directions at a time as fit.
     batch = None
     if budget is not None and directions > 1:
         with OWN_TIME.running():
@@ -158,11 +169,11 @@ def jacobian(
 
 
 def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> tuple[Way, str]:
-    """The faster of forward and reverse, where their costs are so close that it depends on the
-    operations, and large enough to matter.
+    """Faster of forward and reverse, where the counts of passes are close and large enough to
+    matter.
     """
     low, high = sorted(passes.values())
-    # what is timed is run, on numbers that are made up
+    # Timing runs the program on made-up arguments, which callbacks must not see.
     if low < _MANY or high > _CLOSE * low or calls_back(traced):
         return best, ""
 
@@ -182,7 +193,7 @@ def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> t
 
 
 def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
-    """A closed program as a function of a list of arrays."""
+    """Closed program as a function of a list of arrays."""
     run = _core.jaxpr_as_fun(traced)
     return lambda arrays: run(*arrays)
 
@@ -190,7 +201,9 @@ def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
 def _fitting(
     traced: Any, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool
 ) -> tuple[int | None, str]:
-    """How many directions at a time fit into memory, as the compiler counts it; None for all."""
+    """Number of directions at a time that fits into memory, as the compiler counts it; None for
+    all.
+    """
     program, constants = opened(traced)
 
     def measure(batch: int) -> int:
@@ -225,10 +238,12 @@ def _fitting(
 
 
 def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
-    """The passes that a program has, of those that may be used, and why others drop out."""
+    """Modes that a program allows, of those that may be used, and the reason why others drop
+    out.
+    """
     if _contains(traced, lambda name: name.startswith("custom_vjp")):
         return ("reverse",), "a `jax.custom_vjp` inside has a backward pass alone"
-    # forward, JAX does not map over what changes in place
+    # JAX does not batch a JVP that mutates references.
     if "reverse" in ways and in_place(traced):
         return ("reverse",), "references inside change in place, so that no structure is known"
     if "reverse" in ways and _contains(traced, lambda name: name == "while"):
@@ -237,14 +252,15 @@ def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
 
 
 def in_place(traced: Any) -> bool:
-    """Whether a program has effects that are no callback's. Then what a value depends on is more
-    than what the operations read and make.
+    """Return whether a program has effects other than callbacks, such as mutation of references.
+
+    Then a value depends on more than the operands of its equation.
     """
     return next(unfollowed(opened(traced)[0].eqns), None) is not None
 
 
 def shaped(pattern: Pattern, scheme: Scheme) -> str:
-    """The form of a structure, for a line of the plan."""
+    """Shape of a sparsity pattern, for a line of the plan."""
     if scheme.mirrored is not None:
         return " (symmetric)"
     if scheme.count <= 1 and not len(scheme.apart):
@@ -258,6 +274,7 @@ def shaped(pattern: Pattern, scheme: Scheme) -> str:
             f" (and {len(scheme.apart)} long {'rows' if scheme.by == 'forward' else 'columns'} of"
             " their own)"
         )
+    # Bandwidth: the largest distance from the diagonal.
     width = int(abs(pattern.rows - pattern.indices).max(initial=0))
     return (
         f" (a band of {2 * width + 1})"
@@ -267,13 +284,13 @@ def shaped(pattern: Pattern, scheme: Scheme) -> str:
 
 
 def elements(tree: Any) -> int:
-    """How many elements the arrays of a tree have."""
+    """Number of elements in the arrays of a pytree."""
     return sum(math.prod(leaf.shape) for leaf in _jax.tree.leaves(tree))
 
 
 def _contains(jaxpr: Any, what: Callable[[str], bool]) -> bool:
-    """Whether an operation occurs in a program, outside of functions with derivatives of their
-    own.
+    """Return whether a primitive occurs in a program, outside of functions with custom
+    derivative rules.
     """
     return any(
         what(eqn.primitive.name)

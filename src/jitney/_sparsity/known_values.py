@@ -1,9 +1,8 @@
-"""Values of a program that do not depend on its arguments: which they are, and what JAX makes them,
-on the CPU and in their own types.
+"""Constant folding: values of a program that do not depend on its arguments, as JAX computes them
+on the CPU in their own dtypes.
 
-Positions and masks are mostly made of numbers that are written into a program. Those that a rule
-reads are computed together, by one compiled program, while the program that holds them is being
-traced.
+Positions and masks are mostly computed from literals. The values that rules read are computed
+together, by one compiled program, while the program that holds them is being traced.
 """
 
 from __future__ import annotations
@@ -24,9 +23,12 @@ from .._saving import FlatProgram, Step, flattened
 from .typed_numpy import np
 
 _jax: Any = jax
-_LARGEST = 1 << 22  # elements of a value
-_MOST_WORK = 1 << 26  # multiplications of a product
-# bytes; compilers compute narrower floats in wider ones, and may skip the rounding in between
+# Elements of a value that is folded, at most.
+_LARGEST = 1 << 22
+# Multiplications of a product that is folded, at most.
+_MOST_WORK = 1 << 26
+# Bytes of float32. Compilers compute narrower floats in wider ones, and may skip the rounding in
+# between.
 _SINGLE = 4
 
 _EXACT = UNROUNDED | frozenset(
@@ -43,17 +45,17 @@ _JUMPS = ("sign", "floor", "ceil", "round", "rem")
 
 
 class Constants:
-    """What of a program is known.
+    """Known values of a program.
 
-    Some known values are exact: every compiler makes the same bits of them. Sums and products of
-    floats are not, since a compiler may fuse them or skip a rounding, and what is decided by such a
-    float (an index, a comparison) may differ from program to program. A decision is known where the
-    program that runs is given it.
+    Some are exact: every compiler computes the same bits. Sums and products of floats are not,
+    since a compiler may fuse them or skip a rounding. An integer or boolean that is computed from
+    such a float (an index, a comparison) is a decision, and may differ from program to program. A
+    decision counts as known only where the program that runs is given its value.
 
     Args:
         flat: The program.
         given: Values of its constants.
-        decided: Whether decisions are known.
+        decided: Whether decisions count as known.
     """
 
     def __init__(self, flat: FlatProgram, given: Mapping[int, Any], *, decided: bool):
@@ -63,6 +65,7 @@ class Constants:
         self._exact: dict[int, bool] = dict.fromkeys(self.given, True)
         for step in flat.steps:
             if self._follows(step):
+                # The result of a decision counts as exact: it will be a constant of the program.
                 decides = self._decides(step)
                 if decides:
                     self.decisions.append(step)
@@ -73,7 +76,7 @@ class Constants:
         return number in self._exact
 
     def _follows(self, step: Step) -> bool:
-        """Whether what a step makes can be computed, from what is known."""
+        """Return whether the results of a step can be folded."""
         outs = [self.flat.avals[number] for number in step.makes]
         return (
             step.name in _TAKEN
@@ -86,19 +89,20 @@ class Constants:
         )
 
     def _decides(self, step: Step) -> bool:
-        """Whether a step makes of floats that are not exact what jumps where they change a little:
-        integers, booleans, a whole part.
+        """Return whether a step is discontinuous in floats that are not exact: it returns
+        integers, booleans or whole parts.
         """
         floats = [ref for ref in step.reads if _is_float(self._dtype(ref))]
         makes = [self.flat.avals[number].dtype for number in step.makes]
         if floats and step.name == "convert_element_type" and issubdtype(makes[0], np.integer):
-            return True  # what does not fit is converted as the compiler likes
+            # A float that does not fit into the integer type is converted as the compiler likes.
+            return True
         if not floats or (step.name != "rem" and all(self._is_exact(ref) for ref in floats)):
             return False
         return step.name in _JUMPS or not all(map(_is_float, makes))
 
     def _keeps(self, step: Step) -> bool:
-        """Whether exact operands make exact results."""
+        """Return whether exact operands give exact results."""
         if not all(map(self._is_exact, step.reads)):
             return False
         floats = [
@@ -112,7 +116,7 @@ class Constants:
         return not floats or step.name in _EXACT or widened
 
     def _width(self, step: Step) -> int:
-        """Bytes of the floats that are converted."""
+        """Bytes of the float that a step converts; 0 if it converts something else."""
         dtype = self._dtype(step.reads[0])
         return dtype.itemsize if _is_float(dtype) else 0
 
@@ -123,11 +127,14 @@ class Constants:
         return self.flat.avals[ref].dtype if isinstance(ref, int) else np.result_type(ref.value)
 
     def values(self, asked: Collection[int]) -> Mapping[int, Any]:
-        """Known values, as NumPy arrays in the types of the program. What is asked for at once is
-        compiled at once.
+        """Known values as NumPy arrays, in the dtypes of the program.
+
+        Values that are requested together are compiled together.
         """
         rest = [number for number in dict.fromkeys(asked) if number not in self._values]
         if rest:
+            # Transfer guards and NaN checks of the user are meant for the program, not for its
+            # constants.
             with (
                 _jax.default_device(_cpu()),
                 _jax.transfer_guard("allow"),
@@ -150,10 +157,9 @@ class Constants:
         given = [number for number in leaves if not _is_float(self._values[number].dtype)]
         floats = {number: self._values[number] for number in leaves if number not in given}
 
-        # Floats stay constants, as in the program itself, since XLA rounds these apart from
-        # arguments. Integers do not: where XLA folds the
-        # quotient of the least one by -1 it ends the process (jax 0.10.2), and code that it makes
-        # for arguments does not.
+        # Floats stay constants, as in the program itself, since XLA rounds constants and arguments
+        # differently. Integers become arguments: where XLA folds the quotient of the least integer
+        # by -1 it aborts the process (jax 0.10.2), and code compiled for arguments does not.
         def run(arrays: Sequence[Any]) -> list[Any]:
             env = {**floats, **dict(zip(given, arrays, strict=True))}
             for step in steps:
@@ -164,12 +170,12 @@ class Constants:
             return [env[number] for number in asked]
 
         arrays = [self._values[number] for number in given]
-        # a call would be traced, if anything is being traced
+        # `lower` and `compile`, because a call would be traced if an outer trace is active.
         compiled = _jax.jit(run).lower(arrays).compile()
         return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
-        """The steps that make values, in order."""
+        """Steps that compute given values, in order."""
         left, needed = list(asked), set[int]()
         while left:
             number = left.pop()
@@ -184,31 +190,28 @@ class Constants:
 
 
 def _cpu() -> Any:
-    """The first one; None, which is the device that is used anyhow, where JAX was started
-    without.
-    """
+    """First CPU device; None, the default device, where JAX was started without CPUs."""
     with suppress(RuntimeError):
         return _jax.devices("cpu")[0]
     return None
 
 
 class Programs:
-    """Programs taken apart once, however often they are followed: the body of a loop is, until
-    nothing more is reached.
-    """
+    """Memo of flattened programs: the body of a loop is followed until a fixpoint."""
 
     def __init__(self) -> None:
-        # operations so far that read or write, of what varies, at positions that are not known
+        # Number of equations so far that read or write varying values at unknown positions.
         self.unknown = 0
         self._found: dict[tuple[int, ...], Constants] = {}
-        self._held: list[Any] = []  # what is told apart by identity
+        # Keeps objects alive whose ids are memo keys.
+        self._held: list[Any] = []
 
     def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> Constants:
-        """What of a program is known without deciding by it.
+        """Known values of a program, decisions left out.
 
         Args:
             jaxpr: The program.
-            values: Of its arguments; None where they are unknown.
+            values: Values of its arguments; None where they are unknown.
         """
         key = (id(jaxpr), *map(id, values))
         if key not in self._found:
@@ -220,8 +223,8 @@ class Programs:
 
 
 def constant(value: Any) -> Any:
-    """A constant of a program on no device; None if it is not one, but a value of what is traced
-    around it, or too large.
+    """Constant of a program as a NumPy value; None if it is a tracer of an outer trace, or too
+    large.
     """
     return (np.asarray(value) if hasattr(value, "dtype") else value) if _is_value(value) else None
 
@@ -239,7 +242,7 @@ def _is_float(dtype: Any) -> bool:
 
 
 def _is_number(dtype: Any) -> bool:
-    """Of a type that NumPy has and that is switched on here."""
+    """Return whether NumPy has the dtype and it is enabled here (float64 may not be)."""
     return not issubdtype(dtype, extended) and canonicalize_dtype(dtype) == dtype
 
 

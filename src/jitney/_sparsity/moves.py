@@ -1,4 +1,6 @@
-"""Rules of what treats elements one by one, moves them, or adds them up along axes."""
+"""Sparsity rules of primitives that act element by element, move elements, or add them up along
+axes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from .typed_numpy import np
 
 
 def elementwise(op: SparsityOp) -> list[Found]:
-    """Each element depends on the same element of the operands; axes of size 1 are stretched."""
+    """Rule of elementwise primitives: each element depends on the same element of the operands.
+
+    Axes of size 1 are stretched.
+    """
     return [union([_stretched(op, i) for i in op.varying])]
 
 
@@ -25,10 +30,11 @@ def _stretched(op: SparsityOp, i: int) -> Pattern:
 
 
 def scaled(op: SparsityOp) -> list[Found]:
-    """A product: elementwise, but nothing comes through where the other factor is a known zero.
+    """Rule of products: elementwise, but the pattern is empty where the other factor is a known
+    zero.
 
-    It would if it were infinite; then each pass says so, and elements outside of the pattern are
-    NaN.
+    If the varying factor is infinite there, 0 times infinity is NaN. Then each pass shows it, and
+    elements outside of the pattern become NaN.
     """
     (pattern,) = elementwise(op)
     if len(op.varying) == 1 and pattern is not None:
@@ -39,7 +45,7 @@ def scaled(op: SparsityOp) -> list[Found]:
 
 
 def selected(op: SparsityOp) -> list[Found]:
-    """Of the cases that a known choice takes, else of all."""
+    """Rule of `select_n`: the case that a known predicate takes, or all cases."""
     which = op.values[0]
     if which is None:
         return elementwise(op)
@@ -48,8 +54,9 @@ def selected(op: SparsityOp) -> list[Found]:
 
 
 def moved(positions: Callable[[SparsityOp], Any]) -> Rule:
-    """One operand, whose elements are put elsewhere: `positions` says for each element of the
-    result which it was, or -1.
+    """Rule of primitives that rearrange one operand.
+
+    `positions` returns the flat source position of each element of the result; -1 for none.
     """
     return lambda op: [op.pattern(0).take(positions(op))]
 
@@ -77,7 +84,7 @@ def stack(op: SparsityOp) -> list[Found]:
 
 
 def _assembled(op: SparsityOp, join: Callable[[list[Any]], Any]) -> Pattern:
-    """Several operands put together: each in turn where it lands, the others empty."""
+    """Union over the operands of an assembly: each at its positions, with the others empty."""
     patterns: list[Pattern] = []
     for i in op.varying:
         parts = [
@@ -99,6 +106,7 @@ def unstack(op: SparsityOp) -> list[Found]:
 
 
 def padded(op: SparsityOp) -> list[Found]:
+    # Negative padding crops, so only source elements that land inside are kept.
     target = np.full(op.out, -1)
     source = op.positions(0)
     for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
@@ -111,19 +119,22 @@ def padded(op: SparsityOp) -> list[Found]:
     target[np.ix_(*places)] = source
     parts = [op.pattern(0).take(target)] if op.patterns[0] is not None else []
     if op.patterns[1] is not None:
+        # Everything else is the padding value.
         parts.append(op.pattern(1).take(np.where(target < 0, 0, -1)))
     return [union(parts)]
 
 
 def summed(op: SparsityOp) -> list[Found]:
-    """A sum over axes."""
+    """Rule of sums over axes: rows that are added up are merged."""
     kept = [1 if axis in op.params["axes"] else size for axis, size in enumerate(op.shapes[0])]
     into = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), op.shapes[0])
     return [op.pattern(0).merge(into, math.prod(op.out))]
 
 
 def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
-    """Results of the operand's shape, whose elements depend on all others along some axes."""
+    """Rule of primitives whose elements depend on all others along some axes; results have the
+    operand's shape.
+    """
 
     def rule(op: SparsityOp) -> list[Found]:
         parts: list[Pattern] = []
@@ -131,6 +142,7 @@ def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
             shape, along = op.shapes[i], axes(op, len(op.shapes[i]))
             kept = [1 if axis in along else size for axis, size in enumerate(shape)]
             groups = np.arange(math.prod(kept)).reshape(kept)
+            # Merge each line along these axes into one row, and let all its elements have that row.
             whole = op.pattern(i).merge(np.broadcast_to(groups, shape), groups.size)
             if shape[: len(op.out)] != op.out and (
                 len(shape) != len(op.out)

@@ -1,4 +1,4 @@
-"""An operation as rules see it, and the rule that is always right."""
+"""Equation as sparsity rules see it, and the rule that is always sound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Found = Pattern | None
 
 @dataclass(frozen=True)
 class SparsityOp:
-    """An operation, what its operands depend on, and their values where they are known."""
+    """Equation with the patterns of its operands, and their values where they are known."""
 
     name: str
     params: Mapping[str, Any]
@@ -31,7 +31,7 @@ class SparsityOp:
 
     @property
     def varying(self) -> list[int]:
-        """The operands that depend on anything."""
+        """Operands that depend on anything."""
         return [i for i, pattern in enumerate(self.patterns) if pattern is not None]
 
     def pattern(self, i: int) -> Pattern:
@@ -39,7 +39,7 @@ class SparsityOp:
         return pattern
 
     def positions(self, i: int) -> Any:
-        """The flat positions of an operand, in its shape."""
+        """Flat positions of an operand, in its shape."""
         return np.arange(math.prod(self.shapes[i])).reshape(self.shapes[i])
 
 
@@ -47,7 +47,7 @@ Rule = Callable[[SparsityOp], Sequence[Found]]
 
 
 def everything(op: SparsityOp) -> list[Found]:
-    """Every element of every result depends on all that any operand does."""
+    """Top element: every element of every result depends on all that any operand depends on."""
     whole = union(
         [op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying]
     )

@@ -1,5 +1,5 @@
-"""Which elements of the arguments each element of a value may depend on: a boolean matrix in
-compressed rows.
+"""Sparsity patterns: boolean matrices in compressed sparse rows, from elements of a value to
+elements of the arguments that they may depend on.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Ints = npt.NDArray[numpy.int64]
 
 
 class TooDenseError(Exception):
-    """A pattern that is not worth following; never leaves this package."""
+    """Pattern that is not worth following; never leaves this package."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """A matrix of booleans: `indices[starts[i]:starts[i + 1]]` are the columns of row `i`, in order
-    and without repeats.
+    """Boolean matrix: `indices[starts[i]:starts[i + 1]]` are the columns of row `i`, sorted and
+    without repeats.
     """
 
     starts: Ints
@@ -33,12 +33,14 @@ class Pattern:
 
     @classmethod
     def identity(cls, start: int, size: int, columns: int) -> Pattern:
-        """`size` rows; the first depends on column `start` alone, the next on the next."""
+        """Pattern of `size` rows, of which row `i` depends on column `start + i` alone."""
         return cls(np.arange(size + 1), np.arange(start, start + size), columns)
 
     @classmethod
     def of_pairs(cls, rows: Ints, cols: Ints, size: int, columns: int) -> Pattern:
-        """From the places that are True, in any order and with repeats."""
+        """Pattern from (row, column) pairs, in any order and with repeats."""
+        # A pair becomes one integer key, so that `unique` sorts by row, then column, and drops
+        # repeats.
         keys = np.unique(rows * columns + cols)
         rows, cols = np.divmod(keys, max(columns, 1))
         return cls(
@@ -51,21 +53,21 @@ class Pattern:
 
     @property
     def count(self) -> int:
-        """How many places are True."""
+        """Number of nonzeros."""
         return len(self.indices)
 
     @cached_property
     def lengths(self) -> Ints:
-        """How many columns each row has."""
+        """Number of columns in each row."""
         return np.diff(self.starts)
 
     @cached_property
     def rows(self) -> Ints:
-        """The row of each of `indices`."""
+        """Row of each of `indices`."""
         return np.repeat(np.arange(self.size), self.lengths)
 
     def take(self, rows: Any) -> Pattern:
-        """Row `i` of the result is row `rows[i]`; -1 is an empty one."""
+        """Pattern whose row `i` is row `rows[i]` of this one; -1 gives an empty row."""
         rows = np.ravel(rows)
         lengths = (
             np.where(rows >= 0, self.lengths[rows], 0)
@@ -74,24 +76,26 @@ class Pattern:
         )
         starts = np.concatenate([[0], np.cumsum(lengths)])
         _check(int(starts[-1]), len(rows), self.columns)
+        # Row `rows[i]` is a run of `indices`: its old start minus its new one, plus a running
+        # count.
         at: Ints = np.repeat(
             (self.starts[rows] if self.size else rows) - starts[:-1], lengths
         ) + np.arange(starts[-1])
         return Pattern(starts, self.indices[at], self.columns)
 
     def merge(self, into: Any, size: int) -> Pattern:
-        """Row `i` of this one becomes part of row `into[i]` of `size` rows."""
+        """Union of rows: row `i` becomes part of row `into[i]` of `size` rows."""
         return Pattern.of_pairs(
             np.repeat(np.ravel(into), self.lengths), self.indices, size, self.columns
         )
 
     def keep(self, rows: npt.NDArray[numpy.bool_]) -> Pattern:
-        """The rows that are True; the others are empty."""
+        """Rows that are True; the others become empty."""
         rows = np.ravel(rows)
         return self if rows.all() else self.take(np.where(rows, np.arange(self.size), -1))
 
     def after(self, inner: Pattern) -> Pattern:
-        """What this one depends on, where its columns are the rows of `inner`."""
+        """Boolean matrix product: the columns of this pattern are the rows of `inner`."""
         return inner.take(self.indices).merge(self.rows, self.size)
 
     @cached_property
@@ -108,7 +112,7 @@ class Pattern:
 
 
 def union(patterns: Sequence[Pattern]) -> Pattern:
-    """Places that are True in any of several patterns of the same shape."""
+    """Union of patterns of the same shape."""
     first = patterns[0]
     others = [other for other in patterns[1:] if not other.equals(first)]
     if not others:
@@ -132,8 +136,8 @@ def stacked(patterns: Sequence[Pattern]) -> Pattern:
 
 
 def _check(count: int, rows: int, columns: int) -> None:
-    """Stop where following costs more than it can save: many places, and a large part of all that
-    there are.
+    """Stop if following costs more than it can save: many nonzeros, and a large part of all
+    elements.
     """
     if count > _MANY or (count > _SOME and count > _LARGE_PART * rows * columns):
         raise TooDenseError

@@ -1,9 +1,11 @@
-"""Make constants of what a program decides by known floats, so that the pattern and the program
-that runs read the same indices and masks.
+"""Folding of decisions by known floats into constants of a program, so that the sparsity pattern
+and the program that runs use the same indices and masks.
 
-What a compiler makes of `arange(n) * 0.1 < 0.3` depends on what it fuses, and an index made of
-floats that do not fit into integers on the device. A pattern that was read with other indices than
-the program runs with would give wrong elements.
+    mask = lt (mul (iota 6) 0.1) 0.3   ->   mask = [True, True, True, False, False, False]
+
+The value of `arange(n) * 0.1 < 0.3` depends on which operations the compiler fuses, and an index
+computed from floats that do not fit into integers depends on the device. A pattern that was read
+with other indices than the program runs with would give wrong elements.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _INSIDE = (*PLAIN_CALLS, "closed_call", "core_call")
 
 
 def settled(traced: Any, at: Sequence[Any]) -> Any:
-    """The program with its decisions as constants; itself if there are none.
+    """Program with its decisions as constants; the program itself if there are none.
 
     Args:
         traced: A closed program.
@@ -39,7 +41,7 @@ def settled(traced: Any, at: Sequence[Any]) -> Any:
 
 
 def _is_open(jaxpr: Any) -> bool:
-    """Whether anything is decided by known floats in a program or in its loops."""
+    """Return whether a program or its loops decide anything by known floats."""
     known = _known(jaxpr)
     return bool(known.decisions) or any(_rebuilds(step.eqn) for step in known.flat.steps)
 
@@ -57,6 +59,7 @@ def _run(jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
     known = _known(jaxpr)
     flat = known.flat
     env = dict(zip(flat.takes, (*opened(jaxpr)[1], *operands), strict=True))
+    # All decisions of this level, computed by one compiled program.
     settled = known.values([number for step in known.decisions for number in step.makes])
     for step in flat.steps:
         if step.makes and step.makes[0] in settled:

@@ -1,7 +1,8 @@
-"""Where sizes cannot tell which of two ways is faster, time both once, and remember it.
+"""Timing of forward against reverse, done once and remembered, where the sizes cannot tell which is
+faster.
 
-What was found is kept for the program, its shapes, the device and JAX's version: in the process,
-and in a file beside the compiled programs.
+Times are stored by program, shapes, device and JAX version: in the process, and in a file next to
+the compilation cache.
 """
 
 from __future__ import annotations
@@ -27,16 +28,22 @@ from .typed_numpy import np
 
 _jax: Any = jax
 Made = Callable[[Any, Sequence[Any]], Any]
-"""From the function and its arguments to what is timed."""
+"""Builds the function to time from the user's function and its arguments."""
 
-_CALLS = 5  # of which the fastest counts
-_LONG = 0.2  # seconds of a call after which one is enough
-_LARGEST = 500  # operations, beyond which compiling twice costs too much
-_MOST = 1024  # programs that a process remembers
+# Timed calls, of which the fastest counts.
+_CALLS = 5
+# Seconds of a call after which one call is enough.
+_LONG = 0.2
+# Equations beyond which compiling twice costs too much.
+_LARGEST = 500
+# Programs that a process remembers.
+_MOST = 1024
 
 
 class Times:
-    """What was found in this process, of the programs that were timed last. Threads share it."""
+    """Thread-safe store of the times that this process has measured, of the last `_MOST`
+    programs.
+    """
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, float]] = {}
@@ -47,7 +54,7 @@ class Times:
             return self._found.get(key)
 
     def keep(self, key: str, times: dict[str, float]) -> dict[str, float]:
-        """What counts from now on: that of the thread that came first."""
+        """Store the times unless another thread came first; return those that count."""
         with self._lock:
             kept = self._found.setdefault(key, times)
             if len(self._found) > _MOST:
@@ -59,13 +66,13 @@ _KNOWN = Times()
 
 
 def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float] | None:
-    """What a call takes each way, on arguments made up for it; None for programs that are too large
-    to be compiled for this.
+    """Seconds of a call in each mode, on made-up arguments; None if the program is too large to
+    compile for this.
 
     Args:
-        traced: The program of the function.
-        at: Its arguments, or abstract ones.
-        ways: What is timed, by name.
+        traced: Program of the function.
+        at: Arguments, or abstract ones.
+        ways: Functions to time, by mode.
     """
     if sum(1 for _ in equations(traced)) > _LARGEST:
         return None
@@ -75,8 +82,7 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
         return known
     path = _path(key)
     kept = _read(path, ways)
-    # Not under the lock: what is measured may call rules of the user's, which may wait for another
-    # thread.
+    # Not under the lock: a measurement may run the user's rules, which may wait for another thread.
     times = _KNOWN.keep(key, kept or _measured(traced, at, ways))
     if path is not None and kept is None:
         _write(path, times)
@@ -107,9 +113,7 @@ def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[
 
 
 def _example(leaf: Any) -> Any:
-    """An array of NumPy's, so that nothing of it is traced: numbers between 0.5 and 1.5, or
-    ones.
-    """
+    """NumPy array, so that nothing of it is traced: numbers between 0.5 and 1.5, or ones."""
     if np.issubdtype(leaf.dtype, np.floating):
         return np.linspace(0.5, 1.5, int(np.prod(leaf.shape)), dtype=leaf.dtype).reshape(leaf.shape)
     return np.ones(leaf.shape, leaf.dtype)
@@ -125,6 +129,7 @@ def _key(traced: Any, at: Sequence[Any], ways: Sequence[str]) -> str:
         str(os.cpu_count()),
         *ways,
         *shapes,
+        # Addresses of objects differ from process to process.
         re.sub("0x[0-9a-f]+", "", str(traced)),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -136,7 +141,7 @@ def _path(key: str) -> Path | None:
 
 
 def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | None:
-    """What an earlier process found; None if there is nothing that fits."""
+    """Times that an earlier process has measured; None if there are none or they do not fit."""
     try:
         stored: Any = json.loads(path.read_text()) if path is not None else None
     except (OSError, ValueError):
@@ -150,8 +155,8 @@ def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | Non
 
 
 def _write(path: Path, times: Mapping[str, float]) -> None:
-    """All of it or nothing. A folder that cannot be written costs a measurement in the next
-    process.
+    """Write the file atomically. If the folder cannot be written, the next process measures
+    again.
     """
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)

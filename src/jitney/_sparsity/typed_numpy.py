@@ -1,5 +1,5 @@
-"""NumPy, for positions and patterns. Values of a program are computed by JAX alone: NumPy has other
-types and other conversions.
+"""NumPy for positions and patterns. Values of a program are computed by JAX only, because NumPy
+has other dtypes and other conversions.
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ from typing import Any
 import numpy
 
 np: Any = numpy
-"""NumPy, whose types are partly unknown where shapes are."""
+"""NumPy as `Any`: its types are partly unknown where shapes are."""

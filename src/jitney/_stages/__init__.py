@@ -1,13 +1,22 @@
-"""The stages, and their order from the outside to the inside.
+"""Stages of a call, and their order from the outside to the inside.
 
-Fill is outermost: shapes are what Jit is keyed by, so arrays are padded before. Jit comes next: it
-donates buffers, which exist only there. Saved, which is `remat="auto"`, stands outside Vmap,
-because all examples share the memory, and outside Roll, because what is saved of a loop is chosen
-by its turns. Roll, which is `roll="auto"`, looks at what will be compiled. Chunk is a loop inside
-the program. Vmap stands outside Mask, Remat and Precision, because an annotation says what the body
-sees, and those act on the body. Mask traces the body with the two inside it. Remat stands outside
-Precision: the reverse saves extra low-precision copies. Place stands outside Jit, which is told
-where arguments lie; Shard just inside, where results are.
+`Plan.make` asks each stage for a decision over shapes, outside-in; `Plan.build` then wraps the body
+inside-out. For `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles is
+
+    vmap(mask(body))        with n=100 padded to 128 around the program
+
+- Fill is outermost: Jit is keyed by shapes, so arrays are padded before.
+- Place stands outside Jit, which needs to know where arguments lie.
+- Jit donates buffers, which exist only there.
+- Saved (`remat="auto"`) stands outside Vmap, because all examples share the memory, and outside
+  Roll, because what is saved of a loop is chosen per iteration.
+- Roll (`roll="auto"`) looks at the program that will be compiled.
+- Shard stands just inside Jit, where results are; under an outer trace it places the arguments too.
+- Chunk is a loop inside the program.
+- Vmap stands outside Mask, Remat and Precision: an annotation describes what the body sees, and
+  those act on the body.
+- Mask traces the body with Remat and Precision inside it.
+- Remat stands outside Precision: in the other order low-precision copies would be saved as well.
 """
 
 from .chunk import Chunk as Chunk

@@ -1,8 +1,9 @@
-"""Compute matrix products and convolutions of the body in a low type, with float32 accumulation;
-everything else as it is.
+"""Stage of `precision="bf16"` and `"fp16"`: compute matrix products and convolutions in a low type,
+with float32 accumulation, and everything else as it is.
 
-It is the stage `precision` under the policies `"bf16"` and `"fp16"`, and under a dict of them by
-module path.
+    dot_general a b   ->   dot_general (bf16 a) (bf16 b), preferred_element_type=float32
+
+It takes a dict of these policies by module path, too.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ _UNITS = {
     "bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"},
     "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
 }
-_BF16_FROM = 8.0  # the compute capability of the first NVIDIA GPUs with bfloat16
+# Compute capability of the first NVIDIA GPUs with bfloat16.
+_BF16_FROM = 8.0
 
 
 @dataclass(frozen=True)
 class Autocast(Stage):
-    """The body's program, evaluated with casts around its products."""
+    """Body's jaxpr, evaluated with casts around its products."""
 
-    policy: Policy | None  # None: not chosen yet, as it takes the values of a call
+    # None until the policy is chosen, which takes the values of a call.
+    policy: Policy | None
     labels: tuple[_precision.Label, ...]
     where: Where = field(compare=False)
     why: str = field(compare=False)
@@ -45,11 +48,14 @@ class Autocast(Stage):
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
-        """The stage of a policy of products.
+        """Decide for a policy of products.
 
         Raises:
             OptionError: An exception names a path that no array has.
         """
+
+        # A policy that `precision="auto:..."` has chosen, or one that the user has written. Before
+        # the first call `auto` has chosen none.
         policy, chosen = request.chosen or (policy_of(request.options.precision), "")
         tolerance = tolerance_of(request.options.precision)
         if policy is None and tolerance is not None:
@@ -61,6 +67,7 @@ class Autocast(Stage):
             )
         if policy is None:
             return Skip("precision", "no policy of products given")
+
         missing = policy.unmatched([leaf.path for leaf in view.leaves])
         if missing is not None:
             name, near = missing
@@ -76,6 +83,7 @@ class Autocast(Stage):
                 ),
                 code="J202",
             )
+
         low = " and ".join(str(LOW[type_]) for type_ in policy.types)
         what = (
             f"products in {low}, accumulated in float32, the rest as it is"
@@ -107,6 +115,8 @@ class Autocast(Stage):
         def cast(*arrays: Any) -> Sequence[Any]:
             out, sites = _precision.autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
+            # Lines are known only from the trace, so exceptions that name one are checked here
+            # rather than in `plan`.
             for name, _ in policy.exceptions:
                 if is_line(name) and name not in lines:
                     fix = (
@@ -128,7 +138,7 @@ class Autocast(Stage):
 
 
 def labels_of(view: View) -> tuple[_precision.Label, ...]:
-    """Where the arrays of a call come from."""
+    """Label each array of a call with its path and whether its dtype is exact."""
     return tuple(
         _precision.Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf))
         for leaf in view.leaves
@@ -136,7 +146,7 @@ def labels_of(view: View) -> tuple[_precision.Label, ...]:
 
 
 def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
-    """The program of a function of flat arrays, even where `jit` is off."""
+    """Trace a function of flat arrays into a closed jaxpr, even under `jax.disable_jit`."""
 
     def body(*arrays: Any) -> Sequence[Any]:
         return fn(*arrays)
@@ -146,17 +156,19 @@ def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
 
 
 def emulated(low: str) -> str | None:
-    """What to expect where the device has no units for a low type."""
+    """Warning for the plan if the device emulates a low type; None if it has units for it."""
     device: Any = _jax.local_devices()[0]
     if not _precision.has_kernels(LOW[low]):
         return (
             f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same"
             " numbers, and no faster than float32"
         )
+
     what = (
         f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository"
         " measures how much)"
     )
+
     if device.platform == "cpu":
         flags = _cpu_flags()
         return (
@@ -166,6 +178,7 @@ def emulated(low: str) -> str | None:
             if flags
             else f"most CPUs emulate {what}"
         )
+
     capability = str(getattr(device, "compute_capability", ""))
     if low == "bf16" and capability.replace(".", "").isdigit() and float(capability) < _BF16_FROM:
         return f"{device.device_kind} emulates {what}"
@@ -174,7 +187,7 @@ def emulated(low: str) -> str | None:
 
 @cache
 def _cpu_flags() -> frozenset[str]:
-    """What Linux says that the CPU can do; empty elsewhere."""
+    """CPU flags that Linux reports; empty on other systems."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     return frozenset(

@@ -1,8 +1,8 @@
-"""`memory` where nothing can be cut: of a function that is called where sizes are symbols, and of
-one none of whose axes has a name.
+"""Stages for `memory` where nothing can be cut: in a function called with symbolic sizes, and in
+one without named axes.
 
-How much fits is found by compiling, which takes known sizes. So inside a function that is padded or
-cut the whole is compiled at the largest that the symbols stand for; if it fits there, it does at
+The compiler measures memory at known sizes only. Inside a function that is padded or cut, the whole
+is therefore compiled at the largest sizes that the symbols stand for: if it fits there, it fits at
 every size, and nothing is cut here.
 """
 
@@ -25,7 +25,7 @@ from .stage import Fn, Request, Stage
 
 @dataclass(frozen=True)
 class Bounded(Stage):
-    """A budget that the whole must keep."""
+    """Budget for all of a body with symbolic sizes."""
 
     budget: int
     view: View = field(compare=False)
@@ -57,7 +57,7 @@ class Bounded(Stage):
         return bounded
 
     def avals(self) -> list[jax.ShapeDtypeStruct]:
-        """The arguments at the largest sizes."""
+        """Abstract arguments at the largest sizes."""
         largest = {symbol: high for symbol, (_, high) in ranges_at_hand().items()}
         leaves = [
             leaf.reshaped(tuple(evaluate(dim, largest) for dim in leaf.shape))
@@ -68,13 +68,14 @@ class Bounded(Stage):
 
 @dataclass(frozen=True)
 class Whole(Stage):
-    """A budget that all of it must keep, since no array has a named axis to cut along."""
+    """Budget for all of a body whose arrays have no named axis to cut."""
 
     budget: int
     view: View = field(compare=False)
     where: Where = field(compare=False)
     why: str = field(compare=False)
-    placed: tuple[Any, ...] | None = field(default=None, compare=False)  # where the arrays lie
+    # Shardings of the arrays.
+    placed: tuple[Any, ...] | None = field(default=None, compare=False)
     name: str = field(default="chunk", compare=False)
 
     @classmethod
@@ -106,5 +107,5 @@ class Whole(Stage):
 
 
 def is_open(view: View) -> bool:
-    """Whether a size of an array is a symbol."""
+    """Return whether the size of an array is symbolic."""
     return any(is_symbolic(dim) for leaf in view.leaves for dim in leaf.shape)

@@ -1,8 +1,10 @@
-"""Cut a long axis into chunks that are worked on one after the other, so that what the body makes
-of it is never there as a whole.
+"""Stage that cuts a long axis into chunks and works on them one after the other, so that
+intermediate values never exist as a whole.
 
-It stands inside Jit, since the loop over the chunks is part of the program, and outside Vmap, whose
-axes can be cut too.
+    mean(f(x[n]))   ->   scan over chunks of x: acc + sum(f(chunk)); then acc / n
+
+Chunk stands inside Jit, since the loop over the chunks is part of the program, and outside Vmap,
+whose axes can be cut too.
 """
 
 from __future__ import annotations
@@ -33,23 +35,25 @@ from .vmap import OneByOne, levels_of
 
 SYMBOL = "d0"
 CACHE_BYTES = 64 * 2**20
-"""About how many bytes the values of one chunk take where nothing is said of memory."""
-_LEAST = 1024  # of a chunk
+"""Bytes that the values of one chunk take, about, where `memory` is not given."""
+# Shortest chunk that is chosen.
+_LEAST = 1024
 _MOST = 2**31 - 1
-_FEWEST = 2  # a symbol stands for sizes from here on
+# Smallest size that a symbol stands for.
+_FEWEST = 2
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What was decided about one body.
+    """Decision about one body.
 
     Args:
-        axis: Which axis is cut.
-        passes: How; None if the whole fits and nothing is cut.
-        width: Into pieces of how many elements.
-        fit: What was measured, if `memory` was asked for.
-        devices: Those that share the axis, each with pieces of its own, if several do.
-        size: Of the axis.
+        axis: Axis that is cut.
+        passes: Passes over the data; None if the whole fits and nothing is cut.
+        width: Elements in one chunk.
+        fit: Measured bytes, if `memory` was given.
+        devices: Devices that share the axis, each with chunks of its own; None if there is one.
+        size: Size of the axis.
     """
 
     axis: str
@@ -61,7 +65,7 @@ class Cut:
 
     @property
     def text(self) -> str:
-        """For a line of the plan."""
+        """Description for a line of the plan."""
         if self.passes is None:
             return "not cut: all of it fits"
         back = sum(pass_.back for pass_ in self.passes.passes)
@@ -78,7 +82,7 @@ class Cut:
         )
 
     def _beside(self, passes: _axes.Passes) -> str:
-        """What is in memory beside a chunk."""
+        """Describe the memory that is needed in addition to one chunk."""
         out = ""
         if passes.at_once:
             names = ", ".join(
@@ -106,27 +110,32 @@ _WITHOUT: dict[Asked, str] = {
 
 @dataclass(frozen=True)
 class Chunk(Stage):
-    """One axis, worked on in chunks."""
+    """Named axis, worked on in chunks."""
 
     axis: str
     size: int
-    chunk: int | None  # None: as many as fit
-    # what the compiled program may take; None: nothing was asked for, and one chunk takes what
-    # suits caches
+    # Elements of a chunk; None for as many as fit.
+    chunk: int | None
+    # Bytes that the compiled program may take. None if no limit was given: then one chunk takes
+    # what suits caches.
     budget: int | None
-    others: tuple[Chunk, ...]  # axes that are cut if this one cannot be
+    # Stages of the axes to try if this one cannot be cut.
+    others: tuple[Chunk, ...]
     view: View = field(compare=False)
     levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
     where: Where = field(compare=False)
     why: str = field(compare=False)
-    devices: _axes.Devices | None = None  # that share the axis
-    placed: tuple[Any, ...] | None = field(default=None, compare=False)  # where the arrays lie
+    # Devices that share the axis.
+    devices: _axes.Devices | None = None
+    # Shardings of the arrays.
+    placed: tuple[Any, ...] | None = field(default=None, compare=False)
     name: str = field(default="chunk", compare=False)
-    # whether it is for `jitney.accumulate`, for its errors
+    # True for `jitney.accumulate`, which has errors of its own.
     summed: bool = field(default=False, compare=False)
-    # whether an outer transform may differentiate it
+    # True if an outer transform may differentiate the program.
     derived: bool = field(default=False, compare=False)
-    asked: Asked = field(default="chunk", compare=False)  # what it is cut for, for its errors
+    # Option that cuts the axis, for errors.
+    asked: Asked = field(default="chunk", compare=False)
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | OneByOne | Bounded | Whole | Skip:
@@ -137,19 +146,28 @@ class Chunk(Stage):
             return Skip("chunk", '`memory` is for what `remat="auto"` saves')
         if request.whole is not None:
             return Skip("chunk", request.whole)
+
+        # `chunk={axis: 1}` of a mapped axis is a loop in place of `jax.vmap`.
         one_by_one = OneByOne.of(view, request)
         if one_by_one is not None:
             return one_by_one
+
+        # Under an outer trace only what can be differentiated in chunks is cut; see
+        # `Request.derived`.
         if request.nested and not (
             options.accumulate or (request.derived and options.memory is None)
         ):
             return Skip("chunk", "under an outer trace: all at once")
+
+        # Symbolic sizes are not cut. The budget is checked at the largest of them.
         if is_open(view):
             if options.accumulate:
                 raise Refused("", f"calls {request.where}, whose microbatches are of a known size")
             return Bounded.plan(view, request)
+
         if not options.chunk:
             return cls.any(view, request) or Whole.plan(view, request)
+
         ((axis, chunk),) = options.chunk
         stage = cls.of(view, request, axis, None if chunk == AUTO else int(chunk))
         if stage is None:
@@ -166,17 +184,17 @@ class Chunk(Stage):
     def of(
         cls, view: View, request: Request, axis: str, chunk: int | None, asked: Asked = "chunk"
     ) -> Self | None:
-        """The stage for an axis, of any size; None if no array has it.
+        """Stage for one axis, of any size; None if no array has the axis.
 
         Args:
-            view: The arrays.
-            request: What the author has written.
-            axis: Which.
-            chunk: How much of it at a time; None for as much as fits.
-            asked: What it is cut for, as errors say it.
+            view: Abstract arrays of the call.
+            request: User's options.
+            axis: Name of the axis.
+            chunk: Elements at a time; None for as many as fit.
+            asked: Option that cuts the axis, for errors.
 
         Raises:
-            ContractError: Two arrays differ in its size.
+            ContractError: Two arrays differ in the size of the axis.
         """
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
         levels = levels_of(view, request)
@@ -184,6 +202,7 @@ class Chunk(Stage):
         size = sizes_of(inside, named).get(axis)
         if size is None:
             return None
+
         clash = clash_of(axis, inside, named)
         if clash is not None:
             raise ContractError(request.where, clash.what, clash.rule, clash.fix, code=clash.code)
@@ -194,10 +213,12 @@ class Chunk(Stage):
                 f"Up to {_MOST:,} can be counted, in 32 bits.",
                 "work on the parts one after the other.",
             )
+
         options, memory = request.options, request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
         place = request.decided(Place)
         devices = None if place is None else devices_of(axis, place, request)
+
         how = (
             f"of {chunk}"
             if chunk is not None
@@ -213,13 +234,14 @@ class Chunk(Stage):
                 f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum"
                 f" over {axis!r}, which is proven"
             )
+
         placed = None if place is None else place.shardings
         of = (axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed)
         return cls(*of, summed=options.accumulate, derived=request.derived, asked=asked)
 
     @classmethod
     def any(cls, view: View, request: Request) -> Self | None:
-        """The stage for whichever axis can be cut, the longest first."""
+        """Stage for any axis that can be cut, the longest first; None if there is none."""
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
         named = named_axes(inside, levels_of(view, request))
         sizes = sizes_of(inside, named)
@@ -238,15 +260,16 @@ class Chunk(Stage):
 
     @property
     def scope(self) -> str:
-        return ""  # which axis is cut is found inside
+        # The axis is chosen when the body is traced, so `wrap` opens the scope.
+        return ""
 
     @property
     def part(self) -> int:
-        """How much of the axis one device has."""
+        """Elements of the axis on one device."""
         return self.size if self.devices is None else self.size // self.devices.parts
 
     def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
-        """The arguments as abstract values, with a size for the symbol."""
+        """Abstract arguments, given a size for the symbol."""
         named = named_axes(self.view, self.levels)
         known = sizes_of(self.view, named)
         return [
@@ -259,15 +282,19 @@ class Chunk(Stage):
         ]
 
     def passes(self, fn: Fn, *, in_memory: bool = True) -> _axes.Passes:
-        """How the function is worked on in chunks; `in_memory`, where the arguments are there as a
-        whole.
+        """Plan the passes over the data in which the function runs in chunks.
+
+        Args:
+            fn: Body.
+            in_memory: Whether the arguments exist as a whole.
 
         Raises:
             AxisError: An operation looks along the axis in a way that cannot be cut.
-            Refused: It does, and the derivative of an outer transform's is to be cut.
+            Refused: The same, where the derivative of an outer transform is to be cut.
         """
         ranges = {SYMBOL: (self.size, self.size)}
         try:
+            # Over devices the body runs in `shard_map` and is traced as such.
             with nullcontext() if self.devices is None else self.devices.inside:
                 program = _axes.trace(fn, self.avals, ranges, {SYMBOL: self.size})
                 _axes.demand_no_tracers(program.jaxpr)
@@ -306,7 +333,7 @@ class Chunk(Stage):
         return passes
 
     def _check_summed(self, passes: _axes.Passes) -> None:
-        """Microbatches are all that is there of the batch."""
+        """Refuse operations that need the whole axis: of a batch, only microbatches exist."""
         if self.summed and passes.at_once:
             op = passes.at_once[0].op
             raise Refused(op.place, f"needs all of it at once (`{spelled(op.name)}`)")
@@ -330,10 +357,10 @@ class Chunk(Stage):
             ) from refusal
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
-        """The results, if they have one form.
+        """Return the results, if they have one form at all sizes.
 
         Raises:
-            AxisError: A number among them is made of the size of the axis.
+            AxisError: A result is a Python number computed from the size of the axis.
         """
         if not outcome.has_one_form:
             raise AxisError(
@@ -347,12 +374,14 @@ class Chunk(Stage):
         return results
 
     def cut(self, fn: Fn) -> Cut:
-        """Decide what is cut into what. With a budget this compiles: the whole, two narrow
-        programs, and what the line through them says.
+        """Decide the axis and the width of the chunks.
+
+        With a budget this compiles the whole, then two narrow programs, and the width that the line
+        through them predicts.
 
         Raises:
-            AxisError: The axis cannot be cut, or nothing that is cut fits the budget.
-            OptionError: There is a budget, and the devices are not there.
+            AxisError: The axis cannot be cut, or no chunk fits the budget.
+            OptionError: There is a budget, but the devices exist only as an abstract mesh.
         """
         if self.budget is not None:
             with OWN_TIME.running():
@@ -367,15 +396,17 @@ class Chunk(Stage):
         )
 
     def suiting(self, passes: _axes.Passes) -> int:
-        """How long a chunk is whose values suit caches: longer ones take more memory and no less
+        """Width of a chunk whose values suit caches: longer chunks take more memory and no less
         time.
         """
         most = CACHE_BYTES // max(1, _axes.bytes_per_element(passes))
+        # A multiple of `_LEAST`, if it is above it.
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
     def bytes(self, fn: Fn, avals: Sequence[Any]) -> int:
-        """What a body takes on one device, by the compiler, as it is when it runs: over devices
-        Shard stands around it.
+        """Bytes that a body takes on one device, as the compiler counts them.
+
+        The body is compiled as it runs: over devices, Shard stands around it.
         """
         return compiled_bytes(fn if self.placed is None else _axes.spread(fn), avals, self.placed)
 
@@ -388,10 +419,13 @@ class Chunk(Stage):
                 f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.',
                 code="J201",
             )
+
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
         if whole <= budget:
             return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
+
+        # Try the axes from the longest on; the first that can be cut and fits is taken.
         failed: AxisError | None = None
         least = whole
         for stage in (self, *self.others):
@@ -410,8 +444,11 @@ class Chunk(Stage):
                 least = min(least, misfit.least)
             else:
                 return Cut(stage.axis, passes, fitting.width, fitting, stage.devices, stage.size)
+
+        # No chunk takes less than the whole, so the first refusal is the better error.
         if failed is not None and least == whole:
             raise failed
+
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
         raise AxisError(
             self.where,
@@ -428,6 +465,7 @@ class Chunk(Stage):
             try:
                 cut = self.cut(fn)
             except AxisError as error:
+                # A body that closes over an outer tracer runs whole; the caller reports it.
                 if not isinstance(error.__cause__, ClosesOver):
                     raise
                 outcome.uncut = error.__cause__
@@ -447,10 +485,10 @@ class Chunk(Stage):
         return chunked
 
     def derivative(self, fn: Fn, varying: Sequence[int]) -> _axes.Passes:
-        """The passes of the body's derivative along the arguments that vary.
+        """Passes of the body's derivative along the arguments that vary.
 
         Raises:
-            Refused: It cannot be cut.
+            Refused: The derivative cannot be cut.
         """
         along = View(
             (*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying))
@@ -461,12 +499,12 @@ class Chunk(Stage):
         )
 
     def at(self, axis: str) -> Chunk:
-        """The stage of an axis that was chosen."""
+        """Stage of the axis that was chosen."""
         return next(stage for stage in (self, *self.others) if stage.axis == axis)
 
 
 def in_chunks(stage: Chunk, passes: _axes.Passes, width: int) -> Fn:
-    """A body in chunks of one width."""
+    """Run a body in chunks of one width."""
 
     def whole(*arrays: Any) -> list[Any]:
         return _axes.run_chunked(passes, arrays, stage.size, width, stage.devices)
@@ -475,7 +513,7 @@ def in_chunks(stage: Chunk, passes: _axes.Passes, width: int) -> Fn:
 
 
 def devices_of(axis: str, place: Place, request: Request) -> _axes.Devices | None:
-    """The devices that share an axis; None if it lies whole on each."""
+    """Devices that share an axis; None if it is replicated."""
     rules = request.options.shard
     along = () if rules is None else dict(rules.axes).get(axis, ())
     if request.divisor(axis) == 1:

@@ -1,9 +1,12 @@
-"""The derivatives of a function, as functions of the same arguments: the bodies of programs of
-their own.
+"""Derivatives of a function, as functions of the same arguments: bodies of programs of their own.
 
-A derivative is no stage inside the program of its function, since its results are others: it is the
-body of another program, with the options of the first one around it. So what is padded, cut into
-chunks or mapped is the derivative, and `remat` stands inside it.
+A derivative is not a stage inside the program of its function, since its results are others. It is
+the body of another program, with the options of the function around it. So the derivative itself is
+padded, cut into chunks or mapped, and `remat` stands inside it.
+
+    f.grad             ->  a program whose body is Derived(f, "grad", ...)
+    Derived.__call__   ->  bind the arguments, split them into `at` (differentiated) and the rest,
+                           then one method of `_Derivation` per kind: `_grad`, `_jacobian`, ...
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ TANGENT, COTANGENT = "tangent_of_", "cotangent"
 
 @dataclass(frozen=True)
 class Decision:
-    """How a derivative is made, and why."""
+    """Mode of a derivative, with the reason."""
 
     mode: str
     why: str
@@ -78,7 +81,7 @@ _DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=
 
 @contextmanager
 def decisions() -> Generator[list[Decision]]:
-    """Collect what is decided about derivatives that are traced meanwhile."""
+    """Collect the decisions about derivatives that are traced meanwhile."""
     made: list[Decision] = []
     token = _DECISIONS.set(made)
     try:
@@ -94,38 +97,38 @@ KEYWORDS = {
     },
     "argnums": 'say with respect to what by name: wrt="x".',
 }
-"""What is no argument of a derivative, and what to write in its place."""
+"""Keywords that derivatives do not take, with a hint at the right one."""
 KEYWORDS_OF_DERIVATIVES = {
     "wrt": 'derivatives take it, as f.grad(..., wrt="x").',
     "has_aux": "f.grad and f.value_and_grad take it.",
 }
-"""What is no argument of a function, and what to write in its place."""
+"""Keywords that functions do not take, with a hint at the derivatives that do."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A derivative of a function. Called with the function's arguments, and with directions by
+    """Derivative of a function. Called with the function's arguments, and with directions by
     keyword.
 
     Args:
         fn: The function.
-        what: Which derivative.
-        wrt: The arguments it is taken with respect to; None for all that hold floating-point
+        what: Kind of derivative.
+        wrt: Arguments to differentiate with respect to; None for all that hold floating-point
             arrays.
-        skip: Those that None leaves out.
-        single: Whether the result is that of one argument, instead of a dict by name.
-        mode: Of a Jacobian.
-        sparse: Whether Jacobians and Hessians are BCOO arrays.
-        memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as
-            fit, of a gradient what is recomputed.
-        remat: A policy of `jax.checkpoint_policies` for the function, or "auto": what fits into
+        skip: Arguments that None leaves out.
+        single: True if the result is that of one argument, instead of a dict by name.
+        mode: Mode of a Jacobian.
+        sparse: True if Jacobians and Hessians are BCOO arrays.
+        memory: Bytes that it may take, or "auto". A Jacobian takes as many directions at a time as
+            fit; a gradient recomputes residuals.
+        remat: Policy of `jax.checkpoint_policies` for the function, or "auto": save what fits into
             `memory`.
-        aux: Whether the function returns its number and something else, which is handed on:
+        aux: True if the function returns its number and something else, which is handed on:
             `((value, aux), grad)`, or `(grad, aux)`.
-        summed: Whether the function has to be a sum along the axis whose size is not known while
+        summed: True if the function has to be a sum along the axis whose size is symbolic while
             this is traced.
-        plain: Whether JAX's own transformations make it, dense.
-        roll: Whether its equal layers become a loop ("auto") before it is differentiated.
+        plain: True if JAX's own transformations compute it, dense.
+        roll: "auto" if identical layers become a loop before the function is differentiated.
         positions: Arguments that are static for the structure of a sparse derivative.
     """
 
@@ -164,13 +167,14 @@ class Derived:
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """The parameters besides those of the function."""
+        """Parameters in addition to those of the function: tangents or a cotangent."""
         if self.what in ("jvp", "hvp"):
             return tuple(TANGENT + name for name in self.wrt or ())
         return (COTANGENT,) if self.what == "vjp" else ()
 
     def _with_directions(self, signature: Signature) -> Signature:
         parameters = list(signature.parameters.values())
+        # Keyword-only parameters have to stand before `**kwargs`.
         at = next(
             (i for i, p in enumerate(parameters) if p.kind is Kind.VAR_KEYWORD), len(parameters)
         )
@@ -178,8 +182,9 @@ class Derived:
         return signature.replace(parameters=parameters, return_annotation=Signature.empty)
 
     def contract(self, namespace: Mapping[str, Any] | None) -> Contract:
-        """That of the function; a direction is what it is a direction of, and the result is
-        anything.
+        """Contract of the function, extended by its directions.
+
+        A direction has the annotation of its primal; the result has none.
         """
         plain = contract_of(self.fn, signature_of(self.fn), self.where, namespace)
         hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters} | {
@@ -206,13 +211,13 @@ class Derived:
 
 @dataclass(frozen=True)
 class _Positions:
-    """An array that positions are made of.
+    """Array that index positions are computed from.
 
     Args:
-        argument: Which argument it is of; "" if there is none.
-        path: Where in it.
-        line: The user's line that reads or writes there.
-        is_whole: Whether the argument is no more than arrays of integers.
+        argument: Argument that holds the array; "" if there is none.
+        path: Path of the array in the argument.
+        line: User's line that reads or writes at the positions.
+        is_whole: True if the argument holds integer arrays only.
     """
 
     argument: str
@@ -224,7 +229,7 @@ class _Positions:
 def _traced_positions(
     where: Where, sources: Sequence[_Positions], elements: int
 ) -> DerivativeError:
-    """The error of a sparse derivative of a function that reads at positions which are traced."""
+    """Error of a sparse derivative of a function that indexes at traced positions."""
     arguments = tuple(dict.fromkeys(source.argument for source in sources))
     paths = list(dict.fromkeys(source.path for source in sources if source.path))
     line = next((source.line for source in sources if source.line), "")
@@ -238,6 +243,7 @@ def _traced_positions(
         "The structure is found before the numbers are there, so positions are integers that the"
         " call has, or static."
     )
+
     if all(source.is_whole for source in sources):
         names = arguments[0] if len(arguments) == 1 else arguments
         fix = (
@@ -249,13 +255,14 @@ def _traced_positions(
             "pass the positions as an argument of their own, an array of integers, or leave out"
             " `sparse`."
         )
+
     error = DerivativeError(where, what, rule, fix, code="J245")
     error.positions = arguments
     return error
 
 
 class _Derivation:
-    """One derivative at one place."""
+    """Derivative at one set of arguments."""
 
     def __init__(self, derived: Derived, bound: BoundArguments, directions: Mapping[str, Any]):
         self.derived = derived
@@ -279,7 +286,7 @@ class _Derivation:
     def make(self) -> Any:
         return getattr(self, "_" + self.derived.what)()
 
-    # The kinds.
+    # One method for each kind of derivative.
 
     def _grad(self) -> Any:
         if self.derived.aux:
@@ -298,7 +305,10 @@ class _Derivation:
         return value, self._by_name(grad)
 
     def _value_aux_and_grad(self) -> Any:
-        """What is no array among the rest of the result passes by JAX, and by what recomputes."""
+        """Value, auxiliary result and gradient.
+
+        Leaves of the auxiliary result that are not arrays bypass JAX and `jax.checkpoint`.
+        """
         self._decided("reverse", _BACKWARD)
         rest: Any = None
 
@@ -325,19 +335,18 @@ class _Derivation:
         return pair
 
     def _called_with(self, changed: Mapping[str, Any]) -> Any:
-        """The function's result with other values of some arguments; the order is that of the
-        parameters.
-        """
+        """Call the function with other values of some arguments, in the order of the parameters."""
+        # A dict keeps the order of its first keys, so updated arguments stay in their positions.
         return self._binder.call(
             self.derived.fn, tuple({**self.bound.arguments, **changed}.values())
         )
 
     @OWN_TIME.running()
     def _prove_summed(self) -> None:
-        """Whether the function is a sum along the axis of unknown size.
+        """Prove that the function is a sum along the axis of symbolic size.
 
         Raises:
-            Refused: It is not; with what it does along the axis, and where.
+            Refused: The function is not a sum; with the operation along the axis, and its line.
         """
         ranges = ranges_at_hand()
         arrays, rest = _eqx.partition(self.bound.arguments, _eqx.is_array)
@@ -354,6 +363,9 @@ class _Derivation:
                     use.refused
                     or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)",
                 )
+
+        # One pass adds the terms up. A second one means that a term needs a statistic of the whole
+        # axis.
         for symbol in ranges:
             passes = _axes.plan_passes(program, symbol, ranges)
             if passes.levels > 1:
@@ -381,10 +393,14 @@ class _Derivation:
     def _jacobian_of(
         self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS, of: Any = None
     ) -> tuple[Any, dict[str, Any]]:
-        """The value of a function of the arguments, and its Jacobian: by argument, in the structure
-        of the value.
+        """Value of a function of the arguments, and its Jacobian by argument, in the structure of
+        the value.
 
-        Where the function is a gradient, `of` is what it is the gradient of.
+        Args:
+            fn: Function to differentiate.
+            mode: Requested mode.
+            ways: Modes that may be chosen.
+            of: Function that `fn` is the gradient of; None if it is not a gradient.
         """
         over = "" if ways == WAYS else " over reverse"
         leaves, treedef = tree_flatten(self.at)
@@ -395,10 +411,13 @@ class _Derivation:
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
 
+        # Three cases: JAX's own dense transformations, known sizes with sparsity detection, and
+        # symbolic sizes, where a colouring has to hold at every size.
         if self.derived.plain:
             made = None
         elif not ranges_at_hand():
             with OWN_TIME.running():
+                # A symmetric Hessian allows a star colouring, which needs fewer colours.
                 symmetric = of is not None and _sparsity.has_symmetric_hessian(
                     _jax.make_jaxpr(of)(self.at)
                 )
@@ -443,7 +462,7 @@ class _Derivation:
         }
 
     def _position(self, value: Any, line: str) -> _Positions:
-        """Where among the arguments an array is that positions are made of."""
+        """Find the argument that holds an array of positions."""
         for name, given in self.bound.arguments.items():
             leaves, _ = tree_flatten_with_path(given)
             path = next((path for path, leaf in leaves if leaf is value), None)
@@ -455,10 +474,10 @@ class _Derivation:
         return _Positions("", "", line, is_whole=False)
 
     def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
-        """Which dense passes are cheaper, at all sizes alike.
+        """Choose the cheaper dense mode, the same for all sizes.
 
         Raises:
-            Refused: At some sizes these are, at others those.
+            Refused: Forward is cheaper at some sizes and reverse at others.
         """
         with OWN_TIME.running():
             traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
@@ -479,7 +498,7 @@ class _Derivation:
             raise Refused("", what) from error
 
     def _jacobian_at_any_size(self, fn: Any, way: Way) -> tuple[Any, dict[str, Any]]:
-        """Dense, by the same passes at every size."""
+        """Dense Jacobian, by the same passes at every size."""
         transform = _jax.jacfwd if way == "forward" else _jax.jacrev
 
         def twice(at: Any) -> Any:
@@ -533,11 +552,11 @@ class _Derivation:
             (self.where, self.names, self.derived.single, treedef, out),
         )
 
-    # What they are made of.
+    # Steps of these methods.
 
     def _recompute_to_fit(self) -> None:
-        """Recompute in the backward pass what the budget has no room to keep, unless `remat` says
-        already what is kept.
+        """Recompute residuals that the budget has no room for, unless a `remat` policy decides
+        already.
         """
         budget = self._budget
         auto = self.derived.remat == AUTO
@@ -559,7 +578,7 @@ class _Derivation:
         self._decided("reverse", f"{_BACKWARD}; {choice.why}")
 
     def _save_to_fit(self, fn: Any, budget: int, how: str) -> None:
-        """Save what computes the least again of what fits: `remat="auto"`."""
+        """Save the residuals that fit, with the least recomputation: `remat="auto"`."""
         leaves, treedef = tree_flatten(self.at)
         form: Any = None
 
@@ -585,6 +604,7 @@ class _Derivation:
             if unknown:
                 raise unknown_name(self.where, unknown[0], list(arguments))
             return wrt
+
         names = tuple(
             name
             for name, value in arguments.items()
@@ -706,7 +726,7 @@ def _sparse(block: Any) -> Any:
 
 
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:
-    """The error for an argument that does not exist."""
+    """Error for an argument that does not exist."""
     return DerivativeError(
         where,
         f"{name!r} is no argument.",

@@ -1,8 +1,8 @@
-"""Decide which bucket each padded axis goes into, and what shapes the arrays get there.
+"""Stage that chooses the bucket of each padded axis, and the shapes of the padded arrays.
 
-It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the
-axes of Vmap are looked through first. Its second step says what is cut off the results. That, and
-filling, is done around the program (`_program/padded_calls.py`).
+Fill stands outside Jit, which is keyed by shapes. Sizes are those that the body sees, so the axes
+of Vmap are looked through first. Its second step records what is cut off the results. Padding and
+cutting themselves are done around the program (`_program/padded_calls.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .vmap import levels_of
 
 @dataclass(frozen=True)
 class Filled:
-    """One padded axis: the sizes that share its bucket, from `low` to `high`, which is the
+    """Padded axis with the sizes that share its bucket: from `low` to `high`, the size of the
     bucket.
     """
 
@@ -50,9 +50,11 @@ class Fill(Stage):
             return Skip("fill", "no `pad` given")
         if request.exact is not None:
             return Skip("fill", request.exact)
+        # With leaves that hold true sizes, the view is that of arrays which are padded already.
         filled = [leaf for leaf in view.leaves if is_count(leaf)]
         levels = levels_of(view, request)
         sizes = sizes_of(view, named_axes(view, levels))
+
         axes: list[Filled] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
@@ -60,6 +62,7 @@ class Fill(Stage):
             reasons.append(str(decided))
             if isinstance(decided, Filled):
                 axes.append(decided)
+
         why = "; ".join(reasons)
         if not axes:
             return Skip("fill", why)
@@ -73,11 +76,11 @@ class Fill(Stage):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The size that each padded axis gets."""
+        """Padded size of each axis."""
         return {axis.name: axis.high for axis in self.axes}
 
     def shapes(self, view: View) -> list[tuple[int, ...]]:
-        """The shape that each array gets."""
+        """Padded shape of each array."""
         named = named_axes(view, self.levels)
         known = sizes_of(view, named)
         return [
@@ -88,13 +91,14 @@ class Fill(Stage):
     def inner(self, view: View) -> View:
         if any(map(is_count, view.leaves)):
             return view
+        # The true size of each axis arrives as a scalar behind the arrays.
         leaves = [
             leaf.reshaped(shape) for leaf, shape in zip(view.leaves, self.shapes(view), strict=True)
         ]
         return View((*leaves, *(count_leaf(axis.name) for axis in self.axes)))
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
-        """Say what is cut off the results.
+        """Record what is cut off the results.
 
         Raises:
             Refused: A result holds a size, or something else that differs from one size to the

@@ -1,6 +1,6 @@
-"""Compile the function, and let it reuse the buffers of the arguments that the caller gave up.
+"""Stage that compiles the function and lets it reuse the buffers of donated arguments.
 
-Under an outer trace this is a call to a sub-program: JAX inlines it there, keeps its trace, and
+Under an outer trace this is a call of a sub-jaxpr: JAX inlines it there, caches its trace, and
 leaves donation and compiler options to the outermost `jit`.
 """
 
@@ -24,7 +24,7 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Jit(Stage):
-    """One compiled program for each call key."""
+    """Compiled program, one for each call key."""
 
     donate: tuple[int, ...]
     compiler_options: tuple[tuple[str, Any], ...]
@@ -42,9 +42,7 @@ class Jit(Stage):
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        """The stage before there is a call: what it does is known by then, and only its words are
-        of the arguments.
-        """
+        """Decide before there is a call: only the text of the reason depends on the arguments."""
         if request.nested:
             return cls(
                 (),
@@ -60,7 +58,7 @@ class Jit(Stage):
         )
 
     def compiled(self, fn: Fn, shardings: Sequence[Any] | None = None) -> Fn:
-        """The compiled function, told where its arguments lie if that is decided."""
+        """Compile the function, with the shardings of its arguments if they are decided."""
         options = dict(self.compiler_options) or None
         body = _inner(fn) if options else fn
         placed = {} if shardings is None else {"in_shardings": tuple(shardings)}
@@ -70,8 +68,10 @@ class Jit(Stage):
 
 
 def _inner(fn: Fn) -> Fn:
-    """A jitted function of its own below the one with compiler options, which JAX takes at the top
-    level only: `__wrapped__` of that one is called elsewhere, and both share one trace of the body.
+    """Put a jitted function below the one with compiler options.
+
+    JAX accepts compiler options at the top level only. `__wrapped__` of the outer function is
+    called elsewhere too, and both share one trace of the body.
     """
 
     def body(*arrays: Any) -> Any:

@@ -1,7 +1,12 @@
-"""Evaluate the body at the size of the bucket, so that what was filled in reaches no result.
+"""Stage that evaluates the body at the size of the bucket, so that padding reaches no result.
 
-It stands inside Vmap, whose axes each element sees alone, and outside Remat and Precision, which
-are a part of the body that it traces.
+    sum x[d0], 65 <= d0 <= 128   ->   sum (select (iota < n) x[128] 0), n = true size
+
+The body is traced with a symbol for each padded size. Every operation along the axis needs a rule
+that is proven for all sizes in the bucket; otherwise the call is refused and runs at exact size.
+
+Mask stands inside Vmap, because each mapped element sees its own axes, and outside Remat and
+Precision, which are part of the body that it traces.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ convert_element_type_p: Any = _primitives.convert_element_type_p
 
 @dataclass(frozen=True)
 class Symbol:
-    """A padded axis inside the body: jitney's own name for its size, and the sizes it stands
+    """Padded axis inside the body: its symbol, and the range of sizes that the symbol stands
     for.
     """
 
@@ -40,16 +45,14 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Mask(Stage):
-    """The body's program with symbolic sizes, evaluated where only the leading part of an axis is
-    valid.
-    """
+    """Symbolic jaxpr of the body, evaluated where only the leading part of an axis is valid."""
 
     symbols: tuple[Symbol, ...]
-    # the padded axes, in the order in which their true sizes arrive behind the arrays
+    # Padded axes, in the order in which their true sizes arrive behind the arrays.
     counts: tuple[str, ...]
     view: View = field(compare=False)
     why: str = field(compare=False)
-    # whether an outer transform may differentiate it
+    # True if an outer transform may differentiate the program.
     derived: bool = field(default=False, compare=False)
     name: str = field(default="mask", compare=False)
 
@@ -58,6 +61,7 @@ class Mask(Stage):
         counts = tuple(leaf.counts for leaf in view.leaves if leaf.counts is not None)
         if not counts:
             return Skip("mask", "nothing is padded")
+
         inside = cls._body(view)
         sizes = sizes_of(inside, named_axes(inside))
         buckets = dict(request.options.pad)
@@ -66,8 +70,11 @@ class Mask(Stage):
             bounds = (
                 buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
             )
+            # A padded axis that the body does not have is mapped outside of it, and needs no
+            # symbol.
             if bounds is not None:
                 symbols.append(Symbol(name, f"d{len(symbols)}", *bounds))
+
         axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
         why = (
             f"one program for {axes}; what each operation does along it is proven"
@@ -78,7 +85,7 @@ class Mask(Stage):
 
     @classmethod
     def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
-        """A stage for any axes of a body, in any ranges of sizes."""
+        """Build a stage for any axes of a body, over any ranges of sizes."""
         symbols = tuple(
             Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items())
         )
@@ -101,13 +108,13 @@ class Mask(Stage):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether a padded axis is none of the body's, which runs on what is filled in as on any
-        other element.
+        """True if a padded axis is mapped outside: the body then runs on padding as on any other
+        element.
         """
         return len(self.counts) > len(self.symbols)
 
     def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
-        """The arguments of the body as abstract values, with a size for each symbol."""
+        """Abstract arguments of the body, given a size for each symbol."""
         named: Sequence[Sequence[Named]] = named_axes(self.view)
         known = sizes_of(self.view, named)
         changed = {s.name: sizes[s.symbol] for s in self.symbols}
@@ -119,12 +126,13 @@ class Mask(Stage):
         ]
 
     def prove(self, fn: Fn) -> Proof:
-        """The body's program, each operation of which can be carried out.
+        """Trace the body symbolically and prove that each operation can be padded.
 
         Raises:
-            Refused: One cannot.
+            Refused: An operation cannot.
         """
-        # Each size is traced where something is chosen, and is not under an outer transform.
+        # A program with choices, such as the colours of a Jacobian, is traced once more for each
+        # size, which does not happen under an outer transform.
         choices = None if self.derived else _axes.Choices()
         try:
             try:
@@ -132,7 +140,8 @@ class Mask(Stage):
             except Refused:
                 if choices is None or not choices.any:
                     raise
-                program = self._proven(fn, None)  # as it is where nothing is chosen
+                # Without choices the trace may still be proven.
+                program = self._proven(fn, None)
         except Refused as refusal:
             raise Refused(
                 refusal.place, in_names(refusal.what, [s.name for s in self.symbols])
@@ -142,10 +151,12 @@ class Mask(Stage):
     def _proven(self, fn: Fn, choices: _axes.Choices | None) -> _axes.SymbolicProgram:
         sizes = known().sizes
         at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
-        with knowing(KnownSizes()):  # nothing of a padded program inside the body
+        # Sizes that are known here are not those of a padded program inside the body.
+        with knowing(KnownSizes()):
             program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
         _axes.demand(program.jaxpr, self.ranges)
         _axes.demand_no_tracers(program.jaxpr)
+        # The body also runs on padded elements, where its effects must not happen.
         if self.is_mapped:
             _axes.demand_no_effects(program.jaxpr)
         return program
@@ -164,9 +175,13 @@ class Mask(Stage):
                     "is looked at by code, under an outer transform, where each size is not"
                     f" traced: {program.each}",
                 )
+            # The program takes numbers that Python computes from the true sizes, and was called
+            # without them: the caller computes them and calls again.
             if len(program.numbers) != len(numbers):
                 raise NeedsNumbers(proof)
             outcome.proof = proof
+
+            # Arrays are allocated at the size of the bucket and valid up to the true size.
             allocated, valid = (
                 {s.symbol: s.high for s in self.symbols},
                 {s.symbol: counts[s.name] for s in self.symbols},
@@ -194,10 +209,10 @@ class Mask(Stage):
         return masked
 
     def derivative(self, fn: Fn, varying: Sequence[int], outcome: Outcome) -> Any:
-        """The program of the body's derivative along the arguments that vary.
+        """Jaxpr of the body's derivative along the arguments that vary.
 
         Raises:
-            Refused: It cannot be padded.
+            Refused: The derivative cannot be padded.
         """
         count = len(self.view.leaves)
         along = View(
@@ -215,8 +230,9 @@ class Mask(Stage):
 
 
 def _typed(x: Any, aval: Any) -> Any:
-    """A result as weakly typed as that of the program at exact size. What was filled is strongly
-    typed, and so is what is made of it.
+    """Give a result the weak type that it has at exact size.
+
+    Padded arrays are strongly typed, and so is whatever is computed from them.
     """
     if getattr(x, "weak_type", False) == aval.weak_type or x.dtype != canonicalize_dtype(x.dtype):
         return x

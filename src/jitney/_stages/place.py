@@ -1,8 +1,10 @@
-"""Where the arrays of a call lie: each named axis along an axis of the mesh.
+"""Stage that decides the shardings of the arguments: each named axis over axes of the mesh.
 
-It stands outside Jit, which is told the placements: NumPy arrays then go straight to their devices,
-and arrays that lie right are not moved (`_program/sharded_calls.py`). Shard and Chunk act on what
-it has decided.
+    shard={"batch": "data"}, x: Float[Array, "batch n"], data=4   ->   x: PartitionSpec("data")
+
+Place stands outside Jit, which takes the shardings: NumPy arrays then go straight to their devices,
+and arrays that have the right sharding are not moved (`_program/sharded_calls.py`). Shard and Chunk
+act on its decision.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from .vmap import levels_of
 
 _sharding: Any = jax.sharding
 Spec = tuple[tuple[str, ...], ...]
-"""For each axis of an array the axes of the mesh that it lies along."""
+"""Mesh axes that each dimension of an array is sharded over."""
 
 
 @dataclass(frozen=True)
 class Place(Stage):
-    """One placement for each array."""
+    """Shardings of the arguments, one for each array."""
 
     mesh: Any
     specs: tuple[Spec, ...]
@@ -49,14 +51,19 @@ class Place(Stage):
                 return Skip("place", "under an outer trace without a mesh")
             if request.options.mesh != OPTIONAL:
                 raise no_mesh(request.where)
+            # Without a mesh the options are checked all the same.
             check_axes(request, rules, named_axes(view, levels_of(view, request)))
             return Skip("place", "no mesh is around, and mesh='optional' has it run without one")
+
         mesh = automatic(request.mesh)
         named = named_axes(view, levels_of(view, request))
         check_names(request, rules, mesh, named)
+        # Named axes that are not padded yet: `pad` is a fix for those that the devices do not
+        # divide.
         can_pad = {*request.axes, *(axis.name for axis in request.options.vmap)}.difference(
             name for name, _ in request.options.pad
         )
+
         specs = tuple(
             spec_of(request.where, *each, rules, mesh, can_pad)
             for each in zip(view.leaves, named, strict=True)
@@ -65,12 +72,12 @@ class Place(Stage):
 
     @property
     def shardings(self) -> tuple[Any, ...]:
-        """JAX's shardings."""
+        """`NamedSharding` of each array."""
         return tuple(sharding(self.mesh, spec) for spec in self.specs)
 
 
 def sharding(mesh: Any, spec: Spec) -> Any:
-    """JAX's sharding of one array."""
+    """`NamedSharding` of one array."""
     parts = [None if not along else along[0] if len(along) == 1 else along for along in spec]
     while parts and parts[-1] is None:
         parts.pop()
@@ -78,8 +85,8 @@ def sharding(mesh: Any, spec: Spec) -> Any:
 
 
 def divided(like: Any, shape: Sequence[int]) -> Any:
-    """A sharding as another one, of an array of this shape: axes that do not divide lie whole on
-    each device.
+    """Adapt a sharding to an array of this shape: dimensions that the devices do not divide are
+    replicated.
     """
     if not isinstance(like, _sharding.NamedSharding):
         return like
@@ -94,7 +101,7 @@ def divided(like: Any, shape: Sequence[int]) -> Any:
 
 
 def no_mesh(where: Where) -> MeshError:
-    """The error of a call that has nowhere to lie."""
+    """Error of a call with `shard` but without a mesh."""
     return MeshError(
         where,
         "`shard` has no mesh.",
@@ -108,7 +115,7 @@ def no_mesh(where: Where) -> MeshError:
 def check_names(
     request: Request, rules: Sharding, mesh: Any, named: Sequence[Sequence[Named]]
 ) -> None:
-    """Whether the axes that are named exist, of the mesh and of arrays.
+    """Check that the named axes of the mesh and of the arrays exist.
 
     Raises:
         MeshError: The mesh has no such axis.
@@ -129,7 +136,7 @@ def check_names(
 
 
 def check_axes(request: Request, rules: Sharding, named: Sequence[Sequence[Named]]) -> None:
-    """Whether the axes that shall lie along a mesh exist.
+    """Check that the axes in `shard` exist.
 
     Raises:
         OptionError: Neither the signature, nor `vmap`, nor any field has such an axis.
@@ -164,24 +171,25 @@ def spec_of(
     mesh: Any,
     can_pad: Collection[str] = (),
 ) -> Spec:
-    """The placement of one array. An axis of the mesh serves one axis of it: the first that asks.
+    """Partition spec of one array. A mesh axis shards one dimension: the first that names it.
 
     Args:
         where: The function.
         leaf: The array.
-        named: Its axes.
-        rules: Which axes lie along which of the mesh.
+        named: Named axes of the array.
+        rules: Mesh axes for each named axis.
         mesh: The devices.
-        can_pad: The axes that `pad` may name, and does not.
+        can_pad: Axes that `pad` could name, and does not.
 
     Raises:
-        MeshError: An axis does not divide.
+        MeshError: The devices do not divide an axis.
     """
     wanted: Mapping[str, tuple[str, ...]] = dict(rules.axes)
     spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
     taken: set[str] = set()
     for axis in sorted(named, key=lambda named_axis: named_axis.axis):
         along = wanted.get(axis.size, ())
+        # A mesh axis may appear only once in a partition spec.
         if not along or taken & set(along):
             continue
         parts = math.prod(mesh.shape[name] for name in along)
@@ -189,13 +197,15 @@ def spec_of(
             raise _does_not_divide(where, leaf, axis, along, parts, can_pad)
         spec[axis.axis] = along
         taken |= set(along)
+
+    # Fully sharded data parallelism is for parameters only, on a mesh axis that is still free.
     if rules.fsdp and leaf.in_module:
         _spread(spec, leaf, mesh, taken)
     return tuple(spec)
 
 
 def _spread(spec: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
-    """Lay the largest axis of a parameter that divides along the mesh, if none lies there yet."""
+    """Shard the largest dimension of a parameter that divides, if its mesh axis is still free."""
     free = [name for name in mesh.shape if not is_manual(mesh, name)]
     along = FSDP if FSDP in free else free[0]
     if along in taken:
@@ -231,8 +241,9 @@ def _does_not_divide(
 
 
 def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: Any) -> str:
-    """What lies where; of what lies whole, its bytes, and what `"fsdp"` would leave of them on each
-    device.
+    """List the shardings for the plan, and the bytes that are replicated.
+
+    For replicated arrays it says how much `"fsdp"` would leave on each device.
     """
     spread = [(leaf, spec) for leaf, spec in zip(view.leaves, specs, strict=True) if any(spec)]
     texts = [
@@ -258,7 +269,7 @@ def _bytes(leaf: Leaf) -> int:
 
 
 def _parts(leaf: Leaf, mesh: Any) -> int:
-    """Among how many devices `"fsdp"` would divide an array that lies nowhere."""
+    """Number of devices that `"fsdp"` would shard a replicated array over."""
     spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
     if leaf.in_module:
         _spread(spec, leaf, mesh, set())

@@ -1,4 +1,4 @@
-"""A plan: the stages of one call, decided outside-in over shapes and built inside-out over
+"""Plan of one call: its stages, decided outside-in over shapes and built inside-out over
 functions.
 """
 
@@ -17,7 +17,7 @@ from .stage import Fn, Request, S, Stage, named
 
 @dataclass(frozen=True)
 class Plan:
-    """Every decision about a call, those not taken too, from the outside to the inside."""
+    """Decisions of all stages about a call, skipped ones too, from the outside to the inside."""
 
     stages: tuple[Stage, ...]
 
@@ -26,27 +26,30 @@ class Plan:
         """Decide every stage.
 
         Raises:
-            ContractError: The arrays cannot be mapped as asked.
+            ContractError: The arrays cannot be mapped as the options say.
         """
         stages: list[Stage] = []
         for kind in PIPELINE:
+            # A stage may look at the decisions outside it, and sees the arrays as they arrive
+            # inside them.
             stage = kind.plan(view, replace(request, outer=tuple(stages)))
             stages.append(stage)
             view = stage.inner(view)
         return cls(tuple(stages))
 
     def of(self, kind: type[S]) -> S | None:
-        """The decision of a stage; None if it is not to act."""
+        """Decision of a stage; None if the stage was skipped."""
         return next((stage for stage in self.stages if isinstance(stage, kind)), None)
 
     def stage(self, name: str) -> Stage:
-        """The decision of this name, taken or not."""
+        """Decision with this name, skipped or not."""
         return next(stage for stage in self.stages if stage.name == name)
 
     def build(self, body: Fn, outcome: Outcome) -> Fn:
-        """The body with every stage inside of Jit around it, and then their second steps, in the
-        order of the decisions: what Fill refuses runs at exact size, whatever the others would say
-        to it.
+        """Wrap the body in every stage inside Jit, and run their second steps on the results.
+
+        The second steps run in the order of the decisions: a call that Fill refuses runs at exact
+        size, whatever the other stages would report.
         """
         wrapped = self.inside(Jit, body, outcome)
 
@@ -59,22 +62,23 @@ class Plan:
         return named_like(built, wrapped)
 
     def inside(self, kind: type[Stage], body: Fn, outcome: Outcome) -> Fn:
-        """The body as one stage wraps it."""
+        """Wrap the body in the stages inside one stage."""
         for stage in reversed(self.stages[PIPELINE.index(kind) + 1 :]):
             wrapped = stage.wrap(body, outcome)
+            # Skipped stages return the body itself and get no scope.
             scoped = wrapped if wrapped is body or not stage.scope else named(stage.scope, wrapped)
             body = named_like(scoped, body)
         return body
 
     def seen_inside(self, kind: type[Stage], view: View) -> View:
-        """The arrays that what stands inside of one stage sees."""
+        """View of the arrays inside one stage."""
         for stage in self.stages[: PIPELINE.index(kind) + 1]:
             view = stage.inner(view)
         return view
 
 
 def difference(old: Plan | None, new: Plan) -> list[str]:
-    """The stages that two plans decide differently."""
+    """List the stages that two plans decide differently."""
     if old is None:
         return []
     return [

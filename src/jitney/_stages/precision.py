@@ -1,11 +1,11 @@
-"""Compute the body in another floating-point type; arguments and results keep theirs.
+"""Stage that computes the body in another floating-point type; arguments and results keep theirs.
 
-`"bf16"` and `"fp16"`, which cast products only, are the stage in `autocast.py`. The others are
-here.
+It handles `"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"` and `"tf32"`. `"bf16"` and `"fp16"` cast
+products only (`autocast.py`).
 
-Every array argument of a floating type is cast on the way in, unless its annotation names an exact
-dtype (`Float32[...]`); every result that comes out in the compute type is cast back to the widest
-type that was cast. Values that the body makes or closes over are as the body makes them.
+Every floating-point argument is cast on the way in, unless its annotation names an exact dtype
+(`Float32[...]`). Every result in the compute type is cast back to the widest dtype of the arguments
+that are not exact. Arrays that the body creates or closes over are not cast.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REFUSES = ("bf16-all", "fp16-all")
 
 @dataclass(frozen=True)
 class Precision(Stage):
-    """Casts in and out, or (`tf32`) the precision of matrix products."""
+    """Casts in and out; under `tf32`, the precision of matrix products."""
 
     policy: str
     cast: tuple[bool, ...]
@@ -60,6 +60,7 @@ class Precision(Stage):
         if policy_of(policy) is not None or tolerance_of(policy) is not None:
             return Autocast.plan(view, request)
         policy = str(policy)
+
         if policy == "tf32":
             return cls(
                 policy,
@@ -68,9 +69,12 @@ class Precision(Stage):
                 request.where,
                 "matrix products in tensorfloat32 where the device has it",
             )
+
         cast = tuple(_is_cast(leaf, COMPUTE[policy]) for leaf in view.leaves)
         if not any(cast):
             return Skip("precision", f"no argument to cast to {np.dtype(COMPUTE[policy])}")
+
+        # Exact arguments do not decide the dtype of the results.
         back = _widest(
             [leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)]
         )
@@ -126,15 +130,15 @@ class Precision(Stage):
         return cast
 
     def _checked(self, fn: Fn, arrays: Sequence[Any]) -> Sequence[Any]:
-        """The results of a body that neither solves nor factorises in the low type.
+        """Run the body after a check that it neither solves nor factorises in the low type.
 
         Raises:
-            OptionError: It does.
+            OptionError: The body does.
         """
         low = np.dtype(COMPUTE[self.policy])
         try:
             body = body_of(fn, arrays)
-        # jax 0.12 refuses while it traces, with the operation but not the line
+        # jax 0.12 raises while it traces; the message has the primitive but not the user's line.
         except TypeError as error:
             said = re.search(rf"(\w+) does not accept dtype {low}", str(error))
             if said is None or said[1] not in _precision.SOLVERS:

@@ -1,4 +1,6 @@
-"""Rematerialise: recompute intermediate values in the backward pass instead of keeping them."""
+"""Stage that rematerialises: the backward pass recomputes intermediate values instead of saving
+them.
+"""
 
 from __future__ import annotations
 
@@ -42,28 +44,28 @@ class Remat(Stage):
         return _jax.checkpoint(fn, policy=policy)
 
 
-# What `memory=` recomputes.
+# Below: rematerialisation for `memory=` in a derivative.
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A function as its backward pass will see it, and why it is that."""
+    """Function as its backward pass will see it, with the reason."""
 
     fn: Callable[[Sequence[Any]], Any]
     why: str
 
 
 def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
-    """A scalar function of a list of arrays, with the bodies of its loops recomputed in the
-    backward pass if the budget asks for it.
+    """Rematerialise the bodies of loops in a scalar function of a list of arrays, if the budget
+    needs it.
 
-    A loop keeps what each of its turns computed, unless its body is rematerialised: then it keeps
-    what it carries. That is where recomputing brings memory down; `jax.checkpoint` around a
-    function without loops computes everything again at once.
+    A loop saves the residuals of every iteration, unless its body is rematerialised: then it saves
+    the carries only. That is where recomputing brings memory down; `jax.checkpoint` around a
+    function without loops recomputes everything at once.
 
     Args:
-        traced: The function's program.
-        arrays: Where its gradient is taken.
+        traced: Jaxpr of the function.
+        arrays: Arrays at which its gradient is taken.
         budget: Bytes that temporaries and arguments may take, as the compiler counts them.
     """
     program, constants = opened(traced)
@@ -86,6 +88,8 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
     def as_it_is(arrays: Sequence[Any]) -> Any:
         return applied(program, constants, arrays)[0]
 
+    # Compile the gradient both ways; a way that the compiler finds no smaller is not worth the
+    # time.
     whole = taken(applied)
     if whole <= budget:
         return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
@@ -104,9 +108,7 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
 
 
 def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Evaluate a program with `jax.checkpoint` around the body of every loop over a known
-    length.
-    """
+    """Evaluate a program with `jax.checkpoint` around the body of every `scan`."""
 
     def results(eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
         return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)
@@ -126,6 +128,8 @@ def _loop(eqn: Any, operands: list[Any]) -> list[Any]:
         out = recomputed(body, constants, [*fixed, *carry, *row])
         return out[:count], out[count:]
 
+    # Inside a scan `prevent_cse` is not needed: the loops of the forward and of the backward pass
+    # are apart.
     options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
     last, ys = _jax.lax.scan(_jax.checkpoint(turn, prevent_cse=False), carry, rows, **options)
     return [*last, *ys]

@@ -1,9 +1,9 @@
-"""Run the equal layers of a program as one loop, so that one of them is compiled and not all:
-`roll="auto"`.
+"""Stage of `roll="auto"`: run identical layers of a program as one `scan`, so that one of them is
+compiled instead of all.
 
-It stands outside all that changes the body, so that what it looks at is what will be compiled:
-mapped, padded, in chunks, with casts. Only Saved stands outside of it, which is `remat="auto"`:
-what is saved of a loop is chosen by its turns.
+Roll stands outside every stage that changes the body, so that it looks at the program that will be
+compiled: mapped, padded, in chunks, with casts. Only Saved (`remat="auto"`) stands outside of it,
+because what is saved of a loop is chosen per iteration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINES: ContextVar[dict[tuple[bool, str], None] | None] = ContextVar("rolled", d
 
 @contextmanager
 def rolls() -> Generator[dict[tuple[bool, str], None]]:
-    """Collect what is decided about layers of what is traced meanwhile: whether they were rolled,
+    """Collect the decisions about layers of what is traced meanwhile: whether they were rolled,
     and why.
     """
     made: dict[tuple[bool, str], None] = {}
@@ -44,7 +44,7 @@ def rolls() -> Generator[dict[tuple[bool, str], None]]:
 
 @dataclass(frozen=True)
 class Roll(Stage):
-    """The program, with its equal layers as loops."""
+    """Program with its identical layers as loops."""
 
     nested: bool
     why: str = field(compare=False)
@@ -61,20 +61,26 @@ class Roll(Stage):
 
     @property
     def scope(self) -> str:
-        return ""  # each operation has its own
+        # Each operation keeps its own scope.
+        return ""
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         return rolling(fn, differentiated=self.nested)
 
 
 def rolling(fn: Fn, *, differentiated: bool) -> Fn:
-    """A function of flat arrays, with its equal layers as loops; whether it is to be
-    differentiated.
+    """Replace identical layers in a function of flat arrays by loops.
+
+    Args:
+        fn: Function of flat arrays.
+        differentiated: Whether the result will be differentiated.
     """
 
     def rolled(*arrays: Any) -> Sequence[Any]:
         if at_any_size() or not any(is_a(x, Tracer) for x in arrays):
-            return fn(*arrays)  # nothing is compiled, or it is rolled where its size is known
+            # Concrete arrays: nothing is compiled. Symbolic sizes: the layers are rolled when the
+            # program is traced with known sizes.
+            return fn(*arrays)
         made = _saving.Rolled.of(fn, arrays, differentiated=differentiated)
         lines = _LINES.get()
         if lines is not None:
@@ -85,8 +91,9 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
 
 
 def rolling_tree(fn: Any) -> Any:
-    """The same of a function of one tree of arrays that is differentiated, and whose result may
-    hold anything.
+    """Apply `rolling` to a function of one pytree that will be differentiated.
+
+    Leaves of the result that are not arrays pass by unchanged.
     """
 
     def rolled(at: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Choose what the backward pass of a gradient finds saved: `remat="auto"`.
+"""Stage of `remat="auto"`: choose the residuals that the backward pass of a gradient finds saved.
 
-It stands outside Vmap, since memory is that of all examples together. It acts where the program is
-called under an outer trace, which is where a gradient of it can be taken; of `f.grad` and its kin
-it acts inside the derivative. The program is changed before anyone differentiates it, so what it is
-changed to is found on the gradient with respect to all its floating-point arguments.
+Saved stands outside Vmap, since the memory is that of all examples together. It acts where the
+program is called under an outer trace, which is where a gradient of it can be taken; for `f.grad`
+and its kin it acts inside the derivative. The program is changed before it is differentiated, so
+the choice is made on the gradient with respect to all floating-point arguments.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _BY_ITSELF = (
 
 @dataclass(frozen=True)
 class SavedBody:
-    """A function as its backward pass will see it.
+    """Function as its backward pass will see it.
 
     Args:
-        fn: Of a list of arrays; the results of the function, flat.
-        again: Whether anything is recomputed: else the function serves as it is.
-        why: For a line of the plan.
+        fn: Takes a list of arrays and returns the results of the function, flat.
+        again: True if anything is recomputed; otherwise the function serves as it is.
+        why: Reason for a line of the plan.
     """
 
     fn: Callable[[Sequence[Any]], list[Any]]
@@ -49,7 +49,7 @@ class SavedBody:
 
 
 def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: int) -> SavedBody:
-    """What to save so that the gradient of a function fits.
+    """Choose what to save so that the gradient of a function fits the budget.
 
     Raises:
         BudgetError: Nothing fits.
@@ -57,14 +57,17 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
     began = time.perf_counter()
     program = _jax.make_jaxpr(fn)(*arrays)
     traced = time.perf_counter() - began
+
     with OWN_TIME.running():
         problem = _saving.Problem(program)
         try:
             chosen = _saving.choose(problem, budget) if problem.has_gradient else None
         except _saving.Nothing as failed:
             raise _saving.not_fitting(where, failed.points, budget) from None
+
     again = chosen is not None and chosen.point.option != _saving.EVERYTHING
-    if not again:  # the function is run once more
+    # The caller traces the unchanged function again, so the first trace was jitney's own time.
+    if not again:
         OWN_TIME.add(traced)
     if chosen is None:
         return SavedBody(
@@ -77,7 +80,7 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
 
 @dataclass(frozen=True)
 class Saved(Stage):
-    """The body, with parts of it under `jax.checkpoint` so that its gradient fits."""
+    """Body with parts of it under `jax.checkpoint`, so that its gradient fits."""
 
     budget: int
     where: Where = field(compare=False)
@@ -98,6 +101,7 @@ class Saved(Stage):
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def saved(*arrays: Any) -> Sequence[Any]:
+            # Bytes are compared with a budget, which takes known sizes.
             if at_any_size():
                 return fn(*arrays)
             chosen = saving(self.where, fn, arrays, self.budget)

@@ -1,7 +1,8 @@
-"""Keep the results where their annotations say; XLA adds the communication that the body needs.
+"""Stage that puts the results where their annotations say; XLA adds the communication that the body
+needs.
 
-It stands inside Jit. Arguments come placed (see Place), except under an outer trace, where they are
-placed here.
+Shard stands inside Jit. Arguments arrive placed (see Place), except under an outer trace, where
+they are placed here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _lax: Any = jax.lax
 
 @dataclass(frozen=True)
 class Shard(Stage):
-    """Placements of the results, and of arguments that an outer trace brings."""
+    """Shardings of the results, and of arguments that an outer trace passes in."""
 
     place: Place
     rules: Sharding
@@ -61,7 +62,9 @@ class Shard(Stage):
 
     @property
     def _is_xlas(self) -> bool:
-        """Whether XLA adds the communication: some array is spread."""
+        """True if XLA adds the communication, because some array is sharded over a mesh axis of
+        more than one device.
+        """
         return any(
             self.place.mesh.shape[name] > 1
             for spec in self.place.specs
@@ -70,8 +73,9 @@ class Shard(Stage):
         )
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
-        """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds
-        best.
+        """Constrain the results to their shardings.
+
+        XLA chooses the sharding of results whose annotation names no axis of `shard`.
         """
         leaves, named = named_results(self.request.result, results, outcome)
         return [
@@ -87,16 +91,18 @@ class Shard(Stage):
 def named_results(
     hint: Hint | None, results: Sequence[Any], outcome: Outcome
 ) -> tuple[list[Leaf], Sequence[Sequence[Named]]]:
-    """The results as leaves, and their axes that have a name: by the annotation, or by the fields
-    of modules.
+    """Return the results as leaves, with the axes that have a name by annotation or by a field
+    of a module.
     """
     whole = outcome.whole(results)
+    # Three walks over the same leaves: hints of the annotation, hints of module fields, and values.
     hints = zip(
         leaf_hints(hint, outcome.inner(results)),
         axes_in_modules(whole),
         jax.tree.leaves(whole),
         strict=True,
     )
+
     kept = [
         (hint or (inside and inside.hint) or None, inside is not None)
         for hint, inside, leaf in hints
@@ -114,6 +120,8 @@ def named_results(
         )
         for x, (hint, in_module) in zip(results, kept, strict=True)
     ]
+
+    # Mapped axes come first in every result.
     return leaves, named_axes(
         View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels]
     )

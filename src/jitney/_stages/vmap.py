@@ -1,4 +1,11 @@
-"""Map the body over axes that its signature does not name."""
+"""Stage that maps the body over axes that its signature does not name.
+
+    vmap="batch", x: Float[Array, "n"] called with shape (8, 5), w: Float[Array, "n"] with (5,)
+        ->  jax.vmap(body, in_axes=(0, None))
+
+An array is mapped if it has one dimension more than its annotation (`_by_rank`), or as the option
+says. `OneByOne` runs the axis as a loop.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +27,8 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Vmap(Stage):
-    """One level for each axis, outermost first; each level has a position, or None to broadcast,
-    for every array.
+    """Levels of `jax.vmap`, one per axis, outermost first. Each has a position for every array,
+    or None to broadcast it.
     """
 
     axes: tuple[str, ...]
@@ -49,7 +56,9 @@ class Vmap(Stage):
             reasons.append(_reason(view, axis, dims, request))
             axes.append(axis.name)
             levels.append(dims)
+            # The next axis sees the arrays without this one.
             view = _drop(view, dims)
+
         if not request.options.vmap:
             return Skip("vmap", "no `vmap` axis given")
         why = "; ".join(reasons)
@@ -81,10 +90,11 @@ class Vmap(Stage):
 
 @dataclass(frozen=True)
 class OneByOne(Stage):
-    """A mapped axis that is a loop: `chunk={axis: 1}`.
+    """Mapped axis that runs as a loop: `chunk={axis: 1}`.
 
-    The decision stands where Chunk does, and Vmap carries it out: what is in the loop is the body
-    that Vmap would have mapped, in which a branch is one branch and a loop ends when it ends.
+    Chunk takes the decision, and Vmap carries it out. The body of the loop is the function that
+    Vmap would have mapped, so a branch runs one of its sides only, and a loop ends when its own
+    condition does.
     """
 
     axis: str
@@ -94,10 +104,10 @@ class OneByOne(Stage):
 
     @classmethod
     def of(cls, view: View, request: Request) -> Self | None:
-        """Decide; None where the axis is not mapped, is shared by devices, or is cut into longer
+        """Decide; None if the axis is not mapped, is shared by devices, or is cut into longer
         chunks.
 
-        Nothing has to be proven or known before for it, so it acts under outer transforms too.
+        Nothing has to be proven or known beforehand, so it acts under outer transforms too.
         """
         options = request.options
         if len(options.chunk) != 1 or options.accumulate:
@@ -105,9 +115,11 @@ class OneByOne(Stage):
         ((axis, chunk),) = options.chunk
         if chunk != 1:
             return None
+
         vmap = Vmap.plan(view, request)
         if isinstance(vmap, Skip) or axis not in vmap.axes or request.divisor(axis) > 1:
             return None
+        # The size of the axis, in the arrays without the axes mapped outside of it.
         at = vmap.axes.index(axis)
         for dims in vmap.levels[:at]:
             view = _drop(view, dims)
@@ -118,7 +130,7 @@ class OneByOne(Stage):
         )
         if _axes.is_symbolic(size) or size == 0:
             return None
-        # Under a trace of JAX's it may be differentiated.
+        # Under an outer trace of JAX the loop may be differentiated.
         why = (
             f"{axis}={size} one at a time, in a loop: a branch of the body is one branch, and a"
             " loop ends when it ends"
@@ -126,7 +138,7 @@ class OneByOne(Stage):
         return cls(axis, request.nested, why)
 
     def wrapped(self, fn: Fn, dims: Dims) -> Fn:
-        """The function over the axis, in a loop."""
+        """Run the function over the axis in a loop."""
         return _axes.one_by_one(fn, dims, is_differentiated=self.is_differentiated)
 
 
@@ -139,13 +151,14 @@ def _without(leaf: Leaf, dim: int | None) -> Leaf:
 
 
 def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
-    """The rank rule: one above the annotation is mapped over the leading axis, as annotated is
-    broadcast.
+    """Apply the rank rule: an array with one dimension more than its annotation is mapped over
+    the leading one, an array as annotated is broadcast.
     """
     dims = tuple(
         0 if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1 else None
         for leaf in view.leaves
     )
+    # Arrays of one argument, such as the fields of a module, are mapped all or none.
     for argument in dict.fromkeys(leaf.argument for leaf in view.leaves):
         declared = [i for i in view.of(argument) if view.leaves[i].declared_rank is not None]
         mapped = [i for i in declared if dims[i] is not None]
@@ -170,11 +183,11 @@ def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
 def _refuse_unnamed(
     view: View, argument: str, mapped: Leaf, axis: VmapAxis, request: Request
 ) -> None:
-    """Check that no array beside a mapped one seems to have the axis too, where nothing says
-    whether it does.
+    """Check that no array without a declared rank could have the axis, next to a mapped array of
+    the same argument.
 
     Raises:
-        ContractError: A field of a module without a rank, as long as the axis.
+        ContractError: A field of a module without a rank is as long as the axis.
     """
     for leaf in (view.leaves[i] for i in view.of(argument)):
         if leaf.declared_rank is None and leaf.shape[:1] == mapped.shape[:1]:
@@ -218,6 +231,7 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
         for leaf, dim in zip(view.leaves, dims, strict=True)
         if dim is not None
     ]
+
     first, size = mapped[0]
     for leaf, other in mapped:
         if other != size:
@@ -229,6 +243,8 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
                 "pass equal sizes.",
                 code="J210",
             )
+
+    # Scalars that hold true sizes of padded axes are jitney's own, so they are not listed.
     shared = sum(
         dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True)
     )
@@ -239,8 +255,8 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
 
 
 def levels_of(view: View, request: Request) -> tuple[tuple[str, tuple[int | None, ...]], ...]:
-    """The axes that Vmap maps over, outermost first, with their positions in the arrays as
-    called.
+    """Mapped axes, outermost first, with their positions in the arrays as they are at each
+    level.
     """
     vmap = Vmap.plan(view, request)
     return () if isinstance(vmap, Skip) else tuple(zip(vmap.axes, vmap.levels, strict=True))

@@ -1,3 +1,3 @@
-"""How few directions give all elements of a matrix of known structure: by columns or rows, or by
-its symmetry.
+"""Graph colouring: few directions that give all elements of a matrix of known sparsity pattern,
+by columns, by rows, or by its symmetry.
 """

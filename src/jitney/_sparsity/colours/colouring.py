@@ -1,9 +1,12 @@
-"""How few directions give all elements of a sparse matrix: columns that share no row go into one
-direction.
+"""Colouring of Jacobians: columns that share no row have one colour and go into one direction.
+
+    1 1 0 0        colours of the columns: 0 1 0 1
+    0 1 1 0   ->   seed matrix: (1 0 1 0) and (0 1 0 1)
+    0 0 1 1        two forward passes instead of four
 
 The method is that of Curtis, Powell and Reid (1974), as greedy distance-2 colouring (Gebremedhin,
-Manne and Pothen 2005, "What color is your Jacobian?"). Rows that are long by themselves, as in an
-arrow, are taken out and made by the other mode.
+Manne and Pothen 2005, "What color is your Jacobian?"). Dense rows, as in an arrow matrix, are taken
+out and computed one by one in the other mode.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ class Scheme:
     """Directions that give all elements of a Jacobian.
 
     Args:
-        by: Whether directions are of the arguments ("forward") or of the results ("reverse").
-        colours: The direction that each argument element (or result element) belongs to.
-        count: How many directions there are.
-        apart: Long rows (or columns) that are made one by one by the other mode.
+        by: Mode of the directions: of the arguments ("forward") or of the results ("reverse").
+        colours: Colour of each element of the arguments (or of the results), which is the index of
+            its direction.
+        count: Number of directions.
+        apart: Dense rows (or columns) that are computed one by one in the other mode.
         mirrored: For each element of a symmetric matrix, whether it is read at its mirror image;
-            None where none is.
+            None if the matrix is not read so.
     """
 
     by: Way
@@ -40,7 +44,7 @@ class Scheme:
 
     @property
     def cost(self) -> int:
-        """In forward passes."""
+        """Cost in forward passes."""
         forward, reverse = self._passes
         return forward + REVERSE * reverse
 
@@ -52,7 +56,7 @@ class Scheme:
 
     @property
     def text(self) -> str:
-        """In words: `3 forward passes and 1 backward one`."""
+        """Number of passes in words: `3 forward passes and 1 backward one`."""
         forward, reverse = self._passes
         parts = [_count(forward, "forward pass"), _count(reverse, "backward pass")]
         return " and ".join(part for part in parts if part) or "no pass"
@@ -63,8 +67,8 @@ def _count(count: int, what: str) -> str:
 
 
 def scheme_of(pattern: Pattern, ways: Collection[Way], limit: float = math.inf) -> Scheme | None:
-    """The cheapest scheme found for a Jacobian of this pattern, of the passes that there are; None
-    if it would cost more than the limit.
+    """Cheapest scheme found for a pattern, of the allowed modes; None if it costs more than the
+    limit.
     """
     apart = len(ways) > 1
     best: Scheme | None = None
@@ -81,6 +85,9 @@ def scheme_of(pattern: Pattern, ways: Collection[Way], limit: float = math.inf) 
 def _coloured(pattern: Pattern, by: Way, limit: float, *, apart: bool) -> Scheme | None:
     mine, other = (1, REVERSE) if by == "forward" else (REVERSE, 1)
     lengths = np.sort(pattern.lengths)[::-1]
+
+    # The number of rows to take out: 0, or a power of 2. A row needs as many colours as it has
+    # columns, so the longest row that stays bounds the cost from below.
     counts = [0, *(1 << np.arange(_MOST_APART.bit_length()))] if apart else [0]
     bounds = [
         (mine * int(lengths[d]) if d < len(lengths) else 0) + other * d
@@ -88,21 +95,22 @@ def _coloured(pattern: Pattern, by: Way, limit: float, *, apart: bool) -> Scheme
         if d <= len(lengths)
     ]
     best = counts[int(np.argmin(bounds))]
-    if min(bounds) > limit:  # a row has as many colours as it has columns
+    # Not even the lower bound is cheap enough.
+    if min(bounds) > limit:
         return None
     return _with_apart(pattern, by, best, (limit - other * best) / mine)
 
 
 def scheme_by(pattern: Pattern, by: Way, apart: int, most: float) -> Scheme | None:
-    """A scheme of a given form: by which passes, with how many long rows (or columns) taken out,
-    and of how many colours at most.
+    """Scheme of a given form: mode, number of dense rows (or columns) taken out, and most
+    colours.
     """
     return _with_apart(pattern if by == "forward" else pattern.transposed, by, apart, most)
 
 
 def _with_apart(pattern: Pattern, by: Way, apart: int, most: float) -> Scheme | None:
-    """The longest rows taken out, and the others coloured; None if that takes more colours than
-    `most`.
+    """Take out the longest rows and colour the others; None if that takes more than `most`
+    colours.
     """
     long = np.sort(np.argsort(-pattern.lengths, kind="stable")[:apart])
     rest = pattern
@@ -125,9 +133,13 @@ _MOST_APART = 64
 
 
 def orders(pattern: Pattern) -> Iterator[Any]:
-    """As they stand, which is best for bands; and those first that share rows with most others."""
+    """Orders of the columns for greedy colouring: the natural one, which is best for bands, and
+    by decreasing degree.
+    """
     yield np.arange(pattern.columns)
     by_column = pattern.transposed
+    # Sum of the lengths of a column's rows. The appended 0 gives `reduceat` an element for empty
+    # columns at the end.
     degrees = np.add.reduceat(
         np.append(pattern.lengths[by_column.indices], 0), by_column.starts[:-1]
     ) * (by_column.lengths > 0)
@@ -136,10 +148,12 @@ def orders(pattern: Pattern) -> Iterator[Any]:
 
 
 def _greedy(pattern: Pattern, order: Any, most: float) -> Ints | None:
-    """The least colour for each column that no column has which shares a row with it; None if more
-    are needed than allowed.
+    """Greedy distance-2 colouring: each column gets the least colour that no column in its rows
+    has.
+
+    None if it takes more than `most` colours.
     """
-    # a row that has them all: no two share a colour
+    # A full row: no two columns share a colour.
     if pattern.lengths.max(initial=0) == pattern.columns:
         return np.arange(pattern.columns) if pattern.columns <= most else None
     by_column = pattern.transposed

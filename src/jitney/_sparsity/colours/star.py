@@ -1,10 +1,10 @@
-"""Colours for symmetric matrices, where an element can be read at its own place or at its mirror
-image: fewer than columns need.
+"""Star colouring of symmetric matrices: an element can be read at its own position or at its mirror
+image, so fewer colours are needed than for columns.
 
-The method is star colouring, algorithm 4.1 of Gebremedhin, Manne and Pothen (2005), "What color is
-your Jacobian?": neighbours differ, and no path of four has two colours alone. What it gives is
-checked element by element, so that only the symmetry is taken on trust, and that is of Hessians of
-plain compositions of JAX's operations. A function with a derivative rule of its own may have any.
+The method is algorithm 4.1 of Gebremedhin, Manne and Pothen (2005), "What color is your Jacobian?":
+neighbours have different colours, and no path of four vertices has two colours only. The result is
+checked element by element, so only the symmetry is taken on trust. That holds for Hessians of plain
+compositions of JAX primitives; a function with a custom derivative rule may have any Hessian.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from ..pattern import Pattern, union
 from ..typed_numpy import np
 from .colouring import Scheme, orders
 
-# `pow` is not among them: where the base is 0 its rule gives second derivatives that are not
-# symmetric.
+# `pow` is left out: where the base is 0 its rule gives second derivatives that are not symmetric.
 _SMOOTH = (
     "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil convert_element_type copy"
     " copy_p cos cosh cumsum div dot_general dynamic_slice dynamic_update_slice erf exp exp2 expm1"
@@ -31,8 +30,8 @@ _PROVEN = frozenset((*_SMOOTH.split(), *LOGIC, *REARRANGED, *PLAIN_CALLS, *REMAT
 
 
 def has_symmetric_hessian(traced: Any) -> bool:
-    """Whether a program is made of operations alone whose own derivatives of derivatives are
-    symmetric, as JAX computes them.
+    """Return whether a program consists of primitives whose second derivatives are symmetric, as
+    JAX computes them.
     """
     return all(
         eqn.primitive.name in _PROVEN and all(map(has_symmetric_hessian, _inside(eqn)))
@@ -49,9 +48,9 @@ def star_scheme(pattern: Pattern, most: float) -> Scheme | None:
     `most`.
 
     Args:
-        pattern: Of the matrix. An element whose mirror image is no element counts in what is
-            checked, and is not given.
-        most: How many passes are too many.
+        pattern: Pattern of the matrix. An element whose mirror image is not in the pattern takes
+            part in the check, and is not returned.
+        most: Number of passes that is too many.
     """
     whole = union([pattern, pattern.transposed])
     best: Scheme | None = None
@@ -74,16 +73,23 @@ def _coloured(pattern: Pattern, order: Any) -> Any:
         [w for w in columns[ends[v] : ends[v + 1]] if w != v] for v in range(pattern.size)
     ]
     colours = [-1] * pattern.size
-    # of each, its neighbours that have a colour
+    # For each vertex, its coloured neighbours by colour.
     by_colour = [dict[int, list[int]]() for _ in neighbours]
-    # of each, the colours of those whose neighbours have its colour twice
+    # For each vertex w, the colours that its neighbours must not have: those of a neighbour x with
+    # a second neighbour of w's colour, since v-w-x-w' would have two colours only.
     closed = [set[int]() for _ in neighbours]
+
+    # Greedy, in the given order: each vertex gets the least colour that is not taken.
     for v in map(int, order):
         taken: set[int] = set()
         for w in neighbours[v]:
+            # An uncoloured neighbour: v must differ from all of its coloured neighbours. A coloured
+            # one: v must differ from it, and must not complete a path in two colours.
             taken.update(by_colour[w] if colours[w] < 0 else {colours[w], *closed[w]})
         colour = next(c for c in range(len(taken) + 1) if c not in taken)
         colours[v] = colour
+
+        # Update `closed` for the paths in which v is an inner vertex x, then for those that v ends.
         for alike in by_colour[v].values():
             for w in alike if len(alike) > 1 else ():
                 closed[w].add(colour)
@@ -97,7 +103,11 @@ def _coloured(pattern: Pattern, order: Any) -> Any:
 
 
 def _mirrored(pattern: Pattern, whole: Pattern, colours: Any, count: int) -> Any:
-    """Which elements are read at their mirror image; None if one can be read at neither place."""
+    """Elements that are read at their mirror image; None if some element can be read at neither
+    position.
+    """
+    # An entry of the compressed matrix gives an element if no other element of its row has the same
+    # colour.
     alone = (
         np.bincount(whole.rows * count + colours[whole.indices], minlength=whole.size * count) == 1
     )

@@ -1,4 +1,4 @@
-"""The two ways to make a Jacobian, and how one is asked for."""
+"""Modes of a Jacobian, and how one is requested."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ Mode = Literal["auto", "forward", "reverse", "coloured"]
 Way = Literal["forward", "reverse"]
 WAYS: tuple[Way, ...] = ("forward", "reverse")
 REVERSE = 2
-"""About how many forward passes a backward pass costs."""
+"""Cost of a backward pass, in forward passes."""
