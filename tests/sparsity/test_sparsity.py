@@ -639,3 +639,21 @@ def test_threads_agree_on_what_was_faster(monkeypatch):
     with ThreadPoolExecutor(count) as pool:
         found = list(pool.map(lambda _: _timed.seconds(traced, [x], {"once": None}), range(count)))
     assert found == [found[0]] * count
+
+
+@pytest.mark.parametrize("largest", [2**31 - 1, 7], ids=["flat", "pairs"])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "whole"])
+def test_positions_that_32_bits_do_not_hold_are_pairs(monkeypatch, largest, sparse):
+    """A stack of directions or a Jacobian of more elements is read and written by two positions,
+    not by one that is cut off; a dense row comes by a direction of its own.
+    """
+    monkeypatch.setattr("jitney._sparsity.compressed._LARGEST", largest)
+
+    def residual(x):
+        return jnp.concatenate([x[1:] * x[:-1], jnp.sum(x**2)[None], jnp.sin(x[:2])])
+
+    x = np.linspace(1, 2, 40, dtype=np.float32)
+    found = lazy_derivatives(residual, wrt="x", mode="coloured", sparse=sparse).jacobian(x)
+    np.testing.assert_allclose(
+        found.todense() if sparse else found, jax.jacfwd(residual)(x), rtol=1e-6
+    )

@@ -18,6 +18,8 @@ from .typed_numpy import np
 
 _jnp: Any = jnp
 _lax: Any = jax.lax
+# Positions in a program are of 32 bits, unless it computes in float64.
+_LARGEST = 2**31 - 1
 
 
 def compressed(
@@ -48,10 +50,11 @@ def compressed(
         here = places.block(o, i)
         mine, theirs = (o, i) if forward else (i, o)
         # Sources count on from the coloured stack into the stack of single directions.
-        source = stacks[mine].reshape(-1)
-        if others is not None:
-            source = _jnp.concatenate([source, others[theirs].reshape(-1).astype(source.dtype)])
-        data = _taken(source, here.sources)
+        stack = stacks[mine]
+        data = _taken(
+            [stack] if others is None else [stack, others[theirs].astype(stack.dtype)],
+            here.sources,
+        )
         if as_sparse:
             return _sparse(data, here, linearized.outs[o], linearized.ins[i])
         return _placed(
@@ -187,19 +190,37 @@ def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
     at = 0
     for leaf in leaves:
         size = math.prod(leaf.shape)
-        hot = _jnp.asarray(elements, np.int32)[:, None] == _jnp.arange(
-            at, at + size, dtype=np.int32
-        )
+        # Positions in this leaf; -1 in another one.
+        own = np.where((elements >= at) & (elements < at + size), elements - at, -1)
+        hot = own.astype(np.int32)[:, None] == _jnp.arange(size, dtype=np.int32)
         directions.append(hot.astype(leaf.dtype).reshape((len(elements), *leaf.shape)))
         at += size
     return directions
 
 
-def _taken(source: Any, at: Any) -> Any:
-    if len(at) == source.size and np.array_equal(at, np.arange(len(at))):
-        return source
+def _taken(stacks: Sequence[Any], at: Any) -> Any:
+    """Elements at flat positions of stacks, which are counted one behind the other."""
+    size = sum(stack.size for stack in stacks)
     # All positions come from the pattern, so no bounds check is needed.
-    return source.at[at.astype(np.int32)].get(mode="promise_in_bounds")
+    if size <= _LARGEST:
+        source = _jnp.concatenate([stack.reshape(-1) for stack in stacks])
+        if len(at) == size and np.array_equal(at, np.arange(len(at))):
+            return source
+        return source.at[at.astype(np.int32)].get(mode="promise_in_bounds")
+
+    # A flat position would be cut off at 32 bits: one position for each of two axes instead.
+    first = 0
+    data = _jnp.zeros(len(at), stacks[0].dtype)
+    for stack in stacks:
+        here = np.flatnonzero((at >= first) & (at < first + stack.size))
+        rows = stack.reshape(len(stack), -1)
+        row, column = np.divmod(at[here] - first, max(rows.shape[1], 1))
+        found = rows.at[row.astype(np.int32), column.astype(np.int32)]
+        data = data.at[here].set(
+            found.get(mode="promise_in_bounds"), unique_indices=True, indices_are_sorted=True
+        )
+        first += stack.size
+    return data
 
 
 def _sparse(data: Any, here: _Block, out: Shape, taken: Shape) -> Any:
@@ -219,12 +240,19 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
     if len(data) == size * wide:
         return data.reshape(shape)
     # Elements outside of the pattern are 0, or NaN where the pass was not finite.
-    rest = _jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide)).reshape(-1)
-    if len(data):
-        at = here.rows * wide + here.columns
-        rest = rest.at[at].set(
-            data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds"
-        )
+    rest = _jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide))
+    if not len(data):
+        return rest.reshape(shape)
+    # A flat position beyond 32 bits would be cut off.
+    if size * wide <= _LARGEST:
+        at = (here.rows * wide + here.columns,)
+        rest = rest.reshape(-1)
+    else:
+        at = (here.rows, here.columns)
+    at = tuple(positions.astype(np.int32) for positions in at)
+    rest = rest.at[at].set(
+        data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds"
+    )
     return rest.reshape(shape)
 
 
