@@ -1,7 +1,11 @@
-"""What was typed: the subcommands and their options, read before any of them does anything.
+"""Argument parsers of the subcommands, and `main`, which imports and runs the one that was typed.
 
-Exit statuses: 0; 1, a check failed or the cache is off; 2, what was typed is not understood, or a
-file is missing. `run` has the status of the program that it runs.
+`python -m jitney cache ls --json` becomes `Namespace(what="ls", json=True, module_of="kept", ...)`;
+`main` imports `jitney._command.kept` and calls its `carry_out` with that namespace. Parsing is
+separate from the commands so that `--help` and wrong options import none of them.
+
+Exit statuses: 0; 1, a check failed or the cache is off; 2, the arguments are not understood, or a
+file is missing. `run` returns the status of the program that it runs.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ _PROG = "python -m jitney"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong as all of jitney does."""
+    """Parser whose error messages have jitney's form: where, what, rule, fix."""
 
     def error(self, message: str) -> NoReturn:
         what = message if message.endswith(".") else f"{message}."
@@ -36,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what was typed; the exit status."""
+    """Run the subcommand in `argv`, and return its exit status."""
     given = _parser().parse_args(argv)
     try:
         carried_out = importlib.import_module(f"jitney._command.{given.module_of}")
@@ -88,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+# `module_of` names the module that carries a command out. Each of the functions below sets it with
+# `set_defaults`, and `cache warm` overrides that of `cache`.
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", metavar="FILE", help="write the report to out.html or out.json too"

@@ -1,7 +1,7 @@
-"""`doctor`: what this machine and this installation give a program, each with ok, or what to do.
+"""`doctor`: facts about this machine and installation, each marked ok or with a fix.
 
-The exit status is 1 only where a check fails: a program would fail or compute wrong numbers. A
-warning leaves it 0.
+The exit status is 1 only if a check fails, which means that a program would fail or compute wrong
+numbers. A warning leaves it 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PACKAGES = ("jax", "jaxlib", "equinox", "jaxtyping", "numpy", "zstandard")
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Look at everything, and show it."""
+    """Run all checks, print them as a table or as JSON, and return the exit status."""
     checks = list(_checks(measure=not given.no_measure))
     if given.json:
         sys.stdout.write(
@@ -124,7 +124,7 @@ def _devices() -> Check:
 
 
 def _bytes(device: Any) -> int | None:
-    """What JAX may use of a device's memory; CPUs do not say."""
+    """Return the bytes of device memory that JAX may use; None on CPUs, which do not report it."""
     told: Any = device.memory_stats()
     return told["bytes_limit"] if told and "bytes_limit" in told else None
 
@@ -135,12 +135,14 @@ def _unused() -> bool:
 
 
 def _cache() -> Check:
-    """As the next program would find it."""
+    """Check the persistent cache as the next program would find it."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", JitneyWarning)
         cache.ensure()
     facts = cache.facts()
     if facts.directory is None or not facts.enabled:
+        # The reason for a cache that is off comes as a warning of jitney, and its fix is the part
+        # after "Fix: ".
         fixes = [
             text.split("Fix: ", 1)[1]
             for text in (str(each.message) for each in told)
