@@ -1,5 +1,4 @@
-"""`cache warm FILE`: compile functions for sizes that a file lists, so that a later process finds
-them in the cache.
+"""`cache warm FILE`: compile functions for the sizes in a file, so that later processes find them.
 
 ```toml
 [[warm]]
@@ -35,20 +34,20 @@ _SHAPE = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """One entry of the file."""
+    """Entry of the file: a function and the sizes of its axes."""
 
     where: str
     function: str
     sizes: Mapping[str, tuple[int, ...]]
 
     def each(self) -> Iterator[dict[str, int]]:
-        """Every size of an axis with every size of the others."""
+        """Yield every size of an axis with every size of the others."""
         for sizes in itertools.product(*self.sizes.values()):
             yield dict(zip(self.sizes, sizes, strict=True))
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Compile all that the file lists; it is read whole before anything is compiled."""
+    """Compile all entries of the file, once it is read whole and all functions are found."""
     wanted = read(Path(given.file))
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -64,10 +63,10 @@ def carry_out(given: argparse.Namespace) -> int:
 
 
 def read(file: Path) -> list[Wanted]:
-    """The entries of a file.
+    """Return the entries of a file.
 
     Raises:
-        OptionError: It is missing or malformed; the entry is named.
+        OptionError: The file is missing or malformed; the message names the entry.
     """
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -125,7 +124,7 @@ def _sizes(where: str, axis: str, given: Any) -> tuple[int, ...]:
 
 
 def _program(entry: Wanted) -> Program[..., Any]:
-    """What the entry names."""
+    """Import the decorated function of an entry."""
     name, _, path = entry.function.partition(":")
     try:
         found: Any = importlib.import_module(name)
