@@ -87,7 +87,7 @@ def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> 
             )
     found: list[AxisSizes] = []
     for (function, line, _), several in groups.items():
-        # A bucket of sizes 0 and 1 would be no gain, and these run as they are.
+        # Sizes 0 and 1 run unpadded, so they have no bucket.
         for places, sizes in _changing(several).items():
             buckets = {size: 1 << (size - 1).bit_length() for size in sizes if size > 1}
             found.append(
@@ -104,9 +104,7 @@ def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> 
 
 
 def _changing(several: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, tuple[int, ...]]:
-    """Return the sizes of positions that vary between programs; positions that vary together share
-    a key.
-    """
+    """Return the sizes of each position that varies; positions that vary together share a key."""
     places: dict[tuple[int, ...], list[str]] = {}
     for i, shape in enumerate(several[0]):
         for d in range(len(shape)):
