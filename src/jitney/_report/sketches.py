@@ -1,8 +1,8 @@
-"""Small drawings of what a stage does with an axis: the cells of a bucket, the chunks of each pass,
-who holds which part.
+"""Sketches of what a stage does to an axis: cells of a bucket, chunks of each pass, parts on each
+device.
 
-Each is a list of SVG elements in a box of a width, and how high that came out; `drawing.py` sets
-them into the drawing of a call.
+Each is a list of SVG elements of a given width, and the height that it came out with; `drawing.py`
+sets them into the drawing of a call.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from .._view.view import View
 
 Sketch = tuple[list[str], float]
 _HIGH = 16
-_CELLS = 32  # of a bucket that are drawn one by one
-_CHUNKS = 9  # of a pass
+# Cells of a bucket up to which each is drawn.
+_CELLS = 32
+# Chunks of a pass up to which each is drawn.
+_CHUNKS = 9
 _DEVICES = 8
 _ARRAYS = 4
 _COLOURS = "abcd"
@@ -30,7 +32,7 @@ _LABEL = 84
 
 
 def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
-    """The cells of one padded axis: what is valid, and what was filled in and is masked."""
+    """Draw the cells of one padded axis: the valid ones, and the masked padding."""
     valid = wide * axis.size / axis.high
     cells = min(axis.high, _CELLS)
     cuts = "".join(f"M{x + wide * i / cells:.1f} {y:g}v{_HIGH}" for i in range(1, cells))
@@ -54,9 +56,10 @@ def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
 
 
 def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> Sketch:
-    """One row for each pass over the data, in the order of its chunks."""
+    """Draw a row for each pass over the data, with its chunks in order."""
     part = cut.size if cut.devices is None else cut.size // cut.devices.parts
     count = -(-part // cut.width)
+    # The first ones and the last; 0 stands for those between.
     shown = list(range(1, count + 1)) if count <= _CHUNKS else [*range(1, _CHUNKS - 1), 0, count]
     step = (wide - _LABEL) / len(shown)
     parts: list[str] = []
@@ -68,6 +71,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
             if not chunk:
                 parts.append(words(left + step / 2, top + 12, "...", "soft", "middle"))
                 continue
+            # The last chunk may be shorter than the others.
             share = min(1.0, (part - (chunk - 1) * cut.width) / cut.width)
             parts.append(
                 box(
@@ -102,7 +106,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
 
 
 def _does(passes: _axes.Passes, number: int) -> str:
-    """What a pass carries from chunk to chunk, and whether results come out of it."""
+    """Return what a pass carries from chunk to chunk, and its results, in words."""
     each = passes.passes[number]
     names = few(list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed))))
     given = (
@@ -115,9 +119,7 @@ def _does(passes: _axes.Passes, number: int) -> str:
 
 
 def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
-    """One row for each array that is spread, one column for each device: which part of it lies
-    there.
-    """
+    """Draw a row for each sharded array, a column for each device, and the number of its part."""
     sizes: dict[str, int] = dict(place.mesh.shape)
     count = math.prod(sizes.values())
     shown = list(range(min(count, _DEVICES)))
@@ -164,12 +166,16 @@ def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
 
 
 def _part(device: int, sizes: dict[str, int], along: Sequence[str]) -> int:
-    """Which part of an array a device holds: its place along those axes of the mesh that the array
-    lies along.
+    """Return the number of the part of an array that a device holds.
+
+    It is the position of the device along the mesh axes that the array is sharded over.
     """
     at: dict[str, int] = {}
+    # Devices are counted row by row: unravel the index, last axis first.
     for name, size in reversed(sizes.items()):
         device, at[name] = divmod(device, size)
+
+    # Ravel the positions along the array's axes.
     number = 0
     for name in along:
         number = number * sizes[name] + at[name]
