@@ -141,6 +141,7 @@ def _check(marker: pytest.Mark) -> None:
             pytrace=False,
         )
     for name, value in marker.kwargs.items():
+        # `not >=` rejects NaN too.
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             pytest.fail(
                 f"@pytest.mark.budget: {name}={value!r} is no limit.\nIt is a number, 0 or"

@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the subcommand in `argv`, and return its exit status."""
     given = _parser().parse_args(argv)
     try:
+        # Only the chosen command is imported.
         carried_out = importlib.import_module(f"jitney._command.{given.module_of}")
         return carried_out.carry_out(given)
     except JitneyError as error:
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         description="See what JAX does in a program, what the machine gives it, and what is kept.",
     )
     parser.add_argument("--version", action="version", version=f"jitney {__version__}")
+    # `parser_class`: errors of subcommands have jitney's form as well.
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
@@ -102,6 +104,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "-m", dest="as_module", action="store_true", help="run a module, as `python -m` does"
     )
     parser.add_argument("target", metavar="PROGRAM", help="a file, or with -m a module")
+    # Everything after the program's name is the program's own, options included.
     parser.add_argument(
         "arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments"
     )

@@ -99,6 +99,7 @@ def changes(
         *_not_kept(compiled, settings),
     ]
     found += [*statics(compiled), *widened(compiled, lines), *reads(lines), *handed(lines)]
+    # Small savings are not worth a line: in seconds if they are known, else in bytes.
     kept = [
         change
         for change in found
@@ -402,6 +403,7 @@ def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iter
             write,
         )
     elif least:
+        # The cache is on, but JAX does not write programs to it that compile faster than this.
         quick = [each.compile_seconds for each in missed if each.compile_seconds < least]
         write = f'jax.config.update("{_SECONDS}", 0)'
         what = (

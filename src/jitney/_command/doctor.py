@@ -130,6 +130,7 @@ def _bytes(device: Any) -> int | None:
 
 
 def _unused() -> bool:
+    # A GPU's device file, but no plugin of JAX for it, and no choice of platforms by the user.
     plugins = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     return os.path.exists("/dev/nvidia0") and not plugins and not os.environ.get("JAX_PLATFORMS")  # noqa: PTH110 - one name
 

@@ -193,6 +193,8 @@ class _Reader:
     def read(self, event: Mapping[str, Any]) -> None:
         thread = self.threads[event["thread"]]
         kind = event["kind"]
+        # JAX reports a hit, and the key of a program, before the span of the compile that they
+        # belong to.
         if kind == "hit":
             thread.hit = True
         elif kind == "explained":
@@ -296,6 +298,7 @@ def _outermost(
     """
     kept: dict[int, list[tuple[str, str, float, float]]] = defaultdict(list)
     for thread, phase, name, start, seconds in spans:
+        # Drop the spans that this one contains.
         while kept[thread] and kept[thread][-1][2] >= start:
             kept[thread].pop()
         kept[thread].append((phase, name, start, seconds))
@@ -335,6 +338,8 @@ def compiling(text: str) -> tuple[str, tuple[str, ...] | None]:
 def explained(text: str) -> Explained | None:
     """Parse JAX's explanation of a trace; None for another text."""
     lines = [line.strip() for line in text.splitlines()]
+    # The line that names the function, `for NAME defined at FILE:LINE` or `NAME id=... defined at
+    # ...`.
     told = next(
         (
             match
@@ -350,6 +355,8 @@ def explained(text: str) -> Explained | None:
     )
     if told is None:
         return None
+
+    # The lines with bullets are the differences.
     details = tuple(
         _detail(line.removeprefix("* ").removeprefix("at "))
         for line in lines

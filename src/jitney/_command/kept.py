@@ -93,6 +93,8 @@ def _pruned(given: argparse.Namespace, folder: Path, kept: Sequence[Entry]) -> l
         for entry in kept
         if entry.path in spoilt or (since is not None and entry.used < since)
     ]
+
+    # From the program used last to the oldest: past the limit all that follow are deleted.
     if size is not None:
         total = 0
         for entry in kept:

@@ -268,7 +268,7 @@ def run(target: str, *, as_module: bool) -> None:
     `sys.argv` begins with the target already.
     """
     # Python's own rules: the first entry of `sys.path` is the folder of the script, or the current
-    # one for `-m`, unless `-P` or `PYTHONSAFEPATH` says otherwise.
+    # one for `-m`, unless `-P` or `PYTHONSAFEPATH` is set.
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(target))  # noqa: PTH109, PTH120
     try:

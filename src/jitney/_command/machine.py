@@ -48,6 +48,9 @@ def memory(host: Host) -> Check:
         )
     elif limit is not None:
         parts.append(f"a limit of {limit / 2**30:.1f} GiB")
+
+    # The cgroup's use includes cached files, so only the machine's free memory can lead to a
+    # warning.
     data = {
         "total": whole and whole[0],
         "available": whole and whole[1],

@@ -137,6 +137,7 @@ class RunReport:
         ]
         if self.happened.watch.work:
             parts.append(text_of(self.happened.watch))
+        # A first call has to trace, so it is not a cause to report.
         if causes := [row for row in self.causes() if row["cause"] != "first call"][:_CAUSES]:
             words = [
                 ": ".join(filter(None, (row["line"], row["cause"], row["example"], row["remedy"])))

@@ -49,6 +49,7 @@ class Wanted:
 def carry_out(given: argparse.Namespace) -> int:
     """Compile all entries of the file, once it is read whole and all functions are found."""
     wanted = read(Path(given.file))
+    # Functions are imported as from `python -m`: the current folder first.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     programs = [(entry, _program(entry)) for entry in wanted]
@@ -114,6 +115,7 @@ def _entry(where: str, table: Any) -> Wanted:
 
 def _sizes(where: str, axis: str, given: Any) -> tuple[int, ...]:
     several: list[Any] = cast("list[Any]", given) if isinstance(given, list) else [given]
+    # `type` and not `isinstance`: booleans of TOML are ints in Python.
     if not several or any(type(size) is not int or size < 0 for size in several):
         raise _wrong(
             where,

@@ -286,6 +286,7 @@ def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
         runs[each.program].add((each.span.facts.get("program_id"), each.span.facts.get("run_id")))
     rows: dict[str, ProgramTime] = {}
     for name, spans in devices.items():
+        # A device may run several operations at a time: the union of their spans is its busy time.
         busy = sum(map(_covered, spans.values()))
         rows[name] = ProgramTime(name, "", runs=len(runs[name]), device_seconds=busy / _SECOND)
 

@@ -95,6 +95,8 @@ class Trace:
             if span.is_operation:
                 ran[_key(span)].add(str(span.facts[_OPERATION]))
         for key, names in ran.items():
+            # If no program has all operations that ran, every program of that name stays a
+            # candidate.
             named = [program for program in programs if program.name == key[1]]
             self._programs[key] = [
                 program for program in named if names <= set(program.operations)

@@ -110,7 +110,7 @@ def facts_of(
     inside = plan.seen_inside(Vmap, view)
     sizes = sizes_of(inside, named_axes(inside))
     axes = {name: AxisFacts(name, "mapped") for name in (() if vmap is None else vmap.axes)}
-    # Each axis becomes symbolic in turn. Sizes 0 and 1 have no facts: nothing is padded to them.
+    # Each axis becomes symbolic in turn. Sizes 0 and 1 have no facts, since they run unpadded.
     for name, size in sizes.items():
         if size > 1:
             bucket = buckets.get(name) if buckets is not None else None

@@ -125,6 +125,7 @@ def _body(pen: _Pen, function: str, derivative: str) -> None:
     pen.y += 5
     pen.inset -= _INSET
     at = pen.inset + _INSET
+    # The first part of the drawing, so that its fill is below all text.
     pen.parts.insert(
         0, box(at, top, WIDE - 2 * at, pen.y - top, "var(--c)", "var(--c)", ' fill-opacity=".18"')
     )

@@ -111,6 +111,7 @@ class Frontier(Shown):
 
         best = [way for way in self.ways if way.best]
         line = " ".join(f"{x(way.bytes):.1f},{y(way.recomputed):.1f}" for way in best)
+        # SVG draws in order: the best come last, on top.
         marks = [
             f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}"'
             f' r="{6 if way == self.chosen else 4}"'

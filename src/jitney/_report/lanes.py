@@ -1,5 +1,6 @@
-"""Branches and loops under `jax.vmap`, for a plan: a branch computes both sides, a loop runs until
-its slowest element ends.
+"""Branches and loops under `jax.vmap`, for a plan.
+
+A branch computes all sides, and a loop runs until its slowest element ends.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ class Line:
 # Ratio of bytes with and without a policy, above which the policy gains nothing.
 _GAINS = 0.98
 _ERROR = "an error names argument and line"
+# Reasons of decisions that nobody asked for.
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
 
 
@@ -309,6 +310,7 @@ def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
         with entry.numbers(), rolls() as made:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except CAUGHT as error:
+        # Only a body that needs the value of a tracer is reported as a line; other errors pass.
         if need_of(error) is None:
             raise
         return [

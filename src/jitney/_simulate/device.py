@@ -11,6 +11,7 @@ from .._errors import OptionError, name_fix
 from .._jax.trees import is_a, is_number
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
+# From narrow to wide: `Device.computed_in` takes the next wider type.
 PEAKS = ("fp8", "int8", "bf16", "fp16", "tf32", "f32", "f64")
 
 

@@ -114,6 +114,7 @@ class Simulation(Shown):
     @property
     def times(self) -> dict[str, float]:
         """Lower bounds of the seconds of a step: for operations, for memory and for collectives."""
+        # Matrix units compute the products, vector units everything else.
         rest = self.flops - sum(self.products.values())
         compute = (
             sum(count / self.device.speed(kind) for kind, count in self.products.items())

@@ -110,6 +110,7 @@ class Case:
         """Return the figures of the compiled program."""
         work = Work(program.text)
         traffic = tuple(self._traffic(sent(program.text, program.divided, self.mesh), work, device))
+        # Text and memory are those of one device's part, so all figures are of one device.
         return Simulation(
             str(self.entry.core.where),
             dict(self.mesh),

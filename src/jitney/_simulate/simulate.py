@@ -95,6 +95,7 @@ def simulate(
     program = program_of("jitney.simulate()", f, wrt)
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
+    # An empty list is taken as a single mesh, which `_mesh_of` refuses.
     several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]
     meshes = [_mesh_of(entry, given) for given in several]
     arrays = [

@@ -123,6 +123,7 @@ def _row(run: Run) -> tuple[str, ...]:
         if memory is None
         else tuple(map(bytes_text, (memory.arguments, memory.outputs, memory.temporaries)))
     )
+    # A size with no program of its own runs the program of a smaller size.
     making = seconds_text(run.making) if run.programs else "shared"
     return making, str(run.programs), median, f"{low} to {high}", *took
 

@@ -55,11 +55,15 @@ class Maker:
             OptionError: An argument cannot be made, or an axis has no size.
             ContractError: A size is not possible under these annotations.
         """
+        # Values of `--set` override those of `--arguments`.
         given = {**self._made(sizes), **self.values}
         core = self.target.core
+        # Annotations may name classes that were undefined at decoration, and exist by now.
         if core.contract.unresolved:
             core.resolve()
         self._check(sizes, given)
+
+        # Sizes of other names are for the function of `--arguments` alone.
         names = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
         made = {
             p.name: _alone(p.hint, sizes)
@@ -154,6 +158,7 @@ class Maker:
             elif hint.default_dtype() is None and not _is_key(hint):
                 what = f"is annotated {hint.text}, which says no dtype"
             elif missing and not given:
+                # With given arguments the axis may get its size from one of them.
                 what, fix = (
                     f"is annotated {hint.text}, and the axis {missing[0]!r} has no size",
                     f"add --sizes {missing[0]}=8.",

@@ -55,6 +55,8 @@ class _Scale:
 
     def ticks(self, base: int) -> list[float]:
         """Return powers of `base`, or of a power of it, that leave few enough ticks to read."""
+        # Take the finest step with few enough ticks. 1e-9 absorbs the rounding of logarithms, so
+        # that a bound which is a power itself gets its tick.
         for step in (base, base**2, base**3, base**6, base**10, base**20):
             first = math.ceil(math.log(self.low, step) - 1e-9)
             found = [
@@ -100,6 +102,7 @@ def _panel(
             f" {'unknown' if not values else 'no axis has a size'}</text>"
         )
     sizes = [run.sizes[axis] for run in runs]
+    # A single size gets an axis from half to twice of it.
     wide = min(sizes) < max(sizes)
     x = _Scale(
         min(sizes) if wide else min(sizes) / 2,
@@ -107,6 +110,7 @@ def _panel(
         _LEFT + 10,
         _WIDE - _RIGHT - 10,
     )
+    # A margin by a factor, which is a constant distance on a logarithmic axis.
     y = _Scale(min(values) / 1.6, max(values) * 1.6, top + _HIGH - _BOTTOM, top + _TOP)
     return "".join(
         [

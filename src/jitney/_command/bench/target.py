@@ -59,6 +59,7 @@ class Target:
         """
         if is_a(self.f, Program):
             return self.f, "as it is decorated"
+        # Functions under `jax.jit` and `eqx.filter_jit` have `lower`.
         if hasattr(self.f, "lower"):
             return self.f, "as it is compiled there"
         static = [
@@ -88,6 +89,8 @@ def find(typed: str) -> Target:
     f = attribute(typed, module, name)
     if not callable(f):
         raise _wrong(typed, f"{name!r} is no function.", "name one.")
+
+    # An undecorated function is analysed as `jitney.optimize` without options would do it.
     held: Any = f
     core = held.core if is_a(f, Program) else REGISTRY.core(inspect.unwrap(f), Options())
     return Target(typed, f, module, core)
@@ -127,6 +130,7 @@ def _file(typed: str, file: Path) -> ModuleType:
     sys.path.insert(0, str(file.resolve().parent))
     spec: Any = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
+    # Registered before it runs, as Python's import does it: dataclasses look their module up there.
     sys.modules[file.stem] = module
 
     # JAX is imported already, and reads `JAX_*` only then, so a file that sets them would be

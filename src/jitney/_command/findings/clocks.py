@@ -117,6 +117,8 @@ def _compiles(node: ast.expr) -> bool:
     Examples are `jitney.optimize(vmap="n")` and `partial(jax.jit, ...)`.
     """
     if isinstance(node, ast.Call):
+        # `optimize(...)` compiles if its function does, and `partial(jax.jit, ...)` if its first
+        # argument does.
         options = [word.arg for word in node.keywords]
         return "pad" not in options and any(
             map(_compiles, (node.func, *node.args[: _last(node.func) == "partial"]))
@@ -192,6 +194,7 @@ class _Program:
         for node in (inner for outer in nodes for inner in ast.walk(outer)):
             if isinstance(node, _ASKS):
                 return []
+            # A loop over anything else may iterate over an array, which reads it.
             if isinstance(node, ast.For) and not (
                 isinstance(node.iter, ast.Call) and _last(node.iter.func) in _IDLE
             ):

@@ -461,6 +461,7 @@ class Lines:
             moved = not is_numpy and len(value.sharding.device_set) < most
             sum_ = _sum(value) if is_numpy else 0
             if before is None:
+                # An argument that is an array only later was not the same array at each call.
                 target = wide.sharding if moved and wide is not None else None
                 first = place.looked == 1
                 last, shape = weakref.ref(value), tuple(value.shape)
@@ -542,7 +543,7 @@ class Lines:
 
 
 def watch_lines(jax: Any) -> Lines:
-    """Return a recorder that has begun; the docstring of this file says what it misses."""
+    """Return a recorder that has begun; the docstring of this file has its limits."""
     lines = Lines()
     lines.begin(jax)
     return lines

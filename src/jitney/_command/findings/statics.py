@@ -2,7 +2,7 @@
 
 JAX 0.10.2 reports which argument differs; 0.12 reports no difference between static arguments.
 There a function that is compiled repeatedly for equal shapes has its static arguments read from its
-decorator in the source, and the text says that JAX does not tell them apart.
+decorator in the source, and the text mentions that JAX does not report it.
 """
 
 from __future__ import annotations

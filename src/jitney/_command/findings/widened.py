@@ -94,6 +94,8 @@ def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
     """Yield JAX's own operations outside of any `jit` that promote float32 to float64."""
     groups: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for each in compiled:
+        # JAX gives causes for the user's functions only, so a program without one may be an
+        # operation.
         if (
             each.cause is not None
             or each.name not in _MIXING

@@ -81,6 +81,7 @@ def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> 
     for each in programs:
         shapes = _shapes(each["shapes"])
         if each["line"] is not None and shapes is not None and each["function"] not in decorated:
+            # Programs are compared only if their arrays have equal dtypes and ranks.
             kinds = tuple((dtype, len(shape)) for dtype, shape in shapes)
             groups[each["function"], each["line"], kinds].append(
                 tuple(shape for _, shape in shapes)
@@ -163,6 +164,7 @@ def _strip(each: AxisSizes) -> str:
 
     grounds, marks = "", ""
     for i, bucket in enumerate(sorted(set(each.buckets.values()))):
+        # A ground reaches from the smallest size seen in the bucket to the bucket's own size.
         least = min(size for size, its in each.buckets.items() if its == bucket)
         a, b = x(least) - 6, x(bucket) + 6
         grounds += (

@@ -144,6 +144,9 @@ def _plan(
             "unknown": "it runs in several processes, which end one by one",
         }
     of = few([f"{array.dtype}{list(array.shape)}" for array in latest.arrays])
+
+    # Instead of a plan that compiles, or may take longer than the time left, the decisions that the
+    # trace noted.
     if _is_dear(core) or _cost(core) > until - time.perf_counter():
         lines = [line for line in (Line(*each) for each in latest.decided) if line.asked]
         return {"of": of, "lines": [vars(line) for line in lines], "unknown": ""}

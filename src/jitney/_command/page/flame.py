@@ -85,6 +85,7 @@ class Node:
 def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the flame of recorded events as plain data; see `launch.py`."""
     root = Node("all of it")
+    # By thread: end-ordered spans that no later span has enclosed, with start and callers.
     over: dict[int, list[tuple[float, Node, list[str]]]] = defaultdict(list)
     hits: set[int] = set()
     # Names that JAX explained since the last trace ended, by thread.
@@ -125,6 +126,7 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _stand(root: Node, node: Node, callers: Sequence[str]) -> None:
     """Add an outermost span to the tree, below the user's functions that led to it."""
     at = root
+    # Each caller on the path gets the seconds; calls through the same functions share their bars.
     for name in (*callers, node.name):
         at.seconds += node.seconds
         at = at.child(name)

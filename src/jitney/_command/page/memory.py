@@ -38,6 +38,7 @@ def memory(told: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "outputs": None,
                 "temporaries": None,
             }
+            # The same program may have been compiled several times.
             rows += [] if row in rows else [row]
     return sorted(rows, key=lambda row: -sum(row[name] or 0 for name, _ in _PARTS))
 
@@ -58,6 +59,7 @@ def bytes_of(shapes: Sequence[str] | None) -> int | None:
 
 def _item(dtype: str) -> int | None:
     """Return the bytes of an element by the name of its dtype; None if unknown."""
+    # Types below one byte, such as int4, give 0 bytes and count as unknown.
     bits = 8 if dtype == "bool" else int(match[1]) if (match := _BITS.match(dtype)) else 0
     return bits // 8 or None
 

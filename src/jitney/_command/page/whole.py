@@ -250,5 +250,6 @@ def _cell(value: Any, is_number: bool) -> str:  # noqa: FBT001 - as above
         text = ", ".join(cast("list[str]", value))
     else:
         text = "unknown" if value is None else str(value)
+    # The number to sort by; the text is rounded, or a word.
     sorts = f" data-value={-1 if value is None else value!r}" if is_number else ""
     return f"<td{_number(is_number)}{sorts}>{escape(text)}</td>"
