@@ -132,6 +132,7 @@ def _check(marker: pytest.Mark) -> None:
             ' `jax.transfer_guard("disallow")` forbids them.',
             pytrace=False,
         )
+
     unknown = [name for name in marker.kwargs if name not in _LIMITS]
     if marker.args or unknown or not marker.kwargs:
         what = f"`{unknown[0]}` is not known" if unknown else "it takes limits by name"
@@ -140,6 +141,7 @@ def _check(marker: pytest.Mark) -> None:
             " `@pytest.mark.budget(compiles=1)`.",
             pytrace=False,
         )
+
     for name, value in marker.kwargs.items():
         # `not >=` rejects NaN too.
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:

@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
+
     _run(
         commands.add_parser(
             "run", help="run a program as it is, and say what JAX did and what to change"
@@ -168,6 +169,7 @@ def _cache(parser: argparse.ArgumentParser) -> None:
     for each in (listed, info):
         each.add_argument("--json", action="store_true", help="as data")
     cleared = what.add_parser("clear", help="delete all programs")
+
     pruned = what.add_parser("prune", help="delete some programs")
     pruned.add_argument(
         "--older-than", metavar="AGE", help="those not used for 30d, 12h, 90m or 45s"
@@ -178,9 +180,11 @@ def _cache(parser: argparse.ArgumentParser) -> None:
         help="those used least recently, until the rest takes 2GB or less",
     )
     pruned.add_argument("--damaged", action="store_true", help="those that cannot be read any more")
+
     for each in (cleared, pruned):
         each.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(module_of="kept")
+
     warm = what.add_parser("warm", help="compile functions ahead of time, from a file")
     warm.add_argument("file", help="TOML: [[warm]] tables with `function` and `sizes`")
     warm.set_defaults(module_of="warming")

@@ -107,11 +107,13 @@ def _devices() -> Check:
         {"id": each.id, "platform": each.platform, "kind": each.device_kind, "memory": _bytes(each)}
         for each in devices
     ]
+
     kinds = dict.fromkeys((each.platform, each.device_kind) for each in devices)
     value = ", ".join(
         f"{sum((d.platform, d.device_kind) == kind for d in devices)} {kind[0]} ({kind[1]})"
         for kind in kinds
     )
+
     if devices[0].platform == "cpu" and _unused():
         return Check(
             "devices",
@@ -140,6 +142,7 @@ def _cache() -> Check:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", JitneyWarning)
         cache.ensure()
+
     facts = cache.facts()
     if facts.directory is None or not facts.enabled:
         # The reason for a cache that is off comes as a warning of jitney, and its fix is the part
@@ -155,6 +158,7 @@ def _cache() -> Check:
             "warn",
             fixes[0] if fixes else "unset JITNEY_CACHE JAX_ENABLE_COMPILATION_CACHE",
         )
+
     kept = entries(facts.directory)
     size = sum(entry.bytes for entry in kept)
     limit = (
@@ -172,6 +176,7 @@ def _cache() -> Check:
         "limit": facts.size_limit,
         "damaged": len(broken),
     }
+
     if broken:
         return Check(
             "cache",

@@ -270,6 +270,7 @@ class _Reader:
         cause, trace_start, trace_seconds = thread.traced.pop(name, (None, start, 0.0))
         lower_start, lower_seconds = thread.lowered.pop(name, (start, 0.0))
         first = min(start, trace_start, lower_start) - self.began
+
         near, shapes = (lines[0] if lines else None), thread.shapes.pop(name, None)
         ours = cause is not None and (cause.file, cause.line) in self.decorated
         spans = trace_seconds, lower_seconds, seconds

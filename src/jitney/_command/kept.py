@@ -168,6 +168,7 @@ def _info(facts: cache.CacheFacts, kept: Sequence[Entry], *, as_json: bool) -> s
     }
     if as_json:
         return json.dumps(data, indent=1) + "\n"
+
     limit = "none" if facts.size_limit is None else _size(facts.size_limit)
     lines = {
         "folder": facts.directory,

@@ -33,6 +33,7 @@ def carry_out(given: argparse.Namespace) -> int:
             "correct the name, or start where it is found.",
             code="J205",
         )
+
     report = "" if given.report is None else str(Path(given.report).absolute())
     how = "module" if given.as_module else "file"
     command = [
@@ -44,6 +45,7 @@ def carry_out(given: argparse.Namespace) -> int:
         given.target,
         *given.arguments,
     ]
+
     if os.name == "nt":
         return subprocess.run(command, check=False).returncode  # noqa: S603 - the user's own program
     return os.execv(sys.executable, command)  # noqa: S606

@@ -194,6 +194,7 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
     # The program may still run: then its lines are not watched from here on.
     if recording.seen is None:
         over(recording)
+
     found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(recording.own)
     unseen = (
         *UNSEEN,
@@ -203,6 +204,7 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
     )
     drawn = flame(recording.events)
     figures = unwaited(recording.events)
+
     return RunReport(
         target,
         seconds,

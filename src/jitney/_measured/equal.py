@@ -65,6 +65,7 @@ def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | 
         sizes = np.maximum(np.abs(x), np.abs(y)) if inexact else np.ones(1)
         largest = float(np.max(np.where(np.isfinite(sizes), sizes, 0.0)))
         worst = float(np.max(off)) / largest if largest else float(np.max(off))
+
     if worst > allowed:
         at = np.unravel_index(int(np.argmax(off)), off.shape)
         index = f"[{', '.join(str(int(i)) for i in at)}]" if at else ""

@@ -156,6 +156,7 @@ class Profile(Shown):
                 " that the disk is not full.",
                 code="J208",
             ) from error
+
         self.folder = self._root / "plugins" / "profile" / self._session
         (file,) = self.folder.glob("*.xplane.pb")
         recorded = read(file, (CALLED, COMPILED))

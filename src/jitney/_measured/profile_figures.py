@@ -152,6 +152,7 @@ def operations_of(trace: Trace) -> list[Ran]:
     spans = [span for span in trace.spans if span.is_operation]
     if any(span.process.startswith("/device:") for span in spans):
         spans = [span for span in spans if span.process.startswith("/device:")]
+
     names = _functions(trace, spans)
     paths: dict[str, tuple[tuple[str, ...], str]] = {}
     out: list[Ran] = []
@@ -219,6 +220,7 @@ def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
             lambda scopes: len(set(scopes)) == 1, zip(*(scopes for scopes, _ in each), strict=False)
         )
         return tuple(scopes[0] for scopes in shared), each[0][1]
+
     *parts, name = parts_of(path)
     scopes: list[str] = []
     backward = False
@@ -324,6 +326,7 @@ def _calls(trace: Trace) -> dict[str, list[_Call]]:
     for span in trace.spans:
         if CALLED in span.facts or COMPILED in span.facts or span.is_operation:
             threads[span.thread].append(span)
+
     calls: defaultdict[str, list[_Call]] = defaultdict(list)
     for thread in threads.values():
         thread.sort(key=lambda span: span.start)

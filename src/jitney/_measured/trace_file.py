@@ -206,11 +206,13 @@ def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -
         _number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME)
         for entry in map(_message, plane.get(_FACT_NAMES, ()))
     }
+
     # An XStat begins with the id of its name: tag 0x08 (field 1, varint), then the id. A search for
     # these bytes skips most events unparsed; chance matches are dropped below.
     marks = [b"\x08" + _written(number) for number, name in names.items() if name in wanted]
     process, row = _text(plane, _PLANE_NAME), _text(line, _LINE_SHOWN) or _text(line, _LINE_NAME)
     began = _number(line, _LINE_START)
+
     for data in line.get(_EVENTS, ()):
         raw = bytes(data)
         if not any(mark in raw for mark in marks):

@@ -165,6 +165,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         facts = facts_of(entry, arrays, dict(core.options.pad)) if padded else {}
         donated = entry.request.donated and not entry.request.nested and ready
         donation = _donation(entry, planned.view, arrays) if donated else []
+
     # Lines of the stages. In a derivative `remat` is applied inside, and has a line of its own.
     inside = isinstance(core.fn(), Derived)
     hidden = _hidden(core, inside=inside)
@@ -173,6 +174,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         for s in plan.stages
         if s.name not in hidden
     ]
+
     # Chunks, with the passes over the data and the memory that was measured for them.
     chunk, cut = plan.of(Chunk), None
     if chunk is not None and ready:
@@ -181,6 +183,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
+
     # Lines that need more than the plan: the placement of the arrays, and traces of the body.
     stages += [
         Line("transfer", taken=True, why=why)
@@ -361,6 +364,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
         jax.ShapeDtypeStruct(each.shape, leaf.dtype)
         for each, leaf in zip(narrow, view.leaves, strict=True)
     ]
+
     why = "the body cannot be traced{}, so nothing says which constants are out of range"
     with entry.numbers(), np.errstate(over="ignore"):
         try:
@@ -378,6 +382,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
                 Line("constants", taken=False, why=why.format(" in the types of its arguments"))
             ]
         found = _precision.lost_constants(outside, inside, low)
+
     limit = f"whose largest number is {_largest(low):.6g}"
     return [
         Line(
@@ -409,6 +414,7 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
                 why="the body cannot be traced, so nothing says which branches there are",
             )
         ]
+
     each, options = (
         " of ".join(f"each {axis}" for axis in reversed(mapped.axes)),
         entry.core.options,
@@ -418,6 +424,7 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
         options.chunk or options.pad or options.memory is not None or options.shard
     )
     cure = f'; chunk={{"{mapped.axes[0]}": 1}} works on one at a time, ' if is_free else ""
+
     lines: list[Line] = []
     for each_joined in found:
         what = "goes on until the slowest ends" if each_joined.is_loop else "computes every branch"
@@ -450,6 +457,7 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
                 why="the body cannot be traced, so nothing says which buffers could be reused",
             )
         ]
+
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
     taken: list[Leaf] = []
     lines: list[Line] = []
@@ -465,6 +473,7 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
             f" shape and dtype ({leaf})"
         )
         lines.append(Line("donation", taken=False, why=why))
+
     saved = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in taken)
     buffers = f"{len(taken)} buffer{'s' if len(taken) > 1 else ''}"
     reused = Line(
@@ -487,6 +496,7 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
         options.check,
         "checked once for each new call key" if options.check else "`check=False`",
     )
+
     unresolved = [
         f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved
     ]
@@ -496,6 +506,7 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
     where = f"persistent compilation cache: {facts.reason}" + (
         f" ({facts.directory})" if facts.directory else ""
     )
+
     return [
         contract,
         *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),

@@ -41,6 +41,7 @@ def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
         box(x, y, wide, _HIGH, "none", "var(--a)", ' stroke-dasharray="3 2"'),
         f'<path d="{cuts}" stroke="var(--ground)" stroke-width="1" opacity=".7"/>',
     ]
+
     filled = (
         f"; {axis.high - axis.size} filled in, which reach no result"
         if axis.high > axis.size
@@ -62,6 +63,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
     # The first ones and the last; 0 stands for those between.
     shown = list(range(1, count + 1)) if count <= _CHUNKS else [*range(1, _CHUNKS - 1), 0, count]
     step = (wide - _LABEL) / len(shown)
+
     parts: list[str] = []
     top = y
     for number, each in enumerate(passes.passes, 1):
@@ -94,6 +96,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
             for i, line in enumerate(told)
         ]
         top += _HIGH + 8 + 14 * len(told)
+
     last = part - (count - 1) * cut.width
     of = f"{cut.axis}: {count:,} chunks of {cut.width:,}" + (
         f", the last of {last:,}" if last < cut.width and count > 1 else ""
@@ -126,9 +129,11 @@ def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
     step = (wide - _LABEL) / len(shown)
     parts = [words(x, y + 11, "device", "soft")]
     parts += [words(x + _LABEL + step * (i + 0.5), y + 11, str(i), "soft", "middle") for i in shown]
+
     spread = [
         (leaf, spec) for leaf, spec in zip(view.leaves, place.specs, strict=False) if any(spec)
     ]
+
     top = y + 17
     for leaf, spec in spread[:_ARRAYS]:
         along = tuple(name for axes in spec for name in axes)
@@ -149,6 +154,7 @@ def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
             )
             parts.append(words(x + _LABEL + step * (i + 0.5), top + 12, str(number), "", "middle"))
         top += _HIGH + 4
+
     more = "".join(
         [
             f"; {len(spread) - _ARRAYS} more arrays are spread" if len(spread) > _ARRAYS else "",

@@ -98,6 +98,7 @@ def compiled(
     }
     # The other process creates it, with a mode for this user only.
     folder = Path(tempfile.gettempdir(), f"jitney-simulate-{secrets.token_hex(8)}")
+
     with tempfile.TemporaryFile() as said:
         # `-P` keeps this file's folder off `sys.path`: its modules must not shadow others.
         command = [sys.executable, "-P", __file__, str(folder)]
@@ -162,9 +163,11 @@ def _compile(
     # `call` of an exported program is a JAX function of its flat arguments.
     lowered = jax_.jit(exported.call, donate_argnums=donated or None, **options).lower(*arguments)
     executable = lowered.compile(_OPTIONS | {"xla_dump_to": str(folder)})
+
     divided = [path.read_text() for path in folder.glob("*after_spmd-partitioning*.txt")]
     if len(devices.flat) > 1 and not divided:
         raise RuntimeError("XLA did not write the program as it was divided among the devices")
+
     memory = executable.memory_analysis()
     counted = [
         getattr(memory, f"{part}_size_in_bytes") for part in ("argument", "output", "alias", "temp")

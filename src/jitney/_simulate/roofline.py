@@ -54,11 +54,13 @@ def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Link
     rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)).reshape(
         -1, math.prod(mesh[name] for name in along)
     )
+
     # Nodes that each group spans; the group with the most is the slowest.
     nodes = [len(set(row)) for row in (rows // device.group).tolist()]
     count, most = rows.shape[1], max(nodes)
     if most == 1:
         return Links(count, network=False, bandwidth=device.link, latency=device.link_latency)
+
     # Members in the same node, each with a port of its own.
     ports = count / most
     return Links(

@@ -92,6 +92,7 @@ def simulate(
         ContractError: A size is missing.
     """
     start = time.perf_counter()
+
     program = program_of("jitney.simulate()", f, wrt)
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
@@ -115,6 +116,7 @@ def simulate(
             "try fewer, or look at `f.lower(...)`.",
             code="J252",
         ) from failure
+
     taken = time.perf_counter() - start
     simulations = tuple(
         case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True)
@@ -139,6 +141,7 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
         if sharded and there is None:
             raise no_mesh(where)
         mesh = {"device": 1} if there is None else there
+
     # A mesh object of jitney or JAX.
     if hasattr(mesh, "shape"):
         mesh = dict(mesh.shape)
@@ -151,6 +154,7 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
             'write mesh={"data": 256}.',
             code="J253",
         )
+
     if math.prod(sizes) > MOST:
         raise MeshError(
             where,

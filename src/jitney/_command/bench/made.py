@@ -94,6 +94,7 @@ class Maker:
                 f"add --sizes {missing[0]}=8.",
                 code="J205",
             )
+
         made = self.make(**{name: size for name, size in sizes.items() if name in takes})
         if not is_a(made, Mapping) or not all(is_a(name, str) for name in made):
             what = f"the function of --arguments returns a {type(made).__name__}."

@@ -101,6 +101,7 @@ def _panel(
             f'<text class="soft" x="{_LEFT}" y="{top + _TOP}">{what}:'
             f" {'unknown' if not values else 'no axis has a size'}</text>"
         )
+
     sizes = [run.sizes[axis] for run in runs]
     # A single size gets an axis from half to twice of it.
     wide = min(sizes) < max(sizes)
@@ -112,6 +113,7 @@ def _panel(
     )
     # A margin by a factor, which is a constant distance on a logarithmic axis.
     y = _Scale(min(values) / 1.6, max(values) * 1.6, top + _HIGH - _BOTTOM, top + _TOP)
+
     return "".join(
         [
             _legend(top, shown, growths, axis, what),
@@ -182,6 +184,7 @@ def _line(
         groups.setdefault(
             tuple((other, size) for other, size in run.sizes.items() if other != axis), []
         ).append(run)
+
     parts: list[str] = []
     for others, several in groups.items():
         points = [

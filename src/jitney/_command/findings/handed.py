@@ -178,18 +178,21 @@ def _donated(place: Mapping[str, Any], where: str) -> Iterator[Change]:
     ]
     if not dead:
         return
+
     goes = dict(place["arguments"])
     numbers = [goes[each["name"]] for each in dead]
     words = [f'"{number}"' for number in numbers if not number.isdigit()]
     positions = [number for number in numbers if number.isdigit()]
     options = [f"donate_argnums=({', '.join(positions)},)"] if positions else []
     options += [f"donate_argnames=({', '.join(words)},)"] if words else []
+
     names = ", ".join(each["name"] for each in dead)
     copy = f"jax.tree.map(jnp.copy, {dead[0]['name']})"
     start = (
         f"; the first call of a loop takes a copy, {copy}, where what it is given is used"
         " afterwards"
     )
+
     yield Change(
         None,
         at_most=True,

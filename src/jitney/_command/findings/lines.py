@@ -508,10 +508,12 @@ class Lines:
         # `f(*xs, y)`: positions behind a star are unknown.
         if any(isinstance(node, ast.Starred) for node in call.args):
             arguments = []
+
         function: Any = getattr(called, "__wrapped__", None)
         while hasattr(function, "__wrapped__"):
             function = function.__wrapped__
         inner: Any = getattr(function, "__code__", None)
+
         readable = _LOCALS or code.co_name == "<module>"
         name = getattr(called, "__name__", "a function")
         defined = None if inner is None else (str(inner.co_filename), int(inner.co_firstlineno))

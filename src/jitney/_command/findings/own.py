@@ -33,6 +33,7 @@ def own_causes() -> list[dict[str, Any]]:
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     seen = set[Any]()
+
     for each in gc.get_objects():
         if not issubclass(type(each), Program):
             continue

@@ -86,6 +86,7 @@ def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> 
             groups[each["function"], each["line"], kinds].append(
                 tuple(shape for _, shape in shapes)
             )
+
     found: list[AxisSizes] = []
     for (function, line, _), several in groups.items():
         # Sizes 0 and 1 run unpadded, so they have no bucket.

@@ -61,11 +61,13 @@ def told(core: Core, until: float) -> dict[str, Any]:
     """
     made, stats = core.log.made, core.counters.stats()
     sizes, counted = _sizes(made, stats.sizes)
+
     latest = next((each for each in reversed(made) if each.arrays is not None), None)
     # `list` copies the entries at once: threads of the program may add some.
     entries = {
         hash(entry.key): entry for entry in list(core.entries.values()) if not entry.request.nested
     }
+
     return {
         "name": core.name,
         "function": str(core.where),

@@ -90,6 +90,7 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     hits: set[int] = set()
     # Names that JAX explained since the last trace ended, by thread.
     asked: dict[int, list[str]] = defaultdict(list)
+
     for event in events:
         thread = event["thread"]
         if event["kind"] == "hit":
@@ -117,6 +118,7 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                     (inner.name, inner.phase), Node(inner.name, inner.phase)
                 ).add(inner)
             waiting.append((event["start"], node, _users(event["frames"])))
+
     for each in over.values():
         for _, node, callers in each:
             _stand(root, node, callers)

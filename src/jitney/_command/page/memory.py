@@ -69,6 +69,7 @@ def drawn(rows: Sequence[Mapping[str, Any]]) -> str:
     legend = "".join(
         f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS
     )
+
     known = [row for row in rows if row["temporaries"] is not None][:_BARS]
     most = max((sum(row[name] for name, _ in _PARTS) for row in known), default=0) or 1
     lines = "".join(

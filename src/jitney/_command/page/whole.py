@@ -136,6 +136,7 @@ def _timeline(told: Mapping[str, Any]) -> str:
         f" {span['start']:.2f} s on</title></rect>"
         for span in told["timeline"]
     )
+
     high = len(rows) * (_HIGH + _GAP) + _GAP
     return (
         f'<h2>Timeline</h2><p class="soft">From 0 to {whole:.2f} s; from above:'
