@@ -1,5 +1,4 @@
-"""Changes to a program that would save most time or memory in its next run, as far as the recorded
-events of this run prove it.
+"""Changes that would save most in the next run of a program, as proven by the events of this run.
 
 - A program that was compiled twice in one run because its function was created anew: JAX's cache
   keys of the two are equal.
@@ -376,9 +375,7 @@ def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
 
 
 def _is_jaxs(name: str, file: str) -> bool:
-    """Return whether a program has the name of a function of JAX that the file does not define
-    itself.
-    """
+    """Return whether a program is a function of JAX by name, and not of the file."""
     known = name.startswith(("_", "random_")) or any(hasattr(module, name) for module in _JAXS)
     return known and not any(
         re.match(rf"\s*(async )?def {name}\b", line) for line in linecache.getlines(file)
@@ -414,9 +411,7 @@ def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iter
 
 
 def _array(text: str) -> tuple[str, tuple[int, ...]] | None:
-    """Parse `float32[3,4]`, weakly typed or not, to dtype and shape; None with a sharding or a
-    symbol.
-    """
+    """Parse `float32[3,4]`, weakly typed or not; None with a sharding or a symbol."""
     match = re.fullmatch(r"([\w<>:]+)\[([\d,]*)\](, weak_type=True)?", text.strip())
     return (
         None

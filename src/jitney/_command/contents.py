@@ -1,6 +1,4 @@
-"""Programs in the persistent cache's folder: name, size and last use, read from file names and
-times.
-"""
+"""Programs in the persistent cache's folder, from its files: name, size and last use."""
 
 from __future__ import annotations
 

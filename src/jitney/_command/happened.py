@@ -1,5 +1,4 @@
-"""Interpretation of the events of a run: the programs that JAX compiled, with times, shapes and
-causes.
+"""Interpretation of the events of a run: the compiled programs, with times, shapes and causes.
 
     {"kind": "explained", "text": "TRACING CACHE MISS at train.py:9 ...", ...}
     {"kind": "span", "event": ".../jaxpr_trace_duration", "name": "step", "start": 1.0, ...}
@@ -211,8 +210,7 @@ class _Reader:
             self._span(thread, _PHASES[event["event"]], plain_name(event["name"]), event)
 
     def _first(self, said: Explained) -> Explained:
-        """Correct "a new function" to "first call" where a name is seen for the first time on its
-        line.
+        """Correct "a new function" to "first call" where a name is new on its line.
 
         A library defines all functions that it wraps on one line, so another function there is new
         only if its name was there.

@@ -1,5 +1,4 @@
-"""Measurements of `doctor`, in about five seconds at most: products, memory, a warm call, a
-compile.
+"""Measurements of `doctor`, about five seconds in all: products, memory, a warm call, a compile.
 
 Each figure is the best of several tries, since other load on a machine only takes away. Figures
 have no verdict: a good value depends on the machine.

@@ -1,6 +1,4 @@
-"""Comparison of two results up to rounding: functions with different results are not compared in
-speed.
-"""
+"""Comparison of two results up to rounding: functions that differ are not compared in speed."""
 
 from __future__ import annotations
 

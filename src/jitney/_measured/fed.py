@@ -1,6 +1,4 @@
-"""Dependence of a program's results on its arguments: XLA may compute a constant result at compile
-time.
-"""
+"""Dependence of results on arguments: XLA may compute a constant result at compile time."""
 
 from __future__ import annotations
 

@@ -160,9 +160,7 @@ class Measurement(Shown):
 
 
 class Measured:
-    """Function with its arguments, called once by the constructor, with the time and work of that
-    call.
-    """
+    """Function with its arguments; the constructor calls it once, and records time and work."""
 
     def __init__(self, f: Callable[..., Any], name: str, given: Put):
         self.name = name

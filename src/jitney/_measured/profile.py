@@ -227,9 +227,7 @@ def _row(each: OperationTime, whole: float) -> tuple[str, ...]:
 
 
 def _session(root: Path) -> str:
-    """Return a name for a trace that the folder does not have: the time, and the process index if
-    several.
-    """
+    """Return a name for a new trace: the time, and the process index if there are several."""
     process = f"_{_jax.process_index()}" if _jax.process_count() > 1 else ""
     name, number = time.strftime(f"%Y_%m_%d_%H_%M_%S{process}"), 1
     session = name

@@ -1,5 +1,4 @@
-"""Reader of a trace file, `*.xplane.pb`: spans, and JAX's names of the operations of compiled
-programs.
+"""Reader of a trace file, `*.xplane.pb`: spans, and JAX's names of the operations in programs.
 
 Messages of protocol buffers are read by their field numbers, which are part of the format and keep
 their meaning (xplane.proto and hlo.proto of OpenXLA). `jax.profiler.ProfileData` leaves out the
@@ -127,9 +126,7 @@ def _key(span: Span) -> _Key:
 
 
 def _agreed(name: str, operations: list[Operation]) -> Operation:
-    """Return the properties of an operation that all candidates share: a common prefix of the
-    paths.
-    """
+    """Return the properties of an operation that all candidates share; of paths a prefix."""
     if not operations:
         return Operation(name)
     paths, places = {each.path for each in operations}, {each.place for each in operations}

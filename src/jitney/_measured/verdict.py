@@ -48,9 +48,7 @@ class Verdict:
 
 
 def judged(ratios: Sequence[float]) -> Verdict:
-    """Return the verdict on the ratios, time of the other function by time of the first, of each
-    round.
-    """
+    """Return the verdict on the other function's time by that of the first, round by round."""
     found = interval(ratios)
     if found is None:
         return Verdict("unknown", 0.0, math.inf)

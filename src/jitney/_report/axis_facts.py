@@ -1,6 +1,4 @@
-"""Facts about a function along each of its named axes, for `jitney.axes` and for the lines of a
-plan.
-"""
+"""Facts about a function along each named axis, for `jitney.axes` and the lines of a plan."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ _LARGEST = 4096
 def facts_of(
     entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None
 ) -> dict[str, AxisFacts]:
-    """Return the facts of each named axis of a call, with the other axes at their sizes in the
-    call.
+    """Return the facts of each named axis of a call, the other axes at their sizes.
 
     With `buckets`, only for the axes that have one, and for the sizes that share a bucket with the
     size of the call.

@@ -1,5 +1,4 @@
-"""Picture of a plan: each stage that is taken is a frame around those inside of it, and the body is
-in the middle.
+"""Picture of a plan: a frame for each stage that is taken, around those inside, around the body.
 
 A frame has the line of the plan as text, a sketch of what the stage does to an axis (cells of a
 bucket, chunks and passes, parts on devices), and the shapes inside, if the stage changes them.

@@ -1,5 +1,4 @@
-"""Sketches of what a stage does to an axis: cells of a bucket, chunks of each pass, parts on each
-device.
+"""Sketches of stages at work on an axis: cells of a bucket, chunks of passes, parts on devices.
 
 Each is a list of SVG elements of a given width, and the height that it came out with; `drawing.py`
 sets them into the drawing of a call.

@@ -62,8 +62,7 @@ class Share:
 
 @dataclass(frozen=True, repr=False)
 class Simulation(Shown):
-    """Result of `jitney.simulate`: figures of one device in one step, unless noted. Printed, a
-    table.
+    """Result of `jitney.simulate`: one device in one step, unless noted. Printed, a table.
 
     Args:
         function: Name and place of the function.

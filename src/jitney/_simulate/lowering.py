@@ -1,6 +1,4 @@
-"""`Case`, one program on one absent mesh: what is compiled for it elsewhere, and the resulting
-figures.
-"""
+"""`Case`, one program on one absent mesh: its export, and the figures after its compilation."""
 
 from __future__ import annotations
 

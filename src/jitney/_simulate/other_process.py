@@ -1,12 +1,11 @@
-"""Compilation for more devices than there are, in a process with virtual CPU devices that runs
-nothing.
+"""Compilation for more devices than there are, in a process with virtual CPU devices.
 
-JAX lowers a program for an abstract mesh, but compiles only for devices. `jax.export` serialises
-the lowered program, so no function or array of the user's has to be sent. It goes over a pipe,
-whose end also tells the other process that this one is gone: then it exits, and deletes its folder.
-XLA partitions a program before it knows the devices, so the collectives are those of any device;
-fusion and memory layout afterwards are those of its compiler for CPUs. This file is also the main
-program of the other process, and imports nothing of jitney.
+The other process runs no program. JAX lowers a program for an abstract mesh, but compiles only for
+devices. `jax.export` serialises the lowered program, so no function or array of the user's has to
+be sent. It goes over a pipe, whose end also tells the other process that this one is gone: then it
+exits, and deletes its folder. XLA partitions a program before it knows the devices, so the
+collectives are those of any device; fusion and memory layout afterwards are those of its compiler
+for CPUs. This file is also the main program of the other process, and imports nothing of jitney.
 """
 
 from __future__ import annotations
@@ -146,9 +145,7 @@ def _asked(other: subprocess.Popen[bytes], content: bytes) -> Any:
 def _compile(
     exported: Any, sizes: dict[str, int], donated: tuple[int, ...], folder: Path
 ) -> tuple[Any, ...]:
-    """Compile one program, and return the fields of `CompiledElsewhere`; XLA dumps it into a
-    folder.
-    """
+    """Compile one program into a dump folder, and return the fields of `CompiledElsewhere`."""
     import jax
     import numpy as np
 

@@ -1,5 +1,4 @@
-"""Roofline model: lower bounds of the seconds of a step by the speed of a device, its memory and
-links.
+"""Roofline model: lower bounds of a step's seconds by the speed of device, memory and links.
 
 A step takes no less than its operations at peak speed, its bytes at the bandwidth of the memory
 (Williams, Waterman and Patterson, Communications of the ACM 52, 2009), and its collectives. A
@@ -72,8 +71,7 @@ def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Link
 
 
 def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
-    """Return the bytes that each device sends in a collective, and the number of consecutive
-    messages.
+    """Return the bytes that each device sends in a collective, and the consecutive messages.
 
     Args:
         kind: XLA's name.

@@ -60,11 +60,12 @@ def simulate(
     wrt: Wrt = None,
     **keywords: Any,
 ) -> Simulation | Sweep:
-    """Return the cost of a program on absent devices: memory, operations, communication, time of a
-    step.
+    """Estimate memory, operations, communication and time of a step on absent devices.
 
-        jitney.simulate(loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8},
-        device="h200", wrt="model")
+        jitney.simulate(
+            loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8},
+            device="h200", wrt="model",
+        )
 
     The program is partitioned for the devices and compiled for them, by another process with as
     many virtual devices; nothing runs, and no array of these sizes exists. Bytes of arguments and

@@ -35,8 +35,7 @@ class Sent:
 
 
 def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
-    """Return the collectives of a compiled program, with kinds and bytes from the partitioned
-    program.
+    """Return the collectives of a compiled program, as they are on other devices.
 
     Args:
         text: The compiled program.

@@ -1,5 +1,4 @@
-"""`bench script.py:function --sizes points=1e3:1e6`: measure each size, fit exponents, print and
-draw.
+"""`bench script.py:function --sizes n=1e3:1e6`: measure each size, fit exponents, print, draw.
 
 Input is the parsed command line; output is a table or JSON on stdout and, with `--out`, a picture.
 """

@@ -48,8 +48,7 @@ class Maker:
     make: Callable[..., Any] | None
 
     def abstract(self, sizes: Mapping[str, int]) -> inspect.BoundArguments:
-        """Return the arguments for axis sizes, with `jax.ShapeDtypeStruct` for arrays made from
-        annotations.
+        """Return the arguments for axis sizes, with abstract arrays made from annotations.
 
         Raises:
             OptionError: An argument cannot be made, or an axis has no size.

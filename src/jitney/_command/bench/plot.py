@@ -1,6 +1,4 @@
-"""Picture of a measurement: time and memory against size, on logarithmic axes, as a self-contained
-SVG.
-"""
+"""Self-contained SVG of a measurement: time and memory against size, on logarithmic axes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Kinds of changes that save time or memory: a file for each, and `lines.py`, the recorder of
-events.
+"""Kinds of changes that save time or memory, and `lines.py`, the recorder of events.
 
     for row in rows:                # arrays of NumPy
         params = step(params, row)  # a function under jax.jit

@@ -1,5 +1,4 @@
-"""Wrong timings in the program's own code: clock readings around calls whose results nobody waits
-for.
+"""Wrong timings in the program's code: nobody waits for the results of the calls that are timed.
 
 A call of a compiled function returns before its result is computed, so such seconds are those of
 dispatch. Timings are found in the source of the files whose lines JAX was called from, and only
@@ -127,9 +126,7 @@ def _compiles(node: ast.expr) -> bool:
 
 
 def _clocks(tree: ast.Module) -> frozenset[str]:
-    """Return the names under which a file calls the clocks of `time`, `time.perf_counter` or
-    aliases.
-    """
+    """Return the names of the clocks of `time` in a file: `time.perf_counter`, or aliases."""
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

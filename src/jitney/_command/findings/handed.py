@@ -117,9 +117,7 @@ def timed(seen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _counts(place: Mapping[str, Any]) -> bool:
-    """Return whether a record is of a call, and of one that was repeated and inspected often
-    enough.
-    """
+    """Return whether a record is of a call that was repeated and inspected often enough."""
     return place["kind"] == "call" and place["times"] >= _AGAIN and place["looked"] >= _LOOKED
 
 

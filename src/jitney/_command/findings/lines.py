@@ -1,5 +1,4 @@
-"""Recorder of what the lines of a program do with arrays: reads, and arguments of compiled
-functions.
+"""Recorder of what the program's lines do with arrays: reads, and arguments of compiled functions.
 
 It uses Python's `sys.monitoring`, from 3.12 on, and alters nothing of JAX or of the program. Two
 kinds of events are recorded: calls in the program's own files, and the starts and ends of the
@@ -131,8 +130,7 @@ class _Place:
 
 
 class _Passed:
-    """Arrays of an argument at one call, with a count of those that die when its name is bound
-    anew.
+    """Arrays of an argument at one call; counts those that die when its name is rebound.
 
     `saved` is the bytes of the dead arrays that have the shape, dtype and sharding of a result.
     """

@@ -1,5 +1,4 @@
-"""Causes of traces and compiles of the program's own decorated functions: `stats.causes`, with
-remedies.
+"""Causes of traces and compiles of the program's decorated functions: `stats.causes`, and remedies.
 
 Decorated functions are found among all objects that are alive when the program is over, since no
 list of them exists; functions that were released before are missed.

@@ -1,5 +1,4 @@
-"""Arrays that one line reads back repeatedly: each time Python waits for the device, and for the
-copy.
+"""Arrays that one line reads back repeatedly: each time Python waits for device and copy.
 
 The saving is the time that Python spent in the reads. It is an upper bound, since the computation
 takes its time, read or not.

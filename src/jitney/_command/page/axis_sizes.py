@@ -134,9 +134,7 @@ def _shapes(texts: Sequence[str] | None) -> list[tuple[str, tuple[int, ...]]] | 
 
 
 def drawn(told: Mapping[str, Any]) -> str:
-    """Draw a strip for each axis, from smallest to largest size: buckets as grounds, sizes as
-    marks.
-    """
+    """Draw a strip for each axis, by size: buckets as grounds, sizes as marks."""
     found = axis_sizes(told)
     parts = [
         _strip(each)

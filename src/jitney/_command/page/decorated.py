@@ -1,5 +1,4 @@
-"""Facts about the decorated functions of a program, collected when it is over: plans, sizes,
-memory.
+"""Facts about decorated functions, collected when the program is over: plans, sizes, memory.
 
 Nothing is collected while the program runs. A plan traces the body on abstract values, and the
 memory is that of JAX's compiled program, which is alive or in the persistent cache. Output of the

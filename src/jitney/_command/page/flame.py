@@ -1,5 +1,4 @@
-"""Flame graph of tracing, lowering and compiling: the user's functions, their programs, their
-phases.
+"""Flame graph of tracing, lowering and compiling: the user's functions, programs, phases.
 
 Spans inside of another span in time are part of it. Spans of equal name and phase at one place are
 added up. JAX reports no seconds of a `jit` that is traced inside of another one (0.10.2 to

@@ -1,5 +1,4 @@
-"""HTML page of a run, in one file and without network: times, flame, changes, sizes, memory, plans,
-causes.
+"""HTML page of a run, in one file and without network: seconds, changes, sizes, memory, plans.
 
 The page is complete without scripts; the script only sorts and filters tables and zooms the flame.
 The data are embedded as JSON, as `--report out.json` writes them.
