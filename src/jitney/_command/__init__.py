@@ -9,7 +9,7 @@
     changes.py    ranks the changes that would save most
     told.py       writes the report to stderr, or through page/ to a file
 
-The other commands take two files each at most: `doctor.py`, `bench/`, `exported.py` (`show`),
-`kept.py` and `warming.py` (`cache`), `reread.py` (`report`). Of the rest of jitney only
-`__main__.py` imports this folder, which may import all of it.
+The other commands are in `doctor.py`, `bench/`, `exported.py` (`show`), `reread.py` (`report`), and
+`kept.py` and `warming.py` (`cache`). Of the rest of jitney only `__main__.py` imports this folder,
+which may import all of it.
 """

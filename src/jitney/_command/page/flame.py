@@ -84,7 +84,7 @@ class Node:
 def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the flame of recorded events as plain data; see `launch.py`."""
     root = Node("all of it")
-    # By thread: end-ordered spans that no later span has enclosed, with start and callers.
+    # By thread: the spans that are in no other one so far, each with its start and its callers.
     over: dict[int, list[tuple[float, Node, list[str]]]] = defaultdict(list)
     hits: set[int] = set()
     # Names that JAX explained since the last trace ended, by thread.
