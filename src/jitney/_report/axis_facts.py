@@ -111,6 +111,8 @@ def facts_of(
     for name, size in sizes.items():
         if size > 1:
             bucket = buckets.get(name) if buckets is not None else None
+            # Facts hold for the sizes of the bucket, or without one up to the size of the call at
+            # least.
             bounds = (bucket.range(size) if bucket is not None else None) or (
                 2,
                 max(size, _LARGEST),

@@ -60,6 +60,7 @@ class Frontier(Shown):
     def __rich__(self) -> Table:
         from .._console import table
 
+        # `ways` begins with the one that takes the most memory.
         most = self.ways[0].bytes
         rows: list[list[tuple[str, str]]] = [
             [("", ""), ("memory", "bold"), ("", ""), ("recomputed", "bold"), ("saved", "bold")]
@@ -122,6 +123,7 @@ class Frontier(Shown):
         ]
 
         limit = ""
+        # A limit to the right of all points is not drawn.
         if self.memory is not None and self.memory < most:
             at = x(self.memory)
             limit = (

@@ -291,6 +291,7 @@ def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: Vi
     place = plan.of(Place)
     shardings = None if place is None else place.shardings
     plain = entry.of(core.of(replace(derived, remat=None), core.options))
+    # Compiled with the shardings of the call, so that the bytes are those of one device.
     with entry.numbers():
         avals = [leaf.abstract() for leaf in view.leaves]
         with_it, without = (
@@ -356,6 +357,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
     """
     stage = plan.of(Precision)
     low = None if stage is None or stage.policy not in COMPUTE else np.dtype(COMPUTE[stage.policy])
+    # Only a narrower dtype loses constants that the wider one has.
     if stage is None or low is None or low.itemsize >= np.dtype(stage.back).itemsize:
         return []
     narrow = [leaf.abstract() for leaf in plan.seen_inside(Precision, view).leaves]
@@ -366,6 +368,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
     ]
 
     why = "the body cannot be traced{}, so nothing says which constants are out of range"
+    # The overflow is what is looked for, so NumPy's warning of it is off.
     with entry.numbers(), np.errstate(over="ignore"):
         try:
             inside = body_of(entry.body_inside(plan, Precision), narrow)
@@ -544,6 +547,7 @@ def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
             Line("kept program", taken=False, why="not kept: under an outer transform it is traced")
         ]
     with entry.numbers():
+        # The arrays that the program gets: padded ones, if it pads.
         given = arrays if entry.padded is None else entry.padded.given(arrays)
         return [Line("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
 

@@ -57,6 +57,7 @@ def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
 
 def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> Sketch:
     """Draw a row for each pass over the data, with its chunks in order."""
+    # Each device cuts its own part of a sharded axis into chunks.
     part = cut.size if cut.devices is None else cut.size // cut.devices.parts
     count = -(-part // cut.width)
     # The first ones and the last; 0 stands for those between.
