@@ -1,7 +1,7 @@
-"""The pytest plugin of jitney: the fixture `compiles`, the marker `budget`, and `--jitney-report`.
+"""Plugin for pytest: the fixture `compiles`, the marker `budget`, and the option `--jitney-report`.
 
 It stands beside the package and not inside it, since pytest loads it wherever jitney is installed,
-and any module of jitney's imports JAX. Nothing of jitney is imported until a test uses the fixture
+and every module of jitney imports JAX. Nothing of jitney is imported until a test uses the fixture
 or the marker, or the report is asked for.
 """
 
@@ -22,12 +22,13 @@ _MARKER = (
     " compile and trace at most, and how many megabytes of temporaries a program may take that it"
     " compiles (jitney)"
 )
-_REPORT = "jitney"  # in the properties of a test's report, which workers of pytest-xdist send
+# Key in the properties of a test's report, which workers of pytest-xdist send to the main process.
+_REPORT = "jitney"
 _SHOWN = 25
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--jitney-report`."""
+    """Add the option `--jitney-report`."""
     group = parser.getgroup("jitney")
     group.addoption(
         "--jitney-report",
@@ -37,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say what the marker means, and collect for the report where it is asked for."""
+    """Describe the marker, and register the report if it is asked for."""
     config.addinivalue_line("markers", _MARKER)
     if config.getoption("--jitney-report"):
         config.pluginmanager.register(_Report(), "jitney-report")
@@ -45,8 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def compiles() -> Generator[jitney.Watch]:
-    """What JAX traces, lowers and compiles from here to the end of the test: `compiles.lowers`,
-    `compiles.work`, as of `jitney.watch`.
+    """Record of JAX's work from here to the end of the test, as of `jitney.watch`.
+
+    `compiles.traces`, `compiles.lowers`, `compiles.compiles` are counts, and `compiles.work` has
+    the functions and lines.
     """
     import jitney
 
@@ -56,14 +59,15 @@ def compiles() -> Generator[jitney.Watch]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A budget that makes no sense is an error of its test."""
+    """Fail a test whose budget is not valid."""
     for marker in item.iter_markers("budget"):
         _check(marker)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Hold the test to its budget."""
+    """Run the test, and fail it if it exceeds its budget."""
+    # `iter_markers` begins with the closest marker, which is to win over those of class and module.
     limits = {
         name: value
         for marker in reversed(list(item.iter_markers("budget")))
@@ -97,7 +101,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _over(limits: dict[str, float], seen: jitney.Watch, temporaries: Any) -> list[str]:
-    """What is past its limit, in words."""
+    """Return the limits that were exceeded, in words."""
+    # Programs from the persistent cache count too: a budget must not depend on its contents.
     counts = {"compiles": seen.compiles + seen.cache_hits, "traces": seen.traces}
     over = [
         f"{count} {name}, where {limits[name]} are allowed"
@@ -117,7 +122,7 @@ def _over(limits: dict[str, float], seen: jitney.Watch, temporaries: Any) -> lis
 
 
 def _check(marker: pytest.Mark) -> None:
-    """Refuse what cannot be counted."""
+    """Fail the test if a limit cannot be counted."""
     known = ", ".join(f"`{name}`" for name in _LIMITS)
     if "transfers" in marker.kwargs:
         pytest.fail(
@@ -127,6 +132,7 @@ def _check(marker: pytest.Mark) -> None:
             ' `jax.transfer_guard("disallow")` forbids them.',
             pytrace=False,
         )
+
     unknown = [name for name in marker.kwargs if name not in _LIMITS]
     if marker.args or unknown or not marker.kwargs:
         what = f"`{unknown[0]}` is not known" if unknown else "it takes limits by name"
@@ -135,7 +141,9 @@ def _check(marker: pytest.Mark) -> None:
             " `@pytest.mark.budget(compiles=1)`.",
             pytrace=False,
         )
+
     for name, value in marker.kwargs.items():
+        # `not >=` rejects NaN too.
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             pytest.fail(
                 f"@pytest.mark.budget: {name}={value!r} is no limit.\nIt is a number, 0 or"
@@ -163,14 +171,14 @@ class _Report:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Send with each report what has been seen until then."""
+        """Attach the figures so far to the report of each phase."""
         report = yield
         seen = item.stash[_WATCH]
         report.user_properties.append((_REPORT, (seen.seconds, seen.compiles, seen.cache_hits)))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what the last report of a test says."""
+        """Store the figures of a phase; the last phase of a test overwrites the others."""
         properties: list[tuple[str, Any]] = report.user_properties
         for name, row in properties:
             if name == _REPORT:
@@ -178,7 +186,7 @@ class _Report:
                 self.rows[report.nodeid] = float(seconds), int(compiled), int(cached)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table."""
+        """Print the table."""
         rows = sorted(((row, name) for name, row in self.rows.items() if any(row)), reverse=True)
         terminalreporter.section("seconds of tracing, lowering and compiling, by test (jitney)")
         terminalreporter.write_line(f"{'seconds':>9} {'compiled':>9} {'cached':>9}")

@@ -1,3 +1,15 @@
-"""The command line: programs as they are, functions by size, the machine, the cache. It stands
-last, since it asks all others.
+"""Command line: `python -m jitney run | report | doctor | bench | show | cache`.
+
+    $ python -m jitney run train.py
+    arguments.py  parses the command, and imports the module that carries it out
+    start.py      replaces the process by `python launch.py "" file train.py`
+    launch.py     runs train.py as `__main__`, and records JAX's events as plain dicts
+    findings/     records what its lines do with arrays, and finds what to change there
+    happened.py   turns the events into programs with seconds, shapes and causes
+    changes.py    ranks the changes that would save most
+    told.py       writes the report to stderr, or through page/ to a file
+
+The other commands are in `doctor.py`, `bench/`, `exported.py` (`show`), `reread.py` (`report`), and
+`kept.py` and `warming.py` (`cache`). Of the rest of jitney only `__main__.py` imports this folder,
+which may import all of it.
 """

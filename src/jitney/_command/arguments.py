@@ -1,7 +1,11 @@
-"""What was typed: the subcommands and their options, read before any of them does anything.
+"""Argument parsers of the subcommands, and `main`, which imports and runs the one that was typed.
 
-Exit statuses: 0; 1, a check failed or the cache is off; 2, what was typed is not understood, or a
-file is missing. `run` has the status of the program that it runs.
+`python -m jitney cache ls --json` becomes `Namespace(what="ls", json=True, module_of="kept", ...)`;
+`main` imports `jitney._command.kept` and calls its `carry_out` with that namespace. Parsing is
+separate from the commands so that `--help` and wrong options import none of them.
+
+Exit statuses: 0; 1, a check failed or the cache is off; 2, the arguments are not understood, or a
+file is missing. `run` returns the status of the program that it runs.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ _PROG = "python -m jitney"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong as all of jitney does."""
+    """Parser whose error messages have jitney's form: where, what, rule, fix."""
 
     def error(self, message: str) -> NoReturn:
         what = message if message.endswith(".") else f"{message}."
@@ -36,9 +40,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what was typed; the exit status."""
+    """Run the subcommand in `argv`, and return its exit status."""
     given = _parser().parse_args(argv)
     try:
+        # Only the chosen command is imported.
         carried_out = importlib.import_module(f"jitney._command.{given.module_of}")
         return carried_out.carry_out(given)
     except JitneyError as error:
@@ -52,9 +57,11 @@ def _parser() -> argparse.ArgumentParser:
         description="See what JAX does in a program, what the machine gives it, and what is kept.",
     )
     parser.add_argument("--version", action="version", version=f"jitney {__version__}")
+    # `parser_class`: errors of subcommands have jitney's form as well.
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
+
     _run(
         commands.add_parser(
             "run", help="run a program as it is, and say what JAX did and what to change"
@@ -88,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+# `module_of` names the module that carries a command out. Each of the functions below sets it with
+# `set_defaults`, and `cache warm` overrides that of `cache`.
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", metavar="FILE", help="write the report to out.html or out.json too"
@@ -96,6 +105,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "-m", dest="as_module", action="store_true", help="run a module, as `python -m` does"
     )
     parser.add_argument("target", metavar="PROGRAM", help="a file, or with -m a module")
+    # Everything after the program's name is the program's own, options included.
     parser.add_argument(
         "arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments"
     )
@@ -159,6 +169,7 @@ def _cache(parser: argparse.ArgumentParser) -> None:
     for each in (listed, info):
         each.add_argument("--json", action="store_true", help="as data")
     cleared = what.add_parser("clear", help="delete all programs")
+
     pruned = what.add_parser("prune", help="delete some programs")
     pruned.add_argument(
         "--older-than", metavar="AGE", help="those not used for 30d, 12h, 90m or 45s"
@@ -169,9 +180,11 @@ def _cache(parser: argparse.ArgumentParser) -> None:
         help="those used least recently, until the rest takes 2GB or less",
     )
     pruned.add_argument("--damaged", action="store_true", help="those that cannot be read any more")
+
     for each in (cleared, pruned):
         each.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(module_of="kept")
+
     warm = what.add_parser("warm", help="compile functions ahead of time, from a file")
     warm.add_argument("file", help="TOML: [[warm]] tables with `function` and `sizes`")
     warm.set_defaults(module_of="warming")

@@ -1,16 +1,15 @@
-"""The changes worth most: what would save seconds at the next run, as far as what was seen proves
-it.
+"""Changes that would save most in the next run of a program, as proven by the events of this run.
 
-- A program that was compiled before in the same run, since its function was made anew: JAX's keys
-  of the two are equal.
-- A function that was compiled for several sizes: how many buckets they share is counted.
-- Operations of JAX outside of any `jit`, each a program of its own.
-- Programs that the persistent cache does not hold.
-- What `findings/` has, a file for each kind: static values, float64, reads, what calls are handed.
+- A program that was compiled twice in one run because its function was created anew: JAX's cache
+  keys of the two are equal.
+- A function that was compiled for several sizes: the buckets that these sizes share are counted.
+- Operations of JAX outside of any `jit`, each of them a program of its own.
+- Programs that are missing from the persistent cache.
+- The kinds in `findings/`, a file for each: static values, float64, reads, arguments of calls.
 
-Seconds are of the run that was seen. "At most" stands where what takes their place costs something
-that was not measured: a larger program, a proof, a reading. Changes may save the same seconds, so
-they do not add up.
+Seconds are those of the recorded run. A saving is "at most" where the replacement has a cost that
+was not measured: a larger program, a proof, a read. Several changes may save the same seconds, so
+savings do not add up.
 """
 
 from __future__ import annotations
@@ -39,10 +38,13 @@ from .findings.widened import widened
 from .happened import Compiled, Explained
 
 _MOST = 10
-_LEAST = 0.01  # seconds
+# Seconds below which a change is not worth a line.
+_LEAST = 0.01
 _LEAST_BYTES = 2**20
-_SIZES = 3  # from how many on sizes change
-_SMALL = 5  # from how many on operations are named
+# Sizes from which on an axis counts as changing.
+_SIZES = 3
+# Programs from which on separate operations are reported.
+_SMALL = 5
 _LOOPS = (
     "scan",
     "while",
@@ -53,10 +55,12 @@ _LOOPS = (
     "custom_jvp_call",
     "custom_vjp_call",
 )
-# one program for many operations; `pmap` calls all of its own `_fun`
+# Names of programs that hold many operations, so they are not eager operations of JAX. `pmap` names
+# all of its programs `_fun`.
 _WHOLE = {*_LOOPS, "pmap", "shard_map", "_fun"}
 _BOUND = True
-# who defines what JAX compiles of a function of the user's
+# Values of `Compiled.defined` under which the compiled function is the user's: JAX reports the
+# wrapper of jitney or of Equinox as the place of definition.
 _WRAPPED = ("user", "jitney", "equinox")
 _JAXS: tuple[Any, ...] = (
     *(jax.lax, jax.numpy, jax.numpy.linalg, jax.numpy.fft, jax.nn, jax.random, jax.ops),
@@ -80,9 +84,12 @@ def changes(
     settings: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Change, ...]:
-    """Up to ten, what saves most first, and those behind whose seconds are unknown.
+    """Return up to ten changes, largest saving first, then those with unknown seconds by memory.
 
-    `settings` are JAX's at the end of the run, `lines` what `findings/lines.py` saw.
+    Args:
+        compiled: Programs of the run, in order of compilation.
+        settings: JAX's configuration at the end of the run.
+        lines: Events recorded by `findings/lines.py`.
     """
     found = [
         *_made_anew(compiled),
@@ -91,6 +98,7 @@ def changes(
         *_not_kept(compiled, settings),
     ]
     found += [*statics(compiled), *widened(compiled, lines), *reads(lines), *handed(lines)]
+    # Small savings are not worth a line: in seconds if they are known, else in bytes.
     kept = [
         change
         for change in found
@@ -102,12 +110,15 @@ def changes(
 
 
 def _made_anew(compiled: Sequence[Compiled]) -> Iterator[Change]:
-    """Equal programs of functions that are defined on one line: all but the first were for
-    nothing.
+    """Yield the functions that were created again on the same line with an equal program.
+
+    All programs but the first of each function were compiled for nothing.
     """
     seen: set[str] = set()
     again: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
     for each in compiled:
+        # Only the user's own functions: a library that creates functions anew cannot be fixed here.
+        # The key is recorded after the test, so that the first program of a key never counts.
         if (
             each.key
             and each.key in seen
@@ -135,7 +146,7 @@ def _made_anew(compiled: Sequence[Compiled]) -> Iterator[Change]:
 
 
 def _sizes(compiled: Sequence[Compiled]) -> Iterator[Change]:
-    """Functions of the user's that were compiled for several sizes, by dtypes and ranks."""
+    """Yield the user's functions that were compiled for several sizes, by dtypes and ranks."""
     groups: dict[Any, dict[Any, Compiled]] = defaultdict(dict)
     for each in compiled:
         read = None if each.shapes is None else [_array(shape) for shape in each.shapes]
@@ -145,6 +156,8 @@ def _sizes(compiled: Sequence[Compiled]) -> Iterator[Change]:
         arrays: Any = tuple(read)
         kinds = tuple((dtype, len(shape)) for dtype, shape in arrays)
         group = groups[*at, each.name, kinds]
+        # A function that is created anew is compiled whatever its sizes are, so padding would not
+        # spare that program. It counts only as the first of its group.
         if not group or each.cause is None or each.cause.why != "a new function":
             group.setdefault(tuple(shape for _, shape in arrays), each)
     for (file, line, name, kinds), programs in groups.items():
@@ -154,8 +167,10 @@ def _sizes(compiled: Sequence[Compiled]) -> Iterator[Change]:
 
 
 def _defined_at(each: Compiled) -> tuple[str, int] | None:
-    """Where a function of the user's stands; under `jax.grad` and its kin, of which JAX says
-    nothing, the line that calls it.
+    """Return file and line of the definition of a user's function, or None for any other program.
+
+    Under `jax.grad` and its kin JAX reports no cause; the line of the call stands in for the
+    definition.
     """
     if each.cause is not None:
         return (each.cause.file, each.cause.line) if each.defined in _WRAPPED else None
@@ -171,6 +186,7 @@ def _defined_at(each: Compiled) -> tuple[str, int] | None:
 
 def _padded(name: str, where: str, kinds: Any, programs: Mapping[Any, Compiled]) -> Change | None:
     several = list(programs)
+    # The set of padded shapes: as many programs as `pad="pow2"` would compile.
     shared = {
         tuple(
             tuple(_bucket(several, i, d, size) for d, size in enumerate(shape))
@@ -182,6 +198,9 @@ def _padded(name: str, where: str, kinds: Any, programs: Mapping[Any, Compiled])
         each.cause is None or each.cause.why == "other shapes or types"
         for each in programs.values()
     )
+
+    # At least `_SIZES` sizes, all but the first of which were caused by shapes, and a bucket that
+    # two of them share.
     if len(several) < _SIZES or changed < _SIZES - 1 or len(shared) == len(several):
         return None
     spared = len(several) - len(shared)
@@ -192,6 +211,8 @@ def _padded(name: str, where: str, kinds: Any, programs: Mapping[Any, Compiled])
         f"{axis}: {_span(sorted({shapes[i][d] for shapes in several}))}"
         for axis, (i, d) in _first(axes).items()
     )
+
+    # Programs are taken to cost the same, and a padded program may cost more: hence "at most".
     return Change(
         whole * spared / len(several),
         at_most=True,
@@ -205,18 +226,14 @@ def _padded(name: str, where: str, kinds: Any, programs: Mapping[Any, Compiled])
 
 
 def _bucket(several: Sequence[Any], i: int, d: int, size: int) -> int:
-    """The size that a power of two gives; what never changes stays, and sizes 0 and 1 run as they
-    are.
-    """
+    """Return the next power of two; sizes that never change, and sizes 0 and 1, stay the same."""
     if all(shapes[i][d] == size for shapes in several) or size <= 1:
         return size
     return 1 << (size - 1).bit_length()
 
 
 def _axes(several: Sequence[Any]) -> dict[tuple[int, int], str]:
-    """A name for each dimension that changes; those that are equal in all programs have one
-    name.
-    """
+    """Name each dimension that changes; dimensions with equal sizes in all programs share it."""
     names: dict[tuple[int, ...], str] = {}
     found: dict[tuple[int, int], str] = {}
     for i, shape in enumerate(several[0]):
@@ -230,7 +247,7 @@ def _axes(several: Sequence[Any]) -> dict[tuple[int, int], str]:
 
 
 def _first(axes: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int]]:
-    """Where each axis is first."""
+    """Return the first position (argument, dimension) of each axis."""
     found: dict[str, tuple[int, int]] = {}
     for at, name in axes.items():
         found.setdefault(name, at)
@@ -240,7 +257,7 @@ def _first(axes: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int]]:
 def _pad_line(
     name: str, kinds: Any, axes: Mapping[tuple[int, int], str], programs: Sequence[Compiled]
 ) -> str:
-    """The decorator and the annotations, where JAX named the arguments."""
+    """Return the line to write: a decorator, with annotations where JAX named the arguments."""
     pad = ", ".join(f'"{axis}": "pow2"' for axis in _first(axes))
     if programs[0].defined == "equinox":
         return (
@@ -265,6 +282,9 @@ def _pad_line(
         f"{path}: {_annotation(i, kinds[i][0], array, axes)}"
         for path, i, array in zip(paths, changing, shapes, strict=True)
     )
+
+    # A weakly typed integer scalar was a Python int: under `jax.jit` it is traced, under `optimize`
+    # it is static and would compile for each value.
     numbers = any(
         re.fullmatch(r"u?int\d+\[\], weak_type=True", shape)
         for each in programs
@@ -278,8 +298,9 @@ def _pad_line(
 
 
 def _jitted(file: str, line: int) -> bool:
-    """Whether `jit` and no other transform stands above a function: then its parameters are what is
-    compiled.
+    """Return whether a function's decorators have `jit` and no other transform of JAX.
+
+    Only then are the parameters of the function those of the compiled program.
     """
     above = ""
     while (text := linecache.getline(file, line).strip()) and not text.startswith(
@@ -302,8 +323,10 @@ def _annotation(i: int, dtype: str, array: Any, axes: Mapping[tuple[int, int], s
 
 
 def _paths(programs: Sequence[Compiled], count: int) -> list[str] | None:
-    """The names of the arguments that change, if JAX named as many, and they are arguments and not
-    parts of one.
+    """Return the names of the arguments that change, in order.
+
+    None unless JAX named as many arguments as change, all of them whole arguments and not leaves of
+    one.
     """
     for each in programs:
         cause: Explained | None = each.cause
@@ -318,8 +341,11 @@ def _paths(programs: Sequence[Compiled], count: int) -> list[str] | None:
 
 
 def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
-    """Functions of JAX, which it never explains, outside of any `jit`. Under `jax.grad` and its kin
-    it explains no other ones either.
+    """Yield groups of JAX's own operations that were compiled outside of any `jit`, by function.
+
+    JAX never explains the compilation of its own functions. Under `jax.grad` and its kin it does
+    not explain that of the user's functions either, so names that it explained anywhere are left
+    out.
     """
     explained = {each.name for each in compiled if each.cause is not None}
     groups: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
@@ -349,9 +375,7 @@ def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
 
 
 def _is_jaxs(name: str, file: str) -> bool:
-    """Whether a program is one of JAX's functions, by their names, and not one that the file
-    defines.
-    """
+    """Return whether a program is a function of JAX by name, and not of the file."""
     known = name.startswith(("_", "random_")) or any(hasattr(module, name) for module in _JAXS)
     return known and not any(
         re.match(rf"\s*(async )?def {name}\b", line) for line in linecache.getlines(file)
@@ -359,7 +383,7 @@ def _is_jaxs(name: str, file: str) -> bool:
 
 
 def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iterator[Change]:
-    """What a later run could read instead."""
+    """Yield the programs that a later run could read from the persistent cache instead."""
     missed = [each for each in compiled if not each.hit]
     least = settings.get(_SECONDS, 0.0)
     if not settings.get(_DIRECTORY):
@@ -376,6 +400,7 @@ def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iter
             write,
         )
     elif least:
+        # The cache is on, but JAX does not write programs to it that compile faster than this.
         quick = [each.compile_seconds for each in missed if each.compile_seconds < least]
         write = f'jax.config.update("{_SECONDS}", 0)'
         what = (
@@ -386,9 +411,7 @@ def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iter
 
 
 def _array(text: str) -> tuple[str, tuple[int, ...]] | None:
-    """Dtype and shape of `float32[3,4]`, weak or not; None of what has a sharding or a symbol in
-    it.
-    """
+    """Parse `float32[3,4]`, weakly typed or not; None with a sharding or a symbol."""
     match = re.fullmatch(r"([\w<>:]+)\[([\d,]*)\](, weak_type=True)?", text.strip())
     return (
         None

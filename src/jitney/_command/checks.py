@@ -1,4 +1,4 @@
-"""One line of `doctor`: what was looked at, what it is, and whether that is well."""
+"""Result of one check of `doctor`: its name, its value, and its state."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Check:
-    """What was found.
+    """Line of the table of `doctor`.
 
     Args:
-        name: What was looked at.
-        value: What it is, for people.
+        name: Subject of the check.
+        value: Result, in words.
         state: `warn`: it works, and could be better; `fail`: a program would fail or compute wrong
             numbers.
-        fix: A line to paste; empty where all is well.
+        fix: A line to paste; empty if all is well.
         data: The figures, for JSON.
     """
 
@@ -28,5 +28,5 @@ class Check:
     data: Any = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields as a dict, for JSON."""
         return dict(self.__dict__)

@@ -1,4 +1,4 @@
-"""What lies in the folder of compiled programs, by name, size and last use."""
+"""Programs in the persistent cache's folder, from its files: name, size and last use."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-_ENTRY, _STAMP = "-cache", "-atime"  # of JAX, the same in 0.10.0 and 0.12.0.1
+# Suffixes of the files that JAX writes, the same in 0.10.0 and 0.12.0.1.
+_ENTRY, _STAMP = "-cache", "-atime"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One compiled program.
+    """Compiled program in the persistent cache.
 
     Args:
         path: Its file.
-        program: The name that JAX gave it, `jit_step`.
-        bytes: How large it is.
-        used: When it was written or read last, in seconds since 1970; a file system that notes no
-            reads knows only of writing.
+        program: JAX's name for it, `jit_step`.
+        bytes: Size of the file.
+        used: Time of the last write or read, in seconds since 1970; of the last write only, on a
+            file system that does not record reads.
     """
 
     path: Path
@@ -30,7 +31,10 @@ class Entry:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Those used last come first. One that another process deletes meanwhile is left out."""
+    """Return the programs in a folder, last used first.
+
+    A program that another process deletes during the listing is left out.
+    """
     found: list[Entry] = []
     for file in os.scandir(folder):
         if file.name.endswith(_ENTRY):
@@ -38,6 +42,7 @@ def entries(folder: Path) -> list[Entry]:
                 status = file.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
+            # JAX appends a hexadecimal hash to the name of the program.
             program = re.sub(r"-[0-9a-f]{16,}$", "", file.name.removesuffix(_ENTRY))
             found.append(
                 Entry(
@@ -48,7 +53,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def delete(gone: Iterable[Entry]) -> int:
-    """Delete entries and their time stamps, and nothing else; the bytes."""
+    """Delete the files and time stamps of entries, nothing else; return the bytes freed."""
     freed = 0
     for entry in gone:
         for path in (

@@ -1,7 +1,7 @@
-"""`doctor`: what this machine and this installation give a program, each with ok, or what to do.
+"""`doctor`: facts about this machine and installation, each marked ok or with a fix.
 
-The exit status is 1 only where a check fails: a program would fail or compute wrong numbers. A
-warning leaves it 0.
+The exit status is 1 only if a check fails, which means that a program would fail or compute wrong
+numbers. A warning leaves it 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PACKAGES = ("jax", "jaxlib", "equinox", "jaxtyping", "numpy", "zstandard")
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Look at everything, and show it."""
+    """Run all checks, print them as a table or as JSON, and return the exit status."""
     checks = list(_checks(measure=not given.no_measure))
     if given.json:
         sys.stdout.write(
@@ -107,11 +107,13 @@ def _devices() -> Check:
         {"id": each.id, "platform": each.platform, "kind": each.device_kind, "memory": _bytes(each)}
         for each in devices
     ]
+
     kinds = dict.fromkeys((each.platform, each.device_kind) for each in devices)
     value = ", ".join(
         f"{sum((d.platform, d.device_kind) == kind for d in devices)} {kind[0]} ({kind[1]})"
         for kind in kinds
     )
+
     if devices[0].platform == "cpu" and _unused():
         return Check(
             "devices",
@@ -124,23 +126,27 @@ def _devices() -> Check:
 
 
 def _bytes(device: Any) -> int | None:
-    """What JAX may use of a device's memory; CPUs do not say."""
+    """Return the bytes of device memory that JAX may use; None on CPUs, which do not report it."""
     told: Any = device.memory_stats()
     return told["bytes_limit"] if told and "bytes_limit" in told else None
 
 
 def _unused() -> bool:
+    # A GPU's device file, but no plugin of JAX for it, and no choice of platforms by the user.
     plugins = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     return os.path.exists("/dev/nvidia0") and not plugins and not os.environ.get("JAX_PLATFORMS")  # noqa: PTH110 - one name
 
 
 def _cache() -> Check:
-    """As the next program would find it."""
+    """Check the persistent cache as the next program would find it."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", JitneyWarning)
         cache.ensure()
+
     facts = cache.facts()
     if facts.directory is None or not facts.enabled:
+        # The reason for a cache that is off comes as a warning of jitney, and its fix is the part
+        # after "Fix: ".
         fixes = [
             text.split("Fix: ", 1)[1]
             for text in (str(each.message) for each in told)
@@ -152,6 +158,7 @@ def _cache() -> Check:
             "warn",
             fixes[0] if fixes else "unset JITNEY_CACHE JAX_ENABLE_COMPILATION_CACHE",
         )
+
     kept = entries(facts.directory)
     size = sum(entry.bytes for entry in kept)
     limit = (
@@ -169,6 +176,7 @@ def _cache() -> Check:
         "limit": facts.size_limit,
         "damaged": len(broken),
     }
+
     if broken:
         return Check(
             "cache",

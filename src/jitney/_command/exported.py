@@ -1,4 +1,4 @@
-"""`show`: what a file of `f.export(...)` holds. Nothing of it is imported or run."""
+"""`show`: contents of a file written by `f.export(...)`; nothing in it is imported or run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._export.values import unseen
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Say it."""
+    """Print the contract, plans, sizes and versions in the file, as text or as JSON."""
     path = Path(given.file)
     loaded = Loaded(path, read(path), unseen)
     if given.json:

@@ -1,4 +1,4 @@
-"""Known faults of XLA, each measured with a small program whose answer is known."""
+"""Known faults of XLA, each tested with a small program whose result is known."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _CLOSE = 1e-3
 
 
 def fusion() -> Check:
-    """Products of matrices that end in a reduction, which XLA for CPUs miscompiles in jaxlib 0.10.2
-    and 0.12.0.1.
+    """Check for a miscompiled matrix product that ends in a reduction.
 
-    Delete it, and its line in `docs/command-line.md`, when the oldest supported jaxlib gives the
-    right number without the flag (https://github.com/jax-ml/jax/issues/39103 is one of the kind).
+    XLA for CPUs computes wrong numbers for it in jaxlib 0.10.2 and 0.12.0.1. Delete this check, and
+    its line in `docs/command-line.md`, when the oldest supported jaxlib gives the right number
+    without the flag (https://github.com/jax-ml/jax/issues/39103 is such a fault).
     """
     h = np.random.default_rng(0).normal(size=(_ROWS, _ROWS)).astype(np.float32)
     wide = h.astype(np.float64)
+    # The reference in NumPy and float64. A product with a matrix of ones sums each row of `sin(h)`,
+    # which XLA may fuse with the mean behind it.
     want = float(np.mean((np.sin(wide) @ np.ones(h.shape)) * np.cos(wide)))
     device = _jax.default_backend()
 

@@ -1,8 +1,13 @@
-"""What JAX did in a program, from what it said: programs with their times, their shapes, and why.
+"""Interpretation of the events of a run: the compiled programs, with times, shapes and causes.
 
-Each thread said its part in order: why a function is traced, that it was traced, for which shapes
-it is compiled, that it was lowered and compiled. A text that does not read as expected gives
-nothing: then shapes or causes are unknown.
+    {"kind": "explained", "text": "TRACING CACHE MISS at train.py:9 ...", ...}
+    {"kind": "span", "event": ".../jaxpr_trace_duration", "name": "step", "start": 1.0, ...}
+    {"kind": "compiling", "text": "Compiling jit(step) with global shapes and types (...)..."}
+    {"kind": "span", ...}, twice: lowering, then compiling
+
+become one `Compiled("step", cause, shapes=("float32[3]",), ...)`. The events of a thread are in the
+order of time. A text of JAX that does not have the expected form is skipped: shapes or causes are
+unknown then.
 """
 
 from __future__ import annotations
@@ -19,7 +24,8 @@ from .._owners import owner, short
 from .findings.own import decorated_places
 
 _PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}
-_LONG = 160  # letters of a detail: static values may be whole trees
+# Letters of a detail that are kept: static values may be whole trees.
+_LONG = 160
 Why = Literal[
     "first call",
     "a new function",
@@ -33,13 +39,13 @@ Why = Literal[
 
 @dataclass(frozen=True)
 class Line:
-    """A line of code, and the function that it stands in.
+    """Line of code, and the function that contains it.
 
     Args:
-        file: Its path.
-        line: Its number.
-        function: The function.
-        first: The function's first line.
+        file: Path of the file.
+        line: Number of the line.
+        function: Name of the function.
+        first: First line of the function.
     """
 
     file: str
@@ -53,14 +59,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Explained:
-    """What JAX said about why it traces.
+    """JAX's explanation of a trace.
 
     Args:
-        name: The function that is traced.
-        file: Where it is defined; empty where JAX does not say.
-        line: Its line.
-        why: The kind of the cause.
-        details: In JAX's words, argument by argument: `x, now f32[4] and before f32[3]`.
+        name: Name of the traced function.
+        file: File of its definition; empty if JAX does not report it.
+        line: Line of its definition.
+        why: Kind of the cause.
+        details: Differences in JAX's words, argument by argument: `x, now f32[4] and before
+            f32[3]`.
     """
 
     name: str
@@ -72,22 +79,22 @@ class Explained:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One program that was compiled, or taken from the cache.
+    """Program that was compiled, or read from the persistent cache.
 
     Args:
-        name: The function, as JAX has it.
-        cause: What JAX said when it traced the function; None where it said nothing, as of its own
-            functions.
-        shapes: Of its arrays in order, `float32[3]`; None where they are unknown.
-        near: The innermost line that is not JAX's.
-        place: The user's line; None where a library did it in a thread of its own.
-        trace_seconds: Of tracing, with functions inside.
-        lower_seconds: Of lowering.
-        compile_seconds: Of compiling, or of reading the cache.
-        hit: Whether it came from the persistent cache.
-        start: When its trace began, or its lowering, in seconds since the program's start.
-        key: JAX's key of the compiled program: equal keys are equal programs. Empty where it is
+        name: JAX's name of the function.
+        cause: JAX's explanation of the trace; None if there is none, as for JAX's own functions.
+        shapes: Types of its arrays in order, `float32[3]`; None if unknown.
+        near: Innermost line that is not JAX's.
+        place: Innermost line of the user; None for work of a library in a thread of its own.
+        trace_seconds: Seconds of tracing, with functions inside.
+        lower_seconds: Seconds of lowering.
+        compile_seconds: Seconds of compiling, or of reading the cache.
+        hit: True if it came from the persistent cache.
+        start: Start of the first of its spans, in seconds since the program's start.
+        key: JAX's cache key of the compiled program: equal keys are equal programs. Empty if
             unknown.
+        ours: True if the function is decorated.
     """
 
     name: str
@@ -101,17 +108,18 @@ class Compiled:
     hit: bool
     start: float
     key: str = ""
-    ours: bool = False  # whether the function is decorated
+    ours: bool = False
 
     @property
     def seconds(self) -> float:
-        """All together."""
+        """Seconds of tracing, lowering and compiling."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     @property
     def defined(self) -> str:
-        """Whose the function that is compiled is: "user", "jax", ..., "jitney" of a decorated one;
-        empty where JAX did not say.
+        """Owner of the compiled function: "user", "jax", ..., or "jitney" for a decorated one.
+
+        Empty if JAX does not report the definition.
         """
         if self.ours:
             return "jitney"
@@ -120,14 +128,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Happened:
-    """All of it.
+    """Everything that JAX reported during a run.
 
     Args:
-        compiled: Programs, in order.
+        compiled: Programs, in order of compilation.
         watch: Work by function and line, each second counted once, as `jitney.watch` counts it.
-        seconds: By phase, each second counted once: trace, lower, compile, cache read.
-        spans: Phase, name, start and seconds of each span that lies in no other, in seconds since
-            the start, for a timeline.
+        seconds: Seconds by phase, each counted once: trace, lower, compile, cache read.
+        spans: Phase, name, start and seconds of each outermost span, in seconds since the start,
+            for a timeline.
     """
 
     compiled: tuple[Compiled, ...]
@@ -138,13 +146,22 @@ class Happened:
 
 @dataclass
 class _Thread:
-    """What is open in one thread."""
+    """State of one thread between events.
+
+    Args:
+        hit: True if a cache hit was reported for the program that is compiled next.
+        key: Cache key of that program.
+        over: Start and end of spans that may be inside of one that is still open.
+        made: Start and end of lowering and compiling.
+        asked: Explanations without a trace so far, by function.
+        traced: Explanation, start and seconds of traces without a program so far, by function.
+        lowered: Start and seconds of lowering, by function.
+        shapes: Types of the arrays, by function.
+    """
 
     hit: bool = False
     key: str = ""
-    # spans that may lie inside one that is not over
     over: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    # of lowering and compiling
     made: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     asked: dict[str, list[Explained]] = field(default_factory=lambda: defaultdict(list))
     traced: dict[str, tuple[Explained | None, float, float]] = field(
@@ -175,6 +192,8 @@ class _Reader:
     def read(self, event: Mapping[str, Any]) -> None:
         thread = self.threads[event["thread"]]
         kind = event["kind"]
+        # JAX reports a hit, and the key of a program, before the span of the compile that they
+        # belong to.
         if kind == "hit":
             thread.hit = True
         elif kind == "explained":
@@ -191,8 +210,10 @@ class _Reader:
             self._span(thread, _PHASES[event["event"]], plain_name(event["name"]), event)
 
     def _first(self, said: Explained) -> Explained:
-        """A library defines all functions that it wraps on one line, so another one there is a new
-        one only if its name was there.
+        """Correct "a new function" to "first call" where a name is new on its line.
+
+        A library defines all functions that it wraps on one line, so another function there is new
+        only if its name was there.
         """
         known = (said.file, said.line, said.name)
         if said.why == "a new function" and known not in self.known:
@@ -205,6 +226,9 @@ class _Reader:
         hit = phase == "compiles" and thread.hit
         lines = [Line(*frame) for frame in event["frames"]]
         place = next((line for line in lines if _is_users(line.file)), None)
+
+        # Spans are reported when they end, so those inside of this one came before. Their seconds
+        # are theirs, and only the remainder is this span's own.
         inside = [span for span in thread.over if span[0] >= start]
         alone = max(0.0, end - start - sum(b - a for a, b in inside))
         thread.over = [*(span for span in thread.over if span[0] < start), (start, end)]
@@ -212,6 +236,9 @@ class _Reader:
         which = "cache read" if hit else phase.removesuffix("s")
         self.seconds[which] += alone
         self.spans.append((event["thread"], which, name, start - self.began, end - start))
+
+        # Seconds of a trace include functions that are traced inside, but not programs that are
+        # lowered and compiled meanwhile.
         if phase == "traces":
             asked = thread.asked.get(name)
             others = sum(b - a for a, b in thread.made if a >= start)
@@ -241,6 +268,7 @@ class _Reader:
         cause, trace_start, trace_seconds = thread.traced.pop(name, (None, start, 0.0))
         lower_start, lower_seconds = thread.lowered.pop(name, (start, 0.0))
         first = min(start, trace_start, lower_start) - self.began
+
         near, shapes = (lines[0] if lines else None), thread.shapes.pop(name, None)
         ours = cause is not None and (cause.file, cause.line) in self.decorated
         spans = trace_seconds, lower_seconds, seconds
@@ -248,11 +276,12 @@ class _Reader:
             Compiled(name, cause, shapes, near, place, *spans, hit, first, thread.key, ours)
         )
         thread.hit, thread.key = False, ""
+        # Bounds the list: only recent spans can lie inside of a trace.
         del thread.made[:-100]
 
 
 def happened(events: Sequence[Mapping[str, Any]], began: float) -> Happened:
-    """Read what was recorded."""
+    """Interpret the recorded events of a run that began at `began`, in seconds since 1970."""
     reader = _Reader(began, decorated_places())
     for event in events:
         reader.read(event)
@@ -262,11 +291,13 @@ def happened(events: Sequence[Mapping[str, Any]], began: float) -> Happened:
 def _outermost(
     spans: Sequence[tuple[int, str, str, float, float]],
 ) -> tuple[tuple[str, str, float, float], ...]:
-    """Those that lie in no other of their thread. One is reported when it is over, so what lies
-    inside came before.
+    """Return the spans that lie in no other span of their thread, by start.
+
+    A span is reported when it is over, so spans inside of it come before it.
     """
     kept: dict[int, list[tuple[str, str, float, float]]] = defaultdict(list)
     for thread, phase, name, start, seconds in spans:
+        # Drop the spans that this one contains.
         while kept[thread] and kept[thread][-1][2] >= start:
             kept[thread].pop()
         kept[thread].append((phase, name, start, seconds))
@@ -276,7 +307,7 @@ def _outermost(
 
 
 def plain_name(name: str) -> str:
-    """The function that JAX calls `f` or `jit(f)`."""
+    """Return the name of the function that JAX calls `f` or `jit(f)`."""
     return name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
 
 
@@ -285,8 +316,10 @@ def _is_users(file: str) -> bool:
 
 
 def compiling(text: str) -> tuple[str, tuple[str, ...] | None]:
-    """The function and the shapes in `Compiling jit(f) with global shapes and types
-    (ShapedArray(float32[3]), ...). ...`.
+    """Return the function and the shapes in JAX's text at a compile.
+
+    The text is `Compiling jit(f) with global shapes and types (ShapedArray(float32[3]), ...). ...`.
+    Shapes are None if it lists anything but arrays.
     """
     match = re.match(
         r"Compiling (.+?) with global shapes and types [\[(](.*?)[\])]\. Argument mapping",
@@ -302,8 +335,10 @@ def compiling(text: str) -> tuple[str, tuple[str, ...] | None]:
 
 
 def explained(text: str) -> Explained | None:
-    """What JAX says about a trace; None where it is another text."""
+    """Parse JAX's explanation of a trace; None for another text."""
     lines = [line.strip() for line in text.splitlines()]
+    # The line that names the function, `for NAME defined at FILE:LINE` or `NAME id=... defined at
+    # ...`.
     told = next(
         (
             match
@@ -319,6 +354,8 @@ def explained(text: str) -> Explained | None:
     )
     if told is None:
         return None
+
+    # The lines with bullets are the differences.
     details = tuple(
         _detail(line.removeprefix("* ").removeprefix("at "))
         for line in lines
@@ -328,7 +365,7 @@ def explained(text: str) -> Explained | None:
 
 
 def _detail(text: str) -> str:
-    """A difference in few words: of statics their values, where they are short."""
+    """Return a difference in few words: of static arguments their values, if these are short."""
     static = re.search(
         r"^(.*?), now .*?\bStatic\(val=(.*?)\) and before .*?\bStatic\(val=(.*?)\)", text
     )

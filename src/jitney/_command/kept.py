@@ -1,8 +1,7 @@
-"""`cache ls`, `info`, `clear` and `prune`: what is kept in the folder of compiled programs, and
-what goes.
+"""`cache ls`, `info`, `clear` and `prune`: list and delete programs of the persistent cache.
 
-It is the folder that the next program would use. Only entries and their time stamps are deleted: a
-folder named in JAX may hold more.
+The folder is the one that the next program would use. Only entries and their time stamps are
+deleted, since a folder that is set in JAX may contain other files.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Do what is asked, of the folder that the next program would use."""
+    """Run the subcommand, and return its exit status."""
+    # Wrong options are an error even if there is no cache.
     if given.what == "prune":
         _check(given)
     cache.ensure()
@@ -59,14 +59,14 @@ def _delete(gone: Sequence[Entry], of: int, folder: Path, *, sure: bool) -> int:
 
 
 def _agreed(question: str) -> bool:
-    """Whether somebody says yes; where there is nobody to ask it is no."""
+    """Ask a question, and return whether the answer is yes; without anyone to answer it is no."""
     sys.stdout.write(question)
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _check(given: argparse.Namespace) -> None:
-    """Read what is asked of `prune` before anything is looked at."""
+    """Raise an error for options of `prune` that cannot be parsed, or select nothing."""
     _age(given.older_than)
     _bytes(given.larger_than)
     if given.older_than is None and given.larger_than is None and not given.damaged:
@@ -80,8 +80,10 @@ def _check(given: argparse.Namespace) -> None:
 
 
 def _pruned(given: argparse.Namespace, folder: Path, kept: Sequence[Entry]) -> list[Entry]:
-    """Those that go. `kept` begins with what was used last, and the size is that of what the other
-    options leave.
+    """Return the entries to delete.
+
+    `kept` begins with the entry that was used last. The limit of `--larger-than` applies to the
+    entries that the other options leave.
     """
     age, size = _age(given.older_than), _bytes(given.larger_than)
     spoilt = set(damaged(folder)) if given.damaged else set[Path]()
@@ -91,6 +93,8 @@ def _pruned(given: argparse.Namespace, folder: Path, kept: Sequence[Entry]) -> l
         for entry in kept
         if entry.path in spoilt or (since is not None and entry.used < since)
     ]
+
+    # From the program used last to the oldest: past the limit all that follow are deleted.
     if size is not None:
         total = 0
         for entry in kept:
@@ -164,6 +168,7 @@ def _info(facts: cache.CacheFacts, kept: Sequence[Entry], *, as_json: bool) -> s
     }
     if as_json:
         return json.dumps(data, indent=1) + "\n"
+
     limit = "none" if facts.size_limit is None else _size(facts.size_limit)
     lines = {
         "folder": facts.directory,

@@ -1,15 +1,17 @@
-"""Run a program as Python does, and record what JAX says meanwhile. `run` starts this file as a
-script, in a process of its own.
+"""Runner and recorder of the user's program; `run` starts this file as a script in its own process.
 
-It imports neither JAX nor jitney before the program does: what the program sets in `os.environ`
-before its `import jax` counts, as without it. What is recorded are plain dicts, which `happened.py`
-reads when all is over: after the program's threads and its own `atexit`. An error of the program
-passes through with none of this file's frames, and Python does the rest: hooks, status, signals.
+    python launch.py REPORT file|module TARGET ARGUMENT...
 
-What JAX says comes in two public ways (0.10.0 to 0.12.0.1): spans of work through `jax.monitoring`,
-and the texts of `jax_explain_cache_misses` and of what is compiled through `logging`. Those texts
-are taken by a filter and reach no handler that they would not have reached. What lines of the
-program do with arrays, `findings/lines.py` sees.
+JAX and jitney are not imported before the program imports JAX: values that the program sets in
+`os.environ` before its `import jax` count, as without jitney. The events are plain dicts, and
+`happened.py` reads them when all is over: after the program's threads and its own `atexit`. An
+error of the program passes through with none of this file's frames, and Python does the rest:
+hooks, status, signals.
+
+JAX reports in two public ways (0.10.0 to 0.12.0.1): spans of work through `jax.monitoring`, and
+through `logging` the texts of `jax_explain_cache_misses` and of compiles. A filter takes those
+texts, and none of them reaches a handler that it would not reach otherwise. `findings/lines.py`
+records what the program's lines do with arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from collections.abc import Callable, Generator, Sequence
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-_HERE = __file__  # Python 3.14 forgets that name of the main module before it shows an error
+# Python 3.14 clears `__file__` of the main module before it shows an error.
+_HERE = __file__
 _EXPLAINED = "TRACING CACHE MISS"
 _KEYED = "PERSISTENT COMPILATION CACHE MISS"
 _KINDS = {
@@ -39,40 +42,56 @@ _KINDS = {
     _KEYED: "keyed",
     "Persistent compilation cache hit": "keyed",
 }
-# texts of debugging, which are warnings while misses are explained
+# Texts at the level of debugging, which JAX raises to warnings while it explains cache misses.
 _LOUDER = (_KEYED, "Not writing ", "Writing ")
-# jax 0.10.0 fails in its explanation of a loop or branch that it has traced before, and the program
-# fails with it
+# jax 0.10.0 raises an error in its explanation of a loop or branch that it has traced before, and
+# the program fails with it.
 _EXPLAINS = (0, 10, 1)
 _UNEXPLAINED = (
     "why JAX traced, with sizes and statics that vary: jax 0.10.0 can fail in its own explanation,"
     " which 0.10.1 mended"
 )
-# who says so; "jax" stands before
+# Ends of the names of JAX's loggers of these texts.
 _LOGGERS = ("interpreters.pxla", "interpreters.partial_eval", ".compiler", ".compilation_cache")
-_DEEP = 12  # frames outside of JAX that are kept of a stack
+# Frames of a stack that are recorded, without JAX's.
+_DEEP = 12
 
 
 class Recording:
-    """What JAX said, in order."""
+    """Events of a run, in the order of time, and facts about the program.
+
+    Attributes:
+        began: Start in seconds since 1970.
+        import_seconds: Seconds of `import jax`; None while it is not imported.
+        events: Plain dicts with `kind` and `thread`, see `happened.py`.
+        seconds: Seconds from the start to the program's last line.
+        kept: The first main module, which has to stay alive.
+        decorated: Facts about jitney's functions in the program.
+        own: Causes of their traces, with remedies.
+        lines: Recorder of `findings/lines.py`.
+        seen: Its record, when the program is over.
+        unexplained: A sentence if JAX cannot explain traces here, else empty.
+    """
 
     def __init__(self) -> None:
         self.began = time.time()
-        self.import_seconds: float | None = None  # of JAX; None while it was not imported
+        self.import_seconds: float | None = None
         self.events: list[dict[str, Any]] = []
-        self.seconds: float | None = None  # from then until the program's last line
-        self.kept: Any = None  # what has to live as long
-        self.decorated: list[dict[str, Any]] = []  # what is known of jitney's own functions
-        self.own: list[dict[str, Any]] = []  # and why they were traced, with what to write
-        self.lines: Any = None  # what is seen of the program's lines
-        self.seen: list[dict[str, Any]] | None = None  # of them, when the program is over
-        self.unexplained = ""  # a sentence where JAX does not say why it traces
+        self.seconds: float | None = None
+        self.kept: Any = None
+        self.decorated: list[dict[str, Any]] = []
+        self.own: list[dict[str, Any]] = []
+        self.lines: Any = None
+        self.seen: list[dict[str, Any]] | None = None
+        self.unexplained = ""
+        # JAX's folder; empty while nothing is recorded.
         self._jax = ""
-        self._explained: bool | None = None  # whether JAX explained before
+        # Value of `jax_explain_cache_misses` before; None until JAX is imported.
+        self._explained: bool | None = None
         self._taken: list[_Taken] = []
 
     def listen(self) -> None:
-        """From now on; JAX has been imported."""
+        """Start recording; JAX has been imported."""
         import jax
 
         self._jax = os.path.dirname(jax.__file__) + os.sep  # noqa: PTH120 - compared with each frame
@@ -94,7 +113,7 @@ class Recording:
         self.lines = _beside("lines").watch_lines(jax)
 
     def stop(self) -> None:
-        """Record nothing any more: the listeners stay, and do nothing."""
+        """Stop recording; the listeners stay registered, and do nothing."""
         self._jax = ""
         if self.lines is not None:
             self.lines.end()
@@ -106,7 +125,7 @@ class Recording:
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """Record nothing of what is done meanwhile."""
+        """Record nothing in the body of the `with` statement."""
         jax, self._jax = self._jax, ""
         try:
             yield
@@ -129,13 +148,14 @@ class Recording:
             self.add(kind="hit", event=event)
 
     def add(self, **event: Any) -> None:
-        """One more, of this thread."""
+        """Append an event of the current thread."""
         if self._jax:
             self.events.append({**event, "thread": threading.get_ident()})
 
     def _frames(self) -> list[tuple[str, int, str, int]]:
-        """File, line, function and its first line, the innermost first, without JAX's own and this
-        file's.
+        """Return file, line, function and its first line of each frame, innermost first.
+
+        Frames of JAX and of this file are left out.
         """
         found: list[tuple[str, int, str, int]] = []
         frame = inspect.currentframe()
@@ -148,7 +168,10 @@ class Recording:
 
 
 def _beside(name: str) -> Any:
-    """A file of `findings`, by its path: as a module of jitney it would have jitney imported."""
+    """Import a file of `findings` by its path.
+
+    As a module of jitney it would import the package, and with it JAX.
+    """
     alone = f"_jitney_{name}"
     if alone not in sys.modules:
         spec: Any = importlib.util.spec_from_file_location(
@@ -161,7 +184,7 @@ def _beside(name: str) -> Any:
 
 
 class _Taken(logging.Filter):
-    """Takes what JAX says, and lets pass what would have been said without it."""
+    """Filter of one logger: records the texts of JAX, and lets pass those that pass without it."""
 
     def __init__(self, recording: Recording, logger: logging.Logger, *, explained: bool):
         super().__init__()
@@ -172,10 +195,11 @@ class _Taken(logging.Filter):
             logger.level,
         )
         logger.addFilter(self)
+        # The lowest level, so that texts reach the filter which the logger would drop.
         logger.setLevel(logging.DEBUG)
 
     def give_back(self) -> None:
-        """Leave the logger as it was."""
+        """Remove the filter, and restore the logger's level."""
         self._logger.removeFilter(self)
         self._logger.setLevel(self._level)
 
@@ -184,6 +208,9 @@ class _Taken(logging.Filter):
         for begins, kind in _KINDS.items():
             if text.startswith(begins):
                 self._recording.add(kind=kind, text=text)
+
+        # Would the text have been heard? Its level is that without explanations, and the threshold
+        # is that of the parent: this logger's own is changed.
         above = self._logger.parent
         quiet = not self._explained
         level = logging.DEBUG if quiet and text.startswith(_LOUDER) else record.levelno
@@ -192,7 +219,7 @@ class _Taken(logging.Filter):
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls back when JAX has been imported."""
+    """Import hook that calls back once, when JAX has been imported."""
 
     def __init__(self, then: Callable[[float], None]):
         self._then = then
@@ -202,12 +229,14 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != "jax":
             return None
+        # With this finder gone, `find_spec` asks the usual ones for the real loader.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("jax")
         loader: Any = spec and spec.loader
         if loader is not None:
             execute = loader.exec_module
 
+            # An attribute of the loader shadows its method for this one import.
             def executed(module: ModuleType) -> None:
                 del loader.exec_module
                 began = time.perf_counter()
@@ -219,7 +248,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def record() -> Recording:
-    """Begin now, or as soon as JAX has been imported."""
+    """Return a recording that begins now, or as soon as JAX has been imported."""
     recording = Recording()
     if "jax" in sys.modules:
         recording.listen()
@@ -234,9 +263,12 @@ def record() -> Recording:
 
 
 def run(target: str, *, as_module: bool) -> None:
-    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`; `sys.argv` begins with
-    it already.
+    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`.
+
+    `sys.argv` begins with the target already.
     """
+    # Python's own rules: the first entry of `sys.path` is the folder of the script, or the current
+    # one for `-m`, unless `-P` or `PYTHONSAFEPATH` is set.
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(target))  # noqa: PTH109, PTH120
     try:
@@ -247,6 +279,8 @@ def run(target: str, *, as_module: bool) -> None:
         else:
             file = os.path.abspath(target)  # noqa: PTH100 - as Python does, without following links
             spec, code = None, _code(file)
+
+        # A fresh `__main__` with the attributes that Python would give it.
         main: Any = ModuleType("__main__")
         main.__file__ = code.co_filename if spec is None else spec.origin
         main.__spec__ = spec
@@ -267,8 +301,9 @@ def run(target: str, *, as_module: bool) -> None:
 
 
 def _show_theirs() -> None:
-    """Have the hook that shows errors see the program's frames only. It is the program's own by
-    now, where it has set one.
+    """Wrap the hook that shows errors, so that it sees the program's frames only.
+
+    The hook may be the program's own by now.
     """
     hook = sys.excepthook
 
@@ -309,7 +344,7 @@ def _folder(path: str) -> Any:
 
 
 class _Missing(SystemExit):
-    """There is no such program, so nothing ran that could be reported on."""
+    """Exit because there is no such program: nothing ran that could be reported."""
 
 
 def _missing(target: str, what: str) -> None:
@@ -321,17 +356,19 @@ def _missing(target: str, what: str) -> None:
 
 
 def _started() -> None:
-    """What `run` has written behind this file's name: where the report goes, how, what, and its
-    arguments.
+    """Run the program that the command line names, and have the report written at exit.
+
+    The arguments are those of the usage in the docstring of this file.
     """
     report, how, target, *arguments = sys.argv[1:]
     process, recording = os.getpid(), record()
-    # another takes its name, and a module that is let go forgets its own names
+    # The program's module replaces this one in `sys.modules`, but this one must outlive it.
     recording.kept = sys.modules["__main__"]
     above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_HERE))))  # noqa: PTH100, PTH120
 
     def told() -> None:
-        if os.getpid() != process:  # a fork of the program ends here too
+        # A fork of the program runs the `atexit` callbacks too.
+        if os.getpid() != process:
             return
         if "jax" in sys.modules:
             from jitney._command.told import tell
@@ -356,7 +393,8 @@ def _started() -> None:
         raise
     finally:
         recording.seconds = time.time() - recording.began
-        # what a report needs is imported now: once Python ends, threads cannot be prepared any more
+        # The modules of the report are imported now: once Python exits, those that prepare threads
+        # cannot be imported any more.
         if "jax" in sys.modules:
             sys.path.append(above)
             decorates = "jitney._program.core" in sys.modules
@@ -364,9 +402,10 @@ def _started() -> None:
                 importlib.import_module("jitney._command.told").over(recording)
                 if decorates:
                     importlib.import_module("jitney._command.page.decorated")
-                    # the first of what is done at the end, while JAX still works
+                    # `atexit` runs callbacks in reverse order: this one is first, while JAX works.
                     atexit.register(looked)
-            except ImportError as error:  # the program's own end is not to change
+            # The exit of the user's program must not change.
+            except ImportError as error:
                 atexit.unregister(told)
                 sys.stderr.write(f"\njitney: there is no report: {error}.\n")
 

@@ -1,7 +1,7 @@
-"""What this process is given of the machine, beside what XLA takes.
+"""Threads and memory that this process may use, against the threads that XLA takes.
 
-XLA looks at the affinity of the process. What it does not look at, a quota of a cgroup or SLURM's
-number, is given to it by `PJRT_NPROC` (seen with jaxlib 0.10.2 and 0.12.0.1 on CPUs).
+XLA reads the affinity of the process. It does not read a cgroup's quota or SLURM's number, so these
+have to be passed to it in `PJRT_NPROC` (seen with jaxlib 0.10.2 and 0.12.0.1 on CPUs).
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from .._limits import Host, whole_cores
 from .checks import Check
 
-_TIGHT = 0.1  # of the memory
+# Share of free memory below which `doctor` warns.
+_TIGHT = 0.1
 
 
 def threads(host: Host) -> Check:
-    """How many threads XLA takes, beside what the process is given."""
+    """Compare the number of threads that XLA takes with the limits of the process."""
     cores, quota = host.by_affinity(), host.quota()
     slurm, asked = host.count("SLURM_CPUS_PER_TASK"), host.count("OMP_NUM_THREADS")
     taken = host.count("PJRT_NPROC") or host.count("NPROC") or cores
@@ -34,7 +35,7 @@ def threads(host: Host) -> Check:
 
 
 def memory(host: Host) -> Check:
-    """What is free, of the machine and of the cgroup."""
+    """Report the free memory of the machine, and use and limit of the cgroup."""
     whole, limit, used = host.memory(), host.memory_limit(), host.memory_used()
     parts: list[str] = []
     shares: list[float] = []
@@ -47,6 +48,9 @@ def memory(host: Host) -> Check:
         )
     elif limit is not None:
         parts.append(f"a limit of {limit / 2**30:.1f} GiB")
+
+    # The cgroup's use includes cached files, so only the machine's free memory can lead to a
+    # warning.
     data = {
         "total": whole and whole[0],
         "available": whole and whole[1],

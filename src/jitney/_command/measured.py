@@ -1,7 +1,7 @@
-"""What `doctor` measures, in at most about five seconds: products, memory, a warm call, a compile.
+"""Measurements of `doctor`, about five seconds in all: products, memory, a warm call, a compile.
 
-Figures are the best of several tries, since what else runs on a machine only takes away. They are
-told, not judged: what is good depends on the machine.
+Each figure is the best of several tries, since other load on a machine only takes away. Figures
+have no verdict: a good value depends on the machine.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from .checks import Check
 
 _jax: Any = jax
 _jnp: Any = jnp
-_BUDGET = 0.8  # seconds for each of the figures
+# Seconds for each of the figures.
+_BUDGET = 0.8
 _ROWS = 1024
-_FLOATS = 2**24  # 64 MiB, which no cache of a CPU holds twice
+# 64 MiB, which no cache of a CPU holds twice.
+_FLOATS = 2**24
 _CALLS = 1000
 
 
 def measured() -> list[Check]:
-    """The figures, on JAX's default device."""
+    """Return the figures, on JAX's default device."""
     return [_compile(), _product(), _bandwidth(), _dispatch()]
 
 
@@ -34,6 +36,7 @@ def _product() -> Check:
     x = _jnp.ones((_ROWS, _ROWS), np.float32)
     f = _jax.jit(_squared)
     seconds = _best(lambda: f(x).block_until_ready())
+    # A product of two n x n matrices takes n^3 multiplications and as many additions.
     rate = 2 * _ROWS**3 / seconds
     return Check(
         "matmul", f"{rate / 1e9:,.1f} GFLOP/s, float32 {_ROWS}x{_ROWS}", data={"flop_per_s": rate}
@@ -75,7 +78,7 @@ def _one_more(x: Any) -> Any:
 
 
 def _compile() -> Check:
-    """A fixed program, past the persistent cache."""
+    """Time the compilation of a fixed program, past the persistent cache."""
 
     def program(x: Any) -> Any:
         for _ in range(8):
@@ -93,7 +96,7 @@ def _compile() -> Check:
 
 
 def _best(run: Callable[[], Any]) -> float:
-    """The shortest of as many runs as there is time for, compiled before."""
+    """Return the shortest of as many runs as the budget allows, after a run that compiles."""
     run()
     until, best = time.perf_counter() + _BUDGET, float("inf")
     while time.perf_counter() < until:

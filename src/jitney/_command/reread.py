@@ -1,4 +1,4 @@
-"""`report`: the page of a run that was kept as data."""
+"""`report`: the HTML page of a run whose report was saved as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RULE = "It reads what `python -m jitney run --report out.json` has written."
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Read the data, and write the page."""
+    """Read the JSON and write the page."""
     source, target = Path(given.data), Path(given.page)
     if target.suffix != ".html":
         raise OptionError(
@@ -39,6 +39,8 @@ def carry_out(given: argparse.Namespace) -> int:
         raise OptionError(
             _WHERE, f"{source} is no JSON: {error}.", _RULE, "run the program again.", code="J205"
         ) from None
+
+    # `UNSEEN` serves as the version: a report of another jitney has other sentences, or other keys.
     unseen: Any = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
     if unseen[: len(UNSEEN)] != list(UNSEEN) or "decorated" not in told:
         raise OptionError(

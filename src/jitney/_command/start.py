@@ -1,4 +1,4 @@
-"""`run`: start a program in a process of its own, as it is; see `launch.py`."""
+"""`run`: start of a program in a process of its own, unchanged; see `launch.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAUNCH = Path(__file__).with_name("launch.py")
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Become that program; on Windows, where a process cannot, wait for it."""
+    """Replace this process by the program's; on Windows, which cannot, run it and wait."""
     where = "python -m jitney run"
     if given.report is not None and Path(given.report).suffix not in _FORMATS:
         raise OptionError(
@@ -33,6 +33,7 @@ def carry_out(given: argparse.Namespace) -> int:
             "correct the name, or start where it is found.",
             code="J205",
         )
+
     report = "" if given.report is None else str(Path(given.report).absolute())
     how = "module" if given.as_module else "file"
     command = [
@@ -44,13 +45,14 @@ def carry_out(given: argparse.Namespace) -> int:
         given.target,
         *given.arguments,
     ]
+
     if os.name == "nt":
         return subprocess.run(command, check=False).returncode  # noqa: S603 - the user's own program
     return os.execv(sys.executable, command)  # noqa: S606
 
 
 def _options(typed: list[str]) -> list[str]:
-    """The options of Python itself, `-X dev -W error`, that stand before `-m jitney`."""
+    """Return Python's own options, `-X dev -W error`, in front of `-m jitney`."""
     for i, word in enumerate(typed):
         if word == "-mjitney" or typed[i : i + 2] == ["-m", "jitney"]:
             return typed[1:i]

@@ -1,8 +1,7 @@
-"""The report of a run: where the seconds went, what was compiled and why, and the changes worth
-most.
+"""Report of a run: where the seconds went, programs and causes, and the changes worth most.
 
-It is written to stderr when the program is over, whether it failed or not, and to a file where one
-was asked for.
+Input is the `Recording` of `launch.py`. The report is written to stderr when the program is over,
+even if it failed, and to a file with `--report`.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ _SETTINGS = (
     "jax_persistent_cache_min_compile_time_secs",
     "jax_enable_x64",
 )
-_CAUSES = 12  # lines
+# Lines of causes in the text.
+_CAUSES = 12
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did.
+    """Report of a run.
 
     Args:
         target: The program.
-        seconds: How long it ran, to its last line, in wall-clock seconds; not what its threads and
-            `atexit` did then.
-        import_seconds: Of `import jax`; None where it was not imported.
-        happened: What JAX did.
-        changes: What to change, what saves most first.
-        flame: What making programs cost, as `page/flame.py` has it.
-        decorated: What the decorated functions were made for, as `page/decorated.py` has it.
+        seconds: Wall-clock seconds to its last line, without its threads and `atexit` after that.
+        import_seconds: Seconds of `import jax`; None if it was not imported.
+        happened: Programs and seconds of JAX.
+        changes: Changes worth most, largest saving first.
+        flame: Seconds of tracing, lowering and compiling as a tree; see `page/flame.py`.
+        decorated: Sizes, plans and memory of the decorated functions; see `page/decorated.py`.
         own: Causes of the program's own functions under `jitney.optimize`, with remedies.
-        unwaited: Figures of the program's own that are wrong.
-        unseen: What was not seen.
+        unwaited: Wrong timings in the program.
+        unseen: Limits of the report, in words.
     """
 
     target: str
@@ -70,17 +69,19 @@ class RunReport:
     unwaited: tuple[Unwaited, ...] = ()
 
     def phases(self) -> dict[str, float]:
-        """Seconds by phase. Work of several threads at a time counts once for each, so that nothing
-        may be left for the rest.
+        """Return seconds by phase.
+
+        Simultaneous work of several threads counts once for each, so that nothing may be left for
+        the rest.
         """
         told = {"import of jax": self.import_seconds or 0.0, **self.happened.seconds}
         return {**told, "all else": max(0.0, self.seconds - sum(told.values()))}
 
     def causes(self) -> list[dict[str, Any]]:
-        """Why functions were traced, by function and kind, what took longest first. What JAX did
-        not explain is unknown.
+        """Return the causes of traces by function and kind, longest first.
 
-        Those of jitney come with what it knows of them, and `remedy`, instead of what JAX says.
+        Causes that JAX did not explain are unknown. Functions under `jitney.optimize` have jitney's
+        causes and `remedy` instead of JAX's.
         """
         found: dict[tuple[str, str, str], dict[str, Any]] = {}
         known = {row["function"] for row in self.own}
@@ -106,7 +107,7 @@ class RunReport:
         return sorted([*found.values(), *self.own], key=lambda row: -row["seconds"])
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the report as plain data, for JSON and for the page."""
         return {
             **self.happened.watch.to_dict(),
             "target": self.target,
@@ -136,6 +137,7 @@ class RunReport:
         ]
         if self.happened.watch.work:
             parts.append(text_of(self.happened.watch))
+        # A first call has to trace, so it is not a cause to report.
         if causes := [row for row in self.causes() if row["cause"] != "first call"][:_CAUSES]:
             words = [
                 ": ".join(filter(None, (row["line"], row["cause"], row["example"], row["remedy"])))
@@ -186,11 +188,13 @@ def _program(each: Compiled) -> dict[str, Any]:
 
 
 def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> RunReport:
-    """What was recorded until now."""
+    """Return the report of everything that was recorded so far."""
     seconds = time.time() - recording.began if recording.seconds is None else recording.seconds
     seen = happened(recording.events, recording.began)
+    # The program may still run: then its lines are not watched from here on.
     if recording.seen is None:
         over(recording)
+
     found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(recording.own)
     unseen = (
         *UNSEEN,
@@ -200,6 +204,7 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
     )
     drawn = flame(recording.events)
     figures = unwaited(recording.events)
+
     return RunReport(
         target,
         seconds,
@@ -215,14 +220,14 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
 
 
 def over(recording: Recording) -> None:
-    """The program's last line has run: watch its lines no more, and time what they moved."""
+    """Stop watching the program's lines after the last one, and time their transfers."""
     if recording.lines is not None:
         recording.lines.end()
         recording.seen = timed(recording.lines.told())
 
 
 def tell(recording: Recording, target: str, file: str) -> None:
-    """Write the report, to stderr and to a file where one is named."""
+    """Write the report to stderr, and to a file if one is named."""
     jax: Any = sys.modules["jax"]
     told = report(recording, target, {name: getattr(jax.config, name, None) for name in _SETTINGS})
     sys.stderr.write(f"\n{told}")
@@ -233,7 +238,7 @@ def tell(recording: Recording, target: str, file: str) -> None:
 
 
 def write(told: Mapping[str, Any], file: Path) -> None:
-    """A page, or data, by the end of the file's name."""
+    """Write a report as JSON or as an HTML page, by the suffix of the file."""
     if file.suffix == ".json":
         text = json.dumps(told, indent=1) + "\n"
     else:

@@ -1,5 +1,4 @@
-"""`cache warm FILE`: compile functions for sizes that a file lists, so that a later process finds
-them in the cache.
+"""`cache warm FILE`: compile functions for the sizes in a file, so that later processes find them.
 
 ```toml
 [[warm]]
@@ -35,21 +34,22 @@ _SHAPE = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """One entry of the file."""
+    """Entry of the file: a function and the sizes of its axes."""
 
     where: str
     function: str
     sizes: Mapping[str, tuple[int, ...]]
 
     def each(self) -> Iterator[dict[str, int]]:
-        """Every size of an axis with every size of the others."""
+        """Yield every size of an axis with every size of the others."""
         for sizes in itertools.product(*self.sizes.values()):
             yield dict(zip(self.sizes, sizes, strict=True))
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Compile all that the file lists; it is read whole before anything is compiled."""
+    """Compile all entries of the file, once it is read whole and all functions are found."""
     wanted = read(Path(given.file))
+    # Functions are imported as from `python -m`: the current folder first.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     programs = [(entry, _program(entry)) for entry in wanted]
@@ -64,10 +64,10 @@ def carry_out(given: argparse.Namespace) -> int:
 
 
 def read(file: Path) -> list[Wanted]:
-    """The entries of a file.
+    """Return the entries of a file.
 
     Raises:
-        OptionError: It is missing or malformed; the entry is named.
+        OptionError: The file is missing or malformed; the message names the entry.
     """
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -115,6 +115,7 @@ def _entry(where: str, table: Any) -> Wanted:
 
 def _sizes(where: str, axis: str, given: Any) -> tuple[int, ...]:
     several: list[Any] = cast("list[Any]", given) if isinstance(given, list) else [given]
+    # `type` and not `isinstance`: booleans of TOML are ints in Python.
     if not several or any(type(size) is not int or size < 0 for size in several):
         raise _wrong(
             where,
@@ -125,7 +126,7 @@ def _sizes(where: str, axis: str, given: Any) -> tuple[int, ...]:
 
 
 def _program(entry: Wanted) -> Program[..., Any]:
-    """What the entry names."""
+    """Import the decorated function of an entry."""
     name, _, path = entry.function.partition(":")
     try:
         found: Any = importlib.import_module(name)

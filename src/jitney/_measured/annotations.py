@@ -1,9 +1,8 @@
-"""While a profile is on: calls of Programs, and the padding around them, as named spans in JAX's
-trace.
+"""Names for calls of Programs, and for the padding around them, in JAX's trace during a profile.
 
-Their methods are exchanged for that time, which is the one way in which a call costs nothing more
-while no profile is on: even an annotation that nobody records takes a part of a microsecond, and so
-does asking whether there is one.
+The methods are monkeypatched for that time. It is the only way in which a call costs nothing more
+without a profile: even an annotation that is not recorded takes a part of a microsecond, and so
+does the test for a profile.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from .._program.filling import Filling
 _jax: Any = jax
 Method = Callable[..., Any]
 CALLED = "jitney"
-"""The fact by which the span of a call is told from others; it says where the function is."""
+"""Name of the fact that marks the span of a call; its value is the place of the function."""
 COMPILED = "compiled_seconds"
-"""The fact of the mark at the end of a call that traced or compiled: how many seconds."""
+"""Name of the fact at the end of a call that traced or compiled; its value is the seconds."""
 
 
 class Compiling(Watch):
@@ -35,7 +34,8 @@ class Compiling(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._of_thread = threading.local()
-        # results of each function's last call, so that what nobody else holds is waited for too
+        # Results of each function's last call. The end of a profile waits for live arrays, and this
+        # keeps those alive that the program discards.
         self.last: dict[str, Any] = {}
 
     def saw(self, phase: Phase, name: str, place: str, seconds: float, *, hit: bool) -> None:
@@ -43,19 +43,20 @@ class Compiling(Watch):
 
     @property
     def here(self) -> float:
-        """What this thread has spent until now."""
+        """Seconds of this thread so far."""
         return getattr(self._of_thread, "seconds", 0.0)
 
 
 @contextmanager
 def named_calls() -> Generator[None]:
-    """Calls have names in the trace. One at a time: whoever holds JAX's profiler."""
+    """Name the calls in the trace. Only the owner of JAX's profiler may enter, so one at a time."""
     with Compiling() as compiling:
         named = [
             (Program, "__call__", functools.partial(_call, compiling)),
             (Filling, "filled", functools.partial(_step, "pad")),
             (Filling, "cut", functools.partial(_step, "cut")),
         ]
+        # `vars` and not `getattr`, to restore the very objects of the class.
         plain = [(kind, name, vars(kind)[name]) for kind, name, _ in named]
         try:
             for (kind, name, around), (_, _, method) in zip(named, plain, strict=True):
@@ -70,10 +71,11 @@ def _call(compiling: Compiling, call: Method) -> Method:
     @public
     @functools.wraps(call)
     def annotated(self: Program[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        # A call in another compiled function runs only while that one is traced.
         if _inside_jit():
             return call(self, *args, **kwargs)
         before = compiling.here
-        # which stand between facts, and before them
+        # In the names of JAX's annotations, `#` starts the facts and `,` separates them.
         where = str(self.core.where).replace(",", ";").replace("#", "")
         with jax.profiler.TraceAnnotation(self.core.name, **{CALLED: where}):
             try:
@@ -98,8 +100,9 @@ def _step(name: str, step: Method) -> Method:
 
 
 def _inside_jit() -> bool:
-    """Whether a call becomes a part of a program. JAX tells which mesh there is where no trace is
-    around only.
+    """Return whether a call becomes a part of another program.
+
+    JAX returns the concrete mesh only if no trace is active, and raises `ValueError` otherwise.
     """
     try:
         _jax.sharding.get_mesh()

@@ -1,6 +1,4 @@
-"""The arguments of what is measured: put on the device before, and made again for what takes them
-for itself.
-"""
+"""Arguments of measured calls: transfer to the device, and copies for functions that donate."""
 
 from __future__ import annotations
 
@@ -20,13 +18,14 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Put:
-    """Arguments on the device, and what it took to bring them there.
+    """Arguments on the device, with the cost of their transfer.
 
     Args:
-        args, kwargs: What is called with.
-        arrays: How many of them lay on the host.
-        size: Their bytes.
-        seconds: Until they were on the device.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        arrays: Number of arrays that were on the host.
+        size: Bytes of these arrays.
+        seconds: Seconds until they were on the device.
     """
 
     args: tuple[Any, ...]
@@ -36,14 +35,14 @@ class Put:
     seconds: float
 
     def copied(self) -> Put:
-        """With arrays of their own, which may be donated."""
+        """Return copies of the arrays, which may be donated."""
         args, kwargs = tree_map(_copy, (self.args, self.kwargs))
         _jax.block_until_ready((args, kwargs))
         return Put(args, kwargs, self.arrays, self.size, self.seconds)
 
     @property
     def taken(self) -> bool:
-        """Whether a call has donated any of them."""
+        """True if a call has donated any of the arrays."""
         return any(
             leaf.is_deleted()
             for leaf in tree_flatten((self.args, self.kwargs))[0]
@@ -52,10 +51,10 @@ class Put:
 
 
 def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Put:
-    """Bring NumPy's arrays to the device, where that is asked for.
+    """Put NumPy arrays on the device if `on_device`.
 
     Raises:
-        OptionError: There is nothing to measure on: an argument is being traced.
+        OptionError: An argument has no value to measure with, because it is being traced.
     """
     leaves = tree_flatten((args, kwargs))[0]
     if any(is_a(leaf, (Tracer, jax.ShapeDtypeStruct)) for leaf in leaves):
@@ -66,6 +65,8 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
             "call it with arrays, at the top level of the program.",
             code="J208",
         )
+    # The blocking wait belongs into the time: `device_put` returns before the copy is done.
+
     host = [leaf for leaf in leaves if on_device and _is_host(leaf)]
     start = time.perf_counter()
     if host:
@@ -81,14 +82,14 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
 
 
 def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
-    """Check what is called, and with which arguments by name.
+    """Check that functions are callable, and that keyword arguments are a dict.
 
     Args:
-        where: Who asks.
-        functions: What is called, by the names of its parameters.
-        kwargs: Arguments by name, or None.
+        where: Public function for the message.
+        functions: Functions by the names of its parameters.
+        kwargs: Keyword arguments, or None.
     Raises:
-        OptionError: It cannot be called, or these are no arguments by name.
+        OptionError: A function is not callable, or `kwargs` is not a dict with names as keys.
     """
     for name, f in functions.items():
         if not callable(f):
@@ -110,7 +111,7 @@ def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
 
 
 def shown(value: Any) -> str:
-    """A value, short."""
+    """Return the repr of a value, cut off at 60 letters."""
     text = repr_of(value)
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 

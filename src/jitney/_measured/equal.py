@@ -1,4 +1,4 @@
-"""Whether two results are equal, up to rounding: what is not the same is not compared in speed."""
+"""Comparison of two results up to rounding: functions that differ are not compared in speed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten_with_p
 from .._verify.difference import numbers, tree_of
 
 TOLERANCES = {2: 2e-2, 4: 1e-5, 8: 1e-11}
-"""By the bytes of a real number (bfloat16 and float16, float32, float64), as a part of the largest
-element of the array.
+"""Tolerance relative to the largest element of the array, by the bytes of a real number: bfloat16
+and float16, float32, float64.
 """
 _KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
 _WHERE = "jitney.measure()"
@@ -24,10 +24,11 @@ _FIX = (
 
 
 def apart(ours: Any, theirs: Any, names: tuple[str, str], tolerance: float | None) -> float:
-    """By how much two results differ, as a part of the largest element of each array.
+    """Return the largest difference of two results, relative to the largest element of each array.
 
     Raises:
-        VerificationError: By more than the tolerance, or they are not of one kind.
+        VerificationError: The difference exceeds the tolerance, or structure, shape or kind of
+            dtype differ.
     """
     left, right = tree_flatten_with_path(tree_of(ours)), tree_flatten_with_path(tree_of(theirs))
     if left[1] != right[1]:
@@ -45,17 +46,24 @@ def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | 
         raise _different(names, f"{path} is {a!r}, and {b!r}")
     if a.shape != b.shape or _kind(a) != _kind(b):
         raise _different(names, f"{path} is {a.dtype}{list(a.shape)}, and {b.dtype}{list(b.shape)}")
+
+    # Integers, booleans and keys have no rounding: any difference is the full 1.
     inexact = issubdtype(a.dtype, np.inexact)
     allowed = (_allowed(a, b) if tolerance is None else tolerance) if inexact else 0.0
     x, y = numbers(a), numbers(b)
     if not x.size:
         return 0.0
     with np.errstate(all="ignore"):
+        # Equal infinities and pairs of NaN count as equal. A difference that is NaN, of a number
+        # and NaN or of unlike infinities, counts as infinite.
         off = np.where((x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if inexact else 1.0)
         off = np.where(np.isnan(off), np.inf, off)
+
+        # Differences are relative to the largest finite element, not to their own.
         sizes = np.maximum(np.abs(x), np.abs(y)) if inexact else np.ones(1)
         largest = float(np.max(np.where(np.isfinite(sizes), sizes, 0.0)))
         worst = float(np.max(off)) / largest if largest else float(np.max(off))
+
     if worst > allowed:
         at = np.unravel_index(int(np.argmax(off)), off.shape)
         index = f"[{', '.join(str(int(i)) for i in at)}]" if at else ""
@@ -69,7 +77,7 @@ def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | 
 
 
 def _array(leaf: Any) -> Any:
-    """Python's numbers as NumPy's, which compare with arrays without a shape."""
+    """Convert Python numbers to NumPy arrays, which compare with arrays of shape ()."""
     return np.asarray(leaf) if is_a(leaf, (bool, int, float, complex)) else leaf
 
 
@@ -80,7 +88,8 @@ def _kind(array: Any) -> Any:
 
 
 def _allowed(a: Any, b: Any) -> float:
-    """That of the type which holds fewer digits."""
+    """Return the tolerance of the less precise of two dtypes."""
+    # A complex number is two real ones.
     parts = 2 if issubdtype(a.dtype, np.complexfloating) else 1
     return TOLERANCES.get(
         min(a.dtype.itemsize, b.dtype.itemsize) // parts, max(TOLERANCES.values())

@@ -1,8 +1,8 @@
-"""Whether one way is faster than another by so many times: until it is decided, and no longer.
+"""Sequential test of whether one function is faster than another by a factor.
 
-Rounds are added until the interval of the ratios lies on one side. That a way is too slow is said
-only when as many measurements in a row say so as there are tries, each from rounds of its own, so
-that what a loaded machine does once raises no alarm.
+Rounds are added until the confidence interval of the ratios lies on one side of the factor. "no"
+needs as many measurements in a row as there are tries, each from rounds of its own, so that a
+single disturbance of a loaded machine raises no alarm.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from typing import Literal
 from .rounds import Side, one_round, set_laps, undisturbed
 from .verdict import RESOLUTION, interval
 
-LOOKS = (16, 32, 64)  # rounds after which it is looked
+# Numbers of rounds after which the interval is computed.
+LOOKS = (16, 32, 64)
 
 
 @dataclass(frozen=True)
 class Faster:
-    """Whether it is.
+    """Result of the test.
 
     Args:
-        outcome: "yes"; "no", as all tries said; or "unknown".
-        low: How many times as fast the first way is, at least, by the last try.
-        high: And at most.
-        tries: How many there were.
-        rounds: Of the last try.
+        outcome: "yes"; "no", if all tries agree; or "unknown".
+        low: Lower bound of the ratio: the first function is at least so many times as fast, by the
+            last try.
+        high: Upper bound of the ratio.
+        tries: Number of tries.
+        rounds: Rounds of the last try.
     """
 
     outcome: Literal["yes", "no", "unknown"]
@@ -38,13 +40,14 @@ class Faster:
 
 
 def faster(ways: Sequence[Side], by: float, tries: int, seconds: float) -> Faster:
-    """Whether the first way is faster than the second by so many times.
+    """Test whether the first function is faster than the second by a factor.
 
     Args:
         ways: The two.
-        by: How many times.
-        tries: So many measurements have to say that it is not.
-        seconds: Past these no rounds are added; each try takes those of the first look in any case.
+        by: The factor.
+        tries: Measurements that have to agree on "no".
+        seconds: Time after which no rounds are added; each try takes the rounds of the first look
+            in any case.
     """
     until = time.perf_counter() + seconds
     with undisturbed():
@@ -68,6 +71,7 @@ def _one_try(
         low, high = interval(ratios) or (low, high)
         if low >= by:
             return "yes", low, high, len(ratios)
+        # A factor that is missed by less than the resolution of the measurement is not a "no".
         if high < by / RESOLUTION:
             return "no", low, high, len(ratios)
         if time.perf_counter() > until:

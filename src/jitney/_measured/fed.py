@@ -1,6 +1,4 @@
-"""Whether what a program returns depends on what it is given. If not, XLA may compute it once,
-while compiling.
-"""
+"""Dependence of results on arguments: XLA may compute a constant result at compile time."""
 
 from __future__ import annotations
 
@@ -14,9 +12,10 @@ from .arguments import Put
 
 
 def is_constant(f: Any, given: Put) -> bool:
-    """Whether no result of a compiled function depends on an array that it is given, by the program
-    that its call has traced. Of what is not compiled nobody knows, and what is padded is fed with
-    its size.
+    """Return whether no result of a compiled function depends on an array among its arguments.
+
+    The answer comes from the jaxpr of the measured call. It is False for functions that are not
+    compiled, whose jaxpr is unknown, and for padded functions, which depend on their size.
     """
     trace = attribute(f, "trace", None)
     pads = attribute(attribute(f, "options", None), "pad", ())
@@ -24,15 +23,18 @@ def is_constant(f: Any, given: Put) -> bool:
         return False
     try:
         program = trace(*given.args, **given.kwargs).jaxpr
-    except TraceError:  # it runs un-jitted
+    # The function runs without `jit`.
+    except TraceError:
         return False
     results = _fed(program, [True] * len(opened(program)[0].invars))
     return bool(results) and not any(results)
 
 
 def _fed(program: Any, given: Sequence[bool]) -> list[bool]:
-    """Which results depend on those arguments that are marked; what does something besides
-    computing may return anything.
+    """Return for each result whether it depends on one of the marked arguments.
+
+    A forward pass over the jaxpr. Equations with effects count as dependent, since they may return
+    anything.
     """
     jaxpr, _ = opened(program)
     known: dict[Any, bool] = dict(zip(jaxpr.invars, given, strict=True))
@@ -41,6 +43,8 @@ def _fed(program: Any, given: Sequence[bool]) -> list[bool]:
         return not is_written(atom) and known.get(atom, False)
 
     for eqn in jaxpr.eqns:
+        # A call with a sub-jaxpr (`jit`, `custom_jvp_call`, ...) is entered; any other primitive
+        # depends on all of its operands, loops and branches included.
         operands, inner = [is_fed(atom) for atom in eqn.invars], runs(eqn)
         made = (
             [bool(eqn.effects) or any(operands)] * len(eqn.outvars)

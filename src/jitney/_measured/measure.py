@@ -1,7 +1,7 @@
-"""`jitney.measure`: what a call takes, and whether one way is faster than another.
+"""`jitney.measure`: seconds of a call, and whether one function is faster than another.
 
-In this order: arguments to the device, the first call of each (cold), equal results, warm calls in
-turn, the verdict.
+The steps: put the arguments on the device, call each function once (cold), compare the results,
+time warm calls in turn, and return the verdict.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ LEAST, MOST = 16, 200
 
 @dataclass(frozen=True)
 class Timing:
-    """What the calls of one function took.
+    """Seconds of the calls of one function.
 
     Args:
         name: The function.
-        first_seconds: Of the first call, until its result was there: tracing, lowering, compiling
-            and running.
-        work_seconds: Of it tracing, lowering, and compiling or reading the persistent cache.
-        compiles: How many programs it compiled; 0 and no hits where it had been called before.
-        cache_hits: How many came from the persistent cache instead.
-        seconds: Of a warm call until its result was there, round by round.
-        calls: How many calls make one of these.
-        copies: Whether each call got copies of its arguments, made outside of the clock, since it
-            or the other takes them for itself.
-        constant: Whether it is compiled, and no result depends on an array that it is given.
+        first_seconds: Seconds of the first call, until its result was there: tracing, lowering,
+            compiling and running.
+        work_seconds: Its part of tracing, lowering, and compiling or reading the persistent cache.
+        compiles: Number of programs that it compiled; 0, without hits, if it had been called
+            before.
+        cache_hits: Number of programs from the persistent cache instead.
+        seconds: Seconds of a warm call until its result was there, round by round.
+        calls: Number of calls whose mean is one of these.
+        copies: True if each call got copies of its arguments, made untimed, because it or the other
+            function donates them.
+        constant: True if it is compiled, and no result depends on an array among its arguments.
     """
 
     name: str
@@ -63,32 +64,32 @@ class Timing:
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """Of the seconds of a warm call: the first, the median, the third."""
+        """Quartiles of the seconds of a warm call: the first, the median, the third."""
         return quartiles(self.seconds)
 
     @property
     def median(self) -> float:
-        """Seconds of a warm call."""
+        """Median seconds of a warm call."""
         return self.quartiles[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields as plain data, for JSON."""
         return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
 
 
 @dataclass(frozen=True, repr=False)
 class Measurement(Shown):
-    """What `jitney.measure` found.
+    """Result of `jitney.measure`.
 
     Args:
-        of: The function.
-        against: What it was measured against, if anything.
-        verdict: Whether it is faster; None where there was nothing to measure it against.
-        apart: By how much the results differ, as a part of the largest element.
-        transfer_seconds: For bringing arguments from the host to the device, once, before; in no
-            other figure.
-        transfer_bytes: How many.
-        transfer_arrays: In how many arrays.
+        of: Timing of the function.
+        against: Timing of the function that it was compared with, if any.
+        verdict: Verdict on the two; None without a second function.
+        apart: Difference of the results, relative to the largest element.
+        transfer_seconds: Seconds of bringing arguments from the host to the device, once, before;
+            part of no other figure.
+        transfer_bytes: Bytes of these arguments.
+        transfer_arrays: Number of these arrays.
     """
 
     of: Timing
@@ -101,13 +102,13 @@ class Measurement(Shown):
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Round by round, how many times as fast the function is."""
+        """Ratio of the other function's time to this one's, round by round."""
         if self.against is None:
             return ()
         return tuple(b / a for a, b in zip(self.of.seconds, self.against.seconds, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields as plain data, for JSON."""
         return {
             **vars(self),
             "of": self.of.to_dict(),
@@ -151,7 +152,7 @@ class Measurement(Shown):
 
     @property
     def title(self) -> str:
-        """The verdict as a sentence."""
+        """Verdict as a sentence."""
         if self.against is None or self.verdict is None:
             return f"{self.of.name} takes {_time(self.of.median)}"
         told = f"{self.of.name}, against {self.against.name}: {self.verdict}"
@@ -159,12 +160,14 @@ class Measurement(Shown):
 
 
 class Measured:
-    """One function on its arguments: called first here, and then as often as asked."""
+    """Function with its arguments; the constructor calls it once, and records time and work."""
 
     def __init__(self, f: Callable[..., Any], name: str, given: Put):
         self.name = name
         self.f = f
         self._given = given
+        # A copy, so that a donating function leaves the given arrays alive; `taken` shows whether
+        # it donates.
         own = given.copied()
         start = time.perf_counter()
         with watch() as seen:
@@ -174,7 +177,7 @@ class Measured:
         self.donates = own.taken
 
     def way(self, *, copies: bool) -> Side:
-        """Its warm calls, each with arguments of its own where one of the two donates."""
+        """Return its warm calls, each with copies of the arguments if a function donates."""
         return (
             Side(prepare=lambda: _bound(self.f, self._given.copied()))
             if copies
@@ -200,7 +203,7 @@ def measure(
     rounds: int = LEAST,
     on_device: bool = True,
 ) -> Measurement:
-    """What a call takes, and whether it is faster than another way to compute the same.
+    """Time a call, and decide whether it is faster than another function that computes the same.
 
     ```python
     print(jitney.measure(residual, model, t, y, against=jax.jit(plain)))
@@ -208,40 +211,43 @@ def measure(
 
     Arguments that are NumPy arrays are put on the device before, which is timed apart. Each
     function is called once (cold: its compiling is timed apart), and their results are compared.
-    Then both are called warm, in turn, A B B A, and each result is waited for. The verdict is of
-    the ratios round by round: the interval that holds their median with 99 % by the sign test.
-    Faster or slower is said where that lies beyond 1 by more than 2 %, no difference where it stays
-    within 5 % of 1, and unknown else.
+    Then both are called warm, in turn, A B B A, and each result is waited for. The verdict is on
+    the ratios round by round: the interval that contains their median with 99 % confidence, by the
+    sign test. It is "faster" or "slower" if the interval lies beyond 1 by more than 2 %, "no
+    difference" if it lies within 5 % of 1, and "unknown" otherwise.
 
-    Functions are called as they are given: what is not compiled is measured uncompiled. Waiting for
-    a result takes microseconds, which both have in their times. Arguments that a function donates
-    are copied for each call of both, outside of the clock.
+    Functions are called as they are: a function that is not compiled is measured uncompiled.
+    Waiting for a result takes microseconds, which both have in their times. Arguments that a
+    function donates are copied for each call of both, untimed.
 
     Args:
-        f: What is measured.
-        *args: What it is called with.
-        against: What computes the same, for a verdict.
-        kwargs: Arguments by name, for both.
-        tolerance: How far the results may be apart, as a part of the largest element of each array.
-            By default 1e-5 for float32, 1e-11 for float64, and 0.02 for 16 bits; what has no
-            rounding is equal. `math.inf` compares nothing.
-        seconds: For the warm calls, if that leaves enough rounds.
-        rounds: So many at least, however long they take: 8 are needed for a verdict.
-        on_device: False leaves NumPy arrays where they are, so that bringing them to the device is
-            part of each call.
+        f: Function to measure.
+        *args: Its arguments.
+        against: Function that computes the same, for a verdict.
+        kwargs: Keyword arguments, for both.
+        tolerance: Largest difference of the results, relative to the largest element of each array.
+            By default 1e-5 for float32, 1e-11 for float64, and 0.02 for 16 bits; results without
+            rounding have to be equal. `math.inf` compares nothing.
+        seconds: Time for the warm calls, if that leaves enough rounds.
+        rounds: Minimum of rounds, even if they take longer: 8 are needed for a verdict.
+        on_device: False leaves NumPy arrays on the host, so that each call includes their transfer.
     Raises:
         VerificationError: The results differ.
-        OptionError: An option makes no sense, or an argument has no value.
+        OptionError: An option is not valid, or an argument has no value.
     """
     check_calls(
         "jitney.measure()", {"f": f} | ({} if against is None else {"against": against}), kwargs
     )
     _check(seconds=seconds, rounds=rounds, tolerance=tolerance, on_device=on_device)
+
+    # Cold calls, one function after the other, and their results compared.
     given = put(args, dict(kwargs or {}), on_device=on_device)
     names = names_of(f, against)
     ours = Measured(f, names[0], given)
     theirs = None if against is None else Measured(against, names[1], given)
     off = None if theirs is None else compared(ours, theirs, tolerance)
+
+    # Warm calls in turn; a column has the seconds of one function.
     sides = [ours, *([theirs] if theirs is not None else [])]
     ways = ways_of(sides)
     columns = list(zip(*_rounds(ways, rounds, max(rounds, MOST), seconds), strict=True))
@@ -253,36 +259,40 @@ def measure(
     return Measurement(timings[0], other, verdict, off, given.seconds, given.size, given.arrays)
 
 
-_rounds = rounds  # `measure` has an option of that name
+# `measure` has an option of the name `rounds`.
+_rounds = rounds
 
 
 def ways_of(sides: Sequence[Measured]) -> list[Side]:
-    """Their warm calls; where one donates its arguments all get copies, since calls one by one take
-    longer than calls in a row.
+    """Return the warm calls of functions.
+
+    If one function donates its arguments all get copies, since single calls take longer than calls
+    in a row.
     """
     copies = any(side.donates for side in sides)
     return [side.way(copies=copies) for side in sides]
 
 
 def compared(ours: Measured, theirs: Measured, tolerance: float | None) -> float | None:
-    """By how much the first results differ; None where nothing is to be compared. They are not
-    kept.
+    """Return the difference of the first results, and release them; None if nothing is compared.
 
     Raises:
-        VerificationError: By more than the tolerance.
+        VerificationError: The difference exceeds the tolerance.
     """
     results = ours.result, theirs.result
+    # Released before the warm calls, so that their memory is free.
     ours.result = theirs.result = None
     return None if tolerance == math.inf else apart(*results, (ours.name, theirs.name), tolerance)
 
 
 def _bound(f: Callable[..., Any], given: Put) -> Callable[[], Any]:
+    # Without keywords the call has no `**`, whose cost would be measured too.
     args, kwargs = given.args, given.kwargs
     return (lambda: f(*args, **kwargs)) if kwargs else (lambda: f(*args))
 
 
 def names_of(f: Any, against: Any) -> tuple[str, str]:
-    """What two functions are called, apart."""
+    """Return distinct names of two functions."""
     first, second = (
         getattr(each, "__name__", None) or type(each).__name__ for each in (f, against)
     )

@@ -1,7 +1,6 @@
-"""Write a trace for Perfetto: JAX's, and stages and named axes as rows of their own.
+"""Trace file for Perfetto: JAX's own events, and rows for programs, stages and named axes.
 
-In JAX's own file an operation has the name that XLA gave it, and nothing of the scopes that it
-stands in.
+In JAX's own file an operation has only its name in XLA, without the scopes that contain it.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Any
 from .profile_figures import Ran, by_thread, operations_of
 from .trace_file import Span, Trace
 
-# past the numbers of processes and rows that JAX gives on CPUs and devices: those of the scopes
+# Number of the added process, and of its first row. JAX's own numbers, on CPUs and devices, are
+# smaller.
 _ROWS = 1_000_000
-_MICROSECOND = 1e3  # nanoseconds
+# Nanoseconds.
+_MICROSECOND = 1e3
 
 
 def write(trace: Trace, theirs: Path, file: Path) -> None:
-    """Write what JAX recorded, and the scopes, in the format of Chrome's traces, which Perfetto
-    opens.
-    """
+    """Write JAX's events and the scopes in the format of Chrome's traces, which Perfetto reads."""
     recorded = json.loads(gzip.decompress(theirs.read_bytes()))
     title = {
         "ph": "M",
@@ -33,7 +32,7 @@ def write(trace: Trace, theirs: Path, file: Path) -> None:
     }
     events = [*recorded["traceEvents"], title, *_scopes(operations_of(trace))]
     unit = recorded.get("displayTimeUnit", "ns")
-    # Without JAX's "metadata", which Perfetto does not take.
+    # JAX's "metadata" is left out, since Perfetto does not accept it.
     file.write_bytes(
         gzip.compress(
             json.dumps({"displayTimeUnit": unit, "traceEvents": events}).encode(), compresslevel=1
@@ -42,8 +41,9 @@ def write(trace: Trace, theirs: Path, file: Path) -> None:
 
 
 def _scopes(ran: Sequence[Ran]) -> Iterator[dict[str, Any]]:
-    """From the first to the last of the operations in a row that stand in a scope, that scope: the
-    program outermost.
+    """Yield an event for each scope, from the first to the last of its operations in a row.
+
+    The program is the outermost scope.
     """
     for thread in by_thread(ran):
         if thread:
@@ -60,7 +60,7 @@ def _scopes(ran: Sequence[Ran]) -> Iterator[dict[str, Any]]:
 
 
 def _run(each: Ran) -> tuple[tuple[str, Any], ...]:
-    """The scopes, the program outermost, of which each run has its own."""
+    """Return the scopes of an operation with the program first, which is distinct for each run."""
     return (
         (each.program, each.span.facts.get("run_id")),
         *((scope, None) for scope in each.scopes),
@@ -68,7 +68,8 @@ def _run(each: Ran) -> tuple[tuple[str, Any], ...]:
 
 
 def _innermost(thread: Sequence[Ran]) -> list[Ran]:
-    """Those that hold no other."""
+    """Return the operations that contain no other."""
+    # Operations are sorted by their start, so the next one shows whether anything is inside.
     following = [*thread[1:], None]
     return [
         each
@@ -83,6 +84,8 @@ def _bars(
     open_: list[tuple[tuple[str, Any], float]] = []
     end = 0.0
     for scopes, span in spans:
+        # Keep the scopes that this operation shares with the one before it, close the others, and
+        # open its own: adjacent operations of a scope become one bar.
         shared = 0
         while shared < min(len(open_), len(scopes)) and open_[shared][0] == scopes[shared]:
             shared += 1

@@ -1,8 +1,7 @@
-"""`jitney.profile`: what ran, on the host and on the devices, as a trace for a viewer and as a
-table without one.
+"""`jitney.profile`: a trace of what ran on host and devices, for a viewer, and a table of seconds.
 
-JAX's profiler records; calls of Programs are named meanwhile, and when it is done its file is read
-for the figures.
+JAX's profiler records while `annotations.py` names the calls of Programs. At the end of the block
+the file is read for the figures.
 """
 
 from __future__ import annotations
@@ -34,18 +33,19 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _jax: Any = jax
-_SHOWN = 12  # rows of a table
+# Rows of a table.
+_SHOWN = 12
 _NOTHING = Figures((), (), ())
 
 
 class Profile(Shown):
-    """What ran while it was entered, the last time. Made by `jitney.profile`.
+    """Recording of what ran in the last block; made by `jitney.profile`.
 
     Attributes:
-        folder: Where the files of the last trace are, for XProf and Perfetto; None while there are
-            none.
-        perfetto: The file that https://ui.perfetto.dev opens; None while there is none.
-        seconds: Of the block, by the clock on the wall.
+        folder: Folder of the files of the last trace, for XProf and Perfetto; None before the
+            first.
+        perfetto: File for https://ui.perfetto.dev; None before the first trace.
+        seconds: Wall-clock seconds of the block.
     """
 
     def __init__(self, folder: Path):
@@ -62,25 +62,21 @@ class Profile(Shown):
 
     @property
     def programs(self) -> tuple[ProgramTime, ...]:
-        """By function: how often it was called and ran, and the seconds of it; what took longest
-        first.
-        """
+        """Calls, runs and seconds by function, longest first."""
         return self._figures.programs
 
     @property
     def scopes(self) -> tuple[OperationTime, ...]:
-        """By stage, named axis, and `jax.named_scope` of the user's: what its operations took on
-        the devices.
-        """
+        """Seconds on the devices by stage, named axis, and the user's `jax.named_scope`."""
         return self._figures.scopes
 
     @property
     def operations(self) -> tuple[OperationTime, ...]:
-        """By operation: how often it ran, and what it took on the devices."""
+        """Runs and seconds on the devices by operation."""
         return self._figures.operations
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the figures as plain data, for JSON."""
         rows: dict[str, Any] = {
             name: [vars(row) for row in getattr(self, name)]
             for name in ("programs", "scopes", "operations")
@@ -108,7 +104,7 @@ class Profile(Shown):
                 self._end()
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """A function whose calls are recorded; `fn.profile` is that of the last."""
+        """Return a function whose calls are recorded; its attribute `profile` has the last call."""
 
         @functools.wraps(fn)
         def profiled(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -121,9 +117,10 @@ class Profile(Shown):
 
     def _begin(self) -> None:
         _demand_writable(self._root)
+        # Work that was dispatched before the block is not part of it.
         _wait()
         options = _jax.profiler.ProfileOptions()
-        # a span for each call of a Python function would be most of what there is to see
+        # Without it the trace would consist mostly of spans of Python calls.
         options.python_tracer_level = 0
         self._session = _session(self._root)
         options.session_id = self._session
@@ -137,6 +134,8 @@ class Profile(Shown):
                 "end the one that is on before, or put both blocks into one.",
                 code="J208",
             ) from error
+
+        # Last, when the profiler has started: with an error above no method stays patched.
         self._naming.enter_context(named_calls())
         self._began = time.perf_counter()
 
@@ -145,6 +144,7 @@ class Profile(Shown):
         self.seconds = time.perf_counter() - self._began
         self._naming.close()
         try:
+            # The block may have deleted the folder.
             self._root.mkdir(parents=True, exist_ok=True)
             _jax.profiler.stop_trace()
         except (RuntimeError, OSError) as error:
@@ -156,6 +156,7 @@ class Profile(Shown):
                 " that the disk is not full.",
                 code="J208",
             ) from error
+
         self.folder = self._root / "plugins" / "profile" / self._session
         (file,) = self.folder.glob("*.xplane.pb")
         recorded = read(file, (CALLED, COMPILED))
@@ -226,9 +227,7 @@ def _row(each: OperationTime, whole: float) -> tuple[str, ...]:
 
 
 def _session(root: Path) -> str:
-    """A name that no trace in the folder has: the time, and the number of the process where there
-    are several.
-    """
+    """Return a name for a new trace: the time, and the process index if there are several."""
     process = f"_{_jax.process_index()}" if _jax.process_count() > 1 else ""
     name, number = time.strftime(f"%Y_%m_%d_%H_%M_%S{process}"), 1
     session = name
@@ -239,7 +238,7 @@ def _session(root: Path) -> str:
 
 
 def _demand_writable(root: Path) -> None:
-    """Now, and not when what was to be seen is over."""
+    """Raise an error now if the folder cannot be written, and not at the end of the block."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):
@@ -255,11 +254,13 @@ def _demand_writable(root: Path) -> None:
 
 
 def _wait() -> None:
-    """Until what was dispatched is done, so far as anyone holds a result of it: what runs past an
-    end of the block is recorded in part.
+    """Wait for all live arrays.
+
+    Computations that run past an end of the block would be recorded in part.
     """
     for array in _jax.live_arrays():
-        # a computation that failed says so to whoever reads it; and some are deleted meanwhile
+        # A failed computation raises its error at whoever reads it, and arrays may be deleted
+        # meanwhile.
         with suppress(RuntimeError):
             array.block_until_ready()
 
@@ -275,20 +276,21 @@ def profile(folder: str | os.PathLike[str]) -> Profile:
     ```
 
     The trace is in `traces/plugins/profile/`, as XProf and TensorBoard read it; `p.perfetto` is for
-    https://ui.perfetto.dev. In both Programs, stages (`vmap batch`, `mask n`, `chunk n`, `pass 1`)
-    and what is under `jax.named_scope` have their names. The block is over when the arrays are
-    there that anyone holds, and what Programs returned last; what else is thrown away may be cut
-    off. Compile before, if it is not the compiling that is to be seen. All threads are recorded.
-    While no profile is on, a call costs nothing more.
+    https://ui.perfetto.dev. In both, Programs, stages (`vmap batch`, `mask n`, `chunk n`, `pass 1`)
+    and operations under `jax.named_scope` have their names. The block ends when all live arrays and
+    the last results of Programs are computed; other results that the block discards may be cut off.
+    Compile before, unless the trace is to show the compiling. All threads are recorded. Without a
+    profile a call costs nothing more.
 
     Args:
-        folder: Where to write. It is made if it is not there.
+        folder: Folder to write to, which is created if it is missing.
 
     Raises:
         OptionError: The folder cannot be written, or JAX's profiler is on already.
     """
     try:
-        path = Path(folder)  # a TypeError of bytes too
+        # Bytes raise a TypeError too.
+        path = Path(folder)
     except TypeError as error:
         raise OptionError(
             f"jitney.profile({folder!r})",

@@ -1,8 +1,12 @@
-"""What a trace says in figures: of each program, each scope and each operation.
+"""Figures of a trace: the seconds of each program, each scope and each operation.
 
-An operation's time is without that of the operations inside of it, such as the turns of a loop; a
-program's is the time during which a device was at any of its operations. What JAX calls an
-operation is a path: `jit(f)/jitney.optimize/vmap batch/vmap(mask n)/while/body/sin`.
+The time of an operation is without that of the operations inside of it, such as the iterations of a
+loop; the time of a program is that during which a device was at any of its operations. JAX's name
+of an operation is a path:
+
+    jit(f)/jitney.optimize/vmap batch/vmap(mask n)/while/body/sin
+
+has the scopes `vmap batch` and `mask n`, and the operation `sin`.
 """
 
 from __future__ import annotations
@@ -24,28 +28,31 @@ _TRANSFORM = re.compile(r"^(jvp|transpose|vmap|vjp|linearize)\((.*)\)$")
 _OF_JAX = re.compile(
     r"^(while|body|cond|scan|closed_call|core_call|pjit|checkpoint|remat|remat2|rematted_computation|custom_[jv][vj]p_call\w*|branch_\d+_fun|\w+_fun)?$"
 )
-"""Parts of a path that JAX adds for its own operations."""
+"""Parts of a path that JAX adds for primitives with a body."""
 _BACKWARD = "backward"
-_SECOND = 1e9  # nanoseconds
+# Nanoseconds.
+_SECOND = 1e9
 
 
 @dataclass(frozen=True)
 class ProgramTime:
-    """What the calls of one function took, or of all functions of one name: XLA gives the same
-    program to those with the same operations.
+    """Seconds of the calls of one function.
+
+    Functions of one name share a row: XLA gives the same program to those with the same operations.
 
     Args:
         name: The function; its derivatives are `residual.grad` and the like.
-        place: Where it is, `residual() at fit.py:12`; "" of what was not called as a Program.
-        calls: How often it was called as a Program, outside of other compiled functions and of
-            JAX's transforms (`jax.grad(f)(x)`), whose runs are counted all the same; None, for
-            unknown, of what was not.
-        runs: How often a compiled program of it ran.
-        host_seconds: In these calls, on the host, without the two below where they were in the same
-            thread: flattening the arguments, dispatch, padding, and waiting.
-        compile_seconds: In these calls, tracing, lowering and compiling, or reading the persistent
-            cache.
-        device_seconds: While a device was at its operations; of several devices their sum.
+        place: Place of its definition, `residual() at fit.py:12`; "" if it was not called as a
+            Program.
+        calls: Number of its calls as a Program, outside of other compiled functions and of JAX's
+            transforms (`jax.grad(f)(x)`), whose runs are counted all the same; None, for unknown,
+            if it was not called as a Program.
+        runs: Number of runs of its compiled programs.
+        host_seconds: Seconds of these calls on the host, without the two below if they were in the
+            same thread: flattening the arguments, dispatch, padding, and waiting.
+        compile_seconds: Seconds of these calls in tracing, lowering and compiling, or reading the
+            persistent cache.
+        device_seconds: Seconds during which a device was at its operations; the sum over devices.
     """
 
     name: str
@@ -59,16 +66,17 @@ class ProgramTime:
 
 @dataclass(frozen=True)
 class OperationTime:
-    """What one operation took, or all of a scope.
+    """Seconds of one operation, or of a whole scope.
 
     Args:
-        program: The function that it is a part of.
-        scope: The stages, named axes and scopes of the user's that it stands in, from the outside:
-            `chunk points / pass 1`.
-        name: Of the operation, as JAX calls it, or XLA where it is XLA's; "" of a whole scope.
-        place: The user's line, `fit.py:12`; "" if it is not known.
-        times: How often it ran.
-        seconds: On the devices, without operations inside of it.
+        program: Function that it is a part of.
+        scope: Stages, named axes and the user's scopes around it, outermost first: `chunk points /
+            pass 1`.
+        name: JAX's name of the operation, or XLA's for operations that XLA adds; "" for a whole
+            scope.
+        place: The user's line, `fit.py:12`; "" if unknown.
+        times: Number of runs.
+        seconds: Seconds on the devices, without operations inside of it.
     """
 
     program: str
@@ -81,7 +89,7 @@ class OperationTime:
 
 @dataclass(frozen=True)
 class Figures:
-    """All of a trace, what took longest first."""
+    """Figures of a trace, longest first."""
 
     programs: tuple[ProgramTime, ...]
     scopes: tuple[OperationTime, ...]
@@ -89,7 +97,7 @@ class Figures:
 
 
 def figures(trace: Trace) -> Figures:
-    """What a trace says."""
+    """Sum the seconds of a trace by program, scope and operation."""
     ran = operations_of(trace)
     inside: defaultdict[tuple[str, str, str, str], float] = defaultdict(float)
     times = Counter[tuple[str, str, str, str]]()
@@ -99,6 +107,8 @@ def figures(trace: Trace) -> Figures:
             inside[key] += alone
             times[key] += 1
     operations = [OperationTime(*key, times[key], spent / _SECOND) for key, spent in inside.items()]
+
+    # The figures of a scope are the sums over its operations.
     scopes: dict[tuple[str, str], OperationTime] = {}
     for each in operations:
         key = each.program, each.scope
@@ -115,14 +125,14 @@ def _longest(times: Iterable[OperationTime]) -> tuple[OperationTime, ...]:
 
 @dataclass(frozen=True)
 class Ran:
-    """One run of an operation.
+    """Run of one operation.
 
     Args:
-        span: When, and where.
-        operation: What is known of it.
-        program: The function that it is a part of.
-        scopes: What it stands in, from the outside.
-        name: As JAX calls it.
+        span: Its time, and its row.
+        operation: Its names in JAX and XLA.
+        program: Function that it is a part of.
+        scopes: Scopes around it, outermost first.
+        name: JAX's name of it.
     """
 
     span: Span
@@ -133,15 +143,16 @@ class Ran:
 
 
 def operations_of(trace: Trace) -> list[Ran]:
-    """The operations that ran. Where there are devices beside the host, what the host records of
-    theirs is their dispatch.
+    """Return the runs of operations, by row and start.
 
-    What XLA adds has no path, and what is inside of a loop may have one from there on: both stand
-    in what their loop stands in.
+    With devices in the trace the host's spans of operations are only their dispatch, and are left
+    out. Operations that XLA adds have no path, and those inside of a loop may have one that begins
+    in the loop: both get the scopes of their loop.
     """
     spans = [span for span in trace.spans if span.is_operation]
     if any(span.process.startswith("/device:") for span in spans):
         spans = [span for span in spans if span.process.startswith("/device:")]
+
     names = _functions(trace, spans)
     paths: dict[str, tuple[tuple[str, ...], str]] = {}
     out: list[Ran] = []
@@ -164,11 +175,10 @@ def operations_of(trace: Trace) -> list[Ran]:
 
 
 def _within_others(thread: Sequence[Ran]) -> Iterator[Ran]:
-    """With the scopes of what they run inside of, for those whose path does not begin at the
-    function.
-    """
+    """Yield the operations of a row, those with a partial path in their enclosing scopes."""
     open_: list[Ran] = []
     for each in thread:
+        # A stack of the operations that are running: spans are sorted by their start.
         while open_ and open_[-1].span.end <= each.span.start:
             open_.pop()
         whole = each
@@ -183,11 +193,12 @@ def _within_others(thread: Sequence[Ran]) -> Iterator[Ran]:
 
 
 def _functions(trace: Trace, spans: Sequence[Span]) -> dict[tuple[Any, Any], str]:
-    """By number and name of a program, the function that it was made of."""
+    """Return the function of each program, by id and name of the program."""
     names: dict[tuple[Any, Any], str] = {}
     for span in spans:
         key = span.facts.get("program_id"), span.facts.get("hlo_module")
         if key not in names:
+            # Programs of one name may be of several functions: then only XLA's name is certain.
             told = {_function(each) for each in trace.programs(span)}
             names[key] = told.pop() if len(told) == 1 else str(key[1]).removeprefix("jit_")
     return names
@@ -200,13 +211,16 @@ def _function(program: Compiled) -> str:
 
 
 def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
-    """The scopes in a path, from the outside, and the operation."""
-    if ";" in path:  # XLA has made one operation of several: it stands in what all of them do
+    """Return the scopes in a path, outermost first, and the operation."""
+    # A fusion of several operations, whose paths are joined by ";": the scopes are their common
+    # prefix.
+    if ";" in path:
         each = [scopes_of(part) for part in path.split(";")]
         shared = takewhile(
             lambda scopes: len(set(scopes)) == 1, zip(*(scopes for scopes, _ in each), strict=False)
         )
         return tuple(scopes[0] for scopes in shared), each[0][1]
+
     *parts, name = parts_of(path)
     scopes: list[str] = []
     backward = False
@@ -220,17 +234,18 @@ def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
                 and n
                 and [_bare(part)[0] for part in parts[n + 1 : n + 2]] == [SCOPE]
             ):
-                scopes.append(inner[1])  # a Program inside of another
+                # `jit(g)/jitney.optimize`: a Program inside of another one.
+                scopes.append(inner[1])
             elif inner is None and each != SCOPE and not _OF_JAX.match(each):
                 scopes.append(each)
     return (*scopes, *([_BACKWARD] if backward else [])), name
 
 
 def _bare(part: str) -> tuple[str, bool]:
-    """A part of a path without the transforms that it stands in, and whether it is of a backward
-    pass.
-    """
+    """Return a part of a path without its transforms, and whether it belongs to a backward pass."""
     backward = False
+    # `transpose(jvp(name))`: JAX nests transforms, and only the transposed program is the backward
+    # pass.
     while match := _TRANSFORM.match(part):
         backward = backward or match[1] == "transpose"
         part = match[2]
@@ -238,7 +253,7 @@ def _bare(part: str) -> tuple[str, bool]:
 
 
 def by_thread(ran: Sequence[Ran]) -> list[list[Ran]]:
-    """Those of each row of the trace, in the order in which they began, the outer ones first."""
+    """Return the operations of each row of the trace by their start, the outer ones first."""
     threads: defaultdict[int, list[Ran]] = defaultdict(list)
     for each in ran:
         threads[each.span.thread].append(each)
@@ -249,12 +264,14 @@ def by_thread(ran: Sequence[Ran]) -> list[list[Ran]]:
 
 
 def _alone(thread: Sequence[Ran]) -> list[float]:
-    """The nanoseconds of each without those inside of it."""
+    """Return the nanoseconds of each operation without those inside of it."""
     alone = [each.span.end - each.span.start for each in thread]
     open_: list[int] = []
     for n, each in enumerate(thread):
         while open_ and thread[open_[-1]].span.end <= each.span.start:
             open_.pop()
+        # Subtract from the innermost enclosing operation only: the outer ones lose that one as a
+        # whole.
         if open_:
             alone[open_[-1]] -= min(each.span.end, thread[open_[-1]].span.end) - each.span.start
         open_.append(n)
@@ -271,8 +288,11 @@ def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
         runs[each.program].add((each.span.facts.get("program_id"), each.span.facts.get("run_id")))
     rows: dict[str, ProgramTime] = {}
     for name, spans in devices.items():
+        # A device may run several operations at a time: the union of their spans is its busy time.
         busy = sum(map(_covered, spans.values()))
         rows[name] = ProgramTime(name, "", runs=len(runs[name]), device_seconds=busy / _SECOND)
+
+    # Join the calls on the host to the programs on the devices, by name.
     for name, calls in _calls(trace).items():
         places = ", ".join(sorted({call.place for call in calls}))
         host, compiling = (
@@ -293,17 +313,20 @@ def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
 
 @dataclass(frozen=True)
 class _Call:
+    """Call of a Program: its place, nanoseconds on the host, and seconds of compiling."""
+
     place: str
-    host: float  # nanoseconds
-    compiling: float  # seconds
+    host: float
+    compiling: float
 
 
 def _calls(trace: Trace) -> dict[str, list[_Call]]:
-    """The calls of Programs, by name."""
+    """Return the calls of Programs, by name."""
     threads: defaultdict[int, list[Span]] = defaultdict(list)
     for span in trace.spans:
         if CALLED in span.facts or COMPILED in span.facts or span.is_operation:
             threads[span.thread].append(span)
+
     calls: defaultdict[str, list[_Call]] = defaultdict(list)
     for thread in threads.values():
         thread.sort(key=lambda span: span.start)
@@ -312,7 +335,8 @@ def _calls(trace: Trace) -> dict[str, list[_Call]]:
             if CALLED not in call.facts:
                 continue
             inside = thread[bisect_left(begun, call.start) : bisect_right(begun, call.end)]
-            # the last is its own, and has the others
+            # Each call ends with a mark of its seconds, and calls may be nested: the last mark is
+            # this call's own, and includes the others.
             marks = [float(span.facts[COMPILED]) for span in inside if COMPILED in span.facts]
             compiling = marks[-1] if marks else 0.0
             host = (
@@ -326,7 +350,7 @@ def _calls(trace: Trace) -> dict[str, list[_Call]]:
 
 
 def _covered(spans: Sequence[Span]) -> float:
-    """The nanoseconds during which there was any of these."""
+    """Return the nanoseconds of the union of the spans."""
     covered, until = 0.0, 0.0
     for span in sorted(spans, key=lambda span: span.start):
         covered += max(0.0, span.end - max(span.start, until))

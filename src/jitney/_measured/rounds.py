@@ -1,11 +1,11 @@
-"""Times of several ways in turn, so that what the machine does meanwhile hits all of them alike.
+"""Rounds of timings of several functions in turn, so that other load on the machine hits all alike.
 
-A round calls each way in order and then in reverse (A B B A, and B A A B in the next), so that a
-drift favours neither. Laps are short beside the slices of time that a busy machine gives to each
-process, and of the two laps of a way in a round the lesser counts: a process that is put off in one
-of them loses that lap, not the round. Under load 10 on two cores the ratio of a function to itself
-was so within 2 % in each of 32 rounds' intervals; with laps five times as long and their mean it
-was between 0.05 and 12.
+A round calls each function in order and then in reverse (A B B A, and B A A B in the next), so that
+a drift favours neither. Laps are short compared with the time slices that a busy machine gives to
+each process, and of the two laps of a function in a round the lesser counts: a process that is
+suspended in one of them loses that lap, not the round. Under load 10 on two cores the ratio of a
+function to itself was so within 2 % in each of 32 rounds' intervals; with laps five times as long
+and their mean it was between 0.05 and 12.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import jax
 
 _jax: Any = jax
 Prepare = Callable[[], Callable[[], Any]]
-"""Makes what a call needs, outside of the clock, and gives the call."""
-# seconds of a lap, and the least of one: long beside the clock's own call
+"""Function that prepares the arguments of a call, untimed, and returns the call."""
+# Seconds of a lap, and the shortest lap: long compared with the call of the clock.
 _LAP, _SHORT = 2e-4, 5e-5
 _MOST_CALLS = 10_000
-_TRIED = 3  # warm calls, of which the fastest says how many make a lap
+# Warm calls, the fastest of which sets the number of calls in a lap.
+_TRIED = 3
 
 
 class Side:
-    """One way to be timed.
+    """Function to time, with its arguments.
 
     Args:
-        call: Makes the call; its result is waited for, leaf by leaf.
-        prepare: Where each call needs something made before, outside of the clock, as what takes
-            its arguments for itself does.
+        call: The call; its result is waited for, leaf by leaf.
+        prepare: Preparation of each call, untimed, for functions that donate their arguments.
     """
 
     def __init__(self, call: Callable[[], Any] | None = None, prepare: Prepare | None = None):
@@ -43,17 +43,17 @@ class Side:
 
     @property
     def prepared(self) -> bool:
-        """Whether each call needs something made before."""
+        """True if each call needs a preparation."""
         return self._prepare is not None
 
     def lap(self) -> float:
-        """Seconds of a call, over as many as make a lap."""
+        """Return the seconds of a call, as the mean of the calls in a lap."""
         call = self._call if self._prepare is None else self._prepare()
         if call is None:
             raise AssertionError("a way has a call, or makes one")
         wait = _jax.block_until_ready
         if self.calls > 1:
-            # what the other way has left in the processor's caches is not part of the lap
+            # An untimed call first: the processor's caches are filled by the other function.
             wait(call())
         start = time.perf_counter()
         for _ in range(self.calls):
@@ -62,11 +62,13 @@ class Side:
 
 
 def set_laps(ways: Sequence[Side]) -> None:
-    """Find how many calls make a lap: as many of each way, unless the lap of a fast one would be
-    too short for the clock.
+    """Set the number of calls in a lap.
+
+    It is the same for all functions, unless the lap of a fast one would be too short for the clock.
     """
     if any(way.prepared for way in ways):
         return
+    # Each call needs arguments of its own, so a lap with a preparation is one call.
     fastest = [max(1e-9, min(way.lap() for _ in range(_TRIED))) for way in ways]
     calls = max(1, math.ceil(_LAP / max(fastest)))
     for way, seconds in zip(ways, fastest, strict=True):
@@ -74,7 +76,7 @@ def set_laps(ways: Sequence[Side]) -> None:
 
 
 def one_round(ways: Sequence[Side], *, turned: bool) -> list[float]:
-    """Seconds of a call of each way, the lesser of two laps."""
+    """Return the seconds of a call of each function, the lesser of two laps."""
     order = list(reversed(range(len(ways)))) if turned else list(range(len(ways)))
     seconds = [math.inf] * len(ways)
     for i in (*order, *reversed(order)):
@@ -83,13 +85,13 @@ def one_round(ways: Sequence[Side], *, turned: bool) -> list[float]:
 
 
 def rounds(ways: Sequence[Side], least: int, most: int, seconds: float) -> list[list[float]]:
-    """Seconds of a call of each way, round by round: as many rounds as the seconds allow.
+    """Return the seconds of a call of each function, round by round, until the time is over.
 
     Args:
-        ways: What is timed.
-        least: So many rounds, however long they take.
-        most: And no more than so many.
-        seconds: For all of them.
+        ways: The functions.
+        least: Minimum of rounds, even if they take longer.
+        most: Maximum of rounds.
+        seconds: Time for all of them.
     """
     timed: list[list[float]] = []
     with undisturbed():
@@ -102,8 +104,9 @@ def rounds(ways: Sequence[Side], least: int, most: int, seconds: float) -> list[
 
 @contextmanager
 def undisturbed() -> Generator[None]:
-    """Without the collector of cycles, as `timeit` does it: it would run in whoever's lap made the
-    last object.
+    """Disable the garbage collector of cycles, as `timeit` does.
+
+    It would run in the lap of whichever function created the last object.
     """
     was = gc.isenabled()
     gc.collect()

@@ -1,10 +1,10 @@
-"""Read the file of a trace, `*.xplane.pb`: what ran when, and what JAX called each operation of the
-programs that ran.
+"""Reader of a trace file, `*.xplane.pb`: spans, and JAX's names of the operations in programs.
 
-Messages are read by the numbers of their fields, which are part of the format and keep their
-meaning (xplane.proto and hlo.proto of OpenXLA). `jax.profiler.ProfileData` leaves out the programs,
-which XLA writes into the same file, and ends the process where warnings are errors (a
-DeprecationWarning while its types are made, jaxlib 0.12.0.1). Tried with jax 0.10.2 and 0.12.0.1.
+Messages of protocol buffers are read by their field numbers, which are part of the format and keep
+their meaning (xplane.proto and hlo.proto of OpenXLA). `jax.profiler.ProfileData` leaves out the
+programs, which XLA writes into the same file, and aborts the process where warnings are errors (a
+DeprecationWarning while its types are created, jaxlib 0.12.0.1). Tried with jax 0.10.2 and
+0.12.0.1.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from typing import Any
 
 from .._owners import is_users, short
 
-_OPERATION = "hlo_op"  # the fact that an operation has
+# Name of the fact that marks an operation of a compiled program.
+_OPERATION = "hlo_op"
 Message = dict[int, list[Any]]
-"""The values of each field, by its number: ints, or the bytes of texts and of messages."""
+"""Values of each field, by its number: ints, or the bytes of texts and of messages."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took time: a call, an operation, or what else JAX and XLA record.
+    """Span of time: a call, an operation, or other work that JAX and XLA record.
 
     Args:
         process: The host, or a device.
-        thread: A number for each row of the trace.
-        row: Its name.
-        name: What it was.
-        start: In nanoseconds.
-        end: Likewise.
-        facts: What is said of it.
+        thread: Number of the row in the trace.
+        row: Name of the row.
+        name: Name of the event.
+        start: Start in nanoseconds.
+        end: End in nanoseconds.
+        facts: Properties by name.
     """
 
     process: str
@@ -48,20 +49,19 @@ class Span:
 
     @property
     def is_operation(self) -> bool:
-        """Whether it is an operation of a compiled program."""
+        """True for an operation of a compiled program."""
         return _OPERATION in self.facts
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of a compiled program.
+    """Operation of a compiled program.
 
     Args:
-        name: As XLA calls it.
-        path: As JAX does: the names of functions, scopes and transforms that it stands in, and its
-            own. Of several that XLA has made one the paths of all, with ";" between, or of the
-            last.
-        place: The user's line, `fit.py:12`; "" if it is not known.
+        name: XLA's name.
+        path: JAX's name: functions, scopes and transforms around it, and its own. For a fusion of
+            several operations the paths of all, with ";" between, or of the last.
+        place: The user's line, `fit.py:12`; "" if unknown.
     """
 
     name: str
@@ -71,19 +71,19 @@ class Operation:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled program that was there: its name, and its operations by name."""
+    """Compiled program in the trace: its name, and its operations by name."""
 
     name: str
     operations: dict[str, Operation]
 
 
 class Trace:
-    """What was recorded.
+    """Spans of a trace, and the compiled programs that they may belong to.
 
-    A span says of its program the name and a number, which is not to be relied on: a program that
-    the persistent cache holds keeps the one that it was compiled with, and others may have that. So
-    it is any program of that name with all operations that ran, and what is said of an operation is
-    what all of those say.
+    A span has the name and the id of its program, but the id is not reliable: a program from the
+    persistent cache keeps the id that it was compiled with, which another program may have too. So
+    the candidates are all programs of that name that contain every operation that ran, and an
+    operation gets the properties on which all candidates agree.
     """
 
     def __init__(self, spans: list[Span], programs: list[Compiled]):
@@ -94,6 +94,8 @@ class Trace:
             if span.is_operation:
                 ran[_key(span)].add(str(span.facts[_OPERATION]))
         for key, names in ran.items():
+            # If no program has all operations that ran, every program of that name stays a
+            # candidate.
             named = [program for program in programs if program.name == key[1]]
             self._programs[key] = [
                 program for program in named if names <= set(program.operations)
@@ -101,11 +103,11 @@ class Trace:
         self._operations: dict[tuple[_Key, str], Operation] = {}
 
     def programs(self, span: Span) -> list[Compiled]:
-        """Those that an operation may be of."""
+        """Return the programs that an operation may belong to."""
         return self._programs[_key(span)]
 
     def operation(self, span: Span) -> Operation:
-        """What a span is of."""
+        """Return the operation of a span."""
         key = _key(span), str(span.facts[_OPERATION])
         if key not in self._operations:
             name = key[1]
@@ -124,7 +126,7 @@ def _key(span: Span) -> _Key:
 
 
 def _agreed(name: str, operations: list[Operation]) -> Operation:
-    """What all say of an operation."""
+    """Return the properties of an operation that all candidates share; of paths a prefix."""
     if not operations:
         return Operation(name)
     paths, places = {each.path for each in operations}, {each.place for each in operations}
@@ -139,7 +141,7 @@ def _agreed(name: str, operations: list[Operation]) -> Operation:
 
 
 def parts_of(path: str) -> list[str]:
-    """The parts of a path; what is in brackets is one."""
+    """Split a path at "/"; text in brackets stays together."""
     parts, depth = [""], 0
     for sign in path:
         depth += (sign == "(") - (sign == ")")
@@ -151,7 +153,7 @@ def parts_of(path: str) -> list[str]:
 
 
 def read(file: Path, facts: Iterable[str]) -> Trace:
-    """Of the trace in a file, the operations, and the spans of which any of these facts is told."""
+    """Return the operations in a trace file, and the spans with any of the given facts."""
     wanted = frozenset([*facts, _OPERATION])
     planes = [_message(plane) for plane in _message(memoryview(file.read_bytes())).get(_PLANES, ())]
     programs = [
@@ -169,8 +171,8 @@ def read(file: Path, facts: Iterable[str]) -> Trace:
     )
 
 
-# Numbers of fields. Of an XSpace, an XPlane, an XLine, an XEvent, an entry of a map, an
-# XEventMetadata and an XStat:
+# Field numbers of an XSpace, an XPlane, an XLine, an XEvent, an entry of a map, an XEventMetadata
+# and an XStat.
 _PLANES = 1
 _PLANE_NAME, _LINES, _KINDS, _FACT_NAMES = 2, 3, 4, 5
 _LINE_NAME, _LINE_START, _EVENTS, _LINE_SHOWN = 2, 3, 4, 11
@@ -178,19 +180,20 @@ _KIND, _OFFSET, _DURATION, _FACTS = 1, 2, 3, 4
 _KEY, _VALUE = 1, 2
 _KIND_NAME, _KIND_FACTS = 2, 5
 _FACT_NAME, _DOUBLE, _UNSIGNED, _SIGNED, _STRING, _BYTES, _REFERENCE = 1, 2, 3, 4, 5, 6, 7
-# of an HloProto, an HloModuleProto, an HloComputationProto, an HloInstructionProto, and an
-# OpMetadata:
+# Field numbers of an HloProto, an HloModuleProto, an HloComputationProto, an HloInstructionProto,
+# and an OpMetadata.
 _MODULE, _MODULE_NAME, _COMPUTATIONS, _FRAMES = 1, 1, 3, 17
 _INSTRUCTIONS, _COMPUTATION_ID, _NAME, _KIND_OF, _METADATA, _CALLED = 2, 5, 1, 2, 7, 38
 _PATH, _FILE, _LINE, _FRAME = 2, 3, 4, 15
-# of a StackFrameIndexProto, and its locations and frames, all of which are counted from 1:
+# Field numbers of a StackFrameIndexProto, its locations and its frames. Its indices count from 1.
 _FILES, _LOCATIONS, _STACK = 1, 3, 4
 _LOCATION_FILE, _LOCATION_LINE, _FRAME_LOCATION, _PARENT = 1, 3, 1, 2
 
 
 def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -> Iterator[Span]:
-    """Those with any of the wanted facts: of what JAX records of a call, thirty spans or so, that
-    is two.
+    """Yield the spans of a row with any of the wanted facts.
+
+    JAX records about thirty spans for each call, and two of them are wanted.
     """
     kinds = {
         _number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME)
@@ -200,10 +203,13 @@ def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -
         _number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME)
         for entry in map(_message, plane.get(_FACT_NAMES, ()))
     }
-    # how a fact of that name begins
+
+    # An XStat begins with the id of its name: tag 0x08 (field 1, varint), then the id. A search for
+    # these bytes skips most events unparsed; chance matches are dropped below.
     marks = [b"\x08" + _written(number) for number, name in names.items() if name in wanted]
     process, row = _text(plane, _PLANE_NAME), _text(line, _LINE_SHOWN) or _text(line, _LINE_NAME)
     began = _number(line, _LINE_START)
+
     for data in line.get(_EVENTS, ()):
         raw = bytes(data)
         if not any(mark in raw for mark in marks):
@@ -221,11 +227,12 @@ def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -
             )
 
 
-_PICO = 1000  # picoseconds, in which events count, in a nanosecond
+# Picoseconds, the unit of events, in a nanosecond.
+_PICO = 1000
 
 
 def _value(fact: Message, names: dict[int, str]) -> Any:
-    """What a fact says; a text may be one of the names."""
+    """Return the value of a fact; a text may be a reference to one of the names."""
     if _REFERENCE in fact:
         return names.get(_number(fact, _REFERENCE), "")
     if _STRING in fact:
@@ -233,13 +240,14 @@ def _value(fact: Message, names: dict[int, str]) -> Any:
     if _DOUBLE in fact:
         return struct.unpack("<d", fact[_DOUBLE][0])[0]
     if _SIGNED in fact:
+        # int64 is written as a varint in two's complement.
         value = _number(fact, _SIGNED)
         return value - (1 << 64) if value >> 63 else value
     return _number(fact, _UNSIGNED)
 
 
 def _modules(planes: list[Message]) -> Iterator[Message]:
-    """The compiled programs: facts about kinds of events, in a plane of their own."""
+    """Yield the compiled programs: facts of event kinds in a plane of their own."""
     for plane in planes:
         if _text(plane, _PLANE_NAME) != "/host:metadata":
             continue
@@ -262,6 +270,7 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
     ]
 
     def place(metadata: Message) -> str:
+        # The file in the metadata first, then the frames from the innermost outwards.
         lines = [(_text(metadata, _FILE), _number(metadata, _LINE))]
         at, seen = _number(metadata, _FRAME), set[int]()
         while 0 < at <= len(stack) and at not in seen:
@@ -273,6 +282,7 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
             (f"{short(file)}:{line}" for file, line in lines if file and is_users(file)), ""
         )
 
+    # First pass: all instructions, and the operations inside of each computation.
     fused: dict[int, list[Operation]] = {}
     found: list[tuple[Operation, Message]] = []
     for computation in map(_message, module.get(_COMPUTATIONS, ())):
@@ -285,6 +295,8 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
             found.append((operation, instruction))
             if operation.path and _text(instruction, _KIND_OF) not in ("parameter", "constant"):
                 inside.append(operation)
+
+    # Second pass: a fusion without a path gets the paths of the operations in its computation.
     for operation, instruction in found:
         if not operation.path and _text(instruction, _KIND_OF) == "fusion":
             inside = [
@@ -299,11 +311,12 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
 
 
 def _message(data: Any) -> Message:
-    """The fields of a message of protocol buffers."""
+    """Parse the fields of a message of protocol buffers."""
     found: Message = {}
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
+        # A key is the field number and, in the low three bits, the wire type.
         number, kind = key >> 3, key & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
@@ -314,7 +327,8 @@ def _message(data: Any) -> Message:
     return found
 
 
-_VARINT, _SIZED = 0, 2  # how a value is written
+# Wire types: a varint; a length and so many bytes; 64 and 32 bits.
+_VARINT, _SIZED = 0, 2
 _FIXED = {1: 8, 5: 4}
 
 
@@ -324,7 +338,8 @@ def _varint(data: Any, at: int) -> tuple[int, int]:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
-        if byte < 0x80:  # no bit says that there is more
+        # The high bit of a byte announces a further one; the first byte has the lowest bits.
+        if byte < 0x80:
             return value, at
 
 
@@ -349,7 +364,7 @@ def _number(message: Message, number: int) -> int:
 
 
 def _numbers(message: Message, number: int) -> list[int]:
-    """A repeated number, which is written one by one or all in one."""
+    """Return a repeated number, whose values are written one by one or packed into bytes."""
     found: list[int] = []
     for value in message.get(number, ()):
         if isinstance(value, int):

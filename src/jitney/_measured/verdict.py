@@ -1,8 +1,8 @@
-"""From the ratios of two times, round by round, to what may be said of them.
+"""Verdict on the ratios of two times, round by round: a confidence interval of their median.
 
-The rule is the sign test turned around: the median of all ratios lies between two of those seen,
-counted from both ends, as often as `CONFIDENCE` says, however they are distributed. Nothing is
-drawn at random, so that the same times give the same verdict.
+The interval is that of the sign test. It lies between two order statistics, counted from both ends,
+and contains the median with probability `CONFIDENCE` for any distribution of the ratios. No random
+numbers are drawn, so the same times give the same verdict.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import Literal
 Outcome = Literal["faster", "slower", "no difference", "unknown"]
 CONFIDENCE = 0.99
 RESOLUTION = 1.02
-"""Ratios nearer to 1 are no difference: where code and data happen to lie makes as much."""
+"""Ratio below which there is no difference: the addresses of code and data alone change as much."""
+# Ratio within which the whole interval must lie for "no difference".
 _ALIKE = 1.05
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the ratios say.
+    """Verdict on two functions.
 
     Args:
         outcome: "faster", "slower", "no difference" or "unknown".
-        low: The ratio of the times is at least this, with `CONFIDENCE`; 0 where the rounds are too
-            few to say.
-        high: And at most this.
+        low: Lower bound of the ratio of the times, with `CONFIDENCE`; 0 if there are too few rounds
+            for one.
+        high: Upper bound.
     """
 
     outcome: Outcome
@@ -47,7 +48,7 @@ class Verdict:
 
 
 def judged(ratios: Sequence[float]) -> Verdict:
-    """The verdict on the times of the other way, divided by those of the first, of each round."""
+    """Return the verdict on the other function's time by that of the first, round by round."""
     found = interval(ratios)
     if found is None:
         return Verdict("unknown", 0.0, math.inf)
@@ -60,11 +61,15 @@ def judged(ratios: Sequence[float]) -> Verdict:
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Between which of the values the median of all that could be lies; None where they are too few
-    to say.
+    """Return a confidence interval of the median of a distribution from its samples.
+
+    None if there are too few samples for that confidence.
     """
     n, tail = len(values), 0.0
-    left_out = 0  # at each end
+    left_out = 0
+    # The median is below the k-th smallest of n values with probability sum(C(n, i) for i < k) /
+    # 2^n, and likewise above the k-th largest. Find the largest k for which each tail has at most
+    # half of the error.
     while (tail := tail + math.comb(n, left_out) / 2**n) <= (1 - confidence) / 2:
         left_out += 1
     if not left_out:
@@ -74,7 +79,7 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """The first, the median and the third."""
+    """Return the first quartile, the median and the third quartile, linearly interpolated."""
     ordered = sorted(values)
 
     def at(part: float) -> float:

@@ -1,6 +1,4 @@
-"""What a function does along each of its named axes, for `jitney.axes` and for the lines of a
-plan.
-"""
+"""Facts about a function along each named axis, for `jitney.axes` and the lines of a plan."""
 
 from __future__ import annotations
 
@@ -22,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AxisFacts:
-    """What a body is proven to do along one named axis.
+    """Proven behaviour of a body along one named axis.
 
     Args:
         name: The axis.
         kind: "pointwise" if each element is treated alone; "mapped" if `vmap` added the axis; else
             the kinds of its uses, such as "reduced" or "scanned and sorted"; "unknown" if the body
             cannot be traced without knowing the size.
-        uses: Each operation that looks along the axis, with its line.
-        refused: Why the axis cannot be padded; None if it can.
-        levels: How many reductions along it wait for one another, as the sum of a softmax waits for
-            its maximum; None if the axis cannot be cut into chunks.
+        uses: Each operation that uses several elements of the axis, with its line.
+        refused: Reason why the axis cannot be padded; None if it can.
+        levels: Number of reductions along it that wait for one another, as the sum of a softmax
+            waits for its maximum; None if the axis cannot be cut into chunks.
     """
 
     name: str
@@ -43,7 +41,7 @@ class AxisFacts:
 
     @property
     def text(self) -> str:
-        """In one line: the kind, then how often which operation does what where."""
+        """Summary in one line: the kind, then the uses with their operations and lines."""
         seen: dict[tuple[str, str], list[_axes.Use]] = {}
         for use in self.uses:
             seen.setdefault((use.kind, use.how), []).append(use)
@@ -72,29 +70,30 @@ def _listing(places: Sequence[str]) -> str:
 
 
 class Axes(dict[str, AxisFacts]):
-    """Axis name -> facts; printed, a line for each axis, which a terminal that is not as wide gets
-    folded.
-    """
+    """Axis name -> facts; printed, a line for each axis, folded to the width of the terminal."""
 
     def __str__(self) -> str:
-        from .._console import folded  # rich takes its time, and most never print
+        # Imported here, since rich is slow to import and most facts are never printed.
+        from .._console import folded
 
         return "\n".join(folded(str(facts)) for facts in self.values())
 
 
-# sizes from 2 to this one are looked at, where the form of an expression alone proves nothing
+# Largest size that is tried, from 2 on, where the form of an expression alone proves nothing.
 _LARGEST = 4096
 
 
 def facts_of(
     entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None
 ) -> dict[str, AxisFacts]:
-    """The facts of each named axis of a call, each while the others have the sizes that they have.
+    """Return the facts of each named axis of a call, the other axes at their sizes.
 
-    With `buckets`, of these axes alone, and for the sizes that share a bucket with the size of the
-    call.
+    With `buckets`, only for the axes that have one, and for the sizes that share a bucket with the
+    size of the call.
     """
     view = entry.planned(arrays, jit=False).view
+
+    # Facts are those of the body, so the stages around it are left out of the plan.
     plan = Plan.make(
         view,
         replace(
@@ -108,9 +107,12 @@ def facts_of(
     inside = plan.seen_inside(Vmap, view)
     sizes = sizes_of(inside, named_axes(inside))
     axes = {name: AxisFacts(name, "mapped") for name in (() if vmap is None else vmap.axes)}
+    # Each axis becomes symbolic in turn. Sizes 0 and 1 have no facts, since they run unpadded.
     for name, size in sizes.items():
         if size > 1:
             bucket = buckets.get(name) if buckets is not None else None
+            # Facts hold for the sizes of the bucket, or without one up to the size of the call at
+            # least.
             bounds = (bucket.range(size) if bucket is not None else None) or (
                 2,
                 max(size, _LARGEST),

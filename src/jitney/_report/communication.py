@@ -1,4 +1,4 @@
-"""What `jitney.communication` says: the collectives of a program, and its table."""
+"""Result of `jitney.communication`: the collectives of a program, and their table."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Collective:
     """Collectives of one kind at one line.
 
     Args:
-        kind: What XLA calls it: "all-reduce", "all-gather", ...
-        count: How many there are.
-        bytes: Of their results, on one device; of one turn where they stand in a loop.
-        along: The axes of the mesh between whose devices they run.
-        axes: The named axes that lie there; `"fsdp"` for a parameter that is gathered before it is
-            used.
-        line: The line of the function, or what JAX calls the operation.
-        in_loop: Whether they run once for each turn of a loop.
-        whole: The argument that, by its shape, it brings together on every device, if it does.
+        kind: XLA's name: "all-reduce", "all-gather", ...
+        count: Number of them.
+        bytes: Bytes of their results, on one device; those of one iteration if they are in a loop.
+        along: Axes of the mesh between whose devices they run.
+        axes: Named axes that are sharded over these; `"fsdp"` for a parameter that is gathered
+            before it is used.
+        line: Line of the function, or JAX's name of the operation.
+        in_loop: True if they run once for each iteration of a loop.
+        whole: Argument that, by its shape, they gather completely on every device, if any.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Collective:
 
 @dataclass(frozen=True, repr=False)
 class Communication(Shown):
-    """What `jitney.communication` gives."""
+    """Result of `jitney.communication`."""
 
     function: str
     mesh: str
@@ -48,7 +48,7 @@ class Communication(Shown):
 
     @property
     def bytes(self) -> dict[str, int]:
-        """By kind, on one device."""
+        """Bytes by kind, on one device."""
         sizes: dict[str, int] = {}
         for collective in self.collectives:
             sizes[collective.kind] = sizes.get(collective.kind, 0) + collective.bytes

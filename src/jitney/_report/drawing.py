@@ -1,9 +1,7 @@
-"""A plan as a picture: each stage that is taken is a frame around those inside of it, and the body
-is in the middle.
+"""Picture of a plan: a frame for each stage that is taken, around those inside, around the body.
 
-What a frame says is the line of the plan. What it shows besides is computed from the stage itself:
-cells of a bucket, chunks and passes, parts on devices; and the shapes that what is inside sees,
-where a stage changes them.
+A frame has the line of the plan as text, a sketch of what the stage does to an axis (cells of a
+bucket, chunks and passes, parts on devices), and the shapes inside, if the stage changes them.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _LINE = 16
 
 @dataclass
 class _Pen:
-    """How far down the drawing has come."""
+    """Position in the drawing, downwards, and the parts drawn so far."""
 
     parts: list[str]
     y: float = 0.0
@@ -41,7 +39,7 @@ class _Pen:
 
     @property
     def wide(self) -> float:
-        """What a line of text may take."""
+        """Width of a line of text."""
         return WIDE - 2 * self.left
 
     def say(self, what: str, kind: str = "", most: int = 3) -> None:
@@ -58,20 +56,22 @@ class _Pen:
 def draw(
     function: str, plan: Plan, view: View, cut: Cut | None, told: Mapping[str, str]
 ) -> Picture:
-    """The picture of one call.
+    """Draw one call.
 
     Args:
-        function: Its name and place.
-        plan: The stages.
-        view: The arrays as they are handed in.
-        cut: What is cut into chunks, if anything is.
-        told: The first line of the plan for each name that has one and is taken.
+        function: Name and place of the function.
+        plan: Its stages.
+        view: Arrays as the caller passes them.
+        cut: Chunks, if an axis is cut.
+        told: First line of the plan for each name that has one and is taken.
     """
     pen = _Pen([])
     pen.say(f"one call of {function}", "name", 2)
     pen.say(_arrays(view), "code", 2)
     frames: list[float] = []
     taken: list[Stage] = []
+
+    # Downwards from the outermost stage: open a frame for each that is taken.
     for stage in plan.stages:
         inside = stage.inner(view)
         name = "remat" if isinstance(stage, Saved) else stage.name
@@ -87,6 +87,9 @@ def draw(
             if _arrays(inside) != _arrays(view):
                 pen.say(f"inside: {_arrays(inside)}", "code", 2)
         view = inside
+
+    # The body in the middle, then upwards again: close the frames, with the second step of a stage,
+    # on the results, below those inside.
     _body(pen, function, told.get("derivative", ""))
     for stage, top in zip(reversed(taken), reversed(frames), strict=True):
         after = _after(stage)
@@ -99,7 +102,7 @@ def draw(
 
 
 def _show(pen: _Pen, stage: Stage, view: View, cut: Cut | None) -> None:
-    """What a stage does with an axis."""
+    """Draw what a stage does to an axis."""
     pen.y += 3
     if isinstance(stage, Fill):
         for axis in stage.axes:
@@ -121,13 +124,14 @@ def _body(pen: _Pen, function: str, derivative: str) -> None:
     pen.y += 5
     pen.inset -= _INSET
     at = pen.inset + _INSET
+    # The first part of the drawing, so that its fill is below all text.
     pen.parts.insert(
         0, box(at, top, WIDE - 2 * at, pen.y - top, "var(--c)", "var(--c)", ' fill-opacity=".18"')
     )
 
 
 def _after(stage: Stage) -> str:
-    """The second step of a stage, on the results."""
+    """Return the second step of a stage, on the results, in words."""
     if isinstance(stage, Fill):
         return "results are cut back to " + ", ".join(
             f"{axis.name}={axis.size}" for axis in stage.axes
@@ -138,6 +142,9 @@ def _after(stage: Stage) -> str:
 
 
 def _arrays(view: View) -> str:
-    """Arrays and their shapes; true sizes, which padding adds, are none of the caller's."""
+    """Return the arrays and their shapes in words.
+
+    Scalars with the true sizes, which padding adds, are left out: they are not the caller's.
+    """
     leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
     return few([f"{leaf.path}[{','.join(map(str, leaf.shape))}]" for leaf in leaves]) or "no arrays"

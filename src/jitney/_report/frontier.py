@@ -1,6 +1,4 @@
-"""What `jitney.frontier` says: memory against what is computed again, as a table and as a
-picture.
-"""
+"""Result of `jitney.frontier`: memory against recomputation, as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -22,13 +20,13 @@ _BAR = 16
 
 @dataclass(frozen=True)
 class Saving:
-    """One way to save less for the backward pass.
+    """Choice of residuals that are saved for the backward pass.
 
     Args:
-        saved: What is saved.
+        saved: The residuals, in words.
         bytes: Temporaries and arguments of the gradient, by the compiler.
-        recomputed: Operations on numbers that are done again, counted from the program.
-        best: Whether no other takes less memory and recomputes no more.
+        recomputed: Operations on numbers that are done twice, counted in the program.
+        best: True if no other takes less memory and recomputes no more.
     """
 
     saved: str
@@ -39,16 +37,17 @@ class Saving:
 
 @dataclass(frozen=True, repr=False)
 class Frontier(Shown):
-    """What `jitney.frontier` gives. Printed, a table; in a notebook a picture too.
+    """Result of `jitney.frontier`. Printed, a table; in a notebook a picture too.
 
     Args:
-        function: Which.
+        function: Name and place of the function.
         forward: Operations of the function itself.
-        memory: Bytes that were to be kept to; None if none were given.
-        ways: All that was compiled, from the most memory to the least.
-        chosen: The one that recomputes the least of those that fit; None if none does, or nothing
-            was to be kept to.
-        unsupported: Why nothing is offloaded to the memory of the host; None if it can be.
+        memory: Limit in bytes; None if none was given.
+        ways: All choices that were compiled, from the most memory to the least.
+        chosen: The one that recomputes least of those within the limit; None if none is, or there
+            is no limit.
+        unsupported: Reason why residuals cannot be offloaded to the memory of the host; None if
+            they can.
     """
 
     function: str
@@ -61,6 +60,7 @@ class Frontier(Shown):
     def __rich__(self) -> Table:
         from .._console import table
 
+        # `ways` begins with the one that takes the most memory.
         most = self.ways[0].bytes
         rows: list[list[tuple[str, str]]] = [
             [("", ""), ("memory", "bold"), ("", ""), ("recomputed", "bold"), ("saved", "bold")]
@@ -96,8 +96,10 @@ class Frontier(Shown):
         return table(f"what the gradient of {self.function} saves{kept}", rows)
 
     def svg(self) -> str:
-        """A picture, as text: memory to the right, what is recomputed upwards, the frontier as
-        steps, and the limit.
+        """Draw the frontier as SVG text.
+
+        Memory is to the right and recomputation upwards, with the frontier as a line, and the
+        limit.
         """
         most = max(way.bytes for way in self.ways) * 1.05
         high = max(1, max(way.recomputed for way in self.ways)) * 1.1
@@ -110,6 +112,7 @@ class Frontier(Shown):
 
         best = [way for way in self.ways if way.best]
         line = " ".join(f"{x(way.bytes):.1f},{y(way.recomputed):.1f}" for way in best)
+        # SVG draws in order: the best come last, on top.
         marks = [
             f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}"'
             f' r="{6 if way == self.chosen else 4}"'
@@ -118,7 +121,9 @@ class Frontier(Shown):
             f" {flops_text(way.recomputed)} recomputed</title></circle>"
             for way in sorted(self.ways, key=lambda way: way.best)
         ]
+
         limit = ""
+        # A limit to the right of all points is not drawn.
         if self.memory is not None and self.memory < most:
             at = x(self.memory)
             limit = (

@@ -1,5 +1,6 @@
-"""What `jax.vmap` makes of branches and loops, for a plan: of a branch both sides, of a loop the
-slowest of its elements.
+"""Branches and loops under `jax.vmap`, for a plan.
+
+A branch computes all sides, and a loop runs until its slowest element ends.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Joined:
-    """A branch or a loop that all elements of a mapped axis go through together.
+    """Branch or loop that all elements of a mapped axis go through together.
 
     Args:
         place: The user's line.
-        is_loop: Whether it is a `while_loop`; else a `cond` or `switch`.
+        is_loop: True for a `while_loop`, false for a `cond` or `switch`.
     """
 
     place: str
@@ -42,10 +43,13 @@ def joined_lanes(plan: Plan, entry: Entry, view: View) -> list[Joined]:
     0.12.0.1).
     """
     with entry.numbers():
+        # The body for one element, and the body with the mapped axis.
         one = body_of(entry.body_inside(plan, Vmap), _abstract(plan.seen_inside(Vmap, view)))
         if not any(eqn.primitive.name in ("cond", "while") for eqn in equations(one)):
             return []
         mapped = body_of(entry.body_inside(plan, Chunk), _abstract(plan.seen_inside(Chunk, view)))
+
+    # A `cond` that `vmap` turned into a select is missing from the mapped program.
     branches = Counter(_branches(one)) - Counter(_branches(mapped))
     return [
         *(Joined(place, is_loop=False) for place in branches),
@@ -62,10 +66,12 @@ def _branches(jaxpr: Any) -> Iterator[str]:
 
 
 def _joining(jaxpr: Any) -> Iterator[str]:
-    """The loops whose condition has an element for each of the mapped axis: they go on while any
-    holds.
+    """Yield the loops whose condition has an element for each one of the mapped axis.
+
+    Such a loop runs while any of them holds.
     """
     for eqn in equations(jaxpr):
+        # The condition of an unmapped loop is a scalar.
         if (
             eqn.primitive.name == "while"
             and opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape

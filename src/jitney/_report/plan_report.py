@@ -1,4 +1,8 @@
-"""A plan for people: text, in colours on a terminal, a dict, or HTML in a notebook."""
+"""Report of a plan: text, in colours on a terminal, a dict, or HTML in a notebook.
+
+Input is a plan on abstract values; output is a `Report` whose `Line`s are decisions with reasons.
+Some lines need a trace of the body, or a compiled gradient, for which this file asks the stages.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One decision: what it is about, whether it was taken, and why."""
+    """Decision: its subject, whether it was taken, and the reason."""
 
     name: str
     taken: bool
@@ -53,21 +57,23 @@ class Line:
 
     @property
     def asked(self) -> bool:
-        """Whether it was taken, or asked for and not taken."""
+        """True if it was taken, or asked for and not taken."""
         return self.taken or _NOT_ASKED.fullmatch(self.why) is None
 
 
-_GAINS = 0.98  # of the bytes without a policy; above it, nothing was gained
+# Ratio of bytes with and without a policy, above which the policy gains nothing.
+_GAINS = 0.98
 _ERROR = "an error names argument and line"
+# Reasons of decisions that nobody asked for.
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
 
 
 @dataclass(frozen=True, repr=False)
 class Report(Shown):
-    """What `f.plan(...)` gives: every decision about one call, with its reason.
+    """Result of `f.plan(...)`: every decision about one call, with its reason.
 
-    Printed, those taken, those asked for and not taken, and one line of the rest; `lines` and
-    `to_dict()` have all.
+    Printed, it has the decisions that were taken, those that were asked for and not taken, and one
+    line of all others; `lines` and `to_dict()` have all.
     """
 
     function: str
@@ -80,17 +86,20 @@ class Report(Shown):
     cut: Cut | None = field(default=None, repr=False, compare=False)
 
     def draw(self) -> Picture:
-        """A picture of the call as SVG text, in light and dark: each stage that is taken around
-        those inside of it, the cells of each bucket, the chunks of each pass, which device holds
-        which part. In a notebook it is shown; else write it into a file.
+        """Draw the call as SVG text, in light and dark.
+
+        Each stage that is taken is a frame around those inside of it, with the cells of each
+        bucket, the chunks of each pass, and the part of an array on each device. A notebook shows
+        the picture; elsewhere write it into a file.
         """
         from .drawing import draw
 
+        # Reversed, so that the first line of a name wins.
         told = {line.name: line.why for line in reversed(self.lines) if line.taken}
         return draw(self.function, self.plan, self.view, self.cut, told)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the report as plain data."""
         return {
             "function": self.function,
             "decisions": [
@@ -132,35 +141,41 @@ class Report(Shown):
 
 
 def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = True) -> Report:
-    """Plan a call on abstract values, and say everything that was decided.
+    """Plan a call on abstract values, and return every decision.
 
     Args:
         core: The function.
-        entry: Of the call.
+        entry: Program of the call.
         arrays: Its arrays, or abstract ones.
-        compiles: Whether a gradient is compiled for what a policy of `remat` gains.
+        compiles: True to compile a gradient, to measure what a policy of `remat` gains.
 
     Raises:
         ContractError: The call does not fit the contract.
     """
     with entry.numbers():
-        # at exact size nothing may divide
+        # Chunks and devices need not divide a padded axis at its exact size. This plan has neither;
+        # `padded_plan` has both.
         planned = entry.planned(arrays, jit=not core.options.pad)
         autocast = planned.plan.of(Autocast)
-        ready = autocast is None or autocast.policy is not None  # else the body cannot be built yet
+        # Before its first call an autocast has no policy, and the body cannot be built.
+        ready = autocast is None or autocast.policy is not None
         padded = bool(core.options.pad) and ready
         with decisions() as made:
             plan = entry.padded_plan(planned.view) if padded else planned.plan
         facts = facts_of(entry, arrays, dict(core.options.pad)) if padded else {}
         donated = entry.request.donated and not entry.request.nested and ready
         donation = _donation(entry, planned.view, arrays) if donated else []
-    inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
+
+    # Lines of the stages. In a derivative `remat` is applied inside, and has a line of its own.
+    inside = isinstance(core.fn(), Derived)
     hidden = _hidden(core, inside=inside)
     stages = [
         Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
         for s in plan.stages
         if s.name not in hidden
     ]
+
+    # Chunks, with the passes over the data and the memory that was measured for them.
     chunk, cut = plan.of(Chunk), None
     if chunk is not None and ready:
         with entry.numbers():
@@ -168,6 +183,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
+
+    # Lines that need more than the plan: the placement of the arrays, and traces of the body.
     stages += [
         Line("transfer", taken=True, why=why)
         for why in transfers(plan.of(Place), arrays, entry.paths)
@@ -181,6 +198,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
     stages += [
         Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()
     ]
+
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
     return Report(
@@ -201,8 +219,10 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
 
 
 def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
-    """Stages that have no line: of the two for `remat`, the one that it is not for, and both where
-    it stands inside a derivative.
+    """Return the names of stages without a line.
+
+    Of the two stages of `remat` it is the one that is not in use, and both if `remat` is inside a
+    derivative.
     """
     if inside:
         return ("remat", "saved")
@@ -210,7 +230,7 @@ def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
 
 
 def _for_each(axes: Sequence[str]) -> str:
-    """What a derivative under `vmap` is of, and how to get the one that is meant as often."""
+    """Return a sentence on the derivative under `vmap`, and on the one that is often meant."""
     named = " and ".join(axes)
     return (
         f"one for each {named} (`vmap`); that of their mean is the derivative of a program that"
@@ -221,13 +241,15 @@ def _for_each(axes: Sequence[str]) -> str:
 def _derivative(
     core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]
 ) -> list[Line]:
-    """How a derivative is made, if the program is one; `padded` is what was decided while it was
-    proven for a bucket.
+    """Return how a derivative is computed, if the program is one.
+
+    `padded` are the decisions that were made while the derivative was proven for a bucket.
     """
     derived = core.fn()
     if not isinstance(derived, Derived):
         return []
     made = padded[-1:]
+    # No bucket: trace the derivative, and collect its decision.
     if not made:
         with entry.numbers(), decisions() as exact:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
@@ -244,7 +266,7 @@ def _derivative(
 def _rematerialised(
     core: Core, plan: Plan, entry: Entry, view: View, *, compiles: bool
 ) -> list[Line]:
-    """What is recomputed in the backward pass of a derivative."""
+    """Return the line on recomputation in the backward pass of a derivative."""
     derived = core.fn()
     if not isinstance(derived, Derived) or not derived.remat:
         return []
@@ -263,14 +285,13 @@ def _rematerialised(
 
 
 def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: View) -> str:
-    """What a policy of `remat` gains, by the compiler: the gradient is compiled for it, with the
-    policy and without.
-    """
+    """Return what a policy of `remat` gains, by compiling the gradient with and without it."""
     if core.options.chunk or core.options.pad:
         return ""
     place = plan.of(Place)
     shardings = None if place is None else place.shardings
     plain = entry.of(core.of(replace(derived, remat=None), core.options))
+    # Compiled with the shardings of the call, so that the bytes are those of one device.
     with entry.numbers():
         avals = [leaf.abstract() for leaf in view.leaves]
         with_it, without = (
@@ -286,13 +307,14 @@ def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: Vi
 
 
 def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
-    """Which layers of the body become loops, and which do not; it is traced for it."""
+    """Return the layers of the body that become loops, and those that do not; traces the body."""
     if plan.of(Roll) is None:
         return []
     try:
         with entry.numbers(), rolls() as made:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except CAUGHT as error:
+        # Only a body that needs the value of a tracer is reported as a line; other errors pass.
         if need_of(error) is None:
             raise
         return [
@@ -308,7 +330,7 @@ def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
 
 
 def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
-    """What an autocast does with the products of the body, which is traced for it."""
+    """Return what an autocast does with the products of the body; traces the body."""
     stage = plan.of(Autocast)
     if stage is None or stage.policy is None:
         return []
@@ -329,19 +351,24 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
 
 
 def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
-    """The numbers of the body that are infinite in the type that it is computed in; it is traced
-    for it, in both.
+    """Return the constants of the body that overflow to infinity in its compute dtype.
+
+    Traces the body twice, in the dtype of the arguments and in the compute dtype.
     """
     stage = plan.of(Precision)
     low = None if stage is None or stage.policy not in COMPUTE else np.dtype(COMPUTE[stage.policy])
+    # Only a narrower dtype loses constants that the wider one has.
     if stage is None or low is None or low.itemsize >= np.dtype(stage.back).itemsize:
         return []
     narrow = [leaf.abstract() for leaf in plan.seen_inside(Precision, view).leaves]
+    # Shapes as the body gets them, with the dtypes of the arguments.
     wide = [
         jax.ShapeDtypeStruct(each.shape, leaf.dtype)
         for each, leaf in zip(narrow, view.leaves, strict=True)
     ]
+
     why = "the body cannot be traced{}, so nothing says which constants are out of range"
+    # The overflow is what is looked for, so NumPy's warning of it is off.
     with entry.numbers(), np.errstate(over="ignore"):
         try:
             inside = body_of(entry.body_inside(plan, Precision), narrow)
@@ -350,6 +377,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
                 raise
             return [Line("constants", taken=False, why=why.format(""))]
         try:
+            # With wider arguments the body may mix dtypes, which strict promotion would refuse.
             with jax.numpy_dtype_promotion("standard"):
                 outside = body_of(entry.body_inside(plan, Precision), wide)
         except Exception:  # noqa: BLE001 - the body is the user's, and may refuse any type but the one it is computed in
@@ -357,6 +385,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
                 Line("constants", taken=False, why=why.format(" in the types of its arguments"))
             ]
         found = _precision.lost_constants(outside, inside, low)
+
     limit = f"whose largest number is {_largest(low):.6g}"
     return [
         Line(
@@ -369,8 +398,9 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
 
 
 def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
-    """The branches and loops that the elements of a mapped axis go through together; the body is
-    traced for it.
+    """Return the branches and loops that the elements of a mapped axis go through together.
+
+    Traces the body.
     """
     mapped = plan.of(Vmap)
     if mapped is None:
@@ -387,14 +417,17 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
                 why="the body cannot be traced, so nothing says which branches there are",
             )
         ]
+
     each, options = (
         " of ".join(f"each {axis}" for axis in reversed(mapped.axes)),
         entry.core.options,
     )
+    # The advice is right only if nothing else cuts, pads or shards the axis.
     is_free = len(mapped.axes) == 1 and not (
         options.chunk or options.pad or options.memory is not None or options.shard
     )
     cure = f'; chunk={{"{mapped.axes[0]}": 1}} works on one at a time, ' if is_free else ""
+
     lines: list[Line] = []
     for each_joined in found:
         what = "goes on until the slowest ends" if each_joined.is_loop else "computes every branch"
@@ -410,8 +443,9 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
 
 
 def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
-    """What giving up the buffers saves, and those that no result can take over. JAX pairs them by
-    shape and dtype, one result for each buffer; the compiler's
+    """Return the bytes that donation saves, and the buffers that no result can take over.
+
+    JAX pairs buffers with results by shape and dtype, one result for each buffer; the compiler's
     `memory_analysis().alias_size_in_bytes` counts the same bytes.
     """
     try:
@@ -426,9 +460,12 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
                 why="the body cannot be traced, so nothing says which buffers could be reused",
             )
         ]
+
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
     taken: list[Leaf] = []
     lines: list[Line] = []
+
+    # Each donated buffer uses up one free result of its shape and dtype.
     for leaf in (view.leaves[i] for i in entry.request.donated):
         free[leaf.shape, leaf.dtype] -= 1
         if free[leaf.shape, leaf.dtype] >= 0:
@@ -439,6 +476,7 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
             f" shape and dtype ({leaf})"
         )
         lines.append(Line("donation", taken=False, why=why))
+
     saved = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in taken)
     buffers = f"{len(taken)} buffer{'s' if len(taken) > 1 else ''}"
     reused = Line(
@@ -454,13 +492,14 @@ def _listing(leaves: Sequence[Leaf]) -> str:
 
 
 def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> list[Line]:
-    """What is decided besides the stages."""
+    """Return the decisions besides the stages."""
     options = core.options
     contract = Line(
         "contract",
         options.check,
         "checked once for each new call key" if options.check else "`check=False`",
     )
+
     unresolved = [
         f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved
     ]
@@ -470,6 +509,7 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
     where = f"persistent compilation cache: {facts.reason}" + (
         f" ({facts.directory})" if facts.directory else ""
     )
+
     return [
         contract,
         *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),
@@ -499,7 +539,7 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
 
 
 def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
-    """What became of `cache="program"`."""
+    """Return the state of the serialised program of `cache="program"`."""
     if core.options.cache != "program":
         return []
     if entry.kept is None:
@@ -507,12 +547,13 @@ def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
             Line("kept program", taken=False, why="not kept: under an outer transform it is traced")
         ]
     with entry.numbers():
+        # The arrays that the program gets: padded ones, if it pads.
         given = arrays if entry.padded is None else entry.padded.given(arrays)
         return [Line("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
 
 
 def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
-    """Whether the program is run plainly too, for which it is traced."""
+    """Return whether the plain function is run too, for comparison; traces it."""
     options = entry.core.options
     if options.disabled is not None:
         return Line("verify", taken=False, why="JITNEY_DISABLE leaves nothing to compare")
@@ -531,7 +572,7 @@ def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
 
 
 def _late(entry: Entry) -> Line:
-    """Who raises what a run-time check finds."""
+    """Return who raises the error of a run-time check."""
     why = waits(entry.core.options)
     if why is None and entry.request.nested:
         why = "under an outer trace checks are Equinox's own callbacks"

@@ -1,8 +1,7 @@
-"""Small drawings of what a stage does with an axis: the cells of a bucket, the chunks of each pass,
-who holds which part.
+"""Sketches of stages at work on an axis: cells of a bucket, chunks of passes, parts on devices.
 
-Each is a list of SVG elements in a box of a width, and how high that came out; `drawing.py` sets
-them into the drawing of a call.
+Each is a list of SVG elements of a given width, and the height that it came out with; `drawing.py`
+sets them into the drawing of a call.
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ from .._view.view import View
 
 Sketch = tuple[list[str], float]
 _HIGH = 16
-_CELLS = 32  # of a bucket that are drawn one by one
-_CHUNKS = 9  # of a pass
+# Cells of a bucket up to which each is drawn.
+_CELLS = 32
+# Chunks of a pass up to which each is drawn.
+_CHUNKS = 9
 _DEVICES = 8
 _ARRAYS = 4
 _COLOURS = "abcd"
@@ -30,7 +31,7 @@ _LABEL = 84
 
 
 def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
-    """The cells of one padded axis: what is valid, and what was filled in and is masked."""
+    """Draw the cells of one padded axis: the valid ones, and the masked padding."""
     valid = wide * axis.size / axis.high
     cells = min(axis.high, _CELLS)
     cuts = "".join(f"M{x + wide * i / cells:.1f} {y:g}v{_HIGH}" for i in range(1, cells))
@@ -39,6 +40,7 @@ def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
         box(x, y, wide, _HIGH, "none", "var(--a)", ' stroke-dasharray="3 2"'),
         f'<path d="{cuts}" stroke="var(--ground)" stroke-width="1" opacity=".7"/>',
     ]
+
     filled = (
         f"; {axis.high - axis.size} filled in, which reach no result"
         if axis.high > axis.size
@@ -54,11 +56,14 @@ def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
 
 
 def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> Sketch:
-    """One row for each pass over the data, in the order of its chunks."""
+    """Draw a row for each pass over the data, with its chunks in order."""
+    # Each device cuts its own part of a sharded axis into chunks.
     part = cut.size if cut.devices is None else cut.size // cut.devices.parts
     count = -(-part // cut.width)
+    # The first ones and the last; 0 stands for those between.
     shown = list(range(1, count + 1)) if count <= _CHUNKS else [*range(1, _CHUNKS - 1), 0, count]
     step = (wide - _LABEL) / len(shown)
+
     parts: list[str] = []
     top = y
     for number, each in enumerate(passes.passes, 1):
@@ -68,6 +73,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
             if not chunk:
                 parts.append(words(left + step / 2, top + 12, "...", "soft", "middle"))
                 continue
+            # The last chunk may be shorter than the others.
             share = min(1.0, (part - (chunk - 1) * cut.width) / cut.width)
             parts.append(
                 box(
@@ -90,6 +96,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
             for i, line in enumerate(told)
         ]
         top += _HIGH + 8 + 14 * len(told)
+
     last = part - (count - 1) * cut.width
     of = f"{cut.axis}: {count:,} chunks of {cut.width:,}" + (
         f", the last of {last:,}" if last < cut.width and count > 1 else ""
@@ -102,7 +109,7 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
 
 
 def _does(passes: _axes.Passes, number: int) -> str:
-    """What a pass carries from chunk to chunk, and whether results come out of it."""
+    """Return what a pass carries from chunk to chunk, and its results, in words."""
     each = passes.passes[number]
     names = few(list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed))))
     given = (
@@ -115,18 +122,18 @@ def _does(passes: _axes.Passes, number: int) -> str:
 
 
 def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
-    """One row for each array that is spread, one column for each device: which part of it lies
-    there.
-    """
+    """Draw a row for each sharded array, a column for each device, and the number of its part."""
     sizes: dict[str, int] = dict(place.mesh.shape)
     count = math.prod(sizes.values())
     shown = list(range(min(count, _DEVICES)))
     step = (wide - _LABEL) / len(shown)
     parts = [words(x, y + 11, "device", "soft")]
     parts += [words(x + _LABEL + step * (i + 0.5), y + 11, str(i), "soft", "middle") for i in shown]
+
     spread = [
         (leaf, spec) for leaf, spec in zip(view.leaves, place.specs, strict=False) if any(spec)
     ]
+
     top = y + 17
     for leaf, spec in spread[:_ARRAYS]:
         along = tuple(name for axes in spec for name in axes)
@@ -147,6 +154,7 @@ def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
             )
             parts.append(words(x + _LABEL + step * (i + 0.5), top + 12, str(number), "", "middle"))
         top += _HIGH + 4
+
     more = "".join(
         [
             f"; {len(spread) - _ARRAYS} more arrays are spread" if len(spread) > _ARRAYS else "",
@@ -164,12 +172,16 @@ def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
 
 
 def _part(device: int, sizes: dict[str, int], along: Sequence[str]) -> int:
-    """Which part of an array a device holds: its place along those axes of the mesh that the array
-    lies along.
+    """Return the number of the part of an array that a device holds.
+
+    It is the position of the device along the mesh axes that the array is sharded over.
     """
     at: dict[str, int] = {}
+    # Devices are counted row by row: unravel the index, last axis first.
     for name, size in reversed(sizes.items()):
         device, at[name] = divmod(device, size)
+
+    # Ravel the positions along the array's axes.
     number = 0
     for name in along:
         number = number * sizes[name] + at[name]

@@ -1,4 +1,4 @@
-"""What `jitney.strategy` says: the ways that were measured, and the one that fits."""
+"""Result of `jitney.strategy`: the ways to run that were measured, and the first that fits."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to work on the data.
+    """Way to run over the data.
 
     Args:
         name: "in memory", "chunked" or "streamed".
-        bytes: What the compiler says that it takes on one device: temporaries and arguments; None
-            if it cannot be done.
-        chunk: How many elements of the axis at a time, on each of the devices that share it; None
-            for all.
-        why: What was measured, or why it cannot be done.
-        fits: Whether it can be done within the memory.
+        bytes: Bytes on one device by the compiler, temporaries and arguments; None if it is not
+            possible.
+        chunk: Elements of the axis in a chunk, on each of the devices that share it; None for all.
+        why: Measurement, or the reason why it is not possible.
+        fits: True if it is possible within the memory.
     """
 
     name: str
@@ -35,13 +34,14 @@ class Way:
 
 @dataclass(frozen=True, repr=False)
 class Strategy(Shown):
-    """What `jitney.strategy` gives.
+    """Result of `jitney.strategy`.
 
     Args:
-        function: Which.
-        axis: Along which axis it is cut, with its size.
-        memory: Bytes that were to be kept to.
-        ways: Those that were measured.
+        function: Name and place of the function.
+        axis: Axis that is cut.
+        size: Size of the axis.
+        memory: Limit in bytes.
+        ways: Ways that were measured, in order of preference.
     """
 
     function: str
@@ -52,7 +52,7 @@ class Strategy(Shown):
 
     @property
     def chosen(self) -> Way | None:
-        """The first way that fits; None if none does."""
+        """First way that fits; None if none does."""
         return next((way for way in self.ways if way.fits), None)
 
     def __rich__(self) -> Table:

@@ -1,4 +1,4 @@
-"""What a stream gives: its result, and what it did."""
+"""Result of a stream, and its statistics."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class StreamStats:
-    """What a stream did.
+    """Statistics of a stream.
 
     Args:
-        chunks: How many were worked on, over all passes; those before a checkpoint it went on from
-            are not counted.
+        chunks: Number of chunks over all passes, without those before a checkpoint that the run
+            resumed from.
         rows: Length of the axis.
-        passes: Over the data.
-        seconds: Of the whole run.
-        retries: Readings that failed and were made again.
-        saves: How often the checkpoint was written.
-        kept: What became of its programs under `cache="program"`: found, kept, or why not; None
-            where that is not asked for.
+        passes: Passes over the data.
+        seconds: Seconds of the whole run.
+        retries: Failed reads that were repeated.
+        saves: Number of checkpoints written.
+        kept: State of its programs under `cache="program"`: found, stored, or the reason why not;
+            None without that option.
     """
 
     chunks: int
@@ -47,7 +47,7 @@ class StreamStats:
 
 
 class Streamed(NamedTuple, Generic[R]):
-    """The result of a stream: `value, stats = jitney.stream(...)`."""
+    """Result of a stream: `value, stats = jitney.stream(...)`."""
 
     value: R
     stats: StreamStats

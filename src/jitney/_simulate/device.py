@@ -1,6 +1,4 @@
-"""What devices can do at best, by the tables of those who make them: speed, memory, links. Nothing
-here is measured.
-"""
+"""Peak figures of devices, from their makers' tables: speed, memory, links. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -13,27 +11,28 @@ from .._errors import OptionError, name_fix
 from .._jax.trees import is_a, is_number
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
+# From narrow to wide: `Device.computed_in` takes the next wider type.
 PEAKS = ("fp8", "int8", "bf16", "fp16", "tf32", "f32", "f64")
 
 
 @dataclass(frozen=True)
 class Device:
-    """One kind of device, for `jitney.simulate`.
+    """Kind of device, for `jitney.simulate`.
 
     Args:
-        name: How it is called.
-        memory: Bytes.
-        bandwidth: Of its memory, in bytes/s.
+        name: Name of the device.
+        memory: Bytes of memory.
+        bandwidth: Bandwidth of its memory, in bytes/s.
         peak: Operations a second on matrices, dense, by type: "bf16", "fp16", "tf32", "f32", "f64",
             "fp8", "int8". "tf32" is a product of float32 matrices at JAX's default precision, "f32"
             one at precision "highest".
-        vector: Operations a second on everything that is no product of matrices.
-        group: How many devices share the fast links: those of a node, or of a pod.
-        link: Fast links of one device, in bytes/s in one direction.
-        network: What one device has of the links between nodes, in bytes/s in one direction.
-        link_latency: Of one message over the fast links, in seconds.
-        network_latency: Of one message between nodes, in seconds.
-        source: Where the figures come from.
+        vector: Operations a second on everything that is not a product of matrices.
+        group: Number of devices that share the fast links: those of a node, or of a pod.
+        link: Bandwidth of the fast links of one device, in bytes/s in one direction.
+        network: Share of one device in the links between nodes, in bytes/s in one direction.
+        link_latency: Latency of one message over the fast links, in seconds.
+        network_latency: Latency of one message between nodes, in seconds.
+        source: Source of the figures.
     """
 
     name: str
@@ -85,17 +84,20 @@ class Device:
                 "correct it.",
                 code="J208",
             )
+
+        # A read-only copy: the dataclass is frozen, and its mapping should be too.
         object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
 
     def computed_in(self, kind: str) -> str:
-        """The type that products of a type are computed in: the next wider one, where a device has
-        no peak for it.
+        """Return the type in which products of a type are computed on this device.
+
+        It is the next wider type if the device has no peak for the given one.
         """
         wider = [name for name in PEAKS[PEAKS.index(kind) :] if name in self.peak]
         return wider[0] if wider else max(self.peak, key=PEAKS.index)
 
     def speed(self, kind: str) -> float:
-        """Operations a second on matrices of a type."""
+        """Return the operations a second on matrices of a type."""
         return self.peak[self.computed_in(kind)]
 
 
@@ -110,7 +112,7 @@ def _gpu(
     network: float,
     group: int = 8,
 ) -> Device:
-    """From figures in GB, GB/s and Tera-operations a second."""
+    """Return a device with figures in GB, GB/s and Tera-operations a second."""
     peak = {kind: speed * _TERA for kind, speed in tera.items()}
     return Device(
         name,
@@ -136,8 +138,10 @@ def _tpu(
     network: float,
     pod: int,
 ) -> Device:
-    """A TPU multiplies bfloat16; a float32 product is one such pass at JAX's default precision, and
-    six at "highest". The speed of its vector unit is not published: a sixteenth of the matrix
+    """Return a TPU with figures in GB, GB/s and Tera-operations a second.
+
+    TPUs multiply bfloat16; a float32 product takes one such pass at JAX's default precision, and
+    six at "highest". The speed of the vector unit is not published: a sixteenth of the matrix
     unit's is assumed.
     """
     peak = {"int8": int8, "bf16": bf16, "fp16": bf16, "tf32": bf16, "f32": bf16 / 6}
@@ -220,10 +224,10 @@ DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device
 
 
 def device_of(where: Any, given: Any) -> Device:
-    """A device by its name, or itself.
+    """Return a device by its name; a `Device` is returned as it is.
 
     Raises:
-        OptionError: There is none of that name.
+        OptionError: No device has that name.
     """
     if is_a(given, Device):
         return given

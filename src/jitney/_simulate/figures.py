@@ -1,4 +1,4 @@
-"""What `jitney.simulate` gives: the figures of one device, and how they are shown."""
+"""Results of `jitney.simulate`: the figures of one device, and the tables that show them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Traffic:
     """Collectives of one kind between the same devices, in one step.
 
     Args:
-        kind: What XLA calls it: "all-reduce", "all-gather", ...
-        along: The axes of the mesh between whose devices they run.
-        axes: The named axes that lie there.
-        count: How many run, each turn of a loop counted.
-        bytes: Of their results, on one device; of a reduce-scatter that is its part.
+        kind: XLA's name: "all-reduce", "all-gather", ...
+        along: Axes of the mesh between whose devices they run.
+        axes: Named axes that are sharded over these.
+        count: Number of runs, with every iteration of a loop.
+        bytes: Bytes of their results, on one device; for a reduce-scatter the device's part.
         sent: Bytes that each device sends, by the algorithms that send the least.
-        devices: How many take part in one.
-        network: Whether they leave a node.
-        seconds: How long they take at best, one after the other.
+        devices: Number of devices in one collective.
+        network: True if they cross nodes.
+        seconds: Lower bound of their time, one after the other.
     """
 
     kind: str
@@ -47,12 +47,12 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Share:
-    """An argument on one device.
+    """Argument on one device.
 
     Args:
-        path: Which.
-        bytes: Of the part on one device.
-        along: The axes of the mesh that it is divided along.
+        path: Path of the argument.
+        bytes: Bytes of the part on one device.
+        along: Axes of the mesh that it is sharded over.
     """
 
     path: str
@@ -62,24 +62,23 @@ class Share:
 
 @dataclass(frozen=True, repr=False)
 class Simulation(Shown):
-    """What `jitney.simulate` gives: of one device in one step, unless it says otherwise. Printed, a
-    table.
+    """Result of `jitney.simulate`: one device in one step, unless noted. Printed, a table.
 
     Args:
-        function: Which.
-        mesh: The devices along each axis.
-        device: What each is.
+        function: Name and place of the function.
+        mesh: Number of devices along each axis.
+        device: Kind of the devices.
         arguments: Bytes of the arguments.
-        results: Bytes of the results, without those that take the place of donated arguments.
-        temporaries: Bytes of what is kept in between, by XLA's compiler for CPUs.
+        results: Bytes of the results, without those that alias donated arguments.
+        temporaries: Bytes of temporary buffers, by XLA's compiler for CPUs.
         flops: Operations on numbers.
-        products: Those of them that are products of matrices or convolutions, by the type of
+        products: The part of these in products of matrices and convolutions, by the type of
             `Device.peak`.
         accessed: Bytes that go through the memory of the device, each fused group one operation.
-        collectives: What the devices send each other.
-        largest: The largest arguments, those first that take the most of a device.
-        notes: What the figures rest on.
-        seconds: How long the simulation took.
+        collectives: Communication between the devices.
+        largest: Largest arguments, by their bytes on one device.
+        notes: Assumptions behind the figures.
+        seconds: Seconds that the simulation took.
     """
 
     function: str
@@ -98,7 +97,7 @@ class Simulation(Shown):
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """Number of devices in the mesh."""
         return math.prod(self.mesh.values())
 
     @property
@@ -108,14 +107,13 @@ class Simulation(Shown):
 
     @property
     def fits(self) -> bool:
-        """Whether that is no more than the device has."""
+        """True if the memory of the device is large enough."""
         return self.memory <= self.device.memory
 
     @property
     def times(self) -> dict[str, float]:
-        """Seconds that a step takes at least: for its operations, for its memory and for its
-        collectives.
-        """
+        """Lower bounds of the seconds of a step: for operations, for memory and for collectives."""
+        # Matrix units compute the products, vector units everything else.
         rest = self.flops - sum(self.products.values())
         compute = (
             sum(count / self.device.speed(kind) for kind, count in self.products.items())
@@ -129,23 +127,24 @@ class Simulation(Shown):
 
     @property
     def bound(self) -> str:
-        """The longest of `times`."""
+        """Name of the longest of `times`."""
         return max(self.times, key=self.times.__getitem__)
 
     @property
     def step(self) -> float:
-        """Seconds of a step where nothing is computed while devices send: the roofline of the
-        device, then that of the links.
+        """Seconds of a step without overlap of communication and computation.
+
+        The sum of two rooflines: that of the device, then that of the links.
         """
         return max(self.times["compute"], self.times["memory"]) + self.times["communication"]
 
     @property
     def overlapped(self) -> float:
-        """Seconds of a step where everything that is sent is sent while devices compute."""
+        """Seconds of a step in which all communication overlaps with computation."""
         return max(self.times.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, for JSON."""
+        """Return the figures as plain data, for JSON."""
         plain = {
             name: getattr(self, name)
             for name in (
@@ -188,10 +187,10 @@ class Simulation(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Shown):
-    """What `jitney.simulate` gives for several meshes. Printed, a table with a row for each.
+    """Result of `jitney.simulate` for several meshes. Printed, a table with a row for each.
 
     Args:
-        simulations: One for each mesh, in their order.
+        simulations: A simulation of each mesh, in the given order.
     """
 
     simulations: tuple[Simulation, ...]
@@ -206,7 +205,7 @@ class Sweep(Shown):
         return len(self.simulations)
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The figures, for JSON."""
+        """Return the figures as plain data, for JSON."""
         return [simulation.to_dict() for simulation in self.simulations]
 
     def __rich__(self) -> Table:
@@ -233,7 +232,7 @@ class Sweep(Shown):
 
 
 def seconds_text(seconds: float) -> str:
-    """A time, to be read."""
+    """Return seconds as text with a unit, `1.25 ms`."""
     for unit, size in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -245,7 +244,7 @@ def _mesh(mesh: Sizes) -> str:
 
 
 def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
-    """The lines of the table: what, how much, and what is to be said about it."""
+    """Yield the lines of the table: name, figure and remark."""
     device, times = simulation.device, simulation.times
 
     def row(name: str, figure: str, said: str = "", style: str = "") -> list[tuple[str, str]]:
@@ -325,12 +324,13 @@ _LEAST = 0.001
 
 
 def _advice(simulation: Simulation) -> str:
-    """What takes the most, and what to do about it."""
+    """Return a sentence on what takes most of the memory, and how to reduce it."""
     if simulation.temporaries > simulation.arguments:
         return (
             "Temporaries take the most: try `remat`, `chunk`, or more devices along an axis that"
             " they have."
         )
+    # Arguments that are not sharded at all come first: their bytes do not shrink with the mesh.
     whole = [share for share in simulation.largest if not share.along] or list(simulation.largest)
     return (
         f"Arguments take the most: lay axes of {', '.join(share.path for share in whole)} along the"

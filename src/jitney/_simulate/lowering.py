@@ -1,6 +1,4 @@
-"""One program on one mesh that is not there: what another process is asked to compile, and the
-figures from its answer.
-"""
+"""`Case`, one program on one absent mesh: its export, and the figures after its compilation."""
 
 from __future__ import annotations
 
@@ -37,18 +35,20 @@ _LARGEST = 3
 
 
 class Case:
-    """One program on one mesh."""
+    """Program on a mesh, exported for another process."""
 
     def __init__(self, entry: Entry, arrays: Sequence[Any], mesh: Sizes):
         self.entry, self.mesh = entry, mesh
         self._has_checks = False
         with self._scope():
             self._planned = entry.planned(arrays)
+
+        # Types of products are read in the jaxpr: the compiler for CPUs widens those of 16 bits.
         jaxpr, exported = self._exported(arrays)
         self._products, self._narrow = products_by_type(jaxpr), _has_narrow(jaxpr)
         self.donated = entry.request.donated
-        # The trees hold classes of the user's and the rule for gradients functions: the other
-        # process needs neither.
+        # The trees contain the user's classes, and the VJP contains functions, neither of which
+        # can be sent. The other process needs flat arguments only.
         inside, outside = (
             tree_flatten((_flat(exported.in_avals), {}))[1],
             tree_flatten(_flat(exported.out_avals))[1],
@@ -56,6 +56,8 @@ class Case:
         self.exported = replace(exported, in_tree=inside, out_tree=outside, _get_vjp=None)
 
     def _scope(self) -> AbstractContextManager[Any]:
+        # In order: the options that change numbers, kernels as other devices have them, the
+        # abstract mesh.
         scope = ExitStack()
         scope.enter_context(self.entry.numbers())
         scope.enter_context(elsewhere())
@@ -63,14 +65,21 @@ class Case:
         return scope
 
     def _exported(self, arrays: Sequence[Any]) -> tuple[Any, Any]:
-        """The program as JAX traced it, and as it can be handed over."""
+        """Return the jaxpr and the exported program.
+
+        Traces again after each obstacle that can be removed: a trace of another thread, a choice
+        that depends on argument values.
+        """
         entry = self.entry
         while True:
             try:
+                # `Retry` ends the block early, and the loop traces again.
                 with suppress(Retry), self._scope(), jax.disable_jit(False):  # noqa: FBT003
                     jitted: Any
                     jitted, shardings = entry.made(current(), arrays)
                     jaxpr = jitted.trace(*arrays).jaxpr
+                    # Checks of Equinox are callbacks, which cannot be exported: they become numbers
+                    # of the program.
                     self._has_checks = has_equinox_checks(jaxpr)
                     if self._has_checks:
                         jitted = Jit.of(entry.request).compiled(
@@ -96,9 +105,10 @@ class Case:
                 entry.land()
 
     def simulation(self, program: CompiledElsewhere, device: Device, seconds: float) -> Simulation:
-        """The figures, from the compiled program."""
+        """Return the figures of the compiled program."""
         work = Work(program.text)
         traffic = tuple(self._traffic(sent(program.text, program.divided, self.mesh), work, device))
+        # Text and memory are those of one device's part, so all figures are of one device.
         return Simulation(
             str(self.entry.core.where),
             dict(self.mesh),
@@ -120,9 +130,11 @@ class Case:
         rules = shard and shard.over(self.mesh)
         groups: dict[Any, list[tuple[int, int]]] = {}
         for operation in operations:
+            # A collective runs as often as its computation. Loops of unknown length count once.
             groups.setdefault((operation.kind, operation.along), []).append(
                 (operation.bytes, work.turns.get(operation.computation, 1))
             )
+
         for (kind, along), same in sorted(
             groups.items(), key=lambda item: -sum(size * turns for size, turns in item[1])
         ):
@@ -151,6 +163,8 @@ class Case:
         shares: list[Share] = []
         for leaf, spec in zip(leaves, specs, strict=True):
             along = tuple(axis for on in spec for axis in on)
+            # The partition spec of an array has the mesh axes of each dimension; the product of
+            # their sizes is the number of parts.
             size = (
                 math.prod(leaf.shape)
                 * leaf.dtype.itemsize
@@ -160,7 +174,7 @@ class Case:
         return tuple(sorted(shares, key=lambda share: -share.bytes)[:_LARGEST])
 
     def _notes(self, work: Work, traffic: Sequence[Traffic], device: Device) -> Iterator[str]:
-        """What the figures rest on."""
+        """Yield the assumptions behind the figures, in words."""
         count = math.prod(self.mesh.values())
         yield (
             "Arguments, results, operations and collectives are counted in the program compiled"
@@ -221,7 +235,7 @@ def _has_narrow(jaxpr: Any) -> bool:
 
 
 def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, int]:
-    """Operations on one device, by the types of the whole program as the device computes them."""
+    """Split the operations of one device by type, in the proportions of the whole program."""
     kinds: dict[str, int] = {}
     for kind, count in (shares or {"tf32": 1}).items():
         name = device.computed_in(kind)
@@ -231,12 +245,13 @@ def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, 
         kind: total * count // max(whole, 1)
         for kind, count in sorted(kinds.items(), key=lambda item: -item[1])
     }
+    # The remainder of the integer divisions goes to the most frequent type.
     first = next(iter(parts))
     return parts | {first: total - sum(parts.values()) + parts[first]} if total else {}
 
 
 def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
-    """Say that a program calls back into Python, which cannot be handed over.
+    """Check that a program does not call back into Python, since callbacks cannot be exported.
 
     Raises:
         OptionError: It does.

@@ -1,13 +1,11 @@
-"""Programs compiled for more devices than there are: by another process, which has as many virtual
-ones and runs nothing.
+"""Compilation for more devices than there are, in a process with virtual CPU devices.
 
-JAX lowers a program for an abstract mesh and compiles it only for devices. `jax.export` hands the
-lowered program over, so that nothing of the user's, neither functions nor arrays, has to be sent.
-It comes over a pipe, which tells the other process too when this one is gone: then it ends, and
-takes its folder with it. XLA divides a program among devices before it knows what they are, so what
-they send each other is that of any device; how it fuses operations and lays out memory afterwards
-is that of its compiler for CPUs. This file is the program of the other process too, and imports
-nothing of jitney.
+The other process runs no program. JAX lowers a program for an abstract mesh, but compiles only for
+devices. `jax.export` serialises the lowered program, so no function or array of the user's has to
+be sent. It goes over a pipe, whose end also tells the other process that this one is gone: then it
+exits, and deletes its folder. XLA partitions a program before it knows the devices, so the
+collectives are those of any device; fusion and memory layout afterwards are those of its compiler
+for CPUs. This file is also the main program of the other process, and imports nothing of jitney.
 """
 
 from __future__ import annotations
@@ -30,16 +28,15 @@ from pathlib import Path
 from typing import Any
 
 MOST = 2048
-"""Devices of one process of XLA's for CPUs: it keeps their numbers in 11 bits. Tried with jaxlib
+"""Maximum of virtual CPU devices in one process: XLA has 11 bits for their ids. Tried with jaxlib
 0.10.2.
 """
 _LENGTH = struct.Struct(">Q")
 _COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
-# Write the program as it was divided. And keep apart what `jax.checkpoint` computes anew: the
-# compiler for CPUs of jaxlib 0.10 puts it
-# together with what was computed before, which keeps that in memory; those for other devices do
-# not.
+# Dump the program after partitioning. And keep the rematerialised values of `jax.checkpoint` apart:
+# the compiler for CPUs of jaxlib 0.10 merges them with the first computation as common
+# subexpressions, which keeps the residuals in memory; compilers for other devices do not.
 _OPTIONS = {
     "xla_dump_hlo_pass_re": "spmd-partitioning",
     "xla_dump_hlo_module_re": "jit_call",
@@ -49,10 +46,19 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class CompiledElsewhere:
-    """What another process tells of a compiled program; bytes are those on one device."""
+    """Text and memory of a compiled program, bytes on one device.
+
+    Args:
+        text: The compiled program.
+        divided: The program after partitioning, before the compiler for CPUs went on; "" for one
+            device.
+        arguments: Bytes of arguments.
+        results: Bytes of results.
+        aliased: Bytes of results that alias donated arguments.
+        temporaries: Bytes of temporary buffers.
+    """
 
     text: str
-    # as it was divided among the devices, before the compiler for CPUs went on; "" for one device
     divided: str
     arguments: int
     results: int
@@ -61,19 +67,21 @@ class CompiledElsewhere:
 
 
 class Failed(Exception):
-    """The other process could not compile it; the last line of what it said."""
+    """Failure of the other process; the message is the last line of its output."""
 
 
 def compiled(
     programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]],
 ) -> list[CompiledElsewhere]:
-    """Compile exported programs, each with the sizes of its mesh and what it may reuse of its
-    arguments.
+    """Compile exported programs, each for the sizes of its mesh and with its donated arguments.
 
     Raises:
-        Failed: One cannot be compiled.
+        Failed: A program cannot be compiled.
     """
     count = max(math.prod(mesh.values()) for _, mesh, _ in programs)
+
+    # The user's flags stay, but for a number of devices. `PYTHONPATH` is this process's `sys.path`,
+    # so that both import the same JAX.
     flags = (
         f"{_COUNT.sub('', os.environ.get('XLA_FLAGS', ''))}"
         f" --xla_force_host_platform_device_count={count}"
@@ -87,9 +95,11 @@ def compiled(
         "JAX_ENABLE_COMPILATION_CACHE": "0",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    # made by the other process
+    # The other process creates it, with a mode for this user only.
     folder = Path(tempfile.gettempdir(), f"jitney-simulate-{secrets.token_hex(8)}")
+
     with tempfile.TemporaryFile() as said:
+        # `-P` keeps this file's folder off `sys.path`: its modules must not shadow others.
         command = [sys.executable, "-P", __file__, str(folder)]
         other = subprocess.Popen(  # noqa: S603
             command,
@@ -109,30 +119,33 @@ def compiled(
             lines = [
                 line for line in said.read().decode(errors="replace").splitlines() if line.strip()
             ]
-            # not frames of C++
+            # Lines with "@" are C++ stack frames.
             last = [line for line in lines if not line.lstrip().startswith("@")]
             raise Failed(last[-1] if last else f"it ended with {other.returncode}")
         return [CompiledElsewhere(*answer) for answer in answered]
 
 
 def _asked(other: subprocess.Popen[bytes], content: bytes) -> Any:
-    """What the other process answers; None if it ends before."""
+    """Send programs to the other process, and return its answer; None if it exits before."""
     asks, answers = other.stdin, other.stdout
     if asks is None or answers is None:
         return None
     with suppress(BrokenPipeError), asks, answers:
         asks.write(_LENGTH.pack(len(content)) + content)
-        asks.flush()  # and it stays open: its end is that of this process
+        # The pipe stays open until the answer is there: its end would tell the other process that
+        # this one is gone.
+        asks.flush()
         answered = answers.read()
         return pickle.loads(answered) if other.wait() == 0 and answered else None  # noqa: S301 - written by this file
-    other.wait()  # it ended before it was asked
+    # A broken pipe: the other process exited before it was asked.
+    other.wait()
     return None
 
 
 def _compile(
     exported: Any, sizes: dict[str, int], donated: tuple[int, ...], folder: Path
 ) -> tuple[Any, ...]:
-    """One program, as the fields of `Compiled`; XLA writes what it makes of it into a folder."""
+    """Compile one program into a dump folder, and return the fields of `CompiledElsewhere`."""
     import jax
     import numpy as np
 
@@ -143,11 +156,15 @@ def _compile(
     arguments = [jax_.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
     options: Any = {"in_shardings": tuple(placed)} if len(devices.flat) > 1 else {}
     folder.mkdir()
+
+    # `call` of an exported program is a JAX function of its flat arguments.
     lowered = jax_.jit(exported.call, donate_argnums=donated or None, **options).lower(*arguments)
     executable = lowered.compile(_OPTIONS | {"xla_dump_to": str(folder)})
+
     divided = [path.read_text() for path in folder.glob("*after_spmd-partitioning*.txt")]
     if len(devices.flat) > 1 and not divided:
         raise RuntimeError("XLA did not write the program as it was divided among the devices")
+
     memory = executable.memory_analysis()
     counted = [
         getattr(memory, f"{part}_size_in_bytes") for part in ("argument", "output", "alias", "temp")
@@ -156,9 +173,10 @@ def _compile(
 
 
 def _main(folder: Path) -> None:
-    """What the other process does."""
+    """Read programs from stdin, compile them, and write the answers to stdout."""
     asks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else is printed
+    # The answer has a descriptor of its own. Other output to stdout goes to stderr from here on.
+    os.dup2(2, 1)
     programs: list[Any] = pickle.loads(asks.read(*_LENGTH.unpack(asks.read(_LENGTH.size))))  # noqa: S301 - of the process that started this one
     threading.Thread(target=_follow, args=(asks.fileno(), folder), daemon=True).start()
     folder.mkdir(mode=0o700)
@@ -173,11 +191,13 @@ def _main(folder: Path) -> None:
 
 
 def _follow(asks: int, folder: Path) -> None:
-    """End with the process that started this one. Unbuffered: a lock of `sys.stdin` would fail the
-    end of this process.
+    """Exit when the process that started this one exits.
+
+    Reads unbuffered: a lock of `sys.stdin` would make the exit of this process fail.
     """
     os.read(asks, 1)
-    for _ in range(2):  # XLA may be writing
+    # Twice, as XLA may be writing files meanwhile.
+    for _ in range(2):
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

@@ -1,5 +1,4 @@
-"""How long a step takes at best: by the speed of a device, of its memory and of its links. A model,
-not a measurement.
+"""Roofline model: lower bounds of a step's seconds by the speed of device, memory and links.
 
 A step takes no less than its operations at peak speed, its bytes at the bandwidth of the memory
 (Williams, Waterman and Patterson, Communications of the ACM 52, 2009), and its collectives. A
@@ -25,13 +24,13 @@ from .device import Device
 
 @dataclass(frozen=True)
 class Links:
-    """What the devices of a collective have between them.
+    """Links between the devices of a collective.
 
     Args:
-        devices: How many take part in one.
-        network: Whether they are of several nodes.
+        devices: Number of devices in one collective.
+        network: True if they are in several nodes.
         bandwidth: Bytes/s that each sends.
-        latency: Of one message, in seconds.
+        latency: Latency of one message, in seconds.
     """
 
     devices: int
@@ -41,22 +40,27 @@ class Links:
 
 
 def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Links:
-    """The links along axes of a mesh whose devices are counted row by row: the last axis lies
-    within a node as far as that is large.
+    """Return the links along axes of a mesh.
 
-    Of a collective between nodes each member in a node drives its own port; it goes no faster than
-    the fast links.
+    Devices are counted row by row: the last axis is within a node as far as that is large. In a
+    collective between nodes each member in a node drives its own port, up to the speed of the fast
+    links.
     """
     names = list(mesh)
     order = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
     axes = [names.index(name) for name in along]
+    # Device numbers with the given axes last: each row is one group of a collective.
     rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)).reshape(
         -1, math.prod(mesh[name] for name in along)
     )
+
+    # Nodes that each group spans; the group with the most is the slowest.
     nodes = [len(set(row)) for row in (rows // device.group).tolist()]
     count, most = rows.shape[1], max(nodes)
     if most == 1:
         return Links(count, network=False, bandwidth=device.link, latency=device.link_latency)
+
+    # Members in the same node, each with a port of its own.
     ports = count / most
     return Links(
         count,
@@ -67,19 +71,19 @@ def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Link
 
 
 def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
-    """The bytes that each device sends in a collective, and in how many messages one after the
-    other.
+    """Return the bytes that each device sends in a collective, and the consecutive messages.
 
     Args:
-        kind: What XLA calls it.
+        kind: XLA's name.
         size: Bytes of its result on one device.
-        devices: How many take part.
+        devices: Number of devices in it.
     """
     n, steps = devices, math.ceil(math.log2(devices))
     by_kind: dict[str, tuple[float, int]] = {
         "all-reduce": (2 * (n - 1) / n * size, 2 * steps),
         "all-gather": ((n - 1) / n * size, steps),
-        "reduce-scatter": ((n - 1) * size, steps),  # its result is an n-th of what it reduces
+        # (n-1)/n of its operand, which has n times the bytes of its result.
+        "reduce-scatter": ((n - 1) * size, steps),
         "all-to-all": ((n - 1) / n * size, steps),
         "collective-permute": (size, 1),
         "collective-broadcast": (size, steps),
@@ -88,22 +92,23 @@ def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
 
 
 def seconds_of(kind: str, size: int, between: Links) -> float:
-    """How long a collective takes at best; see `sends`."""
+    """Return the lower bound of a collective's seconds; see `sends`."""
     sent, messages = sends(kind, size, between.devices)
     return sent / between.bandwidth + messages * between.latency
 
 
 def products_by_type(jaxpr: Any) -> dict[str, int]:
-    """Operations of the products in a program, by the type in which they are multiplied, all
-    devices together.
+    """Return the operations of products in a jaxpr by the type of their operands, over all devices.
 
-    The compiler for CPUs widens products of 16 bits, so that only the program itself tells.
+    They are counted in the jaxpr, since the compiler for CPUs widens products of 16 bits.
     """
     counts: dict[str, int] = {}
     for eqn in opened(jaxpr)[0].eqns:
         program = called(eqn)
+        # Calls have one sub-jaxpr; loops and branches may have several, all of which count.
         inner = programs(eqn.params) if program is None else [program]
         if inner:
+            # The length of a scan is known; a while loop counts as one iteration.
             turns = int(eqn.params["length"]) if eqn.primitive.name == "scan" else 1
             for program in inner:
                 for kind, count in products_by_type(program).items():
@@ -115,8 +120,9 @@ def products_by_type(jaxpr: Any) -> dict[str, int]:
 
 
 def _kind_of(eqn: Any) -> str:
-    """The type that a product is computed in, as `Device.peak` calls it."""
+    """Return the type in which a product is computed, as a key of `Device.peak`."""
     kinds = [np.dtype(var.aval.dtype) for var in eqn.invars[:2]]
+    # The wider of the two operands decides, and a complex number is two real ones.
     bits = max(8 * kind.itemsize // (2 if kind.kind == "c" else 1) for kind in kinds)
     name = max(kinds, key=lambda kind: kind.itemsize).name
     if bits == _BYTE:

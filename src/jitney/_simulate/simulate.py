@@ -1,6 +1,4 @@
-"""`jitney.simulate`: what a program would take on devices that are not there. Compiled for them,
-run on none.
-"""
+"""`jitney.simulate`: memory, work and communication of a program on devices that are not there."""
 
 from __future__ import annotations
 
@@ -62,47 +60,52 @@ def simulate(
     wrt: Wrt = None,
     **keywords: Any,
 ) -> Simulation | Sweep:
-    """What a program would take on devices that are not there: memory, operations, what they send
-    each other, and the time of a step.
+    """Estimate memory, operations, communication and time of a step on absent devices.
 
-        jitney.simulate(loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8},
-        device="h200", wrt="model")
+        jitney.simulate(
+            loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8},
+            device="h200", wrt="model",
+        )
 
-    The program is divided among the devices and compiled for them, by another process with as many
-    virtual devices; nothing runs, and no array of these sizes exists. Bytes of arguments and
-    results, operations and collectives are counted in that program, loops with their turns. Times
-    are a model (a roofline): see `Simulation.times`, `step` and `notes`.
+    The program is partitioned for the devices and compiled for them, by another process with as
+    many virtual devices; nothing runs, and no array of these sizes exists. Bytes of arguments and
+    results, operations and collectives are counted in that program, with every iteration of a loop.
+    Times are a model (a roofline): see `Simulation.times`, `step` and `notes`.
 
     Args:
         f: A program, or a derivative of one.
-        examples: As of `Program.compile`; `eqx.filter_eval_shape` makes modules that hold no
+        examples: Examples as for `Program.compile`; `eqx.filter_eval_shape` creates modules without
             numbers.
-        mesh: The number of devices along each axis, or a mesh, outermost first: the last axis lies
-            within a node, as far as that is large. Several for a table. Without it, the mesh of the
+        mesh: Number of devices along each axis, or a mesh, outermost first: the last axis is within
+            a node, as far as that is large. Several give a table. The default is the mesh of the
             decoration or the context, or one device for a function without `shard`.
         device: A name ("h100", "h200", "a100", "b200", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e",
             "cpu"), or a `jitney.Device`.
-        sizes: As of `Program.compile`.
-        wrt: Of a derivative, with respect to what.
+        sizes: Axis sizes, as for `Program.compile`.
+        wrt: Arguments to differentiate, for a derivative.
         keywords: Examples by name.
 
     Raises:
         OptionError: The device is not known, the function is not sharded and there are several
             devices, it has `memory` beside `shard`, or it calls back into Python.
-        MeshError: The mesh is none or has more than 2,048 devices, an axis does not divide, or the
-            program cannot be compiled for it.
+        MeshError: The mesh is not valid or has more than 2,048 devices, an axis does not divide, or
+            the program cannot be compiled for it.
         ContractError: A size is missing.
     """
     start = time.perf_counter()
+
     program = program_of("jitney.simulate()", f, wrt)
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
+    # An empty list is taken as a single mesh, which `_mesh_of` refuses.
     several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]
     meshes = [_mesh_of(entry, given) for given in several]
     arrays = [
         jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
         for shape, dtype, weak in map(described, arrays)
     ]
+
+    # All meshes are compiled by one process, which has the devices of the largest.
     cases = [Case(entry, arrays, axes) for axes in meshes]
     try:
         answers = compiled([(case.exported, dict(case.mesh), case.donated) for case in cases])
@@ -114,6 +117,7 @@ def simulate(
             "try fewer, or look at `f.lower(...)`.",
             code="J252",
         ) from failure
+
     taken = time.perf_counter() - start
     simulations = tuple(
         case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True)
@@ -126,11 +130,11 @@ def _count(mesh: Sizes) -> int:
 
 
 def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
-    """The sizes of a mesh.
+    """Return the sizes of a mesh.
 
     Raises:
-        MeshError: They are none.
-        OptionError: There are several devices, and nothing says what each shall do.
+        MeshError: They are not positive whole numbers by axis, or there are too many devices.
+        OptionError: There are several devices, and the function is not sharded.
     """
     where, sharded = entry.core.where, entry.core.options.shard is not None
     if mesh is None:
@@ -138,7 +142,9 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
         if sharded and there is None:
             raise no_mesh(where)
         mesh = {"device": 1} if there is None else there
-    if hasattr(mesh, "shape"):  # a mesh of jitney or JAX
+
+    # A mesh object of jitney or JAX.
+    if hasattr(mesh, "shape"):
         mesh = dict(mesh.shape)
     sizes: list[Any] = list(mesh.values()) if is_a(mesh, Mapping) else []
     if not sizes or any(not is_a(size, int) or is_a(size, bool) or size < 1 for size in sizes):
@@ -149,6 +155,7 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
             'write mesh={"data": 256}.',
             code="J253",
         )
+
     if math.prod(sizes) > MOST:
         raise MeshError(
             where,

@@ -1,12 +1,10 @@
-"""What the devices of a program send each other, in the types and forms that it has on other
-devices than CPUs.
+"""Collectives of a partitioned program, in the types and forms that devices other than CPUs have.
 
-XLA's compiler for CPUs widens numbers of 16 bits before it compiles, collectives too, and knows no
-reduce-scatter: that remains an all-reduce, of which each device then cuts its part. Compilers for
-GPUs and TPUs make a reduce-scatter of such a pair, which sends half. So how often a collective runs
-is read in the compiled program, and what it sends in the program as XLA had divided it among the
-devices. What that takes of a link is in `roofline.py` (`sends`, `seconds_of`), and it is added up
-in `lowering.py`.
+XLA's compiler for CPUs widens numbers of 16 bits before it compiles, collectives too, and has no
+reduce-scatter: there it stays an all-reduce, and each device then cuts out its part. Compilers for
+GPUs and TPUs make a reduce-scatter of such a pair, which sends half. So the number of runs of a
+collective is read from the compiled program, and its kind and bytes from the program after
+partitioning. `roofline.py` has the seconds (`sends`, `seconds_of`), and `lowering.py` adds them up.
 """
 
 from __future__ import annotations
@@ -21,22 +19,38 @@ from .._jax.hlo_work import Work
 
 @dataclass(frozen=True)
 class Sent:
-    """One collective."""
+    """Collective of a compiled program.
+
+    Args:
+        kind: Its kind on devices other than CPUs.
+        bytes: Bytes of its result, on one device.
+        along: Axes of the mesh between whose devices it runs.
+        computation: Computation of the compiled program that contains it.
+    """
 
     kind: str
-    bytes: int  # of its result, on one device
+    bytes: int
     along: tuple[str, ...]
-    computation: str  # of the compiled program that it stands in
+    computation: str
 
 
 def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
-    """The collectives of a compiled program, and of what it was when it had been divided."""
+    """Return the collectives of a compiled program, as they are on other devices.
+
+    Args:
+        text: The compiled program.
+        divided: The program after partitioning.
+        mesh: Number of devices along each axis.
+    """
     before = _by_size(divided, mesh)
     transfers: list[Sent] = []
     for collective in collectives(text, mesh):
         sizes: dict[str, int] = {}
         for dtype, shape in collective.arrays:
+            # Match the two programs by kind, axes and elements, in their order. The last match of a
+            # key is not used up, as the compiled program may have more of them.
             known = before.get((collective.kind, collective.along, math.prod(shape)), [])
+            # Without a match the compiled form counts; a widened type has half of its bytes.
             own = (
                 collective.kind,
                 bits(dtype) * math.prod(shape) // (16 if collective.widened else 8),
@@ -53,8 +67,9 @@ def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
 def _by_size(
     divided: str, mesh: Mapping[str, int]
 ) -> dict[tuple[str, tuple[str, ...], int], list[tuple[str, int]]]:
-    """Kinds and bytes, by what a collective looks like once it is compiled: kind, axes and
-    elements.
+    """Return kinds and bytes of the collectives in the partitioned program.
+
+    The key is the form of a collective in the compiled program: kind, axes and elements.
     """
     if not divided:
         return {}
@@ -73,7 +88,8 @@ def _by_size(
 def _kept(
     collective: Operation, count: int, cuts: Mapping[str, int], sizes: Sequence[int]
 ) -> tuple[str, int]:
-    """What a collective is elsewhere, and how many elements each device gets."""
+    """Return the kind of a collective on other devices, and the elements that each device gets."""
+    # The device cuts out a part, and the parts of all devices are the whole: a reduce-scatter.
     if collective.kind == "all-reduce" and cuts.get(collective.name, 0) * math.prod(sizes) == count:
         return "reduce-scatter", cuts[collective.name]
     return collective.kind, count

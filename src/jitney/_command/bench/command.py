@@ -1,5 +1,6 @@
-"""`bench script.py:function --sizes points=1e3:1e6`: what compiling, calling and memory cost by
-size, and how they grow.
+"""`bench script.py:function --sizes n=1e3:1e6`: measure each size, fit exponents, print, draw.
+
+Input is the parsed command line; output is a table or JSON on stdout and, with `--out`, a picture.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _HEADS = ("compile", "programs", "warm call", "quartiles", "arguments", "outputs
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """Measure, tell, draw; 1 where a size did not fit into memory."""
+    """Measure, print and draw; return 1 if a size did not fit into memory, else 0."""
     sizes, values = read_sizes(given.sizes or ()), read_values(given.set or ())
     if given.out is not None and Path(given.out).suffix not in FORMATS:
         what = f"--out {given.out!r} is no picture."
@@ -46,6 +47,9 @@ def carry_out(given: argparse.Namespace) -> int:
             "write --seconds 5.",
             code="J205",
         )
+
+    # Options are checked by now: importing the user's file may take long, and compiling takes
+    # longer.
     target = find(given.function)
     found = measured(
         maker(target, values, given.arguments), list(combinations(sizes)), given.seconds
@@ -93,7 +97,7 @@ def _text(name: str, found: Measurements, told: Sequence[Growth]) -> str:
 
 
 def sentence_of(growth: Growth) -> str:
-    """One exponent in words."""
+    """Return an exponent as an English sentence."""
     upper = (
         f"; {growth.axis}^({growth.upper}) over the upper {growth.upper.sizes}"
         if growth.upper is not None
@@ -118,6 +122,7 @@ def _row(run: Run) -> tuple[str, ...]:
         if memory is None
         else tuple(map(bytes_text, (memory.arguments, memory.outputs, memory.temporaries)))
     )
+    # A size with no program of its own runs the program of a smaller size.
     making = seconds_text(run.making) if run.programs else "shared"
     return making, str(run.programs), median, f"{low} to {high}", *took
 

@@ -1,8 +1,7 @@
-"""How time and memory grow with the size of an axis: the exponent of a power law, by least squares
-through the logarithms.
+"""Growth of time and memory with the size of an axis: exponents of a power law.
 
-What a call costs at any size, its dispatch, hides the growth at small sizes, so the upper half of
-the sizes is told apart.
+Least squares through the logarithms of sizes and figures. The dispatch of a call costs the same at
+any size and hides the growth at small sizes, so the upper half of the sizes is fitted once more.
 """
 
 from __future__ import annotations
@@ -22,18 +21,19 @@ _KINDS: dict[str, Callable[[Run], float | None]] = {
     "memory": lambda run: None if run.memory is None else float(run.memory.total),
     "temporaries": lambda run: None if run.memory is None else float(run.memory.temporaries),
 }
-_LEAST = 3  # sizes, for a spread
+# Sizes of an axis from which on its upper half is fitted.
+_LEAST = 3
 
 
 @dataclass(frozen=True)
 class Exponent:
-    """The power by which something grows.
+    """Exponent k of figure ~ size^k.
 
     Args:
         value: 1 is linear, 0 constant.
-        error: Its standard error, from how far the sizes lie off the line; None where they are too
-            few to say.
-        sizes: How many it goes through.
+        error: Its standard error, from the residuals of the fit; None if there are too few sizes to
+            estimate one.
+        sizes: Number of different sizes in the fit.
     """
 
     value: float
@@ -48,13 +48,13 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Growth:
-    """Of one figure along one axis.
+    """Growth of one figure along one axis.
 
     Args:
         of: "warm call", "compile", "memory" or "temporaries".
-        axis: Which.
-        exponent: Over all sizes.
-        upper: Over the upper half of them; None where these are too few.
+        axis: Name of the axis.
+        exponent: Fit over all sizes.
+        upper: Fit over the upper half of them; None if these are too few.
     """
 
     of: str
@@ -63,14 +63,15 @@ class Growth:
     upper: Exponent | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields as plain data, for JSON."""
         upper = None if self.upper is None else vars(self.upper)
         return {"of": self.of, "axis": self.axis, "exponent": vars(self.exponent), "upper": upper}
 
 
 def growths(runs: Sequence[Run]) -> list[Growth]:
-    """Of each figure along each axis that has several sizes; those that are 0 or unknown have no
-    logarithm, and are left out.
+    """Fit each figure along each axis that has several sizes.
+
+    Figures that are 0 or unknown have no logarithm, and are left out.
     """
     found: list[Growth] = []
     for of, figure in _KINDS.items():
@@ -86,17 +87,23 @@ def growths(runs: Sequence[Run]) -> list[Growth]:
 
 
 def fitted(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponent]:
-    """The exponents k, l, ... of c * n^k * m^l * ..., for the axes that have several sizes."""
+    """Fit c * n^k * m^l * ..., and return the exponents of the axes that have several sizes."""
     axes = [
         axis for axis in (told[0][0] if told else ()) if len({sizes[axis] for sizes, _ in told}) > 1
     ]
     if not axes:
         return {}
+
+    # Linear regression: log(figure) = log(c) + k * log(n) + l * log(m) + ...
     x = np.array([[1.0, *(math.log(sizes[axis]) for axis in axes)] for sizes, _ in told])
     y = np.log(np.array([value for _, value in told]))
     slopes, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+    # Axes whose sizes grow together cannot be told apart.
     if rank < x.shape[1]:
         return {}
+
+    # Standard errors: s^2 * inv(X'X), with s^2 the sum of squared residuals by degrees of freedom.
+    # The first row and column belong to log(c).
     free = len(y) - x.shape[1]
     errors: list[float | None] = [None] * len(axes)
     if free > 0:

@@ -1,8 +1,7 @@
-"""Arguments by size, made from the annotations of a function: random numbers from a fixed seed, so
-that each run has the same.
+"""Arguments by axis size, from the annotations of a function.
 
-Floating-point numbers lie between 0 and 1, integers between 0 and 9: both are fit for roots,
-logarithms and most indices.
+Random numbers come from a fixed seed, so that each run has the same. Floating-point numbers lie
+between 0 and 1, integers between 0 and 9: both are fit for roots, logarithms and most indices.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _MAKE = (
 
 @dataclass(frozen=True)
 class Maker:
-    """What makes the arguments of a call.
+    """Factory of the arguments of a call.
 
     Args:
         target: The function.
-        values: Given by `--set`.
-        make: Given by `--arguments`: returns arguments by name, and takes the sizes that its
+        values: Values of `--set`, by parameter.
+        make: Function of `--arguments`: returns arguments by name, and takes the sizes that its
             parameters name.
     """
 
@@ -49,17 +48,21 @@ class Maker:
     make: Callable[..., Any] | None
 
     def abstract(self, sizes: Mapping[str, int]) -> inspect.BoundArguments:
-        """The arguments, where what is made here only says its shape.
+        """Return the arguments for axis sizes, with abstract arrays made from annotations.
 
         Raises:
             OptionError: An argument cannot be made, or an axis has no size.
-            ContractError: A size is no size of these annotations.
+            ContractError: A size is not possible under these annotations.
         """
+        # Values of `--set` override those of `--arguments`.
         given = {**self._made(sizes), **self.values}
         core = self.target.core
+        # Annotations may name classes that were undefined at decoration, and exist by now.
         if core.contract.unresolved:
             core.resolve()
         self._check(sizes, given)
+
+        # Sizes of other names are for the function of `--arguments` alone.
         names = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
         made = {
             p.name: _alone(p.hint, sizes)
@@ -90,6 +93,7 @@ class Maker:
                 f"add --sizes {missing[0]}=8.",
                 code="J205",
             )
+
         made = self.make(**{name: size for name, size in sizes.items() if name in takes})
         if not is_a(made, Mapping) or not all(is_a(name, str) for name in made):
             what = f"the function of --arguments returns a {type(made).__name__}."
@@ -103,7 +107,7 @@ class Maker:
         return dict(made)
 
     def _check(self, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
-        """Say of what is left out why it cannot be made."""
+        """Raise an error, with its reason, for unknown names and for arguments without a value."""
         core = self.target.core
         parameters = {parameter.name: parameter for parameter in core.contract.parameters}
         open_ended = any(
@@ -132,6 +136,8 @@ class Maker:
                     "correct the name.",
                     code="J205",
                 )
+
+        # Arguments without a value so far must follow from their annotation.
         for parameter in parameters.values():
             if (
                 parameter.name not in given
@@ -152,6 +158,7 @@ class Maker:
             elif hint.default_dtype() is None and not _is_key(hint):
                 what = f"is annotated {hint.text}, which says no dtype"
             elif missing and not given:
+                # With given arguments the axis may get its size from one of them.
                 what, fix = (
                     f"is annotated {hint.text}, and the axis {missing[0]!r} has no size",
                     f"add --sizes {missing[0]}=8.",
@@ -179,7 +186,7 @@ class Maker:
 
 
 def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
-    """The same arguments with random numbers, on the host, in place of what only says its shape."""
+    """Return the same arguments with random NumPy arrays in place of `jax.ShapeDtypeStruct`."""
     rng = np.random.default_rng(_SEED)
     made = copy.copy(bound)
     made.arguments = {name: _numbers(value, rng) for name, value in bound.arguments.items()}
@@ -187,10 +194,10 @@ def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
 
 
 def maker(target: Target, values: Mapping[str, Any], make: str | None) -> Maker:
-    """What makes the arguments.
+    """Return the factory for a target, with the function of `--arguments` looked up in its file.
 
     Raises:
-        OptionError: `make` is no function of the file.
+        OptionError: `make` is not a function of the file.
     """
     found = None if make is None else attribute(f"--arguments {make}", target.module, make)
     if found is not None and not callable(found):
@@ -211,7 +218,7 @@ def _is_key(hint: Any) -> bool:
 
 
 def _alone(hint: Any, sizes: Mapping[str, int]) -> Any:
-    """What has no shape to be told by sizes: a number of Python's, and keys; None of all else."""
+    """Return a value for hints without axis sizes, Python numbers and keys; None for others."""
     if isinstance(hint, ScalarHint):
         return 0.5 if hint.kind == "float" else 0.5 + 0.5j
     return _keys(hint, sizes) if _is_key(hint) else None
@@ -223,11 +230,12 @@ def _keys(hint: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _numbers(value: Any, rng: Any) -> Any:
-    """Random numbers in place of what only says their shape."""
+    """Return a random array for a `jax.ShapeDtypeStruct`, and any other value unchanged."""
     if not is_a(value, jax.ShapeDtypeStruct):
         return value
     if value.dtype == np.bool_:
         return rng.integers(0, 2, value.shape, np.int8).astype(np.bool_)
+    # `int8` first: `Generator.integers` does not draw the dtypes of `ml_dtypes`, such as int4.
     if issubdtype(value.dtype, np.integer):
         return rng.integers(0, 10, value.shape, np.int8).astype(value.dtype)
     wide = np.float64 if value.dtype.itemsize > 4 else np.float32

@@ -1,7 +1,8 @@
-"""What the calls of each size cost: compiled one by one, past the persistent cache, then called
-warm in turn, so that what the machine does meanwhile hits all sizes alike.
+"""Cost of each size: seconds of compiling, seconds of warm calls, and bytes.
 
-A size that does not fit into memory ends it: those below are measured.
+Sizes are compiled one by one, past the persistent cache. Then all are called warm in turn, so that
+other load on the machine hits all sizes alike. The first size that does not fit into memory ends
+the list: smaller ones are measured.
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ from ..._measured.verdict import quartiles
 from .made import Maker, filled
 
 _jax: Any = jax
-_LEAST = 5  # rounds, however long they take
+# Rounds of warm calls, even if they take longer than the given seconds.
+_LEAST = 5
 _FULL = "RESOURCE_EXHAUSTED"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What one program takes, as XLA plans it, in bytes.
+    """Bytes that a program needs, as XLA plans it.
 
     Args:
-        arguments, outputs, temporaries: Of each.
-        shared: Of results that lie in donated arguments, which count once.
+        arguments: Bytes of arguments.
+        outputs: Bytes of results.
+        temporaries: Bytes of temporary buffers.
+        shared: Bytes of results that alias donated arguments, which count once.
     """
 
     arguments: int
@@ -44,20 +48,22 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All together."""
+        """Bytes in all; aliased results count once."""
         return self.arguments + self.outputs + self.temporaries - self.shared
 
 
 @dataclass(frozen=True)
 class Run:
-    """One size.
+    """Measurement of one size.
 
     Args:
-        sizes: Of each axis.
-        trace_seconds, lower_seconds, compile_seconds: Of its programs.
-        programs: How many were compiled; none where the size shares one with a size before it.
-        seconds: Of a warm call, round by round.
-        memory: None where XLA does not say.
+        sizes: Size of each axis.
+        trace_seconds: Seconds of tracing its programs.
+        lower_seconds: Seconds of lowering them.
+        compile_seconds: Seconds of compiling them.
+        programs: Number of compiled programs; 0 if a smaller size's program is shared.
+        seconds: Seconds of a warm call, round by round.
+        memory: None if XLA does not report it.
     """
 
     sizes: Mapping[str, int]
@@ -70,7 +76,7 @@ class Run:
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """Of the seconds of a warm call."""
+        """Quartiles of the seconds of a warm call."""
         return quartiles(self.seconds)
 
     @property
@@ -79,7 +85,7 @@ class Run:
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields as plain data, for JSON."""
         memory = None if self.memory is None else {**vars(self.memory), "total": self.memory.total}
         return {
             **vars(self),
@@ -92,12 +98,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Measurements:
-    """All of them.
+    """Measurements of all sizes.
 
     Args:
-        runs: By size.
-        how: What was called.
-        stopped: Why larger sizes were left out; empty where none were.
+        runs: One for each size, ascending.
+        how: How the function was compiled, in words.
+        stopped: Reason for leaving out larger sizes; empty if none were.
     """
 
     runs: tuple[Run, ...]
@@ -106,7 +112,7 @@ class Measurements:
 
 
 class _TooLarge(Exception):
-    """A size does not fit, and what it takes, in words."""
+    """Size that does not fit into memory; the message has the bytes."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +127,9 @@ def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) 
     """Compile and call each size.
 
     Args:
-        maker: Makes the arguments.
+        maker: Factory of the arguments.
         wanted: The sizes, ascending.
-        seconds: For the warm calls of all sizes, if that leaves enough rounds.
+        seconds: Time for the warm calls of all sizes, if that leaves enough rounds.
     """
     made: list[_Made] = []
     how = stopped = ""
@@ -142,6 +148,8 @@ def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) 
         made.append(one)
     if not made:
         return Measurements((), how, stopped)
+
+    # Each round times every size, so a column has the seconds of one size.
     columns = zip(
         *rounds(ways_of([each.side for each in made]), _LEAST, MOST, seconds), strict=True
     )
@@ -153,17 +161,24 @@ def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) 
 
 
 def _made(maker: Maker, sizes: Mapping[str, int], before: Sequence[_Made]) -> tuple[str, _Made]:
-    """Compile one size, look at what it takes, and call it once."""
+    """Compile one size, check its memory, and call it once."""
     bound = maker.abstract(sizes)
     f: Any
+
+    # Sizes share one compiled function, so that padded sizes share programs.
     f, how = (before[0].side.f, "") if before else maker.target.called(bound.arguments)
+
+    # Check the bytes of the arguments while they are abstract, before anything is allocated.
     leaves = tree_flatten((bound.args, bound.kwargs))[0]
     _check(
         sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)),
         "its arguments take",
     )
+
     bound = filled(bound)
     given = put(bound.args, bound.kwargs, on_device=True)
+
+    # Ahead-of-time compilation reports the memory before the first call can run out of it.
     with cache.disabled():
         with watch() as ahead:
             compiled = (
@@ -186,7 +201,7 @@ def _check(size: int, what: str) -> None:
 
 
 def _memory(compiled: Any) -> Memory | None:
-    # Equinox has JAX's inside of its own
+    # Equinox wraps JAX's compiled program in an object of its own.
     stats = getattr(compiled, "compiled", compiled).memory_analysis()
     if stats is None:
         return None

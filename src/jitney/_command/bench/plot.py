@@ -1,6 +1,4 @@
-"""The picture of a measurement: time and memory against size, both logarithmic, as one SVG that
-needs nothing beside it.
-"""
+"""Self-contained SVG of a measurement: time and memory against size, on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -36,12 +34,13 @@ _SHOWN: tuple[tuple[str, str, tuple[tuple[str, str, Callable[[Run], float | None
     ),
 )
 _TICKS = 6
-_SHORT = 7  # letters of an axis that stand in the legend
+# Letters of an axis name that fit into the legend.
+_SHORT = 7
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """From a figure to its place, by its logarithm."""
+    """Logarithmic map from a figure to a coordinate."""
 
     low: float
     high: float
@@ -53,7 +52,9 @@ class _Scale:
         return self.start + part * (self.end - self.start)
 
     def ticks(self, base: int) -> list[float]:
-        """Powers of 10, or of 2 for bytes and for a narrow range; no more than can be read."""
+        """Return powers of `base`, or of a power of it, that leave few enough ticks to read."""
+        # Take the finest step with few enough ticks. 1e-9 absorbs the rounding of logarithms, so
+        # that a bound which is a power itself gets its tick.
         for step in (base, base**2, base**3, base**6, base**10, base**20):
             first = math.ceil(math.log(self.low, step) - 1e-9)
             found = [
@@ -66,8 +67,9 @@ class _Scale:
 
 
 def svg(title: str, runs: Sequence[Run], growths: Sequence[Growth]) -> str:
-    """The picture, along the first axis that has several sizes; a line for each combination of the
-    others.
+    """Draw time and memory along the first axis with several sizes.
+
+    Each combination of the other axes' sizes has a line of its own.
     """
     axis = next(
         (axis for axis in runs[0].sizes if len({run.sizes[axis] for run in runs}) > 1),
@@ -97,7 +99,9 @@ def _panel(
             f'<text class="soft" x="{_LEFT}" y="{top + _TOP}">{what}:'
             f" {'unknown' if not values else 'no axis has a size'}</text>"
         )
+
     sizes = [run.sizes[axis] for run in runs]
+    # A single size gets an axis from half to twice of it.
     wide = min(sizes) < max(sizes)
     x = _Scale(
         min(sizes) if wide else min(sizes) / 2,
@@ -105,7 +109,9 @@ def _panel(
         _LEFT + 10,
         _WIDE - _RIGHT - 10,
     )
+    # A margin by a factor, which is a constant distance on a logarithmic axis.
     y = _Scale(min(values) / 1.6, max(values) * 1.6, top + _HIGH - _BOTTOM, top + _TOP)
+
     return "".join(
         [
             _legend(top, shown, growths, axis, what),
@@ -170,12 +176,13 @@ def _line(
     y: _Scale,
     unit: str,
 ) -> str:
-    """One line for each combination of the other axes; a warm call with its quartiles."""
+    """Draw a line for each combination of the other axes; warm calls have bars of quartiles."""
     groups: dict[tuple[tuple[str, int], ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(
             tuple((other, size) for other, size in run.sizes.items() if other != axis), []
         ).append(run)
+
     parts: list[str] = []
     for others, several in groups.items():
         points = [
@@ -210,7 +217,7 @@ def _figure(value: float, unit: str) -> str:
 
 
 def seconds_text(value: float) -> str:
-    """Seconds, to be read."""
+    """Return seconds as text with a unit, `1.25 ms`."""
     for name, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= size:
             return f"{value / size:.3g} {name}"

@@ -1,5 +1,6 @@
-"""The function that `bench` names, found where it is: in a file, which is run as a module of its
-own name, or in a module.
+"""Lookup of the function that `bench` names, in a file or in a module.
+
+A file is executed as a module of its own name, and its folder is put on `sys.path`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _RULE = "It is `script.py:function` or `package.module:function`."
 
 @dataclass(frozen=True)
 class Target:
-    """What is measured.
+    """Function to measure.
 
     Args:
-        name: As it was typed.
-        f: The function, as the file has it.
-        module: Where it stands.
+        name: The text that was typed.
+        f: The function, as the file defines it.
+        module: Module that defines it.
         core: Its signature as data.
     """
 
@@ -47,14 +48,18 @@ class Target:
     core: Core
 
     def called(self, values: Mapping[str, Any]) -> tuple[Any, str]:
-        """What is called, and how that is told: what is not compiled is put under `jax.jit`, all
-        that is no array being static.
+        """Return the callable to measure, and how it is compiled, in words.
+
+        A function that is not compiled is put under `jax.jit`, where all arguments are static but
+        arrays, floats and complex numbers. It is put under `eqx.filter_jit` if a static argument
+        would be a module or a tree of several leaves.
 
         Args:
             values: Its arguments by name.
         """
         if is_a(self.f, Program):
             return self.f, "as it is decorated"
+        # Functions under `jax.jit` and `eqx.filter_jit` have `lower`.
         if hasattr(self.f, "lower"):
             return self.f, "as it is compiled there"
         static = [
@@ -68,10 +73,10 @@ class Target:
 
 
 def find(typed: str) -> Target:
-    """Import what is named. Errors of the file itself are its own.
+    """Import the function that was typed. Errors raised by the file itself pass through.
 
     Raises:
-        OptionError: It is not there, or no function.
+        OptionError: The function is missing, or is not callable.
     """
     place, colon, name = typed.rpartition(":")
     if not colon or not place or not name:
@@ -84,16 +89,18 @@ def find(typed: str) -> Target:
     f = attribute(typed, module, name)
     if not callable(f):
         raise _wrong(typed, f"{name!r} is no function.", "name one.")
+
+    # An undecorated function is analysed as `jitney.optimize` without options would do it.
     held: Any = f
     core = held.core if is_a(f, Program) else REGISTRY.core(inspect.unwrap(f), Options())
     return Target(typed, f, module, core)
 
 
 def attribute(typed: str, module: Any, path: str) -> Any:
-    """What a module holds under a name, which may have dots in it.
+    """Return the attribute of a module under a name, which may have dots in it.
 
     Raises:
-        OptionError: It does not.
+        OptionError: There is no such attribute.
     """
     held, named = module, module.__dict__
     for part in path.split("."):
@@ -123,7 +130,11 @@ def _file(typed: str, file: Path) -> ModuleType:
     sys.path.insert(0, str(file.resolve().parent))
     spec: Any = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
+    # Registered before it runs, as Python's import does it: dataclasses look their module up there.
     sys.modules[file.stem] = module
+
+    # JAX is imported already, and reads `JAX_*` only then, so a file that sets them would be
+    # measured without.
     before = _settings()
     spec.loader.exec_module(module)
     changed = sorted(name for name, value in _settings().items() if before.get(name) != value)

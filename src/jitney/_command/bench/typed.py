@@ -1,6 +1,4 @@
-"""What `bench` was given: `script.py:function`, `--sizes points=1e3:1e6`, `--set order=3`, read
-before anything is imported.
-"""
+"""Parsing of the sizes `points=1e3:1e6` and values `order=3`, before anything is imported."""
 
 from __future__ import annotations
 
@@ -13,8 +11,10 @@ from typing import Any
 from ..._errors import OptionError
 
 WHERE = "python -m jitney bench"
-_POINTS = 10  # of a range, unless it says how many
-_MOST = 1000  # runs
+# Sizes of a range that does not give their number.
+_POINTS = 10
+# Runs, over all combinations of sizes.
+_MOST = 1000
 _SIZES = (
     "--sizes is `axis=100,200,400`, or a range `axis=1e3:1e6`, with `:20` behind it for as many"
     " sizes; sizes are whole and above 0."
@@ -22,10 +22,10 @@ _SIZES = (
 
 
 def read_sizes(typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The sizes of each axis, ascending.
+    """Return the sizes of each axis, ascending.
 
     Raises:
-        OptionError: One of them is not understood, or an axis is named twice.
+        OptionError: A text cannot be parsed, or an axis is named twice.
     """
     found: dict[str, tuple[int, ...]] = {}
     for text in typed:
@@ -54,10 +54,10 @@ def read_sizes(typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def read_values(typed: Sequence[str]) -> dict[str, Any]:
-    """Values by the names of parameters: Python's literals, and text where it is none.
+    """Return values by parameter: Python literals, and plain text for anything else.
 
     Raises:
-        OptionError: There is no name, or one twice.
+        OptionError: A name is missing, or is given twice.
     """
     found: dict[str, Any] = {}
     for text in typed:
@@ -75,20 +75,19 @@ def read_values(typed: Sequence[str]) -> dict[str, Any]:
 
 
 def combinations(sizes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
-    """Each size of an axis with each of the others."""
+    """Yield each size of an axis with each of the others."""
     for each in itertools.product(*sizes.values()):
         yield dict(zip(sizes, each, strict=True))
 
 
 def _range(text: str, parts: Sequence[str]) -> tuple[int, ...]:
-    """From one size to another: the powers of two where both ends are, else evenly on a logarithmic
-    scale.
-    """
+    """Return the sizes of a range: powers of two if both ends are, else evenly spaced logs."""
     if len(parts) not in (2, 3):
         raise _wrong(text, "a range has two ends")
     low, high = _size(text, parts[0]), _size(text, parts[1])
     if low >= high:
         raise _wrong(text, "a range goes upwards")
+    # A number is a power of two if it has no bit in common with its predecessor.
     if len(parts) == 2 and not low & (low - 1) and not high & (high - 1):
         return tuple(1 << i for i in range(low.bit_length() - 1, high.bit_length()))
     count = _size(text, parts[2]) if len(parts) == 3 else _POINTS

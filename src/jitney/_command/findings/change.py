@@ -11,15 +11,15 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True)
 class Change:
-    """One of them.
+    """Change to a program, with its saving.
 
     Args:
-        seconds: What it would have saved of the run that was seen; None where that is unknown.
-        at_most: Whether what it saves is a bound.
-        what: What was seen.
-        where: The line of the program.
-        write: What to write.
-        nbytes: Memory that it would have saved, where that is what it saves.
+        seconds: Seconds that it would have saved in the recorded run; None if unknown.
+        at_most: True if the saving is an upper bound.
+        what: Observation that the change follows from.
+        where: Line of the program.
+        write: Code to write instead.
+        nbytes: Bytes of memory that it would have saved; 0 if it saves seconds.
     """
 
     seconds: float | None
@@ -30,12 +30,12 @@ class Change:
     nbytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields and the saving in words, for JSON."""
         return {**self.__dict__, "saves": saves(self.__dict__)}
 
 
 def saves(change: Mapping[str, Any]) -> str:
-    """What one saves, of its data: `at most 0.52 s`, `at most 8.0 MiB, seconds unknown`."""
+    """Return a saving in words: `at most 0.52 s`, `at most 8.0 MiB, seconds unknown`."""
     bound = "at most" if change["at_most"] else "about"
     if change["seconds"] is not None:
         return f"{bound} {change['seconds']:.2f} s"
@@ -43,7 +43,7 @@ def saves(change: Mapping[str, Any]) -> str:
 
 
 def in_bytes(count: float) -> str:
-    """A number of bytes, as a person reads it."""
+    """Return a number of bytes as text with a unit, `8.0 MiB`."""
     for unit in _UNITS[:-1]:
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

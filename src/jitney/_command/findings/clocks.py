@@ -1,12 +1,11 @@
-"""Figures of the program's own that are wrong: seconds between two looks at a clock, with calls in
-between whose results nobody waits for.
+"""Wrong timings in the program's code: nobody waits for the results of the calls that are timed.
 
-A call of a compiled function returns before its result is there, so such seconds are those of
-handing the work over. It is read off the text of the files whose lines JAX was called from, where
-nothing else can be meant: the two looks and all that is between them stand in one block, each call
-there is of a function that this file compiles or one that waits for nothing, and nothing asks for a
-number. What it misses: looks in several functions, calls of functions that call compiled ones, and
-names that are bound in other ways.
+A call of a compiled function returns before its result is computed, so such seconds are those of
+dispatch. Timings are found in the source of the files whose lines JAX was called from, and only
+where the code allows no other reading: both clock readings and all statements between them are in
+one block, each call there is of a function that this file compiles or of one that waits for no
+array, and nothing needs a value. Not found: clock readings in several functions, calls of functions
+that call compiled ones, and names that are bound in other ways.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ from ..._owners import is_users, short
 
 _CLOCKS = ("perf_counter", "time", "monotonic", "perf_counter_ns", "time_ns", "monotonic_ns")
 _COMPILERS = ("jit", "filter_jit", "pmap", "optimize")
-_IDLE = ("range", "enumerate", "zip", "len", "append")  # calls that wait for no array
+# Calls that wait for no array.
+_IDLE = ("range", "enumerate", "zip", "len", "append")
+# Syntax that may read the value of an array, and so wait for it.
 _ASKS = (
     ast.If,
     ast.IfExp,
@@ -40,12 +41,12 @@ _TIMERS = ("timeit", "repeat", "Timer")
 
 @dataclass(frozen=True)
 class Unwaited:
-    """One such figure.
+    """Timing that does not wait for the result.
 
     Args:
         where: The lines between which it is taken.
-        what: What is wrong with it.
-        write: What to write.
+        what: The fault, in words.
+        write: Code to write instead.
     """
 
     where: str
@@ -53,7 +54,7 @@ class Unwaited:
     write: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """Return the fields as a dict, for JSON."""
         return dict(self.__dict__)
 
     def __str__(self) -> str:
@@ -61,7 +62,11 @@ class Unwaited:
 
 
 def unwaited(events: Sequence[Mapping[str, Any]]) -> tuple[Unwaited, ...]:
-    """Those of the program's own files that JAX was called from, by what was recorded."""
+    """Return the wrong timings in those of the program's own files that JAX was called from.
+
+    Args:
+        events: Events of the run, whose stack frames name the files.
+    """
     files = dict.fromkeys(
         frame[0] for event in events for frame in event.get("frames", ()) if is_users(frame[0])
     )
@@ -71,7 +76,7 @@ def unwaited(events: Sequence[Mapping[str, Any]]) -> tuple[Unwaited, ...]:
 def _in_file(file: str) -> Iterator[Unwaited]:
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    # there is no such file any more, or it is none of Python's
+    # The file is gone, or is not Python source.
     except (OSError, SyntaxError, ValueError):
         return
     program = _Program(short(file), _compiled(tree), _clocks(tree))
@@ -86,7 +91,10 @@ def _in_file(file: str) -> Iterator[Unwaited]:
 
 
 def _compiled(tree: ast.Module) -> frozenset[str]:
-    """Names of what the file compiles. What pads waits for its results."""
+    """Return the names of the functions that a file compiles.
+
+    Functions with `pad=` are left out, since a padded call waits for its results.
+    """
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
@@ -103,10 +111,13 @@ def _compiled(tree: ast.Module) -> frozenset[str]:
 
 
 def _compiles(node: ast.expr) -> bool:
-    """Whether it is `jax.jit`, or what that is given options to: `jitney.optimize(vmap="n")`,
-    `partial(jax.jit, ...)`.
+    """Return whether an expression is `jax.jit` or its kin, or such a function with options.
+
+    Examples are `jitney.optimize(vmap="n")` and `partial(jax.jit, ...)`.
     """
     if isinstance(node, ast.Call):
+        # `optimize(...)` compiles if its function does, and `partial(jax.jit, ...)` if its first
+        # argument does.
         options = [word.arg for word in node.keywords]
         return "pad" not in options and any(
             map(_compiles, (node.func, *node.args[: _last(node.func) == "partial"]))
@@ -115,7 +126,7 @@ def _compiles(node: ast.expr) -> bool:
 
 
 def _clocks(tree: ast.Module) -> frozenset[str]:
-    """How the file calls the clocks of `time`: `time.perf_counter`, or by a name of its own."""
+    """Return the names of the clocks of `time` in a file: `time.perf_counter`, or aliases."""
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -132,15 +143,16 @@ def _clocks(tree: ast.Module) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Program:
-    """A file: its name, what it compiles, its clocks."""
+    """Source file: its name, the names that it compiles, and the names of its clocks."""
 
     file: str
     compiled: frozenset[str]
     clocks: frozenset[str]
 
     def between(self, block: Sequence[Any]) -> Iterator[Unwaited]:
-        """Of the statements of a block, those that are timed without waiting."""
+        """Yield the timings in the statements of a block that do not wait."""
         for i, first in enumerate(block):
+            # The pattern: `start = clock()`, statements, another `clock()`, and a minus `start`.
             if not (
                 isinstance(first, ast.Assign)
                 and self._is_clock(first.value)
@@ -155,7 +167,7 @@ class _Program:
                 yield self._told(calls, f"{self.file}:{first.lineno} to {block[end].lineno}")
 
     def by_timeit(self, node: ast.Call) -> Iterator[Unwaited]:
-        """A call of `timeit` with a lambda that waits for nothing."""
+        """Yield the call if it is one of `timeit` with a lambda that waits for nothing."""
         if _last(node.func) in _TIMERS and node.args and isinstance(node.args[0], ast.Lambda):
             calls = self._unwaited([node.args[0].body])
             if calls:
@@ -174,11 +186,12 @@ class _Program:
         return Unwaited(where, what, write)
 
     def _unwaited(self, nodes: Iterable[ast.AST]) -> list[ast.Call]:
-        """The calls of compiled functions; none if anything there may wait."""
+        """Return the calls of compiled functions; none if anything in the nodes may wait."""
         found: list[ast.Call] = []
         for node in (inner for outer in nodes for inner in ast.walk(outer)):
             if isinstance(node, _ASKS):
                 return []
+            # A loop over anything else may iterate over an array, which reads it.
             if isinstance(node, ast.For) and not (
                 isinstance(node.iter, ast.Call) and _last(node.iter.func) in _IDLE
             ):
@@ -200,7 +213,7 @@ class _Program:
         return any(map(self._is_clock, ast.walk(statement)))
 
     def _subtracts(self, statements: Sequence[ast.AST], start: str) -> bool:
-        """Whether the time since the first look is worked out."""
+        """Return whether a statement subtracts the first clock reading."""
         nodes = [node for statement in statements for node in ast.walk(statement)]
         return any(
             isinstance(x, ast.BinOp) and isinstance(x.op, ast.Sub) and _last(x.right) == start
@@ -209,7 +222,7 @@ class _Program:
 
 
 def _last(node: ast.AST) -> str:
-    """The last name of `jax.numpy.sum`."""
+    """Return the last name of a dotted expression, `sum` of `jax.numpy.sum`."""
     return (
         node.attr
         if isinstance(node, ast.Attribute)

@@ -1,8 +1,8 @@
-"""What calls of compiled functions are handed: arrays of NumPy, which are put on the device each
-time, arrays that are moved each time, and memory that the call could take over.
+"""Changes to the arguments of compiled calls: NumPy arrays, moved arrays, and memory to donate.
 
-Only what was so at every call that was looked at is told. Transfers are timed when the program is
-over, with an array of that size.
+Only properties that every inspected call had are reported: an array of NumPy is put on the device
+each time, an array is moved between devices each time, an argument dies at each call. Transfers are
+timed when the program is over, with an array of that size.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from ..._owners import short
 from .change import Change, in_bytes
 
 _jax: Any = jax
-_AGAIN = 5  # calls
-_LOOKED = 4  # calls that were looked at
-_TIMED, _LONG = 5, 0.5  # times, seconds
+# Calls of a place from which on it counts as repeated.
+_AGAIN = 5
+# Inspected calls from which on a property counts as constant.
+_LOOKED = 4
+# Transfers of one timing, and the seconds after which it ends early.
+_TIMED, _LONG = 5, 0.5
 
 
 def handed(seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """By place and argument."""
+    """Yield changes by place and argument."""
     for place in seen:
         if not _counts(place):
             continue
@@ -45,8 +48,9 @@ def handed(seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
 def _copied(
     several: Sequence[Mapping[str, Any]], place: Mapping[str, Any], where: str, *, same: bool
 ) -> Iterator[Change]:
-    """NumPy's arrays, which are put on the device at each call; that is a copy, except on CPUs
-    where the memory can be shared.
+    """Yield one change for NumPy arguments, which JAX puts on the device at each call.
+
+    That is a copy, except on CPUs where the memory can be shared.
     """
     if not several:
         return
@@ -67,6 +71,8 @@ def _copied(
             " jax.jit, with jax.lax.while_loop or scan; jax.device_put of the next one while this"
             " call runs, where it is data"
         )
+
+    # Equal numbers still need one transfer; numbers that are computed from results need none.
     yield Change(
         sum(each["seconds"] for each in several) * (place["times"] - same),
         at_most=True,
@@ -80,7 +86,7 @@ def _copied(
 
 
 def _moved(place: Mapping[str, Any], each: Mapping[str, Any], where: str) -> Change:
-    """The same array, copied to other devices at each call."""
+    """Return the change for an array that each call copies to other devices."""
     name, devices = each["name"], len(each["target"].device_set)
     spec = "jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())"
     return Change(
@@ -96,8 +102,9 @@ def _moved(place: Mapping[str, Any], each: Mapping[str, Any], where: str) -> Cha
 
 
 def timed(seen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same with `seconds` of one transfer for each argument, while JAX's backends still live:
-    they end before the report is made.
+    """Return the record with `seconds`, the time of one transfer, for each argument.
+
+    Call it while JAX's backends are alive: they end before the report is written.
     """
     return [
         (
@@ -110,13 +117,14 @@ def timed(seen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _counts(place: Mapping[str, Any]) -> bool:
-    """Whether it is a call, and often enough."""
+    """Return whether a record is of a call that was repeated and inspected often enough."""
     return place["kind"] == "call" and place["times"] >= _AGAIN and place["looked"] >= _LOOKED
 
 
 def _seconds(each: Mapping[str, Any]) -> float:
-    """Of one transfer, the median of several, with zeros of that size; from NumPy, or from one
-    device to all others.
+    """Return the median seconds of one transfer of zeros of that size; 0 if nothing is transferred.
+
+    The transfer is from NumPy to the default device, or from one device to all of the target's.
     """
     if not (
         each["numpy"] or (each["same"] and each["moved"] and each["target"].is_fully_addressable)
@@ -131,7 +139,7 @@ def _seconds(each: Mapping[str, Any]) -> float:
             began = time.perf_counter()
             _jax.device_put(zeros, target).block_until_ready()
             taken.append(time.perf_counter() - began)
-    # memory or devices are gone: the program's own end is not to change
+    # Memory or devices are gone. The exit of the user's program must not change.
     except (RuntimeError, ValueError, MemoryError):
         return 0.0
     return statistics.median(taken)
@@ -140,12 +148,13 @@ def _seconds(each: Mapping[str, Any]) -> float:
 def _like(each: Mapping[str, Any]) -> Any:
     try:
         return np.zeros(each["shape"], each["dtype"])
-    except TypeError:  # a type that NumPy knows by no name
+    # NumPy knows no dtype of that name.
+    except TypeError:
         return np.zeros(each["nbytes"], np.uint8)
 
 
 def _everywhere(sharding: Any) -> Any:
-    """A copy on each of its devices."""
+    """Return a sharding that replicates an array on each device of another sharding."""
     mesh = _jax.sharding.Mesh(
         np.array(sorted(sharding.device_set, key=lambda device: device.id)), ("devices",)
     )
@@ -153,9 +162,13 @@ def _everywhere(sharding: Any) -> Any:
 
 
 def _donated(place: Mapping[str, Any], where: str) -> Iterator[Change]:
-    """Arguments that died with the statement, at each call but perhaps the first, and had a
-    result's shape, dtype and sharding.
+    """Yield the arguments whose memory a result could take over, as one change.
+
+    They died with the statement, at each call but perhaps the first, and had the shape, dtype and
+    sharding of a result.
     """
+    # Before the first call of a loop the argument may have another name as well, which keeps it
+    # alive.
     dead = [
         each
         for each in place["passed"]
@@ -163,18 +176,21 @@ def _donated(place: Mapping[str, Any], where: str) -> Iterator[Change]:
     ]
     if not dead:
         return
+
     goes = dict(place["arguments"])
     numbers = [goes[each["name"]] for each in dead]
     words = [f'"{number}"' for number in numbers if not number.isdigit()]
     positions = [number for number in numbers if number.isdigit()]
     options = [f"donate_argnums=({', '.join(positions)},)"] if positions else []
     options += [f"donate_argnames=({', '.join(words)},)"] if words else []
+
     names = ", ".join(each["name"] for each in dead)
     copy = f"jax.tree.map(jnp.copy, {dead[0]['name']})"
     start = (
         f"; the first call of a loop takes a copy, {copy}, where what it is given is used"
         " afterwards"
     )
+
     yield Change(
         None,
         at_most=True,

@@ -1,20 +1,22 @@
-"""What the lines of a program do with arrays while it runs: which read them back, and which hand
-them to compiled functions.
+"""Recorder of what the program's lines do with arrays: reads, and arguments of compiled functions.
 
-The mechanism is Python's `sys.monitoring`, from 3.12 on, and nothing of JAX or of the program is
-altered: calls in the program's own files, and the starts and ends of the methods of `jax.Array`
-that read it (`__float__`, `item`, ...), which are Python functions in jax 0.10.0 to 0.12.0.1.
-Arguments are read from the names that stand in the call, at the first calls of a place and then at
-each power of two.
+It uses Python's `sys.monitoring`, from 3.12 on, and alters nothing of JAX or of the program. Two
+kinds of events are recorded: calls in the program's own files, and the starts and ends of the
+methods of `jax.Array` that read it (`__float__`, `item`, ...), which are Python functions in jax
+0.10.0 to 0.12.0.1. Arguments are read from the names in the call, at the first calls of a place and
+then at each power of two.
 
-What it misses: all of it under Python 3.11, or where other tools hold every place for one; names
-inside of functions under Python 3.12; calls and reads that libraries make of their own, as
-`eqx.filter_jit` does of what it wraps; arguments that are no plain names; reads by C code that asks
-for a buffer, but for `np.asarray`, its kin, and NumPy's functions of each element with the array
-first; a place whose first hundred calls were of nothing of the kind.
+    x = step(x, row)    {"kind": "call", "name": "step", "times": 100, "handed": [...], ...}
+    if float(loss) < e  {"kind": "read", "how": "__float__", "times": 100, "seconds": 0.2, ...}
 
-`launch.py` loads this file by its path, since the program is not to find jitney imported: it
-imports nothing but Python's own.
+Not recorded: anything under Python 3.11, or if other tools hold both tool ids; names inside of
+functions under Python 3.12; calls and reads that libraries make themselves, as `eqx.filter_jit`
+does of the function that it wraps; arguments that are not plain names; reads by C code through the
+buffer protocol, except `np.asarray`, its kin, and NumPy's ufuncs with the array first; a place
+whose first hundred calls were of other functions.
+
+`launch.py` loads this file by its path, since the program must not find jitney imported: so it
+imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -48,56 +50,89 @@ _READS = (
     "__str__",
     "__format__",
 )
-# of NumPy, written in C
+# NumPy's functions in C that copy an array of JAX to the host.
 _COPIES = ("asarray", "array", "ascontiguousarray", "asanyarray", "copyto")
-_IDLE = 100  # calls of nothing of the kind, until a place is left alone
-_LARGE = 2**28  # bytes, beyond which numbers are not compared
-_EACH = 4  # calls that are looked at, before powers of two
-_TOOLS = (4, 3)  # which Python leaves free
+# Calls of other functions after which a place is not watched any more.
+_IDLE = 100
+# Bytes beyond which the numbers of an array are not compared.
+_LARGE = 2**28
+# Calls of a place that are all inspected; later ones only at powers of two.
+_EACH = 4
+# Tool ids without a predefined use in CPython.
+_TOOLS = (4, 3)
 _current: Any = inspect.currentframe
-# before, reading the names of a function keeps their values alive
+# Before Python 3.13, reading `f_locals` of a function keeps the values in it alive.
 _LOCALS = sys.version_info >= (3, 13)
 
 
 @dataclass
 class _Handed:
-    """What one argument of a place was, at the calls that were looked at."""
+    """Properties of one argument of a place over all inspected calls.
+
+    Args:
+        nbytes: Largest size in bytes.
+        shape: Shape at that size.
+        dtype: Name of the dtype at the first call.
+        numpy: True if it was an array of NumPy at each call.
+        last: Weak reference to the array of the last call.
+        sum: Checksum of the array's bytes, if it is NumPy's.
+        same: True if it was the same array with the same numbers.
+        moved: True if it was on fewer devices than another argument.
+        target: Sharding of that other argument.
+    """
 
     nbytes: int
     shape: tuple[int, ...]
     dtype: str
-    numpy: bool  # at each call
-    last: Any  # a weak reference
-    sum: int  # of its bytes, where it is NumPy's
-    same: bool = True  # the same array with the same numbers
-    moved: bool = True  # on fewer devices than another argument
-    target: Any = None  # where that one is
+    numpy: bool
+    last: Any
+    sum: int
+    same: bool = True
+    moved: bool = True
+    target: Any = None
 
 
 @dataclass
 class _Place:
-    """A call that stands in the program, of a compiled function."""
+    """Call of a compiled function, as an expression in the source of the program.
+
+    Args:
+        file: File of the call.
+        line: First line of its statement.
+        function: Function that contains it.
+        name: Name of the compiled function.
+        defined: File and line of the compiled function's definition.
+        arguments: Names in the call, each with its parameter: a position or a keyword.
+        rebound: Arguments whose name the same statement binds to a result.
+        until: Last line of the statement.
+        times: Number of calls.
+        looked: Number of inspected calls.
+        traced: True if JAX called it, which traces the code around it.
+        handed: Properties of each argument.
+        doubles: Names of NumPy's float64 among the arguments.
+        passed: Arrays of each rebound argument, call by call.
+    """
 
     file: str
     line: int
     function: str
     name: str
     defined: tuple[str, int] | None
-    # their names there, and where each goes: a position or a keyword
     arguments: tuple[tuple[str, str], ...]
-    rebound: tuple[str, ...]  # those whose name the same statement binds to a result
-    until: int  # the last line of the statement
+    rebound: tuple[str, ...]
+    until: int
     times: int = 0
     looked: int = 0
-    traced: bool = False  # called by JAX, which traces it
+    traced: bool = False
     handed: dict[str, _Handed] = field(default_factory=dict[str, _Handed])
-    doubles: dict[str, None] = field(default_factory=dict[str, None])  # names of NumPy's float64
+    doubles: dict[str, None] = field(default_factory=dict[str, None])
     passed: dict[str, list[_Passed]] = field(default_factory=dict[str, "list[_Passed]"])
 
 
 class _Passed:
-    """Arrays of an argument at one call, and whether they died when the statement bound its name
-    anew.
+    """Arrays of an argument at one call; counts those that die when its name is rebound.
+
+    `saved` is the bytes of the dead arrays that have the shape, dtype and sharding of a result.
     """
 
     def __init__(
@@ -112,27 +147,34 @@ class _Passed:
         self._results: Counter[Any] | None = None
         self.alive = len(leaves)
         self.donated = False
-        self.saved = 0  # bytes
+        self.saved = 0
+        # The callback of a weak reference runs at the moment when the array dies, in the frame that
+        # released it.
         self._refs = [weakref.ref(leaf, self._gone((_kind(leaf), leaf.nbytes))) for leaf in leaves]
 
     def returned(self) -> None:
-        """The call is over."""
+        """Record, at the end of the call, whether it donated the arrays."""
         self.donated = any(
             leaf is not None and leaf.is_deleted() for leaf in (ref() for ref in self._refs)
         )
 
     def rest(self) -> None:
-        """Wait for nothing any more."""
+        """Drop the weak references, so that their callbacks run no more."""
         self._refs.clear()
 
     def _gone(self, told: tuple[Any, int]) -> Callable[[Any], None]:
         def gone(_: Any) -> None:
             frame = _caller()
+            # Only a death in the statement's own frame counts: its assignment has released the last
+            # reference to the array.
             if (
                 frame.f_code is not self._code
                 or not self._place.line <= frame.f_lineno <= self._place.until
             ):
                 return
+
+            # The name is bound to the result by now. Each result can take over the memory of one
+            # dead array.
             if self._results is None:
                 value = _value(frame, self._name)
                 self._results = Counter(_kind(leaf) for leaf in self._leaves_of(value))
@@ -145,13 +187,14 @@ class _Passed:
 
 
 class Lines:
-    """What was seen. `unseen` is a sentence where nothing can be."""
+    """Recorder of reads and calls; `unseen` is a sentence if nothing can be recorded."""
 
     def __init__(self) -> None:
         self.unseen = ""
         self._tool: int | None = None
         self._users: dict[str, bool] = {}
-        # by `id`: they are slow to hash, and equal where only their files differ
+        # By `id`: code objects are slow to hash, and are equal where only their files differ. The
+        # values keep them alive, so that an id is not used twice.
         self._codes: dict[int, CodeType] = {}
         self._places: dict[tuple[int, int], _Place | None] = {}
         self._idle: Counter[tuple[int, int]] = Counter()
@@ -166,7 +209,7 @@ class Lines:
         self._tree: Any = None
 
     def begin(self, jax: Any) -> None:
-        """From now on, in all threads."""
+        """Record from now on, in all threads."""
         monitoring: Any = getattr(sys, "monitoring", None)
         if monitoring is None:
             self.unseen = (
@@ -197,6 +240,8 @@ class Lines:
             (events.C_RAISE, self._raised),
         ):
             monitoring.register_callback(tool, event, callback)
+
+        # Reading methods of `jax.Array` have local events, which `_starts` does not disable.
         for kind in self._arrays:
             for name in _READS:
                 method = kind.__dict__.get(name)
@@ -206,6 +251,9 @@ class Lines:
                     monitoring.set_local_events(
                         tool, method.__code__, events.PY_START | events.PY_RETURN
                     )
+
+        # Functions that run already have had their start event; their calls are watched from here
+        # on.
         frame: FrameType | None = _caller()
         while frame is not None:
             self._watch(frame.f_code)
@@ -213,7 +261,7 @@ class Lines:
         monitoring.set_events(tool, events.PY_START)
 
     def end(self) -> None:
-        """Watch nothing any more."""
+        """Stop recording, and free the tool id."""
         monitoring: Any = getattr(sys, "monitoring", None)
         if self._tool is not None:
             for code in self._codes.values():
@@ -228,7 +276,7 @@ class Lines:
                 passed.rest()
 
     def told(self) -> list[dict[str, Any]]:
-        """As plain data: reads by line, and calls of compiled functions by place."""
+        """Return the record as plain data: reads by line, calls of compiled functions by place."""
         reads = [
             {
                 "kind": "read",
@@ -269,10 +317,14 @@ class Lines:
 
     def _starts(self, code: CodeType, _: int) -> Any:
         name = self._methods.get(id(code))
+        # A function starts: watch its calls if it is the user's, and have CPython drop this event
+        # for its code, so that later starts cost nothing.
         if name is None:
             self._watch(code)
             return _disable()
         thread, frame = threading.get_ident(), _caller()
+        # A read inside of another read belongs to the outer one. An entry whose code is not on the
+        # stack any more was left behind by an exception.
         outer = self._open.get(thread)
         if outer is None or not _runs(frame.f_back, outer[0]):
             self._open[thread] = code, time.perf_counter(), self._reader(frame.f_back, name)
@@ -293,7 +345,10 @@ class Lines:
             row[1] += time.perf_counter() - opened[1]
 
     def _reader(self, frame: FrameType | None, name: str) -> tuple[str, int, str, str] | None:
-        """The user's line that reads; None where JAX or jitney does for reasons of its own."""
+        """Return the user's line that reads; None if JAX or jitney reads for purposes of its own.
+
+        `jax.device_get` is the exception: it reads in the user's name.
+        """
         while frame is not None:
             code = frame.f_code
             if self._is_users(code.co_filename):
@@ -315,6 +370,8 @@ class Lines:
             row = code.co_filename, frame.f_lineno, code.co_name, called.__name__
             self._open[threading.get_ident()] = code, time.perf_counter(), row
         else:
+            # Most calls are of other functions. CPython drops this event for a place that had a
+            # hundred of them.
             at = id(code), offset
             self._idle[at] += 1
             if self._idle[at] >= _IDLE:
@@ -322,8 +379,9 @@ class Lines:
         return None
 
     def _copies(self, called: Any) -> bool:
-        """Whether a function of NumPy reads its first argument. `np.sum` and its kin do not: they
-        call the array's own.
+        """Return whether a function of NumPy reads its first argument.
+
+        `np.sum` and its kin do not: they call the array's own method.
         """
         numpy: Any = sys.modules["numpy"]
         known = type(called) is numpy.ufunc or (
@@ -336,6 +394,7 @@ class Lines:
             for passed in self._calls.pop(threading.get_ident(), ()):
                 passed.returned()
         else:
+            # A function of NumPy in C: its entry in `_open` has the code of its caller.
             self._close(code)
 
     def _raised(self, code: CodeType, _: int, called: Any, __: Any) -> None:
@@ -346,7 +405,7 @@ class Lines:
             del self._open[thread]
 
     def _counted(self, code: CodeType, offset: int, called: Any) -> _Place | None:
-        """The place, where this call of it is one to look at."""
+        """Count a call of a place, and return the place if this call is to be inspected."""
         at = id(code), offset
         if at not in self._places:
             self._places[at] = self._place(code, offset, called)
@@ -354,6 +413,7 @@ class Lines:
         if place is None:
             return None
         place.times += 1
+        # A number is a power of two if it has no bit in common with its predecessor.
         skipped = place.traced or (place.times > _EACH and place.times & (place.times - 1))
         return None if skipped else place
 
@@ -371,7 +431,7 @@ class Lines:
         self._calls[threading.get_ident()] = passing
 
     def _leaves(self, value: Any) -> list[Any]:
-        """The arrays in it, each once; none where one is there twice."""
+        """Return the arrays in a tree; none if one of them occurs twice."""
         if type(value) not in self._arrays and not isinstance(value, (dict, list, tuple)):
             return []
         leaves = [leaf for leaf in self._tree(value) if type(leaf) in self._arrays]
@@ -384,6 +444,7 @@ class Lines:
             for name, value in values.items()
             if type(value) in self._arrays and not value.is_deleted()
         }
+        # The argument on the most devices: JAX moves the others to its devices.
         wide = max(arrays.values(), key=lambda value: len(value.sharding.device_set), default=None)
         most = 1 if wide is None else len(wide.sharding.device_set)
         for name, value in values.items():
@@ -398,6 +459,7 @@ class Lines:
             moved = not is_numpy and len(value.sharding.device_set) < most
             sum_ = _sum(value) if is_numpy else 0
             if before is None:
+                # An argument that is an array only later was not the same array at each call.
                 target = wide.sharding if moved and wide is not None else None
                 first = place.looked == 1
                 last, shape = weakref.ref(value), tuple(value.shape)
@@ -413,6 +475,7 @@ class Lines:
                     target=target,
                 )
                 continue
+
             if value.nbytes > before.nbytes:
                 before.nbytes, before.shape = value.nbytes, tuple(value.shape)
             before.same = (
@@ -426,6 +489,7 @@ class Lines:
             before.last = weakref.ref(value)
 
     def _place(self, code: CodeType, offset: int, called: Any) -> _Place | None:
+        # Offsets are in bytes, and an instruction has two of them.
         first, last, start, end = list(code.co_positions())[offset // 2]
         found = self._nodes(code.co_filename).get((first or 0, start or 0, last or 0, end or 0))
         if found is None:
@@ -439,12 +503,15 @@ class Lines:
             for word in call.keywords
             if isinstance(word.value, ast.Name) and word.arg
         ]
+        # `f(*xs, y)`: positions behind a star are unknown.
         if any(isinstance(node, ast.Starred) for node in call.args):
             arguments = []
+
         function: Any = getattr(called, "__wrapped__", None)
         while hasattr(function, "__wrapped__"):
             function = function.__wrapped__
         inner: Any = getattr(function, "__code__", None)
+
         readable = _LOCALS or code.co_name == "<module>"
         name = getattr(called, "__name__", "a function")
         defined = None if inner is None else (str(inner.co_filename), int(inner.co_firstlineno))
@@ -476,16 +543,14 @@ class Lines:
 
 
 def watch_lines(jax: Any) -> Lines:
-    """See what lines do with arrays from now on; the text of this file says how, and what that
-    misses.
-    """
+    """Return a recorder that has begun; the docstring of this file has its limits."""
     lines = Lines()
     lines.begin(jax)
     return lines
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
-    """Each call with the innermost statement that it stands in."""
+    """Yield each call with the innermost statement that contains it."""
     waiting: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
     while waiting:
         node, statement = waiting.pop()
@@ -496,8 +561,9 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
 
 
 def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
-    """The arguments that `x, y = f(x, y, z)` binds anew, where all arguments are names or constants
-    and each stands there once.
+    """Return the arguments that `x, y = f(x, y, z)` binds anew.
+
+    None unless all arguments are names or constants; names that occur twice are left out.
     """
     if (
         not isinstance(statement, ast.Assign)
@@ -553,15 +619,17 @@ def _told(place: _Place) -> dict[str, Any]:
 
 
 def _caller() -> FrameType:
-    """The frame of what calls the function that asks. A name for its own would keep it alive, and
-    the arrays of those above.
+    """Return the frame of the caller of the function that calls this one.
+
+    A name for the own frame would keep it alive, and with it the arrays of the frames above.
     """
     return _current().f_back.f_back
 
 
 def _value(frame: FrameType, name: str) -> Any:
-    """What a name means there now; None where nothing is known."""
+    """Return the value of a name in a frame; None if it is unknown."""
     code = frame.f_code
+    # A local name that is unbound now must not be looked up among the globals.
     if name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars:
         return frame.f_locals.get(name)
     return (
@@ -592,7 +660,7 @@ def _under(frame: FrameType | None, folder: str) -> bool:
 
 
 def _nothing() -> None:
-    """What is never called."""
+    """Do nothing: an argument for `jax.jit`, whose result has the type of compiled functions."""
 
 
 def _disable() -> Any:

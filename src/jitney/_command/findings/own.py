@@ -1,8 +1,7 @@
-"""What the program's own decorated functions know of why they were traced and compiled:
-`stats.causes`, with what to write.
+"""Causes of traces and compiles of the program's decorated functions: `stats.causes`, and remedies.
 
-They are found among all objects that still live when the program is over, since nothing lists them;
-those that it let go are missed.
+Decorated functions are found among all objects that are alive when the program is over, since no
+list of them exists; functions that were released before are missed.
 """
 
 from __future__ import annotations
@@ -15,26 +14,31 @@ from ..._owners import is_users, short
 
 
 def decorated_places() -> set[tuple[str, int]]:
-    """File and line of each decorated function, which JAX says of its programs as of those of a
-    function under `jax.jit`.
+    """Return file and line of each decorated function.
+
+    JAX reports their programs as those of a function under `jax.jit`; the place identifies them.
     """
+    # `issubclass(type(...))` and not `isinstance`, which would read `__class__` of arbitrary
+    # objects, and so run the code of proxies.
     programs = [each for each in gc.get_objects() if issubclass(type(each), Program)]
     codes = [getattr(getattr(each, "__wrapped__", None), "__code__", None) for each in programs]
     return {(code.co_filename, code.co_firstlineno) for code in codes if code is not None}
 
 
 def own_causes() -> list[dict[str, Any]]:
-    """By function and cause, what took longest first. The seconds are of whole programs, which may
-    have several causes.
+    """Return a row for each function and cause, longest first.
+
+    Seconds are of whole programs, which may have several causes.
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     seen = set[Any]()
+
     for each in gc.get_objects():
         if not issubclass(type(each), Program):
             continue
         code = getattr(getattr(each, "__wrapped__", None), "__code__", None)
         stats = each.stats
-        # several objects may share one program, as methods do
+        # Several objects may share one program, as bound methods do.
         known = (code, stats.trace_seconds, stats.causes)
         if code is None or not is_users(code.co_filename) or known in seen:
             continue

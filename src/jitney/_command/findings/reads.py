@@ -1,8 +1,7 @@
-"""Arrays that one line reads back again and again: each time Python waits for the device, and the
-numbers are copied.
+"""Arrays that one line reads back repeatedly: each time Python waits for device and copy.
 
-What is told is the time that Python spent in the reads. It bounds what is saved: computing goes on,
-read or not.
+The saving is the time that Python spent in the reads. It is an upper bound, since the computation
+takes its time, read or not.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import Any
 from ..._owners import short
 from .change import Change
 
-_AGAIN = 5  # times at one line, from which on it is a loop's
+# Reads at one line from which on they count as those of a loop.
+_AGAIN = 5
 _WORDS = {
     "__float__": "float(x)",
     "__int__": "int(x)",
@@ -39,7 +39,7 @@ _TAKES = (
 
 
 def reads(seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """By line and kind of reading."""
+    """Yield a change for each line and kind of read."""
     for each in seen:
         if each["kind"] != "read" or each["times"] < _AGAIN:
             continue

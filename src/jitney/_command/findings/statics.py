@@ -1,8 +1,8 @@
-"""Static arguments that take many values: each value is a program of its own.
+"""Static arguments that take many values: each value compiles a program of its own.
 
-JAX 0.10.2 says which argument differs; 0.12 says nothing where statics do. There the same function,
-compiled again and again for equal shapes, has its statics named by the decorator that stands above
-it, and the text says that JAX does not.
+JAX 0.10.2 reports which argument differs; 0.12 reports no difference between static arguments.
+There a function that is compiled repeatedly for equal shapes has its static arguments read from its
+decorator in the source, and the text mentions that JAX does not report it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from ..._owners import short
 from ..happened import Compiled
 from .change import Change
 
-_VALUES = 5  # from how many on they vary
+# Values from which on a static argument counts as varying.
+_VALUES = 5
 
 
 def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
-    """By function."""
+    """Yield a change for each function whose static arguments vary."""
     groups: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
     for each in compiled:
         if each.cause is not None and each.defined == "user":
             groups[each.cause.file, each.cause.line, each.name].append(each)
     for (file, line, name), programs in groups.items():
         declared = _declared(file, line)
+        # The first program of any value was needed; the others could share it.
         again = [
             each for i, each in enumerate(programs) if _by_static(each, programs[:i], declared)
         ]
@@ -60,8 +62,10 @@ def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
 
 
 def _by_static(each: Compiled, before: Sequence[Compiled], declared: Any) -> bool:
-    """Whether a static value made a program: JAX says so, or says that it knows of no difference,
-    with shapes that were there.
+    """Return whether a static value caused a program.
+
+    True if JAX reports it, or if JAX knows of no difference and an earlier program had equal
+    shapes.
     """
     if each.cause is None or declared is None or not declared[1]:
         return False
@@ -75,12 +79,13 @@ def _by_static(each: Compiled, before: Sequence[Compiled], declared: Any) -> boo
 
 
 def _declared(file: str, line: int) -> tuple[list[str], list[str]] | None:
-    """The parameters of the function that stands there, and those that `jit` is told are static."""
+    """Return the parameters of the function on a line, and those that `jit` has as static."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return None
     for node in ast.walk(tree):
+        # JAX reports `co_firstlineno`, the line of the first decorator.
         first = (
             None
             if not isinstance(node, ast.FunctionDef)
@@ -99,7 +104,7 @@ def _declared(file: str, line: int) -> tuple[list[str], list[str]] | None:
 
 
 def _wraps(tree: ast.Module, name: str) -> Iterator[ast.Call]:
-    """Calls that the function is the first argument of."""
+    """Yield the calls that take the function as their first argument, `jax.jit(f, ...)`."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -128,7 +133,10 @@ def _static(call: ast.expr, parameters: Sequence[str]) -> Iterator[str]:
 
 
 def _argument(detail: str, parameters: Sequence[str]) -> str | None:
-    """The parameter in `static value at [1]['steps'], now ...` or `... at [0][1], ...`."""
+    """Return the parameter that a detail names.
+
+    `static value at [1]['steps'], now ...` is a keyword, `static value at [0][1], ...` a position.
+    """
     if word := re.match(r"static value at \[1\]\['(\w+)'\],", detail):
         return word[1]
     position = re.match(r"static value at \[0\]\[(\d+)\],", detail)

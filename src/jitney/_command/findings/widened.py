@@ -1,6 +1,8 @@
-"""float32 that becomes float64, where x64 is on: a function that is compiled again because its
-argument came back wider, and operations that mix the two. Python's numbers do not widen an array;
-NumPy's float64 does, scalar or array.
+"""Accidental promotion of float32 to float64, where x64 is on.
+
+Two kinds: a function that is compiled again because its argument came back wider, and operations
+that mix the two dtypes. Python numbers are weakly typed and do not widen an array; NumPy's float64
+does, scalar or array.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _NARROW, _WIDE = re.compile(r"float32\[([\d,]*)\]"), re.compile(r"float64\[[\d,]
 
 
 def widened(compiled: Sequence[Compiled], seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """Functions, then operations."""
+    """Yield changes of functions, then of operations."""
     yield from _functions(compiled, seen)
     yield from _operations(compiled)
 
@@ -56,6 +58,7 @@ def _functions(compiled: Sequence[Compiled], seen: Sequence[Mapping[str, Any]]) 
             for path in map(_came_wider, each.cause.details)
             if path
         )
+        # Names of float64 arrays of NumPy at the recorded calls of this function.
         doubles = dict.fromkeys(
             double
             for place in seen
@@ -82,15 +85,17 @@ def _functions(compiled: Sequence[Compiled], seen: Sequence[Mapping[str, Any]]) 
 
 
 def _came_wider(detail: str) -> str | None:
-    """The argument in `x, now f64[3] and before f32[3]`."""
+    """Return the argument in `x, now f64[3] and before f32[3]`; None for other details."""
     match = re.fullmatch(r"(.+), now f64\[([\d,]*)\].* and before f32\[([\d,]*)\].*", detail)
     return match[1] if match and match[2] == match[3] else None
 
 
 def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
-    """JAX's own, outside of any `jit`: by its rules the result is float64."""
+    """Yield JAX's own operations outside of any `jit` that promote float32 to float64."""
     groups: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for each in compiled:
+        # JAX gives causes for the user's functions only, so a program without one may be an
+        # operation.
         if (
             each.cause is not None
             or each.name not in _MIXING

@@ -1,9 +1,8 @@
-"""The sizes that each axis had, against the buckets that hold them.
+"""Sizes that each axis had, against the buckets that hold them.
 
-Of a decorated function they are those that it was called with, where it pads, and else those that
-it was traced for. Of another function an axis is a position in an array that JAX compiled it for;
-what changes together is one axis, and its buckets are those of powers of two, which nobody has
-asked for yet.
+For a decorated function the sizes are those of its calls if it pads, else those of its traces. For
+another function an axis is a position in the arrays that JAX compiled it for; positions that change
+together are one axis, and the buckets are powers of two, as `pad="pow2"` would have them.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _STRIPS = 25
 
 @dataclass(frozen=True)
 class AxisSizes:
-    """Of one axis of one function.
+    """Sizes of one axis of one function.
 
     Args:
-        function: Which.
-        axis: Its name, or where it stands.
-        times: By size, how many calls or programs had it.
+        function: Name and place of the function.
+        axis: Name of the axis, or its position.
+        times: Number of calls or programs, by size.
         what: "calls", "traces" or "programs".
-        buckets: By size, the size that it was padded to, or would be; none where it runs as it is.
-        decorated: Whether it was padded; else the buckets are what could be.
+        buckets: Padded size, actual or possible, by size; no entry for sizes that run unpadded.
+        decorated: True if the function was padded; else the buckets are possible ones.
     """
 
     function: str
@@ -43,9 +42,7 @@ class AxisSizes:
 
     @property
     def waste(self) -> float | None:
-        """By how much all of it was padded, as a part of what was asked for; None without
-        buckets.
-        """
+        """Padding as a share of the true sizes, over all calls; None without buckets."""
         if not self.buckets:
             return None
         asked = sum(size * n for size, n in self.times.items())
@@ -56,9 +53,7 @@ class AxisSizes:
 
 
 def axis_sizes(told: Mapping[str, Any]) -> list[AxisSizes]:
-    """All that is known of sizes: decorated functions first, then the others whose sizes
-    changed.
-    """
+    """Return all axes with sizes: decorated functions first, then others whose sizes changed."""
     found = [each for function in told["decorated"] for each in _of_decorated(function)]
     return [
         *found,
@@ -86,12 +81,15 @@ def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> 
     for each in programs:
         shapes = _shapes(each["shapes"])
         if each["line"] is not None and shapes is not None and each["function"] not in decorated:
+            # Programs are compared only if their arrays have equal dtypes and ranks.
             kinds = tuple((dtype, len(shape)) for dtype, shape in shapes)
             groups[each["function"], each["line"], kinds].append(
                 tuple(shape for _, shape in shapes)
             )
+
     found: list[AxisSizes] = []
     for (function, line, _), several in groups.items():
+        # Sizes 0 and 1 run unpadded, so they have no bucket.
         for places, sizes in _changing(several).items():
             buckets = {size: 1 << (size - 1).bit_length() for size in sizes if size > 1}
             found.append(
@@ -108,7 +106,7 @@ def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> 
 
 
 def _changing(several: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, tuple[int, ...]]:
-    """Positions whose size is not the same in all programs, those that change together as one."""
+    """Return the sizes of each position that varies; positions that vary together share a key."""
     places: dict[tuple[int, ...], list[str]] = {}
     for i, shape in enumerate(several[0]):
         for d in range(len(shape)):
@@ -122,7 +120,7 @@ def _changing(several: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, tuple
 
 
 def _shapes(texts: Sequence[str] | None) -> list[tuple[str, tuple[int, ...]]] | None:
-    """Dtypes and shapes of `float32[3,4]`; None where one is unknown or has a symbol in it."""
+    """Parse `float32[3,4]` to dtypes and shapes; None if one is unknown or has a symbol in it."""
     read = [
         re.fullmatch(r"([\w<>:]+)\[([\d,]*)\](?:, weak_type=True)?", text.strip())
         for text in texts or ("?",)
@@ -136,9 +134,7 @@ def _shapes(texts: Sequence[str] | None) -> list[tuple[str, tuple[int, ...]]] | 
 
 
 def drawn(told: Mapping[str, Any]) -> str:
-    """A line for each axis, from its least to its largest size: buckets as grounds, sizes as
-    marks.
-    """
+    """Draw a strip for each axis, by size: buckets as grounds, sizes as marks."""
     found = axis_sizes(told)
     parts = [
         _strip(each)
@@ -158,6 +154,8 @@ def drawn(told: Mapping[str, Any]) -> str:
 def _strip(each: AxisSizes) -> str:
     sizes = sorted(each.times)
     low, high = min(sizes), max([*sizes, *each.buckets.values()])
+
+    # Logarithmic scale, with a quarter of an octave on both sides.
     start, end = math.log2(max(1, low)) - 0.25, math.log2(max(1, high)) + 0.25
 
     def x(size: float) -> float:
@@ -165,6 +163,7 @@ def _strip(each: AxisSizes) -> str:
 
     grounds, marks = "", ""
     for i, bucket in enumerate(sorted(set(each.buckets.values()))):
+        # A ground reaches from the smallest size seen in the bucket to the bucket's own size.
         least = min(size for size, its in each.buckets.items() if its == bucket)
         a, b = x(least) - 6, x(bucket) + 6
         grounds += (

@@ -1,9 +1,8 @@
-"""What the decorated functions of a program were made for, asked when it is over: plans, sizes,
-memory.
+"""Facts about decorated functions, collected when the program is over: plans, sizes, memory.
 
-Nothing of it is asked while it runs. A plan traces the body on abstract values, and what a program
-takes is asked of JAX's compiled one, which is kept or read from the cache. What the body prints
-meanwhile is not shown, and no more than a few seconds are spent: what is left then is unknown.
+Nothing is collected while the program runs. A plan traces the body on abstract values, and the
+memory is that of JAX's compiled program, which is alive or in the persistent cache. Output of the
+body is not shown, and a few seconds are spent at most: the facts beyond are unknown.
 """
 
 from __future__ import annotations
@@ -31,16 +30,18 @@ if TYPE_CHECKING:
 
 _jax: Any = jax
 _SECONDS = 5.0
-_PROGRAMS = 20  # of one function whose memory is asked
+# Programs of one function whose memory is looked up.
+_PROGRAMS = 20
 _LINE = "\n"
 _LATE = "not asked: other functions took the time for it"
 
 
 def look(recording: Recording) -> None:
-    """Have a recording know of all decorated functions that somebody holds and that were traced."""
+    """Collect the facts about all decorated functions that are alive and were traced."""
     until = time.perf_counter() + _SECONDS
     quiet = io.StringIO()
     with (
+        # Planning traces: the recording must not take that for work of the program.
         recording.paused(),
         contextlib.redirect_stdout(quiet),
         contextlib.redirect_stderr(quiet),
@@ -48,19 +49,24 @@ def look(recording: Recording) -> None:
     ):
         warnings.simplefilter("ignore")
         recording.decorated = [told(core, until) for core in REGISTRY.cores() if core.log.made]
-        recording.own = own_causes()  # remedies are proven, by tracing
+        # Inside of the `with` statement too: remedies are proven by tracing.
+        recording.own = own_causes()
 
 
 def told(core: Core, until: float) -> dict[str, Any]:
-    """One function as data; after `until`, on the clock of `time.perf_counter`, without plan and
-    memory.
+    """Return the facts about one function as plain data.
+
+    After `until`, on the clock of `time.perf_counter`, plan and memory are left out.
     """
     made, stats = core.log.made, core.counters.stats()
     sizes, counted = _sizes(made, stats.sizes)
+
     latest = next((each for each in reversed(made) if each.arrays is not None), None)
+    # `list` copies the entries at once: threads of the program may add some.
     entries = {
         hash(entry.key): entry for entry in list(core.entries.values()) if not entry.request.nested
     }
+
     return {
         "name": core.name,
         "function": str(core.where),
@@ -78,7 +84,7 @@ def told(core: Core, until: float) -> dict[str, Any]:
 
 
 def _distinct(made: Sequence[MadeFor]) -> list[MadeFor]:
-    """One trace of each program."""
+    """Return one trace of each program."""
     return list(
         {
             (each.key, tuple(each.sizes.items()), _text(each) if not each.true else ""): each
@@ -90,12 +96,15 @@ def _distinct(made: Sequence[MadeFor]) -> list[MadeFor]:
 def _sizes(
     made: Sequence[MadeFor], called: dict[str, dict[int, int]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """By axis: size, how often, and the bucket that it went in. Calls are counted where it is
-    padded, traces elsewhere.
+    """Return the sizes of each axis with their number and bucket, and the unit that is counted.
+
+    Calls are counted on padded axes, traces on others.
     """
     found: dict[str, Any] = {}
     counted: dict[str, str] = {}
     for axis in dict.fromkeys(axis for each in made for axis in each.sizes):
+        # `MadeFor.sizes` of a padded axis is its bucket, and `MadeFor.true` has the size of the
+        # call.
         buckets = sorted(
             {each.sizes[axis] for each in made if axis in each.true and axis in each.sizes}
         )
@@ -118,7 +127,7 @@ def _sizes(
 def _plan(
     core: Core, entries: dict[int, Entry], latest: MadeFor | None, until: float
 ) -> dict[str, Any]:
-    """The plan of the call that was traced last: later ones of its shapes leave no trace."""
+    """Return the plan of the last traced call; later calls of its shapes leave no trace."""
     if latest is None or latest.arrays is None or latest.key not in entries:
         return {
             "of": "",
@@ -136,6 +145,9 @@ def _plan(
             "unknown": "it runs in several processes, which end one by one",
         }
     of = few([f"{array.dtype}{list(array.shape)}" for array in latest.arrays])
+
+    # Instead of a plan that compiles, or may take longer than the time left, the decisions that the
+    # trace noted.
     if _is_dear(core) or _cost(core) > until - time.perf_counter():
         lines = [line for line in (Line(*each) for each in latest.decided) if line.asked]
         return {"of": of, "lines": [vars(line) for line in lines], "unknown": ""}
@@ -157,8 +169,9 @@ def _plan(
 
 
 def _is_dear(core: Core) -> bool:
-    """Whether a plan would compile, to measure memory or errors: the stages as they were decided
-    tell it then.
+    """Return whether a plan would compile, to measure memory or errors.
+
+    The stages are then listed as they were decided in the trace.
     """
     options = core.options
     auto = AUTO in (options.remat, *(width for _, width in options.chunk))
@@ -166,7 +179,7 @@ def _is_dear(core: Core) -> bool:
 
 
 def _cost(core: Core) -> float:
-    """Seconds of one of its programs so far."""
+    """Return the mean seconds of a program so far."""
     stats = core.counters.stats()
     return (stats.trace_seconds + stats.lower_seconds + stats.compile_seconds) / max(
         1, stats.traces
@@ -174,13 +187,16 @@ def _cost(core: Core) -> float:
 
 
 def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> dict[str, Any]:
-    """The bytes of one program; None where they are unknown."""
+    """Return the bytes of one program; None for those that are unknown."""
     row: dict[str, Any] = {
         "sizes": _text(made),
         "arguments": None,
         "outputs": None,
         "temporaries": None,
     }
+
+    # A program in the cache is read back quickly; another one has to be compiled, in the time that
+    # is left.
     left = until - time.perf_counter()
     kept = core.options.cache and cache.facts().enabled
     if (
@@ -199,7 +215,7 @@ def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> di
         entry.land()
     if stats is None:
         return row
-    # what lies in donated arguments counts once
+    # Results that alias donated arguments count once, as arguments.
     outputs = int(stats.output_size_in_bytes) - int(stats.alias_size_in_bytes)
     return {
         **row,
@@ -210,7 +226,7 @@ def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> di
 
 
 def _text(made: MadeFor) -> str:
-    """What tells one program from others: its axes, or where it names none its arrays."""
+    """Return the label of a program: its axis sizes, or its arrays if it has no named axes."""
     if made.sizes:
         return ", ".join(f"{axis}={size}" for axis, size in made.sizes.items())
     return few([f"{array.dtype}{list(array.shape)}" for array in made.arrays or ()]) or "unknown"

@@ -1,9 +1,8 @@
-"""A flame of what making programs cost: the user's functions from the outermost on, then what they
-compiled, then its phases and what is inside of them.
+"""Flame graph of tracing, lowering and compiling: the user's functions, programs, phases.
 
-Spans that lie inside another in time are part of it. Those of equal names and phases at one place
-are added up. JAX reports no seconds of a `jit` that is traced inside of another (0.10.2 to
-0.12.0.1), but says that it traces it: the bar of the outer trace has the names.
+Spans inside of another span in time are part of it. Spans of equal name and phase at one place are
+added up. JAX reports no seconds of a `jit` that is traced inside of another one (0.10.2 to
+0.12.0.1), but reports that it traces it: the bar of the outer trace lists the names.
 """
 
 from __future__ import annotations
@@ -26,28 +25,39 @@ _COLOURS = {
     "compile": "var(--p3)",
     "cache read": "var(--p4)",
 }
-_LEAST = 1e-3  # of the whole: what is narrower than that is not drawn
+# Share of the whole below which a bar is too narrow to draw.
+_LEAST = 1e-3
 _DEEP = 24
-_HIGH = 22  # pixels of a row
+# Pixels of a row.
+_HIGH = 22
 
 
 @dataclass
 class Node:
-    """One of its bars: seconds of itself and all that is above it."""
+    """Bar of the flame, with the bars inside of it.
+
+    Args:
+        name: Name of the function.
+        phase: "trace", "lower", "compile", "cache read", or empty for a function of the user.
+        seconds: Seconds of this bar and of all inside.
+        times: Number of spans.
+        jits: Functions traced inside without seconds, and how often.
+        inside: Bars inside, by name and phase.
+    """
 
     name: str
     phase: str = ""
     seconds: float = 0.0
     times: int = 0
-    jits: dict[str, int] = field(default_factory=dict[str, int])  # traced inside, and how often
+    jits: dict[str, int] = field(default_factory=dict[str, int])
     inside: dict[tuple[str, str], Node] = field(default_factory=dict[tuple[str, str], "Node"])
 
     def child(self, name: str, phase: str = "") -> Node:
-        """That of a name and a phase, made if it is the first."""
+        """Return the inner bar of a name and a phase, which is added if it is the first."""
         return self.inside.setdefault((name, phase), Node(name, phase))
 
     def add(self, other: Node) -> None:
-        """Add up with one of the same name."""
+        """Add the seconds, counts and inner bars of another bar of the same name."""
         self.seconds += other.seconds
         self.times += other.times
         for name, times in other.jits.items():
@@ -56,7 +66,7 @@ class Node:
             self.inside.setdefault(key, Node(*key)).add(node)
 
     def to_dict(self, least: float = 0.0, deep: int = _DEEP) -> dict[str, Any]:
-        """As data, without what took less; what took longest first."""
+        """Return the bar as plain data, longest first, without inner bars below `least` seconds."""
         kept = [node for node in self.inside.values() if node.seconds >= least] if deep else []
         inside = [
             node.to_dict(least, deep - 1) for node in sorted(kept, key=lambda node: -node.seconds)
@@ -72,11 +82,14 @@ class Node:
 
 
 def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The flame of what was recorded; see `launch.py`."""
+    """Return the flame of recorded events as plain data; see `launch.py`."""
     root = Node("all of it")
+    # By thread: the spans that are in no other one so far, each with its start and its callers.
     over: dict[int, list[tuple[float, Node, list[str]]]] = defaultdict(list)
     hits: set[int] = set()
-    asked: dict[int, list[str]] = defaultdict(list)  # what JAX says that it traces
+    # Names that JAX explained since the last trace ended, by thread.
+    asked: dict[int, list[str]] = defaultdict(list)
+
     for event in events:
         thread = event["thread"]
         if event["kind"] == "hit":
@@ -97,13 +110,14 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                     Counter(name for name in asked.pop(thread, ()) if name != node.name)
                 )
             waiting = over[thread]
-            # it lies inside, since it was over before
+            # A span that started later and was reported before lies inside of this one.
             while waiting and waiting[-1][0] >= event["start"]:
                 inner = waiting.pop()[1]
                 node.inside.setdefault(
                     (inner.name, inner.phase), Node(inner.name, inner.phase)
                 ).add(inner)
             waiting.append((event["start"], node, _users(event["frames"])))
+
     for each in over.values():
         for _, node, callers in each:
             _stand(root, node, callers)
@@ -111,8 +125,9 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _stand(root: Node, node: Node, callers: Sequence[str]) -> None:
-    """Put a span that lies in no other above the functions that led to it."""
+    """Add an outermost span to the tree, below the user's functions that led to it."""
     at = root
+    # Each caller on the path gets the seconds; calls through the same functions share their bars.
     for name in (*callers, node.name):
         at.seconds += node.seconds
         at = at.child(name)
@@ -124,7 +139,7 @@ def _stand(root: Node, node: Node, callers: Sequence[str]) -> None:
 
 
 def _users(frames: Sequence[Sequence[Any]]) -> list[str]:
-    """The user's functions, the outermost first."""
+    """Return the user's functions of a stack, outermost first."""
     return [
         short(file) if function == "<module>" else f"{function} ({short(file)}:{first})"
         for file, _, function, first in reversed(frames)
@@ -137,7 +152,7 @@ def _is_users(file: str) -> bool:
 
 
 def drawn(told: Mapping[str, Any]) -> str:
-    """The flame upside down: the whole above, what is inside below, as wide as its seconds."""
+    """Draw the flame upside down: the whole on top, inner bars below, as wide as their seconds."""
     whole = told["seconds"]
     if not whole:
         return "<h2>Flame of trace, lower and compile</h2><p>Nothing was compiled.</p>"
@@ -152,7 +167,7 @@ def drawn(told: Mapping[str, Any]) -> str:
 
 
 def _bars(node: Mapping[str, Any], start: float, row: int, whole: float, bars: list[str]) -> int:
-    """Those of a node, from left to right; how deep they go."""
+    """Append the bars of a node, from left to right, and return the deepest row."""
     name, phase, seconds = escape(node["name"]), node["phase"], node["seconds"]
     left, wide = 100 * start / whole, 100 * seconds / whole
     label = name if not phase or phase == node["name"] else f"{name} ({phase})"

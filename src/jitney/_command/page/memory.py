@@ -1,6 +1,7 @@
-"""The bytes of each program: of decorated functions as XLA plans them; of others those of the
-arguments, which their shapes tell. The rest of these is unknown, since JAX does not say which
-program it keeps for them.
+"""Bytes of each program of a run.
+
+For decorated functions they are those that XLA plans. For other functions only the arguments are
+known, from their shapes, since JAX does not report which program it keeps for them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _BITS = re.compile(r"[a-z_]+(\d+)")
 
 
 def memory(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each program: function, sizes, and bytes or None."""
+    """Return a row for each program: function, sizes, and bytes or None."""
     rows = [
         {
             "function": function["function"],
@@ -37,12 +38,13 @@ def memory(told: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "outputs": None,
                 "temporaries": None,
             }
+            # The same program may have been compiled several times.
             rows += [] if row in rows else [row]
     return sorted(rows, key=lambda row: -sum(row[name] or 0 for name, _ in _PARTS))
 
 
 def bytes_of(shapes: Sequence[str] | None) -> int | None:
-    """Of `float32[3,4]` and others; None where one of them is unknown."""
+    """Return the bytes of arrays `float32[3,4]`, ...; None if one of them is unknown."""
     whole = 0
     if shapes is None:
         return None
@@ -56,16 +58,18 @@ def bytes_of(shapes: Sequence[str] | None) -> int | None:
 
 
 def _item(dtype: str) -> int | None:
-    """Bytes of an element, by the name of its dtype."""
+    """Return the bytes of an element by the name of its dtype; None if unknown."""
+    # Types below one byte, such as int4, give 0 bytes and count as unknown.
     bits = 8 if dtype == "bool" else int(match[1]) if (match := _BITS.match(dtype)) else 0
     return bits // 8 or None
 
 
 def drawn(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A bar for each program, as long as its bytes."""
+    """Draw a bar for each program, as long as its bytes."""
     legend = "".join(
         f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS
     )
+
     known = [row for row in rows if row["temporaries"] is not None][:_BARS]
     most = max((sum(row[name] for name, _ in _PARTS) for row in known), default=0) or 1
     lines = "".join(

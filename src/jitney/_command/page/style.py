@@ -1,5 +1,6 @@
-"""How the page of a run looks, in light and dark, and what its script does: tables that sort and
-filter, a flame that zooms.
+"""CSS and JavaScript of the page of a run.
+
+The style has a light and a dark scheme. The script sorts and filters tables, and zooms the flame.
 """
 
 from __future__ import annotations

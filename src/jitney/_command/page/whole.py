@@ -1,8 +1,7 @@
-"""The report of a run as one page, with nothing beside it and no network: times, a flame, changes,
-sizes, memory, plans, causes.
+"""HTML page of a run, in one file and without network: seconds, changes, sizes, memory, plans.
 
-It is whole without scripts; the script sorts tables and filters them. The data are in it as JSON,
-as `--report out.json` has them.
+The page is complete without scripts; the script only sorts and filters tables and zooms the flame.
+The data are embedded as JSON, as `--report out.json` writes them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,11 @@ from . import memory as memory_of
 from .style import SCRIPT, STYLE
 
 _PHASES = ("import of jax", "trace", "lower", "compile", "cache read", "all else")
-_WIDE, _HIGH, _GAP = 1000, 18, 6  # units of the timeline, which is stretched to the page
+# Units of the timeline, which is stretched to the width of the page.
+_WIDE, _HIGH, _GAP = 1000, 18, 6
 _BARS = 25
-_OPEN = 6  # plans that are shown unfolded
+# Plans up to which all are shown unfolded.
+_OPEN = 6
 _NUMBERS = (
     "traces",
     "compiles",
@@ -36,7 +37,8 @@ _SECONDS = ("trace_seconds", "lower_seconds", "compile_seconds")
 
 
 def page(told: Mapping[str, Any]) -> str:
-    """The page of what `RunReport.to_dict` gives."""
+    """Return the page for the data of `RunReport.to_dict`."""
+    # `<` is escaped in the JSON, since a `</script>` in it would end the element.
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
     bytes_of = memory_of.memory(told)
     counts = (
@@ -118,9 +120,7 @@ def _phases(phases: Mapping[str, float]) -> str:
 
 
 def _timeline(told: Mapping[str, Any]) -> str:
-    """When JAX traced, lowered, compiled and read, a row for each, from the start to the end of the
-    program.
-    """
+    """Draw the spans of tracing, lowering, compiling and cache reads, a row for each phase."""
     rows = _PHASES[1:5]
     whole = (
         max([told["seconds"], *(span["start"] + span["seconds"] for span in told["timeline"])])
@@ -135,6 +135,7 @@ def _timeline(told: Mapping[str, Any]) -> str:
         f" {span['start']:.2f} s on</title></rect>"
         for span in told["timeline"]
     )
+
     high = len(rows) * (_HIGH + _GAP) + _GAP
     return (
         f'<h2>Timeline</h2><p class="soft">From 0 to {whole:.2f} s; from above:'
@@ -179,7 +180,7 @@ def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _plans(decorated: Sequence[Mapping[str, Any]]) -> str:
-    """The plan of each decorated function, for the call that was traced last."""
+    """Return the plan of each decorated function, for the call that was traced last."""
     parts = ""
     for each in decorated:
         plan = each["plan"]
@@ -208,7 +209,10 @@ def _plans(decorated: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _drawing(plan: Mapping[str, Any]) -> str:
-    """The drawing of a plan, as an image: in a record that was read again it may be any text."""
+    """Return the drawing of a plan as an image.
+
+    An image cannot run scripts: in a report that was read from a file the drawing may be any text.
+    """
     drawn = plan.get("drawing")
     return (
         '<img alt="drawing of the plan" style="width:100%;max-width:680px"'
@@ -219,7 +223,7 @@ def _drawing(plan: Mapping[str, Any]) -> str:
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """With a box that filters it and columns that sort it."""
+    """Return a table with a box that filters it and columns that sort it."""
     numbers = {name for name in names if name.endswith("seconds") or name in _NUMBERS}
     heads = "".join(
         f'<th scope="col"{_number(name in numbers)}><button>{name.replace("_seconds", " s").replace("_", " ")}</button></th>'
@@ -246,5 +250,6 @@ def _cell(value: Any, is_number: bool) -> str:  # noqa: FBT001 - as above
         text = ", ".join(cast("list[str]", value))
     else:
         text = "unknown" if value is None else str(value)
+    # The number to sort by; the text is rounded, or a word.
     sorts = f" data-value={-1 if value is None else value!r}" if is_number else ""
     return f"<td{_number(is_number)}{sorts}>{escape(text)}</td>"
