@@ -47,6 +47,7 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     `worded`.
     """
     fn = fn.func if is_a(fn, functools.partial) else fn
+    # A stand-in of a function that may be gone, which has recorded its cells.
     if type(fn) is Identity:
         return getattr(fn, "cells", ())
     code = attribute(fn, "__code__", None)

@@ -96,7 +96,7 @@ class Stats(Shown):
 
     @property
     def causes(self) -> tuple[tuple[Cause, ...], ...]:
-        """All differences, for each trace and each compile without one, with remedies that were
+        """Differences, for each trace and each compile without one, with remedies that were
         proven.
         """
         return self._advised.causes
@@ -108,6 +108,7 @@ class Stats(Shown):
 
     def __reduce__(self) -> Any:
         figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        # Pickling and copying prove the remedies first, since `advise` refers to the program.
         return _again, (figures, self._advised)
 
     def __rich__(self) -> Table:

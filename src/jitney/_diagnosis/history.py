@@ -224,6 +224,7 @@ def _before(
     if made is None:
         return None, (Cause("first call"),)
     written = _written(fn())
+    # The function is new, but its line and code are known: name the values that it closes over.
     now, before = dict(cells(written)), dict(made.cells)
     changed = changed_cells(made.cells, cells(written))
     old = ", ".join(f"{name}={before.get(name)}" for name in changed) or str(where)

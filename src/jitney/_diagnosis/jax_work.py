@@ -346,6 +346,8 @@ class _Listener:
             alone, place = self._alone(start_time, end_time), users_place()
             for watch in self._watching:
                 watch.saw(phase, name, place, alone, hit=hit)
+        # A listener runs in the thread that compiled, so the exception reaches the caller through
+        # JAX.
         if phase == "compiles" and _FORBIDDEN.get():
             raise CompileError(
                 f"{name}() at {users_place()}",

@@ -70,6 +70,7 @@ class Temporaries:
             return
         with self._lock:
             known = set(map(id, self._known))
+            # Executables that were not in the list at the report before belong to this compile.
             new = [each for each in _executables() if id(each) not in known]
             self._known += new
             place = users_place()
