@@ -228,6 +228,7 @@ def _unpacked(raw: np.ndarray[Any, Any], shapes: Sequence[Any]) -> list[Any]:
     start = 0
     for leaf in shapes:
         dtype = np.dtype(leaf.dtype)
+        # The inverse of `_bytes`: narrow dtypes were widened to whole bytes.
         stored = _carrier(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
         stop = start + stored.itemsize * int(np.prod(leaf.shape, dtype=int))
         array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(leaf.shape)

@@ -210,6 +210,9 @@ class Pipeline(eqx.Module):
                 f" mesh=jitney.mesh({self.axis}=-1).",
                 code="J250",
             )
+
+        # `shard_map` uses the mesh of the context, so another mesh of its own cannot be given
+        # inside.
         around = context()
         if not around.empty and dict(around.shape) != dict(mesh.shape):
             raise MeshError(

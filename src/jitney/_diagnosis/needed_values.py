@@ -112,6 +112,8 @@ def _kind(error: BaseException) -> Kind | None:
     text = str(error)
     if isinstance(error, _ERRORS):
         return "size" if _SIZE.search(text) else "value"
+
+    # Python's own exceptions: the class and JAX's words, or the name of a class of traced values.
     if is_a(error, CAUGHT):
         for cls, words, kind in _WORDS:
             if type(error) is cls and re.match(words, text):

@@ -217,6 +217,7 @@ def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
             _Value(result).bad(kind) if getattr(result, "is_fully_addressable", True) else None
         )
         if numbers is not None and numbers.ndim >= len(axes) > 0:
+            # Lanes are the first axes: a lane is bad if any element of it is.
             here = numbers.reshape(*numbers.shape[: len(axes)], -1).any(-1)
             bad = here if bad is None or bad.shape != here.shape else bad | here
     if bad is None or not bad.any():
@@ -251,6 +252,7 @@ def message(
             rule,
             fix,
         )
+
     if finding.primitive == "program":
         what = (
             f"a result has a {finding.kind}, but no operation makes one when they run one at a"
@@ -271,6 +273,7 @@ def message(
         return sentence(
             where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True."
         )
+
     fix = f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
     return sentence(where, f"{_story(finding)}{lanes}", rule, fix)
 

@@ -311,11 +311,13 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+    # The same static objects with other content: plain objects are compared by what they hold.
     if old.keys == new.keys and old.generation != new.generation:
         for path, was, now in new.changed:
             yield Cause("static value", path, None, was, now, remedy=remedies.for_attribute(path))
     before, arrays = dict(old.static), {leaf.path: leaf for leaf in old.view.leaves}
     for path, value in new.static:
+        # An array before, static now; the loop below is for the converse.
         if path in arrays:
             texts = f"{_short(arrays[path])} (array)", f"{static_text(value)} (static)"
             yield Cause(

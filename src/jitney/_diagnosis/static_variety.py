@@ -153,6 +153,7 @@ def _is_record(value: Any) -> bool:
 
 def _holds_array(value: Any) -> bool:
     """Return whether an array is reachable through containers and dataclasses."""
+    # User objects may refer to themselves.
     seen: set[int] = set()
     waiting: list[Any] = [value]
     while waiting:

@@ -159,6 +159,7 @@ def no_number(
         if dtype is not None and not is_of_numbers(dtype):
             what = f"{'an array' if is_a(array, np.ndarray) else 'a scalar'} of {dtype}"
             fix = "convert it to numbers, or pass it inside something static."
+            # JAX takes native byte order only.
             if not dtype.isnative and is_of_numbers(dtype.newbyteorder("=")):
                 what += ", in the byte order of other machines"
                 fix = f"pass {path}.astype({dtype.newbyteorder('=').name!r})."

@@ -59,7 +59,7 @@ def agreed(
         body: The body that is called.
         mesh: The mesh.
         jitted: JAX's jitted function.
-        arrays: Arrays of the first call, placed.
+        arrays: Arrays of the first call, as they are sharded now.
         given: The same arrays as the caller passed them.
         shardings: Shardings that the program requires.
 
@@ -70,6 +70,7 @@ def agreed(
     group = members(mesh)
     if len(group) == 1:
         return run if _jax.process_count() == 1 else _by_hand(run, shardings)
+
     where = body.core.where
     plain, counts = parted(given)
     planned = body.planned(plain, counts, mesh=mesh)
@@ -114,6 +115,7 @@ def agreed(
         ],
         ("program", "", _digest(jitted.lower(*map(_lying, arrays, shardings)).as_text().encode())),
     ]
+
     compare(group, facts, where)
     # After the comparison, so that no process waits for one that has refused.
     _refuse_host(where, neither)

@@ -69,6 +69,7 @@ def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
     groups: dict[str, list[int]] = {}
     for index, text in texts.items():
         groups.setdefault(text, []).append(index)
+    # Processes with the same text are one group, in the order of their numbers.
     first, *others = groups.values()
     if kind == "value":
         return f"{name} has other numbers in {_named(others[0])} than in {_named(first)}"

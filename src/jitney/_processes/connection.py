@@ -77,11 +77,13 @@ def welcomed(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -
         claim: Returns whether the process has no other connection: a process that can reach this
             side by two names tries both.
     """
+    # A nonce of this side, so that a recorded proof cannot be used again.
     nonce = secrets.token_bytes(NONCE)
     came.sendall(nonce)
     number, theirs, proof = (_exactly(came, size) for size in (_LENGTH.size, NONCE, NONCE))
     if not hmac.compare_digest(proof, _proof(secret, b"member", number, nonce)):
         return None
+    # The number is a part of what was proved.
     index = int(_LENGTH.unpack(number)[0])
     if not claim(index):
         return None
@@ -109,6 +111,8 @@ def connected(
         threading.Thread(
             target=attempt.until, args=(end, reached), daemon=True, name="jitney"
         ).start()
+
+    # The first attempt that succeeds; the others are told to stop.
     line = None
     for _ in attempts:
         with suppress(queue.Empty):

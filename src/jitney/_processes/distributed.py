@@ -90,7 +90,7 @@ def distributed(
     grace: float = 10,
 ) -> Processes:
     """Join the run of several processes that this one belongs to, before anything else of JAX. A
-    process on its own does nothing and reports so.
+    process on its own joins nothing, and the result says so.
 
         processes = jitney.distributed()
         print(processes)  # process 2 of 4 on node17, 2 cpu devices, 8 in all; started by SLURM
@@ -138,6 +138,7 @@ def distributed(
                 "It is a number of seconds, above 0.",
                 f"write {name}=60.",
             )
+
     given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if _jax.distributed.is_initialized():
@@ -149,7 +150,9 @@ def distributed(
     if how is None or _jax.process_count() == 1:
         RUN.processes = Processes(0, 1, f"alone: {how}" if how is not None else alone(given), host)
         return RUN.processes
+
     processes = Processes(_jax.process_index(), _jax.process_count(), how, host)
+
     channel = Channel(processes.index, timeout, grace)
     _joined(processes, channel, given.address)
     RUN.processes, RUN.channel = processes, channel
@@ -213,6 +216,7 @@ def _gathered(text: str) -> list[str]:
     mine = np.frombuffer(text.encode().ljust(_HELLO)[:_HELLO], np.uint8)[None]
     spread = _sharding.NamedSharding(mesh, _sharding.PartitionSpec("process"))
     whole = _sharding.NamedSharding(mesh, _sharding.PartitionSpec())
+    # A replicated result of a sharded argument is an all-gather.
     told = _jax.jit(_same, out_shardings=whole)(
         _jax.make_array_from_process_local_data(spread, mine)
     )

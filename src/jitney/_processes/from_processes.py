@@ -65,6 +65,7 @@ def from_processes(
             'write jitney.from_processes(x, "data").',
             code="J253",
         )
+
     names = tuple(names)
     if onto is None or not names or any(name not in onto.shape for name in names):
         raise MeshError(
@@ -86,12 +87,16 @@ def from_processes(
             "count it from the front.",
             code="J253",
         )
+
     cut: Any = names if len(names) > 1 else names[0]
     to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)
     parts = {f"the argument{keystr(path)}": _owned(leaf) for path, leaf in paths if is_array(leaf)}
     for name, part in parts.items():
         _check(name, part, axis, to)
+
+    # `make_array_from_process_local_data` shards the part over this process's devices and sends
+    # nothing.
     group = members(onto)
     if len(group) > 1:
         _agree(group, parts, to, axis)

@@ -56,6 +56,7 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
         if any(value is not None for value in (address, count, index))
         else "by JAX_COORDINATOR_ADDRESS and its kin"
     )
+    # JAX's own variables, read here so that a missing one is reported by name.
     address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = count if count is not None else _number("JAX_NUM_PROCESSES")
     index = index if index is not None else _number("JAX_PROCESS_ID")

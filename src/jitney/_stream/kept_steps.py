@@ -133,6 +133,8 @@ class _Writer:
         if exported.checks:
             raise Unsure("it has run-time checks, and is read in chunks")
         self.programs.append(exported.program)
+
+        # `jax.export` drops weak types, so they are restored from the positions that were recorded.
         avals = exported.program.out_avals
         out = [
             _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak)

@@ -200,6 +200,8 @@ class Checkpoint:
         if self.chunks is not None:
             due = self._missed >= self.chunks
         else:
+            # The pause after a save is a hundred times as long as the save took: a hundredth of the
+            # run.
             due = passed >= (
                 self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE)
             )
@@ -263,6 +265,7 @@ class Checkpoint:
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name + _UNFINISHED)
         try:
             try:
+                # `os.write` may write a part only.
                 with memoryview(content) as rest:
                     written = 0
                     while written < len(content):

@@ -243,6 +243,7 @@ class Stored:
             return np.array(array[where])
         start, stop, _ = where.indices(self.shape[0])
         row = math.prod(self.shape[1:])
+        # `np.fromfile` takes an offset in bytes and a count of elements.
         offset = array.offset + start * row * array.itemsize
         flat = np.fromfile(self.path, self.dtype, max(0, stop - start) * row, offset=offset)
         return flat.reshape(-1, *self.shape[1:]) if row else np.array(array[where])
@@ -364,6 +365,7 @@ class Sequential:
                     return
                 self._held = [np.asarray(part)]
             first = self._held[0]
+            # Drop rows before the slice: a part of the array at hand, or all of it.
             gone = min(len(first), row - self._at)
             self._held[0] = first[gone:]
             self._at += gone
