@@ -38,8 +38,8 @@ _LOCK = threading.Lock()
 def backend_started() -> bool:
     """Return whether JAX has started a backend.
 
-    No public function tells. But a documented setting may only be changed before, so it is changed,
-    and changed back.
+    No public function reports it. But a documented setting may only be changed before a backend
+    starts, so it is changed, and changed back.
     """
     with _LOCK:
         value = getattr(jax.config, _PROBE)

@@ -172,7 +172,7 @@ class Stats(Shown):
         cost: dict[str, tuple[float, int]] = {}
         for each in self.causes:
             # A program with several causes needs the remedies of all of them; without one for each
-            # cause it is traced anew all the same.
+            # cause it is traced all the same.
             for remedy in (
                 dict.fromkeys(cause.remedy for cause in each)
                 if all(cause.remedy for cause in each)

@@ -292,7 +292,7 @@ def no_compiles() -> NoCompiles:
     """Forbid compiling in this thread: a context manager and a decorator.
 
     The error is raised when XLA has finished, as JAX reports the compile then. (An exception that
-    is raised inside its lowering would let JAX compile that function anew for ever.) A program from
+    is raised inside its lowering would let JAX compile that function over and over.) A program from
     the persistent cache counts as well, because it is not a warm call.
 
     Raises:

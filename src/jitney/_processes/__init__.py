@@ -8,5 +8,5 @@
     process 1: ("array", "x", "float32[7,3]"), ("program", "", "41...")
     -> ProcessError in both: x is float32[8,3] in process 0 and float32[7,3] in process 1
 
-`from_processes.py` makes global arrays from local parts; `checkpoints.py` saves and restores them.
+`from_processes.py` builds global arrays from local parts; `checkpoints.py` saves and restores them.
 """

@@ -48,7 +48,7 @@ class Inbox:
     def __init__(self) -> None:
         self.news = threading.Condition()
         self.verdicts: dict[Any, str] = {}
-        self.gone: dict[int, str] = {}  # "" where a process has ended in order
+        self.gone: dict[int, str] = {}
 
     def told(self, message: Mapping[str, Any]) -> bool:
         """Store a message; return whether it says that a process has stopped because of an

@@ -112,7 +112,7 @@ def connected(
             target=attempt.until, args=(end, reached), daemon=True, name="jitney"
         ).start()
 
-    # The first attempt that succeeds; the others are told to stop.
+    # The first attempt that succeeds; the others stop.
     line = None
     for _ in attempts:
         with suppress(queue.Empty):

@@ -165,7 +165,7 @@ class Reader:
             DataError: Rows are not those that the checkpoint was computed from.
         """
         for i, (source, stamp) in enumerate(zip(self.sources.values(), self._stamps, strict=True)):
-            # Files that nobody has touched need no reading.
+            # Rows of untouched files cannot have changed.
             if stamp is not None and stamp.settled and str(known["stamps"][i]) == repr(stamp):
                 continue
             for j, (start, count) in enumerate(self.pieces):
