@@ -69,7 +69,7 @@ class Stats(Shown):
     creates once. `retraces` has a line for each trace, and `causes` all differences, as data, for
     each trace and each compile without one. `derivatives` are calls by derivative, each a program
     of its own with its own count: `f.grad.stats`. Remedies are proven when `causes` is read, which
-    traces the body at sizes that were seen; printing, `to_dict` and copying read it.
+    traces the body at sizes that were seen; printing, `to_dict` and copying do the same.
     """
 
     calls: int
