@@ -1,1 +1,3 @@
-"""Trees and layers over devices, and what comes back to the host."""
+"""Devices: process-wide settings, placement of pytrees, pipelines of layers, transfers to the
+host.
+"""

@@ -1,9 +1,8 @@
-"""`jitney.configure`: what counts for the whole process. Of what JAX starts with, only until it
-starts.
+"""`jitney.configure`: settings of the whole process, some only until JAX starts a backend.
 
-`JITNEY_THREADS`, `JITNEY_PLATFORM` and `JITNEY_MEMORY` are read when jitney is imported, which then
-imports this, and only if they are set: later would be too late, since whoever makes an array has
-started a backend. Without them importing jitney changes nothing.
+`JITNEY_THREADS`, `JITNEY_PLATFORM` and `JITNEY_MEMORY` are read when jitney is imported, and only
+if they are set is this module imported then. Later would be too late, since the first array that is
+created starts a backend. Without them importing jitney changes nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from .._owners import public, users_level
 
 _jax: Any = jax
 _THREADS = "PJRT_NPROC"
-"""Of what XLA's client for CPUs reads how many threads it starts, each for two pools (tried with
-jaxlib 0.10.2 and 0.12.0.1).
+"""Variable that XLA's CPU client reads for the number of threads in each of its two pools (tried
+with jaxlib 0.10.2 and 0.12.0.1).
 """
 _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 _PLATFORMS = "jax_platforms"
@@ -37,13 +36,14 @@ _LOCK = threading.Lock()
 
 
 def backend_started() -> bool:
-    """Whether JAX has started a backend.
+    """Return whether JAX has started a backend.
 
-    No public function says it. But a documented setting may only be changed before: so it is
-    changed, and changed back.
+    No public function reports it. But a documented setting may only be changed before a backend
+    starts, so it is changed, and changed back.
     """
     with _LOCK:
         value = getattr(jax.config, _PROBE)
+        # The error is raised only if the value changes, so the probe has to differ.
         other = 1 if value != 1 else 2
         try:
             _jax.config.update(_PROBE, other)
@@ -64,31 +64,32 @@ def configure(
     memory: float | str | None = None,
     platform: str | None = None,
 ) -> None:
-    """Change what counts for the whole process: the persistent cache, whether programs are
-    verified, what JAX starts with.
+    """Change settings of the whole process: the persistent cache, verification, and what JAX starts
+    with.
 
-    What is not given stays as it was. It comes before the environment (JITNEY_CACHE_DIR,
-    JITNEY_CACHE, JITNEY_VERIFY, JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM). What was set for
-    the cache in JAX itself comes before it.
+    Settings that are left out stay as they were. Arguments take precedence over the environment
+    (JITNEY_CACHE_DIR, JITNEY_CACHE, JITNEY_VERIFY, JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM).
+    Cache settings that were made in JAX itself take precedence over the arguments.
 
     Args:
-        cache_dir: A directory of the user's own; made with mode 0700 where it is missing.
-        cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Past it, the least recently used
-            entries go.
-        cache: Whether to keep compiled programs at all.
-        verify: Whether each new program is also run as plain `jax.jit` and compared, of functions
-            that do not say it themselves.
-        threads: How many threads XLA has for computing on the CPU. `"auto"` is the least of the
-            machine's cores, the affinity of the process, the quota of its cgroup,
+        cache_dir: A directory of the user; created with mode 0700 if it is missing.
+        cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Beyond it, the least recently
+            used entries are deleted.
+        cache: Whether to cache compiled programs at all.
+        verify: Whether each new program is also run as plain `jax.jit` and compared, for functions
+            without the option of their own.
+        threads: Number of threads that XLA has for computing on the CPU. `"auto"` is the least of
+            the machine's cores, the affinity of the process, the quota of its cgroup,
             SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. Only before a backend starts.
-        memory: A size like `"8GiB"` is what `memory="auto"` of a function takes at most, from the
-            next plan on; `"auto"` takes that back. A part like `0.5` is how much of each GPU XLA
-            takes for itself: only before a backend starts.
-        platform: What JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order, `"gpu,cpu"`.
-            Only before a backend starts.
+        memory: A size like `"8GiB"` is the upper limit of `memory="auto"` of a function, from the
+            next plan on; `"auto"` removes the limit. A fraction like `0.5` is the part of each GPU
+            that XLA reserves for itself: only before a backend starts.
+        platform: Platform that JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order,
+            `"gpu,cpu"`. Only before a backend starts.
     Raises:
         OptionError: If a value is malformed, or comes too late.
     """
+    # Read and refuse first, so that an error leaves all settings as they were.
     asked = _read("jitney.configure()", threads, memory, platform)
     if asked.late:
         raise OptionError(
@@ -108,10 +109,10 @@ _ONCE = "It is read once, when the first array is made or a device is asked for.
 
 @dataclass(frozen=True)
 class _Asked:
-    """What JAX should start with, and how much `memory="auto"` may be (None: not said).
+    """Requested settings of JAX's start, and the limit of `memory="auto"` (None: not requested).
 
     Args:
-        start: By what JAX or XLA calls it.
+        start: Values by the names of JAX's options and XLA's variables.
         most: Bytes, or "auto" for all that is free.
     """
 
@@ -120,19 +121,21 @@ class _Asked:
 
     @property
     def late(self) -> str:
-        """What of it would change what a started backend has read; nothing while none has
+        """Settings that a started backend has read with another value; empty while none has
         started.
         """
+        # A value that is in force already is not late: `configure` may be called again with it.
         changed = [_OPTIONS[name] for name, value in self.start.items() if value != _now(name)]
         return ", ".join(changed) if changed and backend_started() else ""
 
     def set(self) -> None:
-        """From now on."""
+        """Apply the settings."""
         for name, value in self.start.items():
             if name == _PLATFORMS:
                 _jax.config.update(name, value)
             else:
                 os.environ[name] = value
+        # Read at each plan, so it is never late.
         if self.most is not None:
             MOST.bytes = self.most if isinstance(self.most, int) else None
 
@@ -183,7 +186,7 @@ def _platform(where: str, platform: Any) -> str:
 
 
 def _memory(where: str, memory: Any) -> int | float | str:
-    """Bytes, a part, or "auto"."""
+    """Parse `memory`: bytes, a fraction, or "auto"."""
     if is_number(memory) and 0 < memory < 1:
         return float(memory)
     size = parsed_bytes(memory)
@@ -199,19 +202,20 @@ def _memory(where: str, memory: Any) -> int | float | str:
 
 
 def threads_asked() -> int | None:
-    """How many threads XLA was told to start for the CPU, as far as the environment says."""
+    """Number of threads that the environment sets for XLA on the CPU; None if it sets none."""
     text = os.environ.get(_THREADS, os.environ.get("NPROC", ""))
     return int(text) if text.isdigit() else None
 
 
 def from_environment() -> None:
-    """What the environment asks for; where it comes too late, a warning says so."""
+    """Apply the settings of the environment, or warn that they come too late."""
     threads, memory, platform = (
         os.environ.get(f"JITNEY_{name}", "").strip() or None
         for name in ("THREADS", "MEMORY", "PLATFORM")
     )
     if threads is memory is platform is None:
         return
+    # A fraction of a GPU: `parsed_bytes` reads sizes only.
     part = memory is not None and memory.startswith(("0.", "."))
     where = "JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM"
     asked = _read(

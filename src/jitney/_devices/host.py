@@ -1,9 +1,11 @@
-"""Metrics of a step on the host, without waiting for them: `jitney.host(tree)`.
+"""`jitney.host`: copy metrics of a step to the host without waiting for them.
 
 `float(loss)` after each step waits for the step, so the device idles while Python prepares the next
-one, and each number is a transfer of its own. Here a small program on the device lays all arrays of
-a tree side by side, their copy to the host starts at once, and nobody waits before the numbers are
-read.
+one, and each number is a transfer of its own. Here a small program on the device concatenates the
+bytes of all arrays of a pytree, their copy to the host starts at once, and the caller waits only
+when the numbers are read:
+
+    {"loss": f32[], "hits": bool[3]}  ->  u8[7]  ->  copy  ->  {"loss": 0.5, "hits": array([...])}
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ T = TypeVar("T")
 
 @dataclass
 class _Parcel:
-    """Arrays that lie on the same devices, side by side: where they go in the tree, what they are,
-    and their bytes.
+    """Arrays on the same devices, packed: their position and type in the pytree, and their
+    bytes.
     """
 
     places: Sequence[tuple[int, Any]]
@@ -47,7 +49,7 @@ class _Parcel:
 
 
 class Fetch(Generic[T]):
-    """A tree on its way to the host. Made by `jitney.host`."""
+    """Pytree on its way to the host; returned by `jitney.host`."""
 
     def __init__(self, treedef: Any, leaves: list[Any], parcels: Sequence[_Parcel]):
         self._treedef = treedef
@@ -56,14 +58,18 @@ class Fetch(Generic[T]):
         self._count = sum(len(parcel.places) for parcel in parcels)
 
     def done(self) -> bool:
-        """Whether the device has computed the arrays, so that `result` will not wait for it."""
+        """Return whether the device has computed the arrays, so that `result` will not wait for
+        it.
+        """
         return all(parcel.packed.is_ready() for parcel in self._parcels)
 
     def result(self) -> T:
-        """The tree with numbers of Python for arrays of rank 0, and NumPy arrays for the others;
-        waits until they are here.
+        """Wait for the arrays; return the pytree with Python numbers for rank 0 and NumPy arrays
+        otherwise.
         """
         while self._parcels:
+            # Pop a parcel only once it is unpacked, so that `result` can be called again after an
+            # error.
             parcel = self._parcels[-1]
             values = _unpacked(np.asarray(parcel.packed), [leaf for _, leaf in parcel.places])
             for (i, _), value in zip(parcel.places, values, strict=True):
@@ -87,11 +93,11 @@ def host(tree: T) -> Fetch[T]:
         ...
         print(logged[-10].result()["loss"])       # a float
 
-    The arrays may be donated or deleted afterwards. What is no array stays as it is.
+    The arrays may be donated or deleted afterwards. Leaves that are not arrays stay as they are.
 
     Args:
-        tree: Any pytree: a dict of metrics, a module, one array. What lies on the same devices is
-            one transfer.
+        tree: Any pytree: a dict of metrics, a module, an array. Arrays on the same devices are one
+            transfer.
 
     Raises:
         TraceError: It is called while a function is traced, when arrays have no values yet.
@@ -119,13 +125,18 @@ def host(tree: T) -> Fetch[T]:
                 "call jitney.host before the call that it is donated to, or on what that call"
                 " returned.",
             )
+
     leaves = [leaf.item() if is_a(leaf, np.generic) else leaf for leaf in leaves]
+    # A program takes arrays of one set of devices only, so each set is packed by itself.
     groups: dict[Hashable, list[tuple[int, Any]]] = {}
     for i, leaf in places:
         groups.setdefault(_devices(leaf), []).append((i, _automatic(_plain(leaf))))
-    if len(groups) > 1:  # what was put nowhere on purpose goes with others
+    # Uncommitted arrays may join any group.
+    if len(groups) > 1:
         loose = groups.pop(None, [])
         next(iter(groups.values())).extend(loose)
+    # An enclosing mesh or trace must not apply: these arrays have values and shardings of their
+    # own.
     with _outside() if groups else nullcontext():
         return Fetch(treedef, leaves, [_parcel(group) for group in groups.values()])
 
@@ -134,6 +145,7 @@ def _parcel(group: Sequence[tuple[int, Any]]) -> _Parcel:
     arrays = [array for _, array in group]
     with _width(arrays):
         packed = _PACK(*arrays)
+    # The copy starts when the device has computed the bytes; Python does not wait.
     packed.copy_to_host_async()
     return _Parcel(
         [(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for i, array in group], packed
@@ -141,8 +153,8 @@ def _parcel(group: Sequence[tuple[int, Any]]) -> _Parcel:
 
 
 def _devices(array: Any) -> Hashable:
-    """What arrays of one program share: their mesh, or their devices; None if an array may go with
-    any.
+    """Key of the arrays that a program can take together: their mesh, or their devices; None for an
+    uncommitted array.
     """
     found: Any = array.sharding
     if is_a(found, _sharding.NamedSharding):
@@ -151,18 +163,18 @@ def _devices(array: Any) -> Hashable:
 
 
 def _automatic(array: Any) -> Any:
-    """The same buffers, on a mesh without explicit axes: those do not say how arrays of different
-    shapes lie side by side.
-    """
+    """The array on a mesh without explicit axes, in the same buffers."""
     found: Any = array.sharding
     if not is_a(found, _sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
         return array
+    # Explicit axes would be a part of the arrays' types, and `concatenate` cannot combine those of
+    # arrays with different shapes.
     return device_put(array, _sharding.NamedSharding(automatic(found.mesh), found.spec))
 
 
 @contextmanager
 def _outside() -> Generator[None]:
-    """A scope without the mesh of the context, and of no trace: these arrays have values."""
+    """Context without the surrounding mesh and outside of any trace: these arrays have values."""
     with jax.ensure_compile_time_eval() if is_within_trace() else nullcontext(), outside():
         yield
 
@@ -172,12 +184,12 @@ def _name(path: Any) -> str:
 
 
 def _plain(array: Any) -> Any:
-    """Random keys as the numbers that they are."""
+    """Random keys as their numbers."""
     return jax.random.key_data(array) if issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
 def _width(arrays: Sequence[Any]) -> Any:
-    """Numbers of 64 bits stay such, whatever the setting of the moment."""
+    """Context in which 64-bit arrays keep their dtype."""
     x64: Any = jax.enable_x64
     return x64(True) if any(array.dtype.itemsize >= 8 for array in arrays) else nullcontext()  # noqa: FBT003
 
@@ -191,6 +203,7 @@ _PACK: Any = _jax.jit(_pack)
 
 def _bytes(array: Any) -> Any:
     if issubdtype(array.dtype, np.complexfloating):
+        # `bitcast_convert_type` takes neither complex numbers nor booleans.
         array = _jnp.stack([array.real, array.imag], -1)
     elif array.dtype == np.bool_ or _is_narrow(array.dtype):
         array = array.astype(_carrier(array.dtype))
@@ -198,13 +211,13 @@ def _bytes(array: Any) -> Any:
 
 
 def _is_narrow(dtype: Any) -> bool:
-    """Less than a byte: int4 and its kin."""
+    """Return whether the dtype has less than a byte, such as int4."""
     kind: Any = _jnp.finfo if issubdtype(dtype, np.floating) else _jnp.iinfo
     return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
 
 
 def _carrier(dtype: Any) -> np.dtype:
-    """A type of whole bytes that holds every value of one that is not."""
+    """Dtype of whole bytes that represents every value of a narrower one."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
     return np.dtype(np.float32) if issubdtype(dtype, np.floating) else np.dtype(np.int8)
@@ -215,6 +228,7 @@ def _unpacked(raw: np.ndarray[Any, Any], shapes: Sequence[Any]) -> list[Any]:
     start = 0
     for leaf in shapes:
         dtype = np.dtype(leaf.dtype)
+        # The inverse of `_bytes`: narrow dtypes were widened to whole bytes.
         stored = _carrier(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
         stop = start + stored.itemsize * int(np.prod(leaf.shape, dtype=int))
         array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(leaf.shape)

@@ -1,4 +1,4 @@
-"""`jitney.devices`: what there is to compute on, and what of the machine this process may use."""
+"""`jitney.devices`: the devices, and the cores and memory that this process may use."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One device of JAX's.
+    """Facts of a JAX device.
 
     Args:
-        name: As JAX prints it.
+        name: JAX's printed name.
         platform: "cpu", "gpu" or "tpu".
-        kind: The model.
-        process: The process that it belongs to.
-        bytes_limit: The memory that XLA may use of it; None where JAX does not say, as of CPUs.
-        bytes_in_use: What of it is taken now.
-        peak_bytes: The most that was taken.
+        kind: Model of the device.
+        process: Process that it belongs to.
+        bytes_limit: Memory that XLA may use of it; None if JAX does not report it, such as for
+            CPUs.
+        bytes_in_use: Memory in use now.
+        peak_bytes: Largest memory in use so far.
     """
 
     name: str
@@ -44,23 +45,22 @@ class DeviceFacts:
 
     @property
     def sizes(self) -> tuple[str, str, str]:
-        """Memory, what is in use and the peak, to be read."""
+        """Memory, memory in use and peak, as text."""
         return _size(self.bytes_limit), _size(self.bytes_in_use), _size(self.peak_bytes)
 
 
 @dataclass(frozen=True, repr=False)
 class Machine(Shown):
-    """What `jitney.devices` found.
+    """Result of `jitney.devices`.
 
     Args:
-        devices: All of JAX's, those of other processes too.
-        cores: By each limit there is, the machine's own count first.
-        threads: How many XLA was told to start for the CPU, by `jitney.configure` or the
-            environment; None leaves it to XLA, which takes the affinity.
-        host_bytes: Of the host's memory what this process may have.
-        host_free: And what of it is free.
-        most_bytes: What `memory="auto"` takes at most, if `jitney.configure(memory=...)` has said
-            so.
+        devices: JAX's devices, including those of other processes.
+        cores: Number of cores by each limit, the machine's own count first.
+        threads: Number of XLA's threads for the CPU, set by `jitney.configure` or the environment;
+            None leaves it to XLA, which takes the affinity.
+        host_bytes: Memory of the host that this process may use.
+        host_free: Free part of it.
+        most_bytes: Limit of `memory="auto"`, if set by `jitney.configure(memory=...)`.
     """
 
     devices: tuple[DeviceFacts, ...]
@@ -71,7 +71,7 @@ class Machine(Shown):
     most_bytes: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """The facts as data, for JSON."""
         return {
             **vars(self),
             "devices": [vars(each) for each in self.devices],
@@ -80,12 +80,13 @@ class Machine(Shown):
 
     @property
     def allowed_cores(self) -> Limit:
-        """The least of the limits on cores."""
+        """The smallest limit on cores."""
         return min(self.cores, key=lambda limit: limit.value)
 
     def __rich__(self) -> Table:
         from .._console import figures
 
+        # XLA's default number of threads is the affinity, whatever the other limits are.
         limit, seen = (
             self.allowed_cores,
             next((each.value for each in self.cores if "affinity" in each.by), self.cores[0].value),
@@ -124,8 +125,8 @@ class Machine(Shown):
 
 @public
 def devices() -> Machine:
-    """What there is to compute on, with memory, and what of the machine this process may use. It
-    starts JAX's backend.
+    """Devices with their memory, and the cores and memory of the machine that this process may use.
+    It starts JAX's backend.
 
     Cores are counted by the machine, the affinity of the process, the quota of its cgroup,
     SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. XLA itself sees the first two alone.
@@ -142,6 +143,7 @@ def devices() -> Machine:
 
 
 def _facts(device: Any) -> DeviceFacts:
+    # JAX has no memory statistics of other processes' devices.
     stats: Any = device.memory_stats() if device.process_index == _jax.process_index() else None
     known: dict[str, int] = stats or {}
     taken = (known.get(name) for name in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use"))

@@ -1,10 +1,15 @@
-"""`jitney.pipeline`: a stack of like layers, spread over devices along the axis of a mesh, with
-microbatches on their way through.
+"""`jitney.pipeline`: identical layers over the devices of a mesh axis, with microbatches in flight.
 
 The schedule is that of GPipe (Huang et al. 2019, arXiv:1811.06965): all microbatches forward, then
-all backward. Each device holds a part of the layers, works on one microbatch at a time, and hands
-the result to the next device. It is written with JAX's own `shard_map` and `ppermute` in one loop,
-so that gradients are JAX's.
+all backward. Each device holds a part of the layers, works on one microbatch at a time, and sends
+the result to the next device. With 3 stages and 4 microbatches, forward (a column is a tick):
+
+    stage 0   0  1  2  3  .  .
+    stage 1   .  0  1  2  3  .
+    stage 2   .  .  0  1  2  3
+
+It is written with JAX's own `shard_map` and `ppermute` in one `scan` over the ticks, so the
+backward schedule is JAX's transpose of it.
 """
 
 from __future__ import annotations
@@ -47,11 +52,11 @@ _WHERE = "jitney.pipeline()"
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Shown):
-    """Which device works on which microbatch when. Printed, a picture.
+    """Schedule of microbatches on devices; printed as a table.
 
     Args:
-        stages: Devices along the axis of the pipeline.
-        microbatches: Parts of the batch.
+        stages: Number of devices along the axis of the pipeline.
+        microbatches: Number of parts of the batch.
     """
 
     stages: int
@@ -59,7 +64,7 @@ class Schedule(Shown):
 
     @property
     def ticks(self) -> int:
-        """Turns of the loop."""
+        """Number of iterations of the loop."""
         return self.microbatches + self.stages - 1
 
     def at(self, stage: int, tick: int) -> int | None:
@@ -69,9 +74,10 @@ class Schedule(Shown):
 
     @property
     def bubble(self) -> float:
-        """The part of its time that a device waits: counted from the schedule. In theory
+        """Fraction of its time that a device waits, counted from the schedule. In theory
         (S-1)/(M+S-1).
         """
+        # Counted, and printed next to the formula.
         waits = sum(
             self.at(stage, tick) is None
             for stage in range(self.stages)
@@ -106,8 +112,8 @@ class Schedule(Shown):
 
 
 class Pipeline(eqx.Module):
-    """A stack of layers over the devices of a mesh. Made by `jitney.pipeline`; its arrays have the
-    layer as their first axis.
+    """Stack of layers over the devices of a mesh; returned by `jitney.pipeline`. Its arrays have
+    the layer as their first axis.
     """
 
     layers: Any
@@ -119,17 +125,17 @@ class Pipeline(eqx.Module):
 
     @property
     def depth(self) -> int:
-        """How many layers there are."""
+        """Number of layers."""
         return _arrays(self.layers)[0].shape[0]
 
     @public
     def schedule(self) -> Schedule:
-        """The schedule on the mesh given, or that of the context."""
+        """The schedule on the given mesh, or on that of the context."""
         return Schedule(self._sizes()[self.axis], self.microbatches)
 
     @public
     def __call__(self, x: Any) -> Any:
-        """All layers on each element of a batch.
+        """Apply all layers to each element of a batch.
 
         Args:
             x: An array with the batch as its first axis; its size divides by the microbatches,
@@ -137,7 +143,7 @@ class Pipeline(eqx.Module):
 
         Raises:
             MeshError: There is no mesh with these axes, or a size does not divide.
-            OptionError: A layer changes the shape or the dtype of what it gets.
+            OptionError: A layer changes the shape or the dtype of its input.
         """
         x = _batch(x)
         sizes = self._sizes()
@@ -156,7 +162,7 @@ class Pipeline(eqx.Module):
         )
 
     def through(self, x: Any) -> Any:
-        """All layers on each element, by devices whose axes are automatic."""
+        """Apply all layers to each element, on a mesh whose axes are automatic."""
         sizes = self._sizes()
         stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
         arrays, rest = _eqx.partition(self.layers, _eqx.is_array)
@@ -165,6 +171,7 @@ class Pipeline(eqx.Module):
         def layer(x: Any, own: Any) -> tuple[Any, None]:
             return _jax.vmap(_eqx.combine(own, rest))(x), None
 
+        # Residuals of a rematerialised layer are its input and parameters.
         step = _jax.checkpoint(layer) if self.remat else layer
 
         def stage(own: Any, x: Any) -> Any:
@@ -172,12 +179,15 @@ class Pipeline(eqx.Module):
 
         if stages == 1 and copies == 1:
             return stage(arrays, x)
+
         schedule = Schedule(stages, self.microbatches)
         mesh = {} if self.mesh is None else {"mesh": automatic(current(self.mesh))}
 
         def here(own: Any, parts: Any) -> Any:
             return _through(own, parts, stage, self.axis, schedule)
 
+        # Every device returns an array of results, and only that of the last stage is filled in:
+        # the results are stacked along the axis of the pipeline and the last one is taken.
         run = _jax.shard_map(
             here,
             **mesh,
@@ -185,6 +195,7 @@ class Pipeline(eqx.Module):
             out_specs=_P(self.axis, None, self.batch),
             check_vma=False,
         )
+        # Microbatches first, so that the loop indexes them; `batch` shards the elements of each.
         split = x.reshape(self.microbatches, -1, *x.shape[1:])
         return run(arrays, split)[-1].reshape(x.shape)
 
@@ -199,6 +210,9 @@ class Pipeline(eqx.Module):
                 f" mesh=jitney.mesh({self.axis}=-1).",
                 code="J250",
             )
+
+        # `shard_map` uses the mesh of the context, so another mesh of its own cannot be given
+        # inside.
         around = context()
         if not around.empty and dict(around.shape) != dict(mesh.shape):
             raise MeshError(
@@ -223,11 +237,12 @@ class Pipeline(eqx.Module):
 
 
 def _on_explicit(piped: Pipeline, x: Any) -> Any:
-    """A call on a mesh with explicit axes: inside they are automatic, and the result lies as the
-    batch does.
+    """Call on a mesh with explicit axes: they are automatic inside, and the result is sharded as
+    the batch is.
     """
     arrays, rest = _eqx.partition((piped, x), _eqx.is_array)
     mesh, along = explicit_around(_arrays(arrays)), spec(x)
+    # `jax.sharding.auto_axes` does the same, but requires the sharding of results beforehand.
     with automatically(mesh) as brought:
         here, batch = _eqx.combine(tree_map(brought, arrays), rest)
         out = here.through(batch)
@@ -238,10 +253,9 @@ _ON_EXPLICIT: Any = _eqx.filter_jit(_on_explicit)
 
 
 def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) -> Any:
-    """What one device does: its layers on each microbatch in turn, as they come from the device
-    before.
-    """
+    """Loop of one device: its layers on each microbatch, as they arrive from the device before."""
     here, last = _lax.axis_index(axis), schedule.stages - 1
+    # The last stage sends to nobody; `ppermute` gives zeros to the first.
     onwards = [(i, i + 1) for i in range(last)]
 
     def work(x: Any) -> Any:
@@ -249,6 +263,8 @@ def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) ->
 
     def tick(carry: Any, t: Any) -> Any:
         came, done = carry
+
+        # Stage `here` is `here` ticks behind the first; the clip is for ticks on which it waits.
         number = t - here
         working = (number >= 0) & (number < schedule.microbatches)
         place = _jnp.clip(number, 0, schedule.microbatches - 1)
@@ -260,6 +276,7 @@ def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) ->
         done = _jnp.where(working & (here == last), kept, done)
         return (_lax.ppermute(y, axis, onwards), done), None
 
+    # Microbatch in flight, and results.
     begin = (_jnp.zeros_like(parts[0]), _jnp.zeros_like(parts))
     (_, done), _ = _lax.scan(tick, begin, _jnp.arange(schedule.ticks))
     return done[None]
@@ -280,12 +297,11 @@ def pipeline(
     mesh: Any = None,
     remat: bool = False,
 ) -> Pipeline:
-    """Spread a stack of like layers over the devices along an axis of a mesh.
+    """Spread a stack of identical layers over the devices along an axis of a mesh.
 
         blocks = jitney.pipeline([Block(key) for key in keys], axis="stage", microbatches=8)
         with jitney.mesh(stage=4, data=2):
-            y = blocks(x)                      # as `for block in ...: x = vmap(block)(x)`, and so
-            are its gradients
+            y = blocks(x)  # as `for block in ...: x = vmap(block)(x)`, and so are its gradients
         print(blocks.schedule())
 
     Each device holds an equal part of the layers. The batch goes through in microbatches; the more
@@ -296,12 +312,12 @@ def pipeline(
         layers: Equinox modules of one structure, each from one element to one of the same shape and
             dtype; or one module whose arrays have the layer as their first axis
             (`eqx.filter_vmap(Block)(keys)`).
-        axis: The axis of the mesh that layers lie along.
-        microbatches: How many parts the batch goes through in.
-        batch: The axis of the mesh that each microbatch is spread over, if any.
-        mesh: The devices; that of the context where it is left out.
-        remat: Whether to keep only what each layer got, and compute the rest again in the backward
-            pass.
+        axis: Axis of the mesh over which the layers are sharded.
+        microbatches: Number of parts that the batch is cut into.
+        batch: Axis of the mesh over which each microbatch is sharded, if any.
+        mesh: The devices; those of the context if it is left out.
+        remat: Whether to keep only the input of each layer, and compute the rest again in the
+            backward pass.
 
     Returns:
         A module; call it with a batch. Its arrays are the layers' parameters, stacked.
@@ -328,10 +344,10 @@ def pipeline(
 
 
 def _of_jax(layer: Any) -> Any:
-    """A layer whose arrays are all JAX's.
+    """The layer with NumPy arrays converted to JAX arrays.
 
     Raises:
-        OptionError: It is none.
+        OptionError: It cannot be called.
     """
     if not callable(layer):
         raise OptionError(
@@ -375,10 +391,10 @@ def _arrays(tree: Any) -> list[Any]:
 
 
 def _batch(x: Any) -> Any:
-    """A batch, as an array of JAX's.
+    """The batch as a JAX array.
 
     Raises:
-        MeshError: It is no array with a first axis.
+        MeshError: It is not an array with a first axis.
     """
     if is_a(x, np.ndarray) or (is_a(x, jax.Array) and x.ndim):
         x = _jnp.asarray(x)
@@ -404,6 +420,7 @@ def _stacked(layers: Sequence[Any]) -> Any:
             "pass at least one.",
             code="J209",
         )
+    # Layers may differ in the numbers of their arrays only.
     kinds = [tree_map(_kind, arrays) for arrays, _ in parts]
     for number, (kind, (_, rest)) in enumerate(zip(kinds, parts, strict=True)):
         if kind != kinds[0] or _eqx.tree_equal(rest, parts[0][1]) is not True:
@@ -429,7 +446,7 @@ def _stack(*leaves: Any) -> Any:
 
 
 def _one(leaf: Any) -> Any:
-    """What the first layer has of stacked arrays."""
+    """Abstract value of a single layer's part of a stacked array."""
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
@@ -444,7 +461,7 @@ def _check_divides(what: str, size: int, parts: int, of: str) -> None:
 
 
 def _check_layer(arrays: Any, rest: Any, x: Any) -> None:
-    """Whether a layer gives what it gets.
+    """Check that a layer returns the shape and dtype of its input.
 
     Raises:
         OptionError: It does not.

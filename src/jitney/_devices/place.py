@@ -1,4 +1,4 @@
-"""`jitney.place`: a tree where a sharded program would have it, before there is a call."""
+"""`jitney.place`: put a pytree where a sharded program would put it, before there is a call."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ _WHERE = Where("jitney.place")
 
 @public
 def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
-    """Lay the arrays of modules over a mesh as a program with this `shard` does.
+    """Shard the arrays of modules over a mesh as a program with this `shard` does.
 
         with jitney.mesh(data=-1):
-            like = jitney.place(eqx.filter_eval_shape(Model, key=key), shard="fsdp")     # no
-            numbers yet step, model = checkpoints.restore(like)
-            # each device reads its part
+            shapes = eqx.filter_eval_shape(Model, key=key)
+            like = jitney.place(shapes, shard="fsdp")  # no numbers yet
+            step, model = checkpoints.restore(like)  # each device reads its part
 
-    In a run of several processes, an array that each has of its own is taken as the same in each.
+    In a run of several processes, an array that is local to each process is taken to be the same in
+    all of them.
 
     Args:
         tree: A module, or a tree of them such as the state of an optimiser; its arrays may be
             `jax.ShapeDtypeStruct`s.
         shard: As for `jitney.optimize`; axes that no array here has are left out.
-        mesh: The devices; those of the context where it is left out.
+        mesh: The devices; those of the context if it is left out.
 
     Returns:
-        The tree with its arrays placed; a `jax.ShapeDtypeStruct` has the sharding that the array
+        The tree with its arrays placed; a `jax.ShapeDtypeStruct` gets the sharding that the array
         shall have.
 
     Raises:
@@ -76,7 +77,8 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
     )
     view = with_modules(view, [inside for *_, inside in arrays])
     named = named_axes(view)
-    # some may be of arguments of the program that are not here
+    # Treat all axes of the rules as known: some may belong to arguments of the program that are not
+    # here.
     known = tuple(name for name, _ in rules.axes)
     check_names(Request(_WHERE, Options(shard=rules), axes=known), rules, on, named)
     shardings = [

@@ -1,4 +1,4 @@
-"""`jitney.visualize`: which device holds what of a tree of arrays."""
+"""`jitney.visualize`: the parts of a pytree's arrays on each device."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Held:
-    """One array: how it is spread, and what one device holds of it.
+    """Sharding of one array, and the part of it on one device.
 
     Args:
-        path: Where it stands in the tree.
-        shape: Its shape, of all devices together.
-        spec: For each axis the axes of the mesh that it lies along.
-        part: The shape that one device holds.
-        parts: How many different parts there are; on the other devices lie copies.
-        bytes: Of one part.
-        devices: How many devices hold one.
+        path: Path in the tree.
+        dtype: Its dtype.
+        shape: Its shape over all devices together.
+        spec: For each axis the axes of the mesh that it is sharded over.
+        part: Shape of the part on one device.
+        parts: Number of different parts; the other devices have copies.
+        bytes: Bytes of one part.
+        devices: Number of devices that have a part.
     """
 
     path: str
@@ -43,7 +44,7 @@ class Held:
 
 @dataclass(frozen=True, repr=False)
 class Placement(Shown):
-    """What `jitney.visualize` gives: each array, and the bytes that each device holds of all."""
+    """Result of `jitney.visualize`: each array, and the bytes of all of them on each device."""
 
     arrays: tuple[Held, ...]
     bytes: dict[str, int]
@@ -86,17 +87,18 @@ def _drawn(held: Held) -> str:
 
 @public
 def visualize(tree: Any) -> Placement:
-    """Who holds what of a module, an array or any tree of arrays; print it, or show it in a
-    notebook.
+    """Show which device holds which part of a module, an array or any tree of arrays; print it, or
+    show it in a notebook.
 
     Args:
-        tree: Arrays of JAX count; all else has no device.
+        tree: Any pytree; leaves that are not JAX arrays have no device.
     """
     arrays: list[Held] = []
     total: dict[Any, int] = {}
     for path, leaf in tree_flatten_with_path(tree)[0]:
         if not is_a(leaf, jax.Array) or is_a(leaf, Tracer):
             continue
+        # Devices with the same index have copies of the same part.
         places = leaf.sharding.devices_indices_map(leaf.shape)
         part = leaf.sharding.shard_shape(leaf.shape)
         size = math.prod(part) * leaf.dtype.itemsize
@@ -123,5 +125,6 @@ def visualize(tree: Any) -> Placement:
 
 def _spec(array: Any) -> tuple[str, ...]:
     spec: tuple[Any, ...] = tuple(getattr(array.sharding, "spec", ()))
+    # A `PartitionSpec` may be shorter than the array: the rest of the axes is not sharded.
     full = (*spec, *[None] * (array.ndim - len(spec)))
     return tuple("-" if on is None else on if is_a(on, str) else "*".join(on) for on in full)

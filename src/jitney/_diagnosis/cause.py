@@ -1,6 +1,4 @@
-"""One reason for a new trace or compile, as data: what differs, from what to what, what it cost,
-and what to write.
-"""
+"""Cause of a new trace or compile as data: the difference, its cost, and the remedy."""
 
 from __future__ import annotations
 
@@ -28,18 +26,18 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing in which a call differs from the nearest one that has a program.
+    """Difference between a call and the nearest earlier call that has a program.
 
     Args:
-        kind: What differs.
-        argument: The path of the argument, `model.layers[2].weight`; the name of a setting of JAX;
-            None where it is neither.
-        axis: The named axis whose size differs.
-        old: What it was, as a person would write it.
-        new: What it is.
-        seconds: Of tracing, lowering and compiling; of the whole program, so all causes of one
-            program say the same.
-        remedy: What to write; empty where nothing helps.
+        kind: Category of the difference.
+        argument: Path of the argument, `model.layers[2].weight`; the name of a setting of JAX; None
+            if it is neither.
+        axis: Named axis whose size differs.
+        old: Earlier value, as a person would write it.
+        new: Present value.
+        seconds: Time of tracing, lowering and compiling the whole program, so all causes of one
+            program have the same.
+        remedy: Line to write; empty if nothing helps.
     """
 
     kind: Kind
@@ -63,5 +61,5 @@ class Cause:
         return f"{self.kind}{of}{along}{values}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """The cause as data, for JSON."""
         return dict(self.__dict__)

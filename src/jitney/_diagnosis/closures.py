@@ -1,6 +1,7 @@
-"""Functions that are made anew: whether two are of the same code, and what they close over.
+"""Functions that are created anew: comparison of their code and of the values they close over.
 
-A lambda or closure is another function each time its line runs, and each has a program of its own.
+A lambda or a closure is a new function object each time its line runs, and each has a program of
+its own.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ _PLAIN = (int, float, str, bool, bytes, type(None))
 
 
 def is_same(old: Any, new: Any) -> bool:
-    """Whether two static values share programs."""
+    """Return whether two static values share programs."""
     if old is new:
         return True
     try:
         return type_of(old) is type_of(new) and static_key(old) == static_key(new)
-    # a static field of a module may be anything; nothing is said of what cannot be compared
+    # A static field of a module may be anything; if two cannot be compared, no difference is
+    # reported.
     except Unkeyed:
         return True
 
 
 def has_same_code(old: Any, new: Any) -> bool:
-    """Whether two functions are one, made twice; a partial of the same arguments counts by its
-    function.
+    """Return whether two functions come from the same code; partials of equal arguments count by
+    their functions.
     """
     if is_a(old, functools.partial) and is_a(new, functools.partial):
         return is_same((old.args, old.keywords), (new.args, new.keywords)) and has_same_code(
@@ -41,8 +43,11 @@ def has_same_code(old: Any, new: Any) -> bool:
 
 
 def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
-    """What a function closes over, by name, in a form that keeps nothing alive: see `worded`."""
+    """Values that a function closes over, by name, in a form that keeps nothing alive: see
+    `worded`.
+    """
     fn = fn.func if is_a(fn, functools.partial) else fn
+    # A stand-in of a function that may be gone, which has recorded its cells.
     if type(fn) is Identity:
         return getattr(fn, "cells", ())
     code = attribute(fn, "__code__", None)
@@ -52,14 +57,15 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:
             found.append((name, worded(cell.cell_contents)))
-        except ValueError:  # not bound yet
+        # The cell is not bound yet.
+        except ValueError:
             found.append((name, "..."))
     return tuple(found)
 
 
 def worded(value: Any) -> Any:
-    """A value that keeps nothing alive: itself if it is a number or a text, the code of a function,
-    else its type and words.
+    """Stand-in of a value that keeps nothing alive: a number or text itself, the code of a
+    function, else the type and a short text.
     """
     if type_of(value) in _PLAIN:
         return value
@@ -71,12 +77,12 @@ def worded(value: Any) -> Any:
 
 
 def changed_cells(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]]) -> list[str]:
-    """The names under which two functions of the same code close over other values."""
+    """Names under which two functions of the same code close over different values."""
     before = dict(old)
     return [name for name, value in new if before.get(name) != value]
 
 
 def line_of(fn: Any) -> str:
-    """The line of a function, ` of line 12`; empty where there is none."""
+    """Line of a function as ` of line 12`; empty if it has no code."""
     code = attribute(fn, "__code__", None)
     return "" if code is None else f" of line {code.co_firstlineno}"

@@ -1,9 +1,9 @@
-"""Counters of a program, as `jax.monitoring` reports them.
+"""Counters of a program, filled from the reports of `jax.monitoring`.
 
-JAX reports each trace, lowering and compile to listeners, in the thread that does it, without
-saying for whom. One listener, registered with the first program, finds the program by looking up
-the call stack for the nearest call of one. That happens only when something is compiled: a warm
-call pays nothing.
+JAX reports each trace, lowering and compile to listeners, in the thread that does it, but not for
+which program. One listener is registered with the first program. It walks up the call stack to the
+nearest call of a program and adds to that program's counters. Reports come only when something is
+compiled, so a warm call pays nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILED = "/jax/core/compile/backend_compile_duration"
 HIT = "/jax/compilation_cache/cache_hits"
 Call = tuple[int, int]
-"""What tells a call from others of the same thread: its frame, and how many calls there were."""
-_KEPT = 100  # causes of retraces remembered
-_SHOWN = 10  # remedies of a table
+"""Identity of a call among those of its thread: the `id` of its frame, and the number of calls so
+far.
+"""
+# Number of causes of retraces that are remembered.
+_KEPT = 100
+# Number of remedies in a table.
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Advised:
-    """Causes with their remedies, and what those save whose programs were counted."""
+    """Causes with their remedies, and the number of programs that each remedy saves, where
+    counted.
+    """
 
     causes: tuple[tuple[Cause, ...], ...] = ()
     saves: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -53,17 +59,17 @@ class Advised:
 
 @dataclass(frozen=True, repr=False)
 class Stats(Shown):
-    """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program
+    """Statistics of a program so far. Seconds are wall-clock seconds, by phase, for this program
     alone.
 
-    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract,
-    plan, proofs (refused ones too), what pads and cuts, the search for the structure of a Jacobian
-    or for what fits into memory, and what is compiled for that. `compiles` are of the program;
-    `incidental` ones of what is computed around it, such as arrays that the body makes once.
-    `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace
-    and each compile without one. `derivatives` are calls by derivative, each a program of its own
-    with its own count: `f.grad.stats`. Remedies are proven where `causes` is looked at, which
-    traces the body at sizes that were seen; printed, as a dict and copied, it is.
+    Of `trace_seconds`, `own_seconds` are the part that tracing took beyond one run of the body:
+    contract, plan, proofs (refused ones too), padding and cutting, the search for the structure of
+    a Jacobian or for a size that fits into memory, and compiles for these searches. `compiles` are
+    of the program; `incidental` ones are of computations around it, such as arrays that the body
+    creates once. `retraces` has a line for each trace, and `causes` all differences, as data, for
+    each trace and each compile without one. `derivatives` are calls by derivative, each a program
+    of its own with its own count: `f.grad.stats`. Remedies are proven when `causes` is read, which
+    traces the body at sizes that were seen; printing, `to_dict` and copying do the same.
     """
 
     calls: int
@@ -90,7 +96,7 @@ class Stats(Shown):
 
     @property
     def causes(self) -> tuple[tuple[Cause, ...], ...]:
-        """All that differed, for each trace and each compile without one, with remedies that were
+        """Differences, for each trace and each compile without one, with remedies that were
         proven.
         """
         return self._advised.causes
@@ -102,6 +108,7 @@ class Stats(Shown):
 
     def __reduce__(self) -> Any:
         figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        # Pickling and copying prove the remedies first, since `advise` refers to the program.
         return _again, (figures, self._advised)
 
     def __rich__(self) -> Table:
@@ -151,7 +158,7 @@ class Stats(Shown):
         return table("stats", [[(name, "cyan"), (text, "")] for name, text in rows])
 
     def _to_write(self) -> list[str]:
-        """Remedies with what they save: programs if they were counted, else how many there were
+        """Remedies with what they save: programs if they were counted, else the number of programs
         with that cause.
         """
         saves = self._advised.saves
@@ -161,11 +168,11 @@ class Stats(Shown):
         ]
 
     def _remedies(self) -> list[tuple[str, tuple[float, int]]]:
-        """By the seconds of the programs that each is about. One with several causes needs all of
-        their remedies.
-        """
+        """Remedies by the seconds of the programs that each is about, most first."""
         cost: dict[str, tuple[float, int]] = {}
         for each in self.causes:
+            # A program with several causes needs the remedies of all of them; without one for each
+            # cause it is traced all the same.
             for remedy in (
                 dict.fromkeys(cause.remedy for cause in each)
                 if all(cause.remedy for cause in each)
@@ -182,7 +189,7 @@ def _again(figures: Mapping[str, Any], advised: Advised) -> Stats:
 
 @dataclass
 class Event:
-    """One new trace or compile: why, and for which call in which thread."""
+    """New trace or compile: its causes, and the call and thread that it is for."""
 
     causes: tuple[Cause, ...]
     thread: int
@@ -192,13 +199,13 @@ class Event:
     seconds: float = 0.0
 
     def told(self) -> tuple[Cause, ...]:
-        """Its causes, with what it has cost."""
+        """Causes of the event, with its cost in seconds."""
         return tuple(replace(cause, seconds=self.seconds) for cause in self.causes)
 
 
 @dataclass
 class Counters:
-    """The running totals behind `Stats`."""
+    """Running totals behind `Stats`."""
 
     name: str
     calls: int = 0
@@ -223,18 +230,20 @@ class Counters:
     )
 
     def event(self, event: Event) -> None:
-        """Remember a new trace or compile."""
+        """Append a new trace or compile; old ones are dropped."""
         self.events.append(event)
         del self.events[:-_KEPT]
 
     def of_call(self, thread: int, call: Call) -> Event | None:
-        """The latest trace or compile of a thread, if it is of this call."""
+        """The latest trace or compile of a thread, if it belongs to this call."""
         latest = next((event for event in reversed(self.events) if event.thread == thread), None)
         return latest if latest is not None and latest.call == call else None
 
     def uncompiled(self, identity: Hashable | None, thread: int) -> Event | None:
-        """A trace for such a call that nobody has compiled; without identity (padded calls have
-        their bucket's) this thread's latest.
+        """The latest trace with this identity that has not been compiled.
+
+        Without an identity, the latest one of this thread: a padded call has the identity of its
+        bucket.
         """
         traced = [event for event in reversed(self.events) if not event.compiled]
         alike = (
@@ -245,16 +254,16 @@ class Counters:
         return next(alike, None)
 
     def cause(self, text: str) -> None:
-        """Remember why a trace happened."""
+        """Append the cause of a trace, as text; old ones are dropped."""
         self.causes.append(text)
         del self.causes[:-_KEPT]
 
     def total(self) -> float:
-        """Seconds of tracing, lowering and compiling."""
+        """Total seconds of tracing, lowering and compiling."""
         return sum(self.seconds.values())
 
     def warn_once(self, about: str) -> bool:
-        """True the first time."""
+        """Return True the first time that `about` is passed."""
         first = about not in self.warned
         self.warned.add(about)
         return first
@@ -290,7 +299,7 @@ class Counters:
 
 
 def total(several: Sequence[Counters]) -> Stats:
-    """What several programs have done together."""
+    """Statistics of several programs together."""
     whole = Counters("")
     for each in several:
         for name in (
@@ -311,19 +320,20 @@ def total(several: Sequence[Counters]) -> Stats:
             whole.sizes.setdefault(axis, Counter()).update(seen)
             whole.rows[axis] = whole.rows.get(axis, 0) + each.rows[axis]
         whole.causes += each.causes
+    # Remedies stay lazy: proving them traces the bodies.
     advise = [each.stats().advise for each in several]
     return replace(whole.stats(), advise=lambda: sum((ask() for ask in advise), start=Advised()))
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose the events below a call of a function are.
+    """Functions that find the program of an event, from the local variables of a call's frame.
 
     Args:
-        find: The counters, from the call's local variables.
-        compiled: What a compile belongs to, from them and the number of the call; None where nobody
-            asks why it came.
-        arrays: The arrays of the call, from them.
+        find: Returns the counters.
+        compiled: Returns the event that a compile belongs to, also given the identity of the call;
+            None if causes are not recorded.
+        arrays: Returns the arrays of the call.
     """
 
     find: Callable[[dict[str, Any]], Counters]
@@ -332,8 +342,8 @@ class Owner:
 
 
 class Listener:
-    """The one listener; `owners` maps the code of a function to what finds the counters in its
-    frame.
+    """The process's single listener; `_owners` maps the code of a function to the `Owner` of its
+    calls.
     """
 
     def __init__(self) -> None:
@@ -343,7 +353,7 @@ class Listener:
         self._found = threading.local()
 
     def register(self) -> None:
-        """Listen from now on; later calls do nothing."""
+        """Register with JAX; later calls do nothing."""
         with self._lock:
             if not self._registered:
                 jax.monitoring.register_event_duration_secs_listener(self._duration)
@@ -351,21 +361,21 @@ class Listener:
                 self._registered = True
 
     def owns(self, function: Any, owner: Owner) -> None:
-        """Events below a call of `function` belong to the counters that its owner gets from its
-        local variables.
+        """Attribute events below a call of `function` to the counters that `owner` finds in its
+        frame.
         """
         self._owners[inspect.unwrap(function).__code__] = owner
 
     def call(self, counters: Counters) -> tuple[Call, Sequence[Any]]:
-        """The nearest call: a number that no other call under way has, and its arrays, if it is one
-        of these counters.
-        """
+        """Identity of the nearest call, and its arrays if it is a call of these counters."""
         nearest = self._nearest()
         if nearest is None:
             return (0, 0), ()
         owner, frame = nearest
         names = frame.f_locals
         if owner.arrays is None or owner.find(names) is not counters:
+            # A frame's `id` is reused once the frame is gone, so the number of calls is a part of
+            # the identity.
             return (id(frame), counters.calls), ()
         return (id(frame), counters.calls), owner.arrays(names)
 
@@ -381,7 +391,7 @@ class Listener:
     def _duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         if event not in (TRACED, LOWERED, COMPILED):
             return
-        # whoever's it was: the next compile has its own
+        # Reset the flag even if nobody owns this compile, or the next one would take the hit.
         hit = event == COMPILED and self._was_hit()
         nearest = self._nearest()
         if nearest is None:
@@ -390,10 +400,11 @@ class Listener:
         names = frame.f_locals
         counters = owner.find(names)
         if event == TRACED and kwargs.get("fun_name", counters.name) != counters.name:
-            # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's
-            # own
+            # Helpers such as `jnp.linalg.norm` are jitted too: the program's own trace includes
+            # theirs.
             return
-        # what is compiled in a search is in the seconds of the trace around it
+        # A compile inside one of jitney's searches is in the seconds of the trace around it
+        # already.
         if event == TRACED or not OWN_TIME.runs:
             counters.seconds[event] += duration_secs
         own = event != COMPILED or _of_program(kwargs.get("fun_name"), counters.name)
@@ -407,12 +418,12 @@ class Listener:
     def _spent(
         self, event: str, seconds: float, owner: Owner, frame: FrameType, counters: Counters
     ) -> None:
-        """Add to what the trace or compile under way has cost. What is lowered for no trace is told
-        when it is compiled.
-        """
+        """Add to the cost of the trace or compile under way."""
         mine = counters.of_call(threading.get_ident(), (id(frame), counters.calls))
         if mine is None or (event != TRACED and mine.compiled):
             mine = None
+        # A lowering without a trace gets its event only when it is compiled: keep its seconds until
+        # then.
         if event == LOWERED and mine is None:
             self._found.lowering = seconds
             return
@@ -431,13 +442,14 @@ class Listener:
         return hit
 
     def _event(self, event: str, **kwargs: Any) -> None:
-        if event == HIT:  # within a compile, whose end says of what
+        # JAX reports a hit before the end of the compile that it belongs to, in the same thread.
+        if event == HIT:
             self._found.hit = True
 
 
 def _of_program(named: str | None, name: str) -> bool:
-    """Whether what was compiled is the program itself: JAX calls it `f`, `jit_f` or `jit(f)`
-    (0.10.2 to 0.12.0.1).
+    """Return whether a compile is that of the program itself, which JAX calls `f`, `jit_f` or
+    `jit(f)` (0.10.2 to 0.12.0.1).
     """
     return named is None or named in (name, f"jit_{name}", f"jit({name})")
 

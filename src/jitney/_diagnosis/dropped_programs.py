@@ -1,8 +1,8 @@
-"""Whether JAX has dropped its programs since: `jax.clear_caches()` reports nothing.
+"""Detection of `jax.clear_caches()`, which JAX does not report.
 
-A traced function of ours returns an object that JAX's cache of traces alone keeps alive. Once that
-is gone, so is what was traced before (tried on jax 0.10.2 and 0.12.0.1). It is looked at where
-something is traced, never in a warm call.
+A traced function of this module returns an object that only JAX's cache of traces keeps alive. Once
+the object is gone, so are all earlier traces (tried on jax 0.10.2 and 0.12.0.1). The check runs at
+a trace or compile, never in a warm call.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .._jax.trees import register_pytree_node
 
 
 class _Mark:
-    """What the cache keeps alive."""
+    """Object that only JAX's trace cache keeps alive."""
 
 
 class _Held:
-    """A result without arrays that carries the mark."""
+    """Result without arrays that carries the mark in its treedef."""
 
     def __init__(self, mark: _Mark):
         self.mark = mark
@@ -39,7 +39,7 @@ _register(_Held, _taken_apart, _again)
 
 
 class Dropped:
-    """How often JAX's caches were found empty."""
+    """Counter of the times that JAX's caches were found empty."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -48,8 +48,12 @@ class Dropped:
         self._traced: Any = own_jit()(self._held)
 
     def times(self) -> int:
-        """Two calls that give the same number have no `jax.clear_caches()` between them."""
+        """Number of times that the caches were dropped; equal for two calls without
+        `jax.clear_caches()` between them.
+        """
         with self._lock:
+            # The first mark is not a drop, only the absence of one that was there. Tracing sets a
+            # new mark.
             if self._mark is None or self._mark() is None:
                 self._times += self._mark is not None
                 self._traced.trace()

@@ -1,8 +1,8 @@
-"""What a function has been traced and compiled for, and from it the causes of each new program.
+"""History of the traces of a function, and from it the causes of each new program.
 
-A call is compared with the nearest one before it, the one that differs in the fewest things: that
-is what the author would have had to keep. Where nothing differs the program was there, and has been
-dropped since. All of it happens where something is traced or compiled.
+A call is compared with the nearest earlier call, the one with the fewest differences, since that is
+the program that could have been shared. If nothing differs, the program existed and has been
+dropped since. All of this runs at a trace or compile, never in a warm call.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from .dropped_programs import DROPPED
 from .remedies import Asked
 from .retraces import TraceRecord, causes, sentence_of
 
-_NEAR = 16  # calls that a new one is compared with
+# Number of earlier calls that a new one is compared with.
+_NEAR = 16
 _AGAIN = "the same call again"
-_FUNCTIONS = 1024  # lines whose functions are remembered
+# Number of lines whose functions are remembered.
+_FUNCTIONS = 1024
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A decorated function that may be made anew, in words: nothing here keeps it, or what it was
-    called with, alive.
+    """Decorated function that may be created anew, in words that keep neither it nor its arguments
+    alive.
     """
 
     code: Any
@@ -43,13 +45,13 @@ class _Made:
 
 @dataclass
 class History:
-    """Of one function with its options.
+    """Traces and compiles of one function with its options.
 
     Args:
         where: The function.
-        counters: Where its causes are kept.
-        fn: The function itself, if anybody still holds it.
-        asked: What the author has written.
+        counters: Counters to which causes are added.
+        fn: Returns the function, if it is still alive.
+        asked: Returns the axes and options that the author has written.
     """
 
     where: Where
@@ -65,25 +67,31 @@ class History:
     _lock: Any = field(default_factory=threading.RLock)
 
     def forget(self) -> None:
-        """Its programs were dropped, by `clear_cache`; and nothing of what they were made for is
-        kept.
-        """
+        """Record that `clear_cache` dropped all programs, and release their records."""
         with self._lock:
             self._cleared += 1
             self._near.clear()
 
     def drop(self, keys: Hashable) -> None:
-        """The programs of one set of static values were dropped, since there were too many."""
+        """Record that the programs of one set of static values were dropped, since there were too
+        many.
+        """
         self._dropped[hash(keys)] += 1
 
     def traced(self, record: TraceRecord, call: Call) -> None:
-        """Remember a trace, which is under way in this thread; `call` is that of the function's
-        that it is for.
+        """Record a trace that is under way in this thread.
+
+        Args:
+            record: The trace.
+            call: The call of the function that the trace is for.
         """
         with self._lock:
             old, found = self._why(record, traced=True)
             self._keep(record)
+
         under_way = self.counters.of_call(threading.get_ident(), call)
+        # JAX traces a second time for arrays that are on a mesh. That trace belongs to the event of
+        # the call under way, so it gets no event of its own.
         if (
             record.placed
             and found[0].kind == "decision"
@@ -94,13 +102,13 @@ class History:
             self.counters.cause(
                 "the same call, whose arrays had to be moved to where the program takes them"
             )
-            return  # JAX traces again for arrays that are of a mesh
+            return
         self.counters.cause(sentence_of(old, record, found))
         self.counters.event(Event(found, threading.get_ident(), call, record.identity))
 
     def compiled(self, record: TraceRecord, call: Call) -> Event | None:
-        """What a compile belongs to, for a call that may not have been traced: its trace, or one
-        without.
+        """Return the event that a compile belongs to: its trace, or a new event if it was not
+        traced.
         """
         with self._lock:
             traced = self.counters.uncompiled(
@@ -109,11 +117,12 @@ class History:
             if traced is not None:
                 return traced
             _, found = self._why(record, traced=False)
+            # A second program of one call, such as that of its derivative.
             if (
                 found[0].kind == "unknown"
                 and self.counters.of_call(threading.get_ident(), call) is not None
             ):
-                return None  # a second program of one call, as of its derivative
+                return None
             self._keep(record)
         event = Event(found, threading.get_ident(), call, record.identity, compiled=True)
         self.counters.event(event)
@@ -127,11 +136,15 @@ class History:
             return record, (gone,)
         if not self._near:
             return _before(self.where, self.fn, self.asked, record)
+
+        # Nearest call: the fewest causes, then the fewest stages that are planned differently.
         asked = self.asked()
         old: TraceRecord | None = None
         found: tuple[Cause, ...] = ()
         for each in reversed(self._near):
             differing = causes(each, record, asked)
+            # Nothing differs: an earlier trace of the same call ended in an error, so that it was
+            # never compiled; otherwise the cause is unknown.
             if not differing:
                 given_up = (
                     traced
@@ -151,11 +164,14 @@ class History:
                 and record.identity not in self._seen
                 and not _replanned(old, record)
             ):
-                break  # none is nearer
+                # No earlier call can be nearer than by a single cause.
+                break
         return old, found
 
     def _gone(self, record: TraceRecord) -> Cause | None:
-        """Why a program that was there is no more."""
+        """Cause if the program of this call existed and was dropped."""
+        # Numbers of the drops of each kind when the program was made; a higher number now is a
+        # drop.
         at = self._seen.get(record.identity)
         if at is None:
             return None
@@ -196,20 +212,19 @@ class History:
 
 
 def _replanned(old: TraceRecord, new: TraceRecord) -> int:
-    """How many stages are decided differently: of calls that are as near, the one that was run in
-    the same way is nearer.
-    """
+    """Number of stages that are planned differently, to break ties between equally near calls."""
     return 0 if old.plan is None or new.plan is None else len(difference(old.plan, new.plan))
 
 
 def _before(
     where: Where, fn: Callable[[], Any], asked: Callable[[], Asked], record: TraceRecord
 ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
-    """The first call, of a function that may have been made anew."""
+    """Nearest record and causes for a first call, whose function may have been created anew."""
     made = _LINES.find(fn(), asked())
     if made is None:
         return None, (Cause("first call"),)
     written = _written(fn())
+    # The function is new, but its line and code are known: name the values that it closes over.
     now, before = dict(cells(written)), dict(made.cells)
     changed = changed_cells(made.cells, cells(written))
     old = ", ".join(f"{name}={before.get(name)}" for name in changed) or str(where)
@@ -223,8 +238,8 @@ def _before(
 
 
 class _Lines:
-    """Functions by the line that makes them: one that is made anew on each call compiles on each
-    call.
+    """Functions by the line that creates them: a function that is created anew per call compiles
+    per call.
     """
 
     def __init__(self) -> None:
@@ -232,12 +247,17 @@ class _Lines:
         self._lock = threading.Lock()
 
     def find(self, fn: Any, asked: Asked) -> _Made | None:
-        """One that was made there before, of the same code, around functions of the same code."""
+        """Find a function that the same line created before, of the same code and around the same
+        functions.
+        """
         key, fn = _line(fn, asked), _written(fn)
         made = None if key is None else self._made.get(key)
         if made is None or made.code != fn.__code__:
             return None
         now = dict(cells(fn))
+
+        # Compare only functions among the closed-over values: a decorator's wrapper has the same
+        # code for every function that it wraps.
         wrapped = [
             (now.get(name), value)
             for name, value in made.cells
@@ -259,20 +279,18 @@ _LINES = _Lines()
 
 
 def _written(fn: Any) -> Any:
-    """The function that somebody wrote."""
+    """The user's function, under any derivatives."""
     return fn.fn if isinstance(fn, Derived) else fn
 
 
 def _in_words(record: TraceRecord) -> TraceRecord:
-    """A record that keeps nothing alive of what the function was called with."""
+    """Copy of a record that keeps nothing alive of the call."""
     static = tuple((path, worded(value)) for path, value in record.static)
     return replace(record, static=static, fields=(), tree=(), plan=None, keys=None)
 
 
 def _line(fn: Any, asked: Asked) -> Hashable | None:
-    """What tells one line that makes functions from others; a derivative is of its function's
-    line.
-    """
+    """Key of a line that creates functions; a derivative has the key of its function's line."""
     if isinstance(fn, Derived):
         inner = _line(fn.fn, asked)
         return inner and (inner, fn.what, fn.wrt)

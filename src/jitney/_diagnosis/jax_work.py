@@ -1,10 +1,10 @@
-"""What JAX traces, lowers and compiles while someone watches: of all code, decorated or not.
+"""`jitney.watch` and `jitney.no_compiles`: JAX's tracing, lowering and compiling of all code.
 
 JAX reports each span of work to listeners when it is over, in the thread that did it, with the name
-of the function (`jax.monitoring`, 0.10.0 to 0.12.0.1). A span lies inside those that are reported
-after it and began before it, so that each second is counted once. The user's line is that of the
-stack at the report. Transfers between host and device are reported nowhere: they are unknown, not
-none. Nothing is registered until someone watches, and a warm call reports nothing.
+of the function (`jax.monitoring`, 0.10.0 to 0.12.0.1). Spans nest: the seconds of an inner span are
+subtracted from the outer one, so each second is counted once. The user's line is the one on the
+stack at the report. Transfers between host and device are not reported: their number is unknown,
+not zero. Nothing is registered before the first `watch`, and a warm call reports nothing.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _SECONDS: dict[Phase, str] = {
     "lowers": "lower_seconds",
     "compiles": "compile_seconds",
 }
-_SHOWN = 20  # rows of a table
+# Number of rows in a table.
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class Work:
-    """What JAX did for one function, as called from one line.
+    """JAX's work for one function, as called from one line.
 
     Args:
         name: The function that was traced or compiled: the user's, or an operation of `jax.numpy`
             that was called outside of any `jit`.
         place: The user's line, `fit.py:12 (step)`.
-        traces: How often it was traced.
-        lowers: How often it was lowered.
-        compiles: How often XLA compiled it.
-        cache_hits: How often the persistent cache had it instead.
-        trace_seconds: Wall-clock seconds of tracing, without what was traced, lowered or compiled
-            inside.
-        lower_seconds: Of lowering.
-        compile_seconds: Of compiling, or of reading the persistent cache.
+        traces: Number of traces.
+        lowers: Number of lowerings.
+        compiles: Number of compiles by XLA.
+        cache_hits: Number of programs that were read from the persistent cache instead.
+        trace_seconds: Wall-clock seconds of tracing, without spans of work inside.
+        lower_seconds: Wall-clock seconds of lowering.
+        compile_seconds: Wall-clock seconds of compiling, or of reading the persistent cache.
     """
 
     name: str
@@ -69,11 +69,11 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """All together."""
+        """Seconds of tracing, lowering and compiling."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     def and_one(self, phase: Phase, seconds: float, *, hit: bool) -> Work:
-        """With one more span of work."""
+        """Copy with another span of work added."""
         which = "cache_hits" if hit else phase
         return replace(
             self,
@@ -85,7 +85,7 @@ class Work:
 
 
 class Watch(Shown):
-    """What has been seen until now, by all threads. Made by `jitney.watch`."""
+    """JAX's work until now, by all threads; returned by `jitney.watch`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,34 +94,34 @@ class Watch(Shown):
 
     @property
     def work(self) -> tuple[Work, ...]:
-        """By function and line, what took longest first."""
+        """Work by function and line, longest first."""
         with self._lock:
             return tuple(sorted(self._work.values(), key=lambda work: -work.seconds))
 
     @property
     def traces(self) -> int:
-        """How often JAX traced a function, those called inside of others among them."""
+        """Number of traces, including those of functions that are called inside of others."""
         return sum(work.traces for work in self.work)
 
     @property
     def lowers(self) -> int:
-        """How many programs were lowered."""
+        """Number of programs that were lowered."""
         return sum(work.lowers for work in self.work)
 
     @property
     def compiles(self) -> int:
-        """How many programs XLA compiled."""
+        """Number of programs that XLA compiled."""
         return sum(work.compiles for work in self.work)
 
     @property
     def cache_hits(self) -> int:
-        """How many programs came from the persistent cache."""
+        """Number of programs that came from the persistent cache."""
         return sum(work.cache_hits for work in self.work)
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds of tracing, lowering and compiling, each counted once; of several
-        threads their sum.
+        """Wall-clock seconds of tracing, lowering and compiling, each counted once; summed over
+        threads.
         """
         return sum(work.seconds for work in self.work)
 
@@ -133,7 +133,7 @@ class Watch(Shown):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, for JSON."""
+        """The counts as data, for JSON."""
         totals = {
             name: getattr(self, name)
             for name in ("traces", "lowers", "compiles", "cache_hits", "seconds", "transfers")
@@ -158,8 +158,8 @@ class Watch(Shown):
                 _LISTENER.remove(self)
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """A function that is watched while it runs; `fn.watch` is what was seen in all its
-        calls.
+        """Decorate a function so that its calls are watched; `fn.watch` is the work in all of
+        them.
         """
 
         @functools.wraps(fn)
@@ -239,8 +239,8 @@ def _rest(work: tuple[Work, ...]) -> tuple[Work, ...]:
 
 
 def watch() -> Watch:
-    """See what JAX traces, lowers and compiles, of all code, decorated or not: a context manager,
-    and a decorator.
+    """Watch JAX trace, lower and compile all code, decorated or not: a context manager and a
+    decorator.
 
     ```python
     with jitney.watch() as seen:
@@ -248,14 +248,14 @@ def watch() -> Watch:
     print(seen)  # by function and line: how often, how many seconds
     ```
 
-    Counted are all threads, while it is entered. It may be entered again, and goes on counting. A
+    All threads are counted while it is entered. It may be entered again, and continues counting. A
     warm call costs nothing.
     """
     return Watch()
 
 
 class NoCompiles:
-    """Made by `jitney.no_compiles`."""
+    """Context manager and decorator that `jitney.no_compiles` returns."""
 
     def __init__(self) -> None:
         self._tokens: list[Token[bool]] = []
@@ -278,7 +278,7 @@ class NoCompiles:
             shorten(error)
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """A function in which nothing may be compiled."""
+        """Decorate a function in which compiling is an error."""
 
         @functools.wraps(fn)
         def forbidding(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -289,11 +289,11 @@ class NoCompiles:
 
 
 def no_compiles() -> NoCompiles:
-    """Forbid compiling, by this thread: a context manager, and a decorator.
+    """Forbid compiling in this thread: a context manager and a decorator.
 
-    The error comes when XLA is done, as JAX gives notice then: what is thrown into its lowering has
-    it compile that function anew for ever. A program that the persistent cache holds counts as
-    well: it is no warm call.
+    The error is raised when XLA has finished, as JAX reports the compile then. (An exception that
+    is raised inside its lowering would let JAX compile that function over and over.) A program from
+    the persistent cache counts as well, because it is not a warm call.
 
     Raises:
         CompileError: A program was compiled; with its name and the line.
@@ -305,7 +305,7 @@ _FORBIDDEN: ContextVar[bool] = ContextVar("_FORBIDDEN", default=False)
 
 
 class _Listener:
-    """Hears JAX's reports, and tells those who watch."""
+    """Receiver of JAX's reports, which passes them on to each `Watch`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -314,7 +314,7 @@ class _Listener:
         self._of_thread = threading.local()
 
     def register(self) -> None:
-        """Listen from now on; later calls do nothing."""
+        """Register with JAX; later calls do nothing."""
         with self._lock:
             if not self._registered:
                 jax.monitoring.register_event_time_span_listener(self._span)
@@ -324,6 +324,7 @@ class _Listener:
     def add(self, watch: Watch) -> None:
         self.register()
         with self._lock:
+            # A new tuple, since `_span` iterates over the old one without the lock.
             if watch not in self._watching:
                 self._watching = (*self._watching, watch)
 
@@ -345,6 +346,8 @@ class _Listener:
             alone, place = self._alone(start_time, end_time), users_place()
             for watch in self._watching:
                 watch.saw(phase, name, place, alone, hit=hit)
+        # A listener runs in the thread that compiled, so the exception reaches the caller through
+        # JAX.
         if phase == "compiles" and _FORBIDDEN.get():
             raise CompileError(
                 f"{name}() at {users_place()}",
@@ -361,8 +364,10 @@ class _Listener:
         return hit
 
     def _alone(self, start: float, end: float) -> float:
-        """The seconds of a span without those that lie inside of it, of the same thread."""
+        """Seconds of a span without the spans of the same thread inside it."""
         spans: list[tuple[float, float]] = getattr(self._of_thread, "spans", [])
+        # Spans are reported when they end, so inner ones come before the outer one. A span inside
+        # this one is removed here: the span around both subtracts this one only.
         inside = [span for span in spans if span[0] >= start]
         self._of_thread.spans = [*(span for span in spans if span[0] < start), (start, end)][
             -_REMEMBERED:
@@ -370,11 +375,12 @@ class _Listener:
         return max(0.0, end - start - sum(b - a for a, b in inside))
 
 
-_REMEMBERED = 1000  # spans that may lie inside one that is not over
+# Largest number of finished spans inside one that is not over.
+_REMEMBERED = 1000
 
 
 def _named(name: str) -> str:
-    """The function that JAX reports as `f` or `jit(f)`."""
+    """Name of the function that JAX reports as `f` or `jit(f)`."""
     return name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
 
 

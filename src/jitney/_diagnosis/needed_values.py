@@ -1,11 +1,11 @@
-"""Whether an error says that a traced value was needed as a number: the one place that knows how
-JAX words that.
+"""Recognition of errors that a traced value was needed as a number, by JAX's classes and words.
 
-JAX has four exceptions for it. Where a size, a slice or a key of a dict is made of a traced value,
-it raises Python's own TypeError, IndexError or ValueError instead, which only their words tell from
-those of the user. Tried on jax 0.10.2 and 0.12.0.1, NumPy 2.
+JAX has four exceptions for it. If a size, a slice or a key of a dict is computed from a traced
+value, it raises Python's own TypeError, IndexError or ValueError instead, and only the words
+distinguish these from errors of the user. Tried on jax 0.10.2 and 0.12.0.1, NumPy 2.
 
-It stands before `tracer_errors.py`, which says it to the user.
+`need_of` returns the kind of need and the arguments that the value depends on; `tracer_errors.py`
+writes the message for the user.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from .._jax.trees import is_a, issubdtype
 from .._owners import owner_of
 
 Kind = Literal["value", "shape", "slice", "mask", "size", "key"]
-"""What the value was needed for: a decision or a number, a shape, the end of a slice, the rows that
-a mask takes, a count of results, or what is looked up by value: the key of a dict, a static
-argument of JAX's.
+"""Use of the value: a decision or a number, a shape, the end of a slice, the rows that a mask
+takes, a count of results, or a look-up by value (the key of a dict, a static argument of JAX).
 """
 CAUGHT = (TypeError, IndexError, ValueError)
-"""What such an error may be. `need_of` says whether it is one."""
+"""Exception classes of such errors; `need_of` decides whether an instance is one."""
 
 _ERRORS = (
-    jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError
+    # Includes its subclass `TracerBoolConversionError`.
+    jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-# how a traced value prints itself; no class of a user's prints its dtype so
+# `repr` of a traced value, such as `JitTracer(float32[3])`; no class of a user prints its dtype so.
 _TRACER = r"\b\w+Tracer\((?:~?\w+\[|aval=|primal=)"
 _WORDS: tuple[tuple[type[Exception], str, Kind], ...] = (
     (TypeError, rf"Shapes must be 1D sequences of concrete values[^\n]*{_TRACER}", "shape"),
     (TypeError, rf"expected a sequence of integers or a single integer, got '?{_TRACER}", "shape"),
-    # 0.10
+    # Words of JAX 0.10.
     (IndexError, rf"Slice entries must be static integers\. Got slice\([^\n]*{_TRACER}", "slice"),
-    # 0.12
+    # Words of JAX 0.12.
     (
         IndexError,
         rf"Array slice indices must have static start/stop/step [^\n]*Got slice\([^\n]*{_TRACER}",
@@ -61,23 +61,23 @@ _WORDS: tuple[tuple[type[Exception], str, Kind], ...] = (
     ),
     (ValueError, rf"Non-hashable static arguments are not supported\.[^\n]*{_TRACER}", "key"),
 )
-# by Python, of a class
+# Words of Python, which name the class only.
 _NAMED = re.compile(
     r"unhashable type: '(\w+)'$|unsupported format string passed to (\w+)\.__format__$"
 )
 _SIZE = re.compile(r"\bsize argument of jnp\.\w+|for the size argument")
-# How JAX names the argument that a value depends on. Without a match no argument is named.
+# Words by which JAX names the argument that a value depends on. Without a match, none is named.
 _ARGUMENT = re.compile(r"the values? of the arguments? (.*?)\.?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Need:
-    """A traced value that was needed as a number.
+    """Traced value that was needed as a number.
 
     Args:
-        kind: What for.
-        arguments: Which arguments it depends on, by their place among the arrays of the program, as
-            far as JAX says.
+        kind: Use of the value.
+        arguments: Positions, among the arrays of the program, of the arguments that it depends on,
+            as far as JAX names them.
     """
 
     kind: Kind
@@ -85,11 +85,12 @@ class Need:
 
 
 def need_of(error: BaseException, paths: Sequence[str] = ()) -> Need | None:
-    """What an error asks of a traced value; None for all other errors, which are the user's own.
+    """Return the traced value that an error is about; None for all other errors, which are the
+    user's.
 
     Args:
         error: Any error.
-        paths: What the arrays of the program are called, for `arguments`.
+        paths: Names of the program's arrays, for `arguments`.
     """
     kind = _kind(error)
     if kind is None:
@@ -111,6 +112,8 @@ def _kind(error: BaseException) -> Kind | None:
     text = str(error)
     if isinstance(error, _ERRORS):
         return "size" if _SIZE.search(text) else "value"
+
+    # Python's own exceptions: the class and JAX's words, or the name of a class of traced values.
     if is_a(error, CAUGHT):
         for cls, words, kind in _WORDS:
             if type(error) is cls and re.match(words, text):
@@ -122,16 +125,16 @@ def _kind(error: BaseException) -> Kind | None:
 
 
 def _classes(cls: type) -> set[str]:
-    """The names of the classes of traced values."""
+    """Names of the classes of traced values."""
     return {cls.__name__}.union(*(_classes(inner) for inner in cls.__subclasses__()))
 
 
 def _arguments(message: str, paths: Sequence[str]) -> list[int]:
-    """The places of the arguments that a message of JAX's blames."""
+    """Positions of the arguments that a message of JAX names."""
     match = _ARGUMENT.search(message)
     if match is None:
         return []
-    # as they are called where two have one path
+    # Names that are used if two arrays have the same path.
     numbered = [f"arrays[{number}]" for number in range(len(paths))]
     return [
         i
@@ -145,9 +148,9 @@ def _stands_in(text: str, name: str) -> bool:
 
 
 def _blamed(error: BaseException, kind: Kind) -> list[Any]:
-    """The traced values that are at fault, where the message does not say: those that JAX was
-    handed on the user's line, or else the one of the user's function that can be.
-    """
+    """Traced values that are at fault if the message names none."""
+    # The values that the user's line passed to JAX; else the only scalar among the local variables
+    # of the user's function, if there is only one.
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     innermost = max(
         (i for i, frame in enumerate(frames) if owner_of(frame) == "user"), default=len(frames)
@@ -175,9 +178,7 @@ def _handed(frame: FrameType, kind: Kind) -> list[Any]:
 
 
 def _tracers(value: Any, *, inside: bool) -> Iterator[Any]:
-    """The traced values in an index or an argument; of an index with a slice (not `inside`), those
-    in the slice.
-    """
+    """Traced values in an index or an argument; with `inside=False`, only those within a slice."""
     if is_a(value, Tracer):
         if inside:
             yield value
@@ -190,7 +191,8 @@ def _tracers(value: Any, *, inside: bool) -> Iterator[Any]:
 
 
 def _origin(value: Any, paths: Sequence[str]) -> list[int]:
-    """The arguments that a traced value depends on, as JAX says where its numbers are asked for."""
+    """Positions of the arguments that a traced value depends on."""
+    # JAX names them only in the error that it raises for a conversion to NumPy.
     try:
         np.asarray(value)
     except jax.errors.TracerArrayConversionError as error:

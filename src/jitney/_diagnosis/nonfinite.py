@@ -1,18 +1,23 @@
-"""Find the operation that made a NaN or an infinity, by evaluating a jaxpr one operation at a time.
+"""Search for the operation that produced a NaN or an infinity, by interpreting a jaxpr.
 
 It stands outside the pipeline: `locate` is called after a program with `debug_nans=True` has
-returned something that is not finite. Each value carries the operation that made its NaN and the
-one that made its infinity, so what is made and masked away again is never reported, and what
-reaches a result leads back to its first maker.
+returned a value that is not finite. The interpreter runs the equations one by one. Each value
+carries two marks, the operation that produced its NaN and the one that produced its infinity, so
+that a NaN that is masked later is never reported, and one that reaches a result leads back to its
+origin. For `jnp.sum(jnp.log(x) * 0)` with a zero in `x`:
 
-- NaN comes before infinity: if a result has a NaN, its maker is reported, with the maker of the
-  infinity it was made of.
-- An infinity that came in with an argument or a constant (`-inf` to start a maximum) is taken as
-  meant. A NaN is not.
-- Calls are followed inside. A loop runs compiled up to the iteration that makes something, which is
-  then followed inside.
-- Everything else is one operation, `shard_map` and Pallas kernels too. What is read from a
-  `jax.Ref` has no history.
+    log x      inf, mark: log
+    mul a 0    NaN, mark: mul, cause: log
+    sum b      NaN, mark of its operand: mul
+
+- NaN comes before infinity: if a result has a NaN, its origin is reported, with the origin of the
+  infinity that it came from.
+- An infinity in an argument or a constant (`-inf` to start a maximum) is taken as intended. A NaN
+  is not.
+- Calls are interpreted inside. A loop runs compiled up to the next iteration that produces one,
+  which is then interpreted.
+- Everything else is a single operation, also `shard_map` and Pallas kernels. Values that are read
+  from a `jax.Ref` have no history.
 - Callbacks and prints run again, in loops more than once.
 """
 
@@ -33,14 +38,16 @@ from jitney._jax.evaluation import applied, evaluated
 from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
 
-_jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
+# Much of `jax.lax` and `jax.core` has no annotations.
+_jax = cast(Any, jax)
 
 Kind = Literal["NaN", "inf"]
 _KINDS: Final[tuple[Kind, Kind]] = ("NaN", "inf")
 _TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": np.isnan, "inf": np.isinf}
 _TRACED_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": jnp.isnan, "inf": jnp.isinf}
 _GIVEN: Final = ("argument", "constant")
-_VISITS: Final = 64  # iterations of one loop that are followed inside
+# Number of iterations of a loop that are interpreted.
+_VISITS: Final = 64
 
 _ELEMENTWISE: Final = ARITHMETIC | frozenset(
     ("igamma", "one_minus_square", "polynomial", "reduce_precision", "zeta")
@@ -71,44 +78,61 @@ _ROOT: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """The operation that made the first NaN or infinity that reaches a result."""
+    """Operation that produced the first NaN or infinity that reaches a result.
 
-    primitive: str  # JAX's name of the operation; "argument", "constant" or "program" if it is none
+    Args:
+        primitive: JAX's name of the operation; "argument", "constant" or "program" if it is not
+            one.
+        kind: NaN or infinity.
+        source: User's line, "fit.py:12 (residual)".
+        path: Calls and loops around it, from the outside in: "scan iteration 3", counted from 0.
+        inputs: The operands in short.
+        argument: Position in the flat arguments, if it came in with one.
+        cause: Of a NaN, the origin of the infinity that it came from.
+        advice: Remedy, if the operation alone does not imply it.
+        element: Index of the first such element in the operation's result; empty if it has a single
+            element.
+    """
+
+    primitive: str
     kind: Kind
-    source: str  # the user's line, "fit.py:12 (residual)"
-    path: tuple[str, ...] = ()  # from the outside in: "scan iteration 3", counted from 0
+    source: str
+    path: tuple[str, ...] = ()
     inputs: str = ""
-    argument: int | None = None  # the position in the flat arguments
-    cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
-    advice: str = ""  # what helps, where the operation alone does not say it
-    # which element of the operation's result is the first that has one; of a single one nothing
+    argument: int | None = None
+    cause: Finding | None = None
+    advice: str = ""
     element: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """A finding and its place in the order of evaluation."""
+    """Finding with its position in the order of evaluation."""
 
     order: int
     finding: Finding
 
     @property
     def rank(self) -> tuple[bool, int]:
+        # Infinities that came in sort last: any operation's mark precedes them.
         meant = self.finding.kind == "inf" and self.finding.primitive in _GIVEN
         return meant, self.order
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A concrete value, with the makers of its NaN and its infinity."""
+    """Concrete value, with the marks of its NaN and its infinity.
+
+    `made_by` is JAX's name of the operation that returned it.
+    """
 
     data: Any
     marks: dict[Kind, _Mark] = field(default_factory=dict[Kind, _Mark])
-    made_by: str = ""  # JAX's name of the operation
+    made_by: str = ""
 
     @cached_property
     def numbers(self) -> Any:
-        """The value on the host; `None` if it cannot hold a NaN."""
+        """Value on the host; None if its dtype has no NaN."""
         return np.asarray(self.data) if _is_inexact(self.data) else None
 
     def bad(self, kind: Kind) -> Any:
@@ -120,23 +144,23 @@ class _Value:
 
 
 def nonfinite(leaves: Sequence[Any]) -> bool:
-    """Whether any float or complex array has a NaN or an infinity. Everything else passes."""
+    """Return whether any float or complex array has a NaN or an infinity; other leaves pass."""
     return any(
         not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf)
     )
 
 
 def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None:
-    """Check results of which no program is at hand that could be run again operation by operation.
+    """Check results whose program cannot be interpreted.
 
     Args:
         where: The function.
-        results: A tree.
-        unknown: Why nobody knows which operation it was.
-        fix: How it is found.
+        results: A pytree.
+        unknown: Reason why the operation is unknown.
+        fix: How to find it.
 
     Raises:
-        NonFiniteError: One has a NaN or an infinity.
+        NonFiniteError: A result has a NaN or an infinity.
     """
     if nonfinite(jax.tree.leaves(results)):
         rule = f"With debug_nans=True every result must be finite. {unknown}"
@@ -148,8 +172,8 @@ def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None
 def locate(
     closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] = ()
 ) -> Finding | None:
-    """Evaluate a closed jaxpr on concrete arguments and say which operation made the NaN or
-    infinity in its results.
+    """Interpret a closed jaxpr on concrete arguments; return the origin of the NaN or infinity in
+    its results.
 
     Call it outside any trace, in the x64 scope that the jaxpr was traced in, with arguments that
     were not donated.
@@ -157,12 +181,12 @@ def locate(
     Args:
         closed_jaxpr: The program.
         flat_args: Its arguments.
-        results: What the compiled program made of them. A fused program rounds differently: if it
-            has a NaN or infinity that does not come again operation by operation, the finding says
-            so, with "program" for the operation.
+        results: Results of the compiled program. A fused program rounds differently: if a NaN or
+            infinity in them does not appear when the operations run one by one, the finding has
+            "program" for the operation.
     Returns:
-        `None` if there is nothing to report: the results are finite, or their infinities came in
-        with arguments and constants.
+        None if there is nothing to report: the results are finite, or their infinities came in with
+        arguments and constants.
     """
     tracer = _Tracer()
     with (
@@ -173,6 +197,7 @@ def locate(
         evaluated = tracer.follow(closed_jaxpr, arguments, (), "")
     seen = [_Value(x) for x in results]
     for kind in _KINDS:
+        # NaN is the first kind, so that an infinity is reported only if no result has a NaN.
         marks = [value.marks[kind] for value in evaluated if kind in value.marks]
         if marks:
             first = min(marks, key=lambda mark: mark.rank)
@@ -183,8 +208,8 @@ def locate(
 
 
 def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
-    """Which lanes of mapped axes, which are the first axes of each result, have it; empty where
-    nobody sees.
+    """Text on the lanes of mapped axes that have it, where these are the first axes of each result;
+    empty if it cannot be determined.
     """
     bad: Any = None
     for result in results:
@@ -192,6 +217,7 @@ def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
             _Value(result).bad(kind) if getattr(result, "is_fully_addressable", True) else None
         )
         if numbers is not None and numbers.ndim >= len(axes) > 0:
+            # Lanes are the first axes: a lane is bad if any element of it is.
             here = numbers.reshape(*numbers.shape[: len(axes)], -1).any(-1)
             bad = here if bad is None or bad.shape != here.shape else bad | here
     if bad is None or not bad.any():
@@ -205,8 +231,13 @@ def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
 def message(
     finding: Finding, where: Where | str, arguments: Sequence[str] = (), lanes: str = ""
 ) -> str:
-    """The error text of a finding; `arguments` names the flat arguments, and `lanes` says in which
-    lanes it is.
+    """Error text of a finding.
+
+    Args:
+        finding: The finding.
+        where: The function.
+        arguments: Names of the flat arguments.
+        lanes: Text on the lanes; see `lanes_text`.
     """
     rule = "With debug_nans=True every result must be finite."
     if finding.argument is not None:
@@ -221,6 +252,7 @@ def message(
             rule,
             fix,
         )
+
     if finding.primitive == "program":
         what = (
             f"a result has a {finding.kind}, but no operation makes one when they run one at a"
@@ -241,6 +273,7 @@ def message(
         return sentence(
             where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True."
         )
+
     fix = f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
     return sentence(where, f"{_story(finding)}{lanes}", rule, fix)
 
@@ -253,7 +286,7 @@ def _story(finding: Finding) -> str:
 
 
 def _maker(finding: Finding) -> Finding | None:
-    """The operation that made the infinity that a NaN was made of."""
+    """The operation that produced the infinity that a NaN came from."""
     return None if finding.cause is None or finding.cause.primitive in _GIVEN else finding.cause
 
 
@@ -281,7 +314,7 @@ def _advice(finding: Finding) -> str:
 
 
 def _special(eqn: Any, operands: Sequence[_Value]) -> str:
-    """What helps against an infinity whose operation alone does not say it.
+    """Advice against an infinity that the operation alone does not imply.
 
     JAX differentiates `sqrt(x)` to 0.5 / sqrt(x), and 1 / x to a negative power.
     """
@@ -302,13 +335,13 @@ def _special(eqn: Any, operands: Sequence[_Value]) -> str:
 
 
 class _Tracer:
-    """Evaluates jaxprs and hands out marks in the order in which things happen."""
+    """Interpreter of jaxprs, which numbers its marks in the order of evaluation."""
 
     def __init__(self) -> None:
         self.orders = count()
 
     def given(self, data: Any, name: str, argument: int | None = None) -> _Value:
-        """A value from outside. `name` is where it is seen."""
+        """Value from outside, marked if it is not finite; `name` is where it is seen."""
         value = _Value(data)
         primitive = "constant" if argument is None else "argument"
         for kind in _KINDS:
@@ -324,7 +357,7 @@ class _Tracer:
     def follow(
         self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str
     ) -> list[_Value]:
-        """Evaluate a jaxpr, open or closed, operation by operation."""
+        """Interpret a jaxpr, open or closed."""
 
         def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
             return self.step(eqn, operands, path, source_of(eqn, seen_at))
@@ -339,7 +372,7 @@ class _Tracer:
     def step(
         self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
     ) -> list[_Value]:
-        """Evaluate one equation, inside where there is an inside."""
+        """Evaluate one equation; a call, branch, solve or loop is interpreted inside."""
         name = eqn.primitive.name
         program = called(eqn)
         if program is not None:
@@ -350,6 +383,7 @@ class _Tracer:
         if name == "custom_linear_solve":
             return self.solve(eqn, operands, path, source)
         results = [_Value(data, made_by=name) for data in _bind(eqn, operands)]
+        # The common case: the equation ran as a whole, and its results are finite.
         if not any(value.has(kind) for value in results for kind in _KINDS):
             return results
         if name in ("scan", "while"):
@@ -364,6 +398,7 @@ class _Tracer:
     ) -> list[_Value]:
         index, *rest = operands
         branches = eqn.params["branches"]
+        # `lax.cond` clamps its index.
         chosen = min(max(int(index.data), 0), len(branches) - 1)
         return self.follow(branches[chosen], rest, (*path, f"cond branch {chosen}"), source)
 
@@ -380,10 +415,15 @@ class _Tracer:
     def judge(
         self, eqn: Any, operands: list[_Value], value: _Value, path: tuple[str, ...], source: str
     ) -> _Value:
-        """Give each kind that a result has a mark: of an operand it came from, or a new one."""
+        """Set the marks of a result: those of the operands they come from, or a new one for this
+        equation.
+        """
         for kind in _KINDS:
             if kind not in value.marks and value.has(kind):
                 old, fresh = _origins(eqn, operands, value, kind)
+                # At least one bad element has no origin in an operand, so this equation produced
+                # it. A NaN may come from an infinity (inf - inf, 0 * inf), whose mark becomes the
+                # cause.
                 if fresh or not old:
                     inf, _ = (
                         _origins(eqn, operands, value, "inf", of=kind)
@@ -405,13 +445,14 @@ class _Tracer:
                         first,
                     )
                     old = [*old, self.mark(maker)]
+                # The earliest mark, intended infinities last.
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """A scan or a while, read alike: `body(*constants, *carry, *x) -> (*carry, *y)`."""
+    """A scan or while loop in one form: `body(*constants, *carry, *x) -> (*carry, *y)`."""
 
     name: str
     body: Any
@@ -425,7 +466,7 @@ class _Loop:
 
     @classmethod
     def read(cls, eqn: Any, operands: list[_Value]) -> _Loop:
-        """From an equation and the values of its operands."""
+        """Read the loop of an equation, with the values of its operands."""
         params = eqn.params
         if eqn.primitive.name == "while":
             of_condition, constants, carry = while_parts(eqn, operands)
@@ -446,7 +487,7 @@ class _Loop:
     def marks(
         self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str
     ) -> list[dict[Kind, _Mark]]:
-        """Who made what the results have; where infinities come and go all the time, for the NaN
+        """Marks of the results; if infinities come and go in too many iterations, those of NaNs
         alone.
         """
         has_nan = any(value.has("NaN") for value in results)
@@ -458,11 +499,16 @@ class _Loop:
     def visit(
         self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str
     ) -> list[dict[Kind, _Mark]] | None:
-        """Follow each iteration that makes something inside. `None` if they are too many."""
+        """Interpret each iteration that produces a new NaN or infinity; None if there are too
+        many.
+        """
+        # Alternate: run compiled until the next such iteration, then interpret it to find the
+        # operation.
         carry, i = self.carry, 0
         ys: list[dict[Kind, _Mark]] = [{} for _ in opened(self.body)[0].outvars[len(carry) :]]
         stride = self.stride(kinds)
         for _ in range(_VISITS):
+            # Slots whose maker is known do not stop the run again.
             settled = [
                 [_settled(marks, kind) for kind in kinds]
                 for marks in (*(value.marks for value in carry), *ys)
@@ -474,6 +520,7 @@ class _Loop:
                 [x.data for x in self.constants],
                 [x.data for x in self.xs],
             )
+            # A slot keeps its marks as long as it still has a NaN or an infinity.
             carry = [_kept(new, old.marks) for new, old in zip(data, carry, strict=True)]
             if not bool(stopped):
                 return [*(value.marks for value in carry), *ys]
@@ -499,7 +546,7 @@ class _Loop:
         )
 
     def stride(self, kinds: tuple[Kind, ...]) -> Callable[..., Any]:
-        """A compiled run from iteration `i` to the start of the next one that makes something, or
+        """Compile a run from iteration `i` to the start of the next one that produces something, or
         to the end.
         """
 
@@ -518,6 +565,8 @@ class _Loop:
                         [_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]
                     )
                 )
+                # Return the carry from before that iteration, so that it can be interpreted from
+                # its inputs.
                 kept = [
                     _jax.lax.select(stopped, old, new)
                     for old, new in zip(carry, out[: len(carry)], strict=True)
@@ -530,7 +579,7 @@ class _Loop:
 
 
 def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -> Any:
-    """Whether an iteration puts something into a slot that it did not hold, unless its maker is
+    """Return whether an iteration puts a new NaN or infinity into a slot whose maker is not
     known.
     """
     if not _is_inexact(new):
@@ -542,13 +591,14 @@ def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -
             news |= jnp.any(bad) & ~known
         else:
             before = _TRACED_TEST[kind](old)
+            # NaN != NaN; an infinity counts as the same only with its sign.
             same = before if kind == "NaN" else before & (old == new)
             news |= jnp.any(bad & ~same) & ~(known & jnp.any(before))
     return news
 
 
 def _settled(marks: dict[Kind, _Mark], kind: Kind) -> bool:
-    """Whether a maker is known that is worth reporting, so that later ones need not be looked
+    """Return whether a maker that is worth reporting is known, so that later ones are not looked
     for.
     """
     return kind in marks and not marks[kind].rank[0]
@@ -567,11 +617,18 @@ def _kept(data: Any, marks: dict[Kind, _Mark]) -> _Value:
 def _origins(
     eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None
 ) -> tuple[list[_Mark], bool]:
-    """The marks of the operands whose bad elements reach the result's, and whether some of the
-    result's have no such origin.
+    """Marks of the operands whose bad elements reach the result, and whether other bad elements
+    remain.
 
-    Element by element where the operation works so, which tells an overflow of `exp` from the
-    `-inf` beside it.
+    Elementwise operations are followed per element, which separates an overflow of `exp` from the
+    `-inf` of another element.
+
+    Args:
+        eqn: The equation.
+        operands: Its operands.
+        value: One of its results.
+        kind: Kind in the operands.
+        of: Kind in the result, if it is another one: a NaN that came from an infinity.
     """
     here = value.bad(of or kind)
     name, masks = eqn.primitive.name, list[Any]()
@@ -583,10 +640,12 @@ def _origins(
         ]
         owners = [x for x in operands if x.numbers is not None]
     elif name == "select_n":
+        # A `select_n` takes each element from one case: the others do not count.
         which = np.asarray(operands[0].data).astype(int)
         owners = operands[1:]
         masks = [here & x.bad(kind) & (which == k) for k, x in enumerate(owners)]
     else:
+        # Any operand that has one may have caused any bad element, such as of a sum or a product.
         owners = [x for x in operands if x.has(kind)]
         masks = [here for _ in owners]
     marks = [
@@ -600,7 +659,7 @@ def _origins(
 
 
 def _first(bad: Any) -> tuple[int, ...]:
-    """Where the first one is, if there are others beside it."""
+    """Index of the first bad element; empty for a single element."""
     return tuple(np.argwhere(bad)[0].tolist()) if bad.size > 1 else ()
 
 
@@ -629,14 +688,14 @@ def _is_number(x: Any) -> bool:
 
 
 def _local(x: Any) -> list[Any]:
-    """The parts of an array that this process can see."""
+    """Parts of an array that this process can address."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return [np.asarray(shard.data) for shard in x.addressable_shards]
     return [np.asarray(x)]
 
 
 def _summary(values: Sequence[_Value]) -> str:
-    """The operands in short: dtype, shape, and the range of what is finite."""
+    """Text on the first operands: dtype, shape, and the range of the finite elements."""
     texts = [_describe(value.data) for value in values if _is_number(value.data)]
     return " and ".join([*texts[:3], *(["more"] if len(texts) > 3 else [])])
 
@@ -644,7 +703,8 @@ def _summary(values: Sequence[_Value]) -> str:
 def _describe(data: Any) -> str:
     x = np.asarray(data)
     if x.ndim == 0 and not isinstance(data, jax.Array):
-        return f"{x:.6g}"  # written into the code, its dtype follows the other operand
+        # A literal of the code: its dtype follows from the other operand.
+        return f"{x:.6g}"
     shape = f"{x.dtype}[{','.join(map(str, x.shape))}]"
     if x.size == 0 or not jnp.isdtype(x.dtype, ("integral", "real floating")):
         return shape

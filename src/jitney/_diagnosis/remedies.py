@@ -1,7 +1,8 @@
-"""What to write against a new trace or compile, by what differs between two calls.
+"""Remedies against a new trace or compile, by the difference between two calls.
 
 A remedy is a line to paste, and true: `tests/diagnosis/test_catalogue.py` applies each, and counts
-fewer compiles.
+fewer compiles. An empty remedy means that nothing helps, or that a later step proves one that may
+(`_program/advice.py`).
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from .._view.view import Leaf
 
 @dataclass(frozen=True)
 class Asked:
-    """What the author has written already: the axes of the signature, and the options."""
+    """Axes of the signature, and options that the author has written."""
 
     axes: tuple[str, ...]
     options: Options
     positions: tuple[str, ...] = ()
-    """Arguments that jitney has made static, for the structure of a sparse derivative."""
+    """Arguments that jitney treats as static, for the structure of a sparse derivative."""
 
     def can_pad(self, axis: str) -> bool:
-        """Whether `pad` takes the name."""
+        """Return whether `pad` accepts the axis."""
         return axis in self.axes or axis in [mapped.name for mapped in self.options.vmap]
 
 
 def for_size(asked: Asked, leaf: Leaf, axis: str, old: int, new: int) -> str:
-    """Of a size that differs along a named axis; empty where buckets may help, which is proven
-    later (`_program/advice.py`).
+    """Remedy for a named axis whose size differs; empty if buckets may help, which is proven
+    later.
     """
     if min(old, new) < 2:
         return (
@@ -53,8 +54,8 @@ def for_size(asked: Asked, leaf: Leaf, axis: str, old: int, new: int) -> str:
 
 
 def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
-    """Of a shape whose axes have no names; empty where names and buckets may help, which is proven
-    later.
+    """Remedy for a shape without names of axes; empty if names and buckets may help, which is
+    proven later.
     """
     if len(old) != len(new):
         return f"pass {leaf.path!r} with as many axes in each call"
@@ -64,7 +65,7 @@ def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
 
 
 def for_dtype(leaf: Leaf, old: Any, new: Any) -> str:
-    """Of another dtype: the one that holds the numbers of both."""
+    """Remedy for another dtype: the wider of the two."""
     if issubdtype(old, extended) or issubdtype(new, extended):
         return (
             f"make the keys of {leaf.path!r} with one implementation: jax.random.key(seed,"
@@ -96,14 +97,14 @@ def _made(leaf: Leaf, dtype: Any) -> str:
 
 
 def for_weak_type(leaf: Leaf) -> str:
-    """Of a number of Python's in one call, an array in another."""
+    """Remedy for a Python number in one call and an array in another."""
     if leaf.path != leaf.argument:
         return f"make {leaf.path!r} as jnp.asarray(..., jnp.{leaf.dtype})"
     return f"{leaf.path} = jnp.asarray({leaf.path}, jnp.{leaf.dtype})"
 
 
 def for_attribute(path: str) -> str:
-    """Of what a static object holds."""
+    """Remedy for an attribute of a static object."""
     return (
         f"make {path!r} an argument, as an array, or keep its value: what the body reads of an"
         " object is part of the program"
@@ -111,7 +112,7 @@ def for_attribute(path: str) -> str:
 
 
 def for_positions(argument: str) -> str:
-    """Positions of a sparse derivative that change from call to call."""
+    """Remedy for positions of a sparse derivative that change from call to call."""
     return (
         f"each structure has a program: keep {argument!r} for many calls, or leave out `sparse`,"
         " which takes them as they come"
@@ -119,7 +120,7 @@ def for_positions(argument: str) -> str:
 
 
 def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
-    """Of a static value; empty of a number that may be an array, which is proven later."""
+    """Remedy for a static value; empty for a number that may be an array, which is proven later."""
     if argument in asked.positions:
         return for_positions(argument)
     listed = argument in asked.options.static
@@ -130,6 +131,7 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
             f"each member of {type(new).__name__} has a program; pass the one that is meant, or"
             " branch on an array with jax.lax.switch"
         )
+    # Before numbers: `bool` is a subclass of `int`.
     if all(isinstance(value, bool) for value in both):
         return (
             f'{out_of}annotate {argument}: Bool[Array, ""], pass an array, and choose with'
@@ -160,6 +162,7 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
             "each function has a program; choose between them inside with jax.lax.switch if"
             f" {path!r} varies often"
         )
+    # The default `repr`: an object without fields to compare, which is equal to itself only.
     if "object at 0x" in repr_of(new):
         return (
             f"pass the same {kind_of(new).__name__} each time, or make its class a frozen"
@@ -169,7 +172,9 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
 
 
 def for_function_argument(path: str, changed: Sequence[str]) -> str:
-    """Of a function that is passed, and made anew for each call, around other values or not."""
+    """Remedy for a function argument that is created anew for each call, around other values or
+    not.
+    """
     if changed:
         return (
             f"hoist {path!r}: make it once, and pass {', '.join(map(repr, changed))} as an argument"
@@ -182,7 +187,7 @@ def for_function_argument(path: str, changed: Sequence[str]) -> str:
 
 
 def for_number_or_array(leaf_path: str, argument: str) -> str:
-    """Of an argument that is an array in one call, and static in another."""
+    """Remedy for an argument that is an array in one call and static in another."""
     if leaf_path == argument:
         return (
             f'annotate {argument}: Float[Array, ""], and pass an array each time:'
@@ -192,7 +197,7 @@ def for_number_or_array(leaf_path: str, argument: str) -> str:
 
 
 def for_structure(come: Sequence[str], gone: Sequence[str], argument: str) -> str:
-    """Of what is there in one call and not in another."""
+    """Remedy for leaves that are present in one call and absent in another."""
     if not come and not gone:
         return f"pass {argument!r} as the same container each time"
     if argument in (*come, *gone):
@@ -202,14 +207,14 @@ def for_structure(come: Sequence[str], gone: Sequence[str], argument: str) -> st
 
 
 def for_setting(name: str, value: Any) -> str:
-    """Of a setting of JAX."""
+    """Remedy for a setting of JAX."""
     if name == "jax_default_device" and value is not None:
         return "jax.config.update('jax_default_device', ...), once, before the first call"
     return f"jax.config.update({name!r}, {value!r}), once, before the first call"
 
 
 def for_placement(path: str, *, committed: bool) -> str:
-    """Of an array that lies elsewhere, or is held there."""
+    """Remedy for an array on another device, or with another sharding."""
     if committed:
         return (
             f"put {path!r} on its device in each call or in none: {path} = jax.device_put({path},"
@@ -232,7 +237,7 @@ FULL = "fewer static values: pass what varies as an array"
 
 
 def for_hoisting(name: str, changed: Sequence[str]) -> str:
-    """Of a decorated function that was made anew."""
+    """Remedy for a decorated function that was created anew."""
     if changed:
         return (
             f"pass {', '.join(map(repr, changed))} as an argument, and hoist {name}: decorate it"

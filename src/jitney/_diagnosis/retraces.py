@@ -1,5 +1,8 @@
-"""Why a function was traced or compiled again: two calls compared in the words of the one who wrote
-the function.
+"""Causes of a retrace or recompile: the differences between two calls, in terms of the signature.
+
+Both calls are `TraceRecord`s. `causes` compares their tree structure, arrays, static values and
+surroundings; only if these are equal does it look at numbers computed from sizes, decisions of the
+plan and outer transforms. `sentence_of` prints the differences in one line.
 """
 
 from __future__ import annotations
@@ -28,10 +31,15 @@ _UNKNOWN = "the arguments, JAX's settings and the mesh are the same"
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller passed for one array, as far as a program does not show it."""
+    """Dtype and placement of one array as the caller passed it, which its program does not show.
 
-    dtype: str  # before JAX made 32 bits of 64
-    place: Any = None  # the sharding, if the array is held where it lies
+    Args:
+        dtype: Dtype before JAX narrowed 64 bits to 32.
+        place: Sharding, if the array is committed.
+    """
+
+    dtype: str
+    place: Any = None
 
     def place_text(self) -> str:
         if self.place is None:
@@ -45,36 +53,51 @@ class Given:
 
 @dataclass(frozen=True)
 class TraceRecord:
-    """What one program was made for. `plan` is None of what was compiled again without a trace."""
+    """Key of one program, in a form that can be compared and explained.
+
+    Args:
+        view: The arrays.
+        static: Static values by path.
+        keys: Cache key of the static values.
+        plan: Decisions of the stages; None if the program was compiled again without a trace.
+        around: Settings of JAX, mesh and outer transform; see `around`.
+        tree: Structure of each argument.
+        absent: Paths of leaves that are None.
+        fields: Static fields of modules, by path.
+        given: Dtype and placement of the caller's arrays, by path; empty if unknown.
+        axes: Names of the axes of each array, by path.
+        sizes: True sizes of padded axes.
+        numbers: Number of values that Python computed from the sizes.
+        padded: Whether calls are padded, so that the program's shapes are not those of the call.
+        placed: Whether the program places its arrays itself.
+        outer: The transform that passes the arrays.
+        generation: Number of times that the content of the same static values has changed.
+        changed: The latest such changes: path, old and new text.
+    """
 
     view: View
     static: tuple[tuple[str, Any], ...]
     keys: Any
     plan: Plan | None
     around: tuple[tuple[str, str], ...] = ()
-    tree: tuple[tuple[str, Any], ...] = ()  # parameter -> its structure
-    absent: frozenset[str] = frozenset()  # paths of None
-    fields: tuple[tuple[str, Any], ...] = ()  # static fields of modules
-    # by path; empty where nobody knows
+    tree: tuple[tuple[str, Any], ...] = ()
+    absent: frozenset[str] = frozenset()
+    fields: tuple[tuple[str, Any], ...] = ()
     given: Mapping[str, Given] = field(default_factory=dict[str, Given])
     axes: Mapping[str, tuple[str | None, ...]] = field(
         default_factory=dict[str, tuple[str | None, ...]]
     )
-    sizes: tuple[tuple[str, int], ...] = ()  # true ones of padded axes
-    numbers: int = 0  # that Python made of the sizes
-    # whether calls are filled up: the shapes of a call are not those of its program
+    sizes: tuple[tuple[str, int], ...] = ()
+    numbers: int = 0
     padded: bool = False
-    placed: bool = False  # whether the program places its arrays itself
-    outer: str = ""  # which transform hands in the arrays
-    generation: int = 0  # how often what the same static values hold has changed
-    # what changed in them last: its path, what it was and is
+    placed: bool = False
+    outer: str = ""
+    generation: int = 0
     changed: tuple[tuple[str, str, str], ...] = ()
 
     @functools.cached_property
     def identity(self) -> Hashable:
-        """What JAX and jitney tell programs apart by, where no array lies anywhere in
-        particular.
-        """
+        """Hash of all that distinguishes programs for JAX and jitney, placements aside."""
         leaves = tuple(
             (leaf.path, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in self.view.leaves
         )
@@ -84,8 +107,8 @@ class TraceRecord:
 
 
 def around(*, nested: bool) -> tuple[tuple[str, str], ...]:
-    """What a trace stands in besides its arguments: settings of JAX, the mesh of the context, and
-    whether an outer transform traces.
+    """Surroundings of a trace: settings of JAX, the mesh of the context, and whether an outer
+    transform traces.
     """
     mesh: Any = jax.sharding.get_abstract_mesh()
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
@@ -98,16 +121,20 @@ def around(*, nested: bool) -> tuple[tuple[str, str], ...]:
 
 
 def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...]:
-    """All that differs between two calls and has a program made anew."""
+    """Differences between two calls that require a new program."""
     found = [
         *_of_structure(old, new),
         *_of_arrays(old, new, asked),
         *_of_statics(old, new, asked),
         *_of_surroundings(old, new),
     ]
+    # A program that places or pads its arrays is the same wherever they come from: their placement
+    # is a cause only if nothing else is.
     places = [*_of_places(old, new)]
     if not (new.placed or new.padded) or not found:
         found += places
+    # The calls are equal as the caller sees them: look at jitney's own decisions, one kind at a
+    # time.
     if not found and old.numbers != new.numbers:
         found.append(
             Cause(
@@ -118,6 +145,7 @@ def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...
                 "numbers made of the size, which the host works out",
             )
         )
+    # If Python computes values from a size, each true size is traced.
     if not found and old.sizes != new.sizes and new.numbers:
         before = dict(old.sizes)
         found += [
@@ -135,11 +163,13 @@ def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...
 
 
 def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
+    """Yield differences of tree structure."""
     trees = dict(old.tree)
     if all(are_one(trees.get(argument, tree), tree) for argument, tree in new.tree):
         return
     before, after = _leaves(old), _leaves(new)
     fields = dict(old.fields)
+    # A static field of a module is a part of the treedef: report it as a value, not as a structure.
     for path, value in new.fields:
         if path in fields and not is_same(fields[path], value):
             remedy = (
@@ -163,6 +193,8 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
             if path in before and path in after and "None" in (before[path], after[path])
         ]
         switched = [path for path in switched if before[path] != after[path]]
+
+        # A subtree that was None as a whole is reported once, not for each of its leaves.
         come, gone = (
             [p for p in come if not _stands_for(p, switched)],
             [p for p in gone if not _stands_for(p, switched)],
@@ -189,12 +221,12 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
 
 
 def _stands_for(path: str, switched: Sequence[str]) -> bool:
-    """Whether a leaf lies inside of what was None as a whole."""
+    """Return whether a leaf is inside a subtree that was None as a whole."""
     return any(path != whole and path.startswith((f"{whole}.", f"{whole}[")) for whole in switched)
 
 
 def _leaves(record: TraceRecord) -> dict[str, str]:
-    """What stands at each path."""
+    """Text of the leaf at each path."""
     return {
         **{leaf.path: _short(leaf) for leaf in record.view.leaves if leaf.counts is None},
         **{path: static_text(value) for path, value in record.static},
@@ -214,6 +246,7 @@ def _tree_text(tree: Any) -> str:
 
 def _of_arrays(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
     before = {leaf.path: leaf for leaf in old.view.leaves if leaf.counts is None}
+    # With another `jax_enable_x64` the same array has another dtype: that setting is the cause.
     wider = dict(old.around).get("setting jax_enable_x64") != dict(new.around).get(
         "setting jax_enable_x64"
     )
@@ -278,11 +311,13 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+    # The same static objects with other content: plain objects are compared by what they hold.
     if old.keys == new.keys and old.generation != new.generation:
         for path, was, now in new.changed:
             yield Cause("static value", path, None, was, now, remedy=remedies.for_attribute(path))
     before, arrays = dict(old.static), {leaf.path: leaf for leaf in old.view.leaves}
     for path, value in new.static:
+        # An array before, static now; the loop below is for the converse.
         if path in arrays:
             texts = f"{_short(arrays[path])} (array)", f"{static_text(value)} (static)"
             yield Cause(
@@ -337,6 +372,7 @@ def _of_places(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
         was = old.given.get(path)
         if was is None or _lies_alike(was.place, given.place, ranks.get(path, 0)):
             continue
+        # One committed array and one that is not, on a single device; all else is another sharding.
         over = [place for place in (was.place, given.place) if place is not None]
         committed = len(over) == 1 and getattr(over[0], "spec", None) is None
         remedy = remedies.for_placement(path, committed=committed)
@@ -353,6 +389,7 @@ def _of_places(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
 def _lies_alike(old: Any, new: Any, rank: int) -> bool:
     if old is None or new is None:
         return old is new
+    # Shardings that differ as objects may place an array in the same way.
     return old == new or (
         type_of(old) is type_of(new)
         and old.device_set == new.device_set
@@ -367,7 +404,7 @@ def _equivalent(old: Any, new: Any, rank: int) -> bool:
 
 
 def _texts(old: Any, new: Any) -> tuple[str, str]:
-    """Two values in a few words each, which differ."""
+    """Short texts of two different values that differ themselves."""
     a, b = static_text(old), static_text(new)
     if a != b:
         return a, b
@@ -378,7 +415,7 @@ def _texts(old: Any, new: Any) -> tuple[str, str]:
 
 
 def _of_function(path: str, old: Any, new: Any) -> Cause:
-    """A function that was passed, and made anew."""
+    """Cause of a function argument that was created anew."""
     before, after = cells(old), cells(new)
     changed = changed_cells(before, after)
     was, now = dict(before), dict(after)
@@ -393,7 +430,7 @@ def _of_function(path: str, old: Any, new: Any) -> Cause:
 
 
 def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause]) -> str:
-    """One line: what differs from the nearest trace before."""
+    """Text of the differences from the nearest earlier trace, in one line."""
     if old is None or found[0].kind in ("cache eviction", "unknown"):
         return "first call" if found[0].kind == "first call" else "; ".join(map(_told, found))
     before = dict(old.around)
@@ -409,6 +446,7 @@ def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause
             if before.get(what, value) != value
         ),
     ]
+    # Causes that the differences of arrays and static values do not mention.
     rest = [
         str(cause)
         for cause in found

@@ -1,7 +1,7 @@
-"""Warn of a static argument that takes many values: each is a program of its own.
+"""Warning about a static argument with many values, each of which is a program of its own.
 
-It stands beside the causes of retraces, which say what changed; this counts, and says what it cost
-and what to do.
+Causes of retraces explain each new program; this file counts the values of an argument, and warns
+with their cost and a remedy.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ MANY = 8
 
 @dataclass
 class _Seen:
-    """The values of one argument so far, and the seconds of compiling before the second of them
-    came.
+    """Values of one argument so far.
+
+    Args:
+        keys: Keys of the values.
+        before: Seconds of compiling before the second value came.
+        warned: Whether the warning has been given.
     """
 
     keys: set[Hashable] = field(default_factory=set[Hashable])
@@ -39,21 +43,22 @@ class _Seen:
 
 
 class Variety:
-    """The values that each static argument of a function has taken."""
+    """Values that each static argument of a function has taken."""
 
     def __init__(self, where: Where, positions: Sequence[str] = ()):
         self._where = where
-        self._positions = positions  # what is static for the structure of a sparse derivative
+        # Arguments that are static for the structure of a sparse derivative.
+        self._positions = positions
         self._seen: dict[str, _Seen] = {}
 
     def count(self, layout: Layout, leaves: Sequence[Any], seconds: Callable[[], float]) -> None:
-        """Count the static values of a call that no program serves yet; warn once of an argument
-        that has taken more than MANY.
+        """Count the static values of a call that no program serves yet; warn once about an argument
+        with more than MANY values.
 
         Args:
-            layout: Of the call.
-            leaves: Of the call.
-            seconds: What tracing and compiling this function has taken so far.
+            layout: Layout of the call.
+            leaves: Leaves of the call.
+            seconds: Returns the seconds of tracing and compiling this function so far.
         """
         keys: dict[str, list[Hashable]] = {}
         examples: dict[str, list[tuple[str, Any]]] = {}
@@ -76,6 +81,8 @@ class Variety:
     ) -> None:
         new = key not in seen.keys
         seen.keys.add(key)
+        # Costs count from the second value on. A dataclass with arrays is reported at once: nearly
+        # every value of it is new.
         if new and len(seen.keys) == 2:
             seen.before = seconds()
             holders = [
@@ -90,6 +97,7 @@ class Variety:
         if len(seen.keys) <= MANY:
             return
         seen.warned = True
+        # The warning is given once, so the keys are not needed any more.
         seen.keys.clear()
         (_, example), *_ = examples
         value = example.value if is_a(example, Opaque) else example
@@ -127,8 +135,8 @@ class Variety:
 
 
 def fields_with_arrays(value: Any) -> list[str]:
-    """Of a dataclass that JAX has no tree for, else none; arrays in containers and in other such
-    objects count.
+    """Fields with arrays of a dataclass that is not a pytree, also in containers and other such
+    objects.
     """
     if not _is_record(value):
         return []
@@ -144,6 +152,8 @@ def _is_record(value: Any) -> bool:
 
 
 def _holds_array(value: Any) -> bool:
+    """Return whether an array is reachable through containers and dataclasses."""
+    # User objects may refer to themselves.
     seen: set[int] = set()
     waiting: list[Any] = [value]
     while waiting:

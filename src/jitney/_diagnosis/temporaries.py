@@ -1,10 +1,9 @@
-"""How much memory the programs take that are compiled while someone looks: of all code, decorated
-or not.
+"""Memory of the programs that are compiled while a context is entered, decorated or not.
 
-No event of JAX says it. But when a compile is reported, its executable is among those that the
-backend holds (`jax.extend.backend.get_backend().live_executables()`, tried with 0.10.2 and
-0.12.0.1), and each of these knows what XLA has planned for it. A program that was compiled before
-is not seen: nothing reports that it runs.
+JAX reports a compile without its memory. But by the time of the report, the executable is in the
+backend's list (`jax.extend.backend.get_backend().live_executables()`, tried with 0.10.2 and
+0.12.0.1), and each executable has XLA's memory plan. A program that was compiled before is not
+seen, since its runs are not reported.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ _backend: Any = backend
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A program that was compiled, or read from the persistent cache.
+    """Program that was compiled, or read from the persistent cache.
 
     Args:
-        name: The function.
-        place: The user's line, `fit.py:12 (step)`.
-        temp_bytes: What it takes besides arguments and results, on one device of the default
-            backend.
+        name: Name of the function.
+        place: User's line, `fit.py:12 (step)`.
+        temp_bytes: Bytes besides arguments and results, on one device of the default backend.
     """
 
     name: str
@@ -40,16 +38,17 @@ class CompiledProgram:
 
 
 class Temporaries:
-    """The programs that are compiled while it is entered, by all threads: a context manager."""
+    """Context manager that collects the programs that are compiled inside it, by all threads."""
 
     def __init__(self) -> None:
         self.programs: tuple[CompiledProgram, ...] = ()
-        self._known: list[Any] = []  # kept, so that what each is known by stays its own
+        # Strong references: an executable is known by its `id`, which must not be reused.
+        self._known: list[Any] = []
         self._lock = threading.Lock()
 
     @property
     def largest(self) -> CompiledProgram | None:
-        """That with the most temporaries."""
+        """The program with the most temporaries."""
         return max(self.programs, key=lambda program: program.temp_bytes, default=None)
 
     def __enter__(self) -> Self:
@@ -71,6 +70,7 @@ class Temporaries:
             return
         with self._lock:
             known = set(map(id, self._known))
+            # Executables that were not in the list at the report before belong to this compile.
             new = [each for each in _executables() if id(each) not in known]
             self._known += new
             place = users_place()

@@ -1,5 +1,7 @@
-"""JAX's errors about traced values, deleted buffers and the like -> which argument, which line,
-what to do.
+"""Errors for the user from JAX's errors about traced values, deleted buffers and the like.
+
+Each function returns an error that names the argument, the line and a fix, or None if the cause is
+another.
 """
 
 from __future__ import annotations
@@ -95,14 +97,14 @@ def trace_error(
     *,
     eager: bool = False,
 ) -> TraceError | None:
-    """What to tell a user whose function needs a concrete value while it is traced; None for other
-    errors.
+    """Error for a function that needs a concrete value while it is traced; None for other
+    exceptions.
 
     Args:
-        error: What the trace has raised.
+        error: Exception that the trace has raised.
         where: The function.
-        paths: What the arrays of the call are called.
-        arrays: They.
+        paths: Names of the arrays of the call.
+        arrays: The arrays.
         eager: Whether it was traced un-jitted, by another transform.
     """
     need = need_of(error, paths)
@@ -116,23 +118,22 @@ def trace_error(
     fix = _KEEP.get(need.kind) or _fix(need.kind, scalars if len(scalars) == len(arguments) else ())
     if eager:
         fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
-    elif need.kind != "key":  # arrays have no hash un-jitted either
+    # A key fails un-jitted too: arrays are not hashable.
+    elif need.kind != "key":
         fix += ' To run this function un-jitted, say @optimize(on_trace_error="eager").'
     return TraceError(where, what, _RULES[need.kind], fix, code=_CODES[need.kind])
 
 
 def _fix(kind: Kind, scalars: Sequence[str]) -> str:
-    """What to write. What was computed from an array of many elements is data, and so is what
-    depends on no argument.
-    """
+    """Fix for a kind of need; values computed from larger arrays, or from no argument, are data."""
     if not scalars:
         return _DATA[kind].removeprefix("if it is data, ")
     return " ".join([*map(_static, scalars), _DATA[kind][0].upper() + _DATA[kind][1:]])
 
 
 def _static(path: str) -> str:
-    """What to write for a scalar that takes few values. JAX traces what is computed from arrays,
-    static ones too, so it is a number.
+    """Fix for a scalar that takes few values: a Python number, since JAX traces all that is
+    computed from arrays, even if these are static.
     """
     if path.isidentifier():
         return (
@@ -148,14 +149,17 @@ def _static(path: str) -> str:
 def no_number(
     where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True
 ) -> ContractError | None:
-    """The error of an argument that JAX does not take: an array of text, objects or times, of
-    numbers in another byte order, or where it is called one without numbers.
+    """Error for an argument that JAX does not take; None if there is none.
+
+    Such are arrays of text, objects or times, numbers in another byte order, and abstract values in
+    a call.
     """
     for array, path in zip(arrays, paths, strict=True):
         dtype: Any = array.dtype if is_a(array, (np.ndarray, np.generic)) else None
         if dtype is not None and not is_of_numbers(dtype):
             what = f"{'an array' if is_a(array, np.ndarray) else 'a scalar'} of {dtype}"
             fix = "convert it to numbers, or pass it inside something static."
+            # JAX takes native byte order only.
             if not dtype.isnative and is_of_numbers(dtype.newbyteorder("=")):
                 what += ", in the byte order of other machines"
                 fix = f"pass {path}.astype({dtype.newbyteorder('=').name!r})."
@@ -175,16 +179,16 @@ def no_number(
 def unbound_axis_error(
     error: NameError, where: Where, mapped: Collection[str], axes: Collection[str]
 ) -> AxisError | None:
-    """What to tell a user whose function names an axis of jitney's in a collective; None for other
-    errors.
+    """Error for a function that names an axis of jitney in a collective; None for other exceptions.
 
     Args:
-        error: Any name that is not known.
+        error: NameError of any name.
         where: The function.
-        mapped: The axes that `vmap` adds.
-        axes: Those of its annotations.
+        mapped: Axes that `vmap` adds.
+        axes: Axes of the annotations.
     """
-    found = re.search(r"[Uu]nbound axis name: (\w+)", str(error))  # so in jax 0.10.2 and 0.12.0.1
+    # Words of jax 0.10.2 and 0.12.0.1.
+    found = re.search(r"[Uu]nbound axis name: (\w+)", str(error))
     if found is None or found[1] not in {*mapped, *axes}:
         return None
     name = found[1]
@@ -211,10 +215,10 @@ def unbound_axis_error(
 
 
 def over_error(error: Exception, where: Where, fn: Any, options: Options) -> TraceError | None:
-    """What to tell a user whose rule of differentiation reads a value of the trace that `roll`,
-    `remat` or `memory` made first.
+    """Error for a rule of differentiation that reads a value of the earlier trace by `roll`,
+    `remat` or `memory`; None for other exceptions.
 
-    `fn` is a derivative, which keeps these options itself.
+    `fn` is a derivative, which has these options as attributes of its own, or any function.
     """
     if not is_a(error, jax.errors.UnexpectedTracerError):
         return None
@@ -243,11 +247,12 @@ def donation_error(
     paths: Sequence[str],
     donated: Sequence[int],
 ) -> DonationError | None:
-    """A used-up or doubly passed buffer, named; None if the error has another cause."""
-    # a failed check quotes source
+    """Error for a donated buffer that is used again or passed twice; None for other exceptions."""
+    # The message of a failed check quotes source code, which may contain these words.
     if isinstance(error, eqx.EquinoxRuntimeError) or not re.search("deleted|donate", str(error)):
         return None
     for array, path in zip(arrays, paths, strict=True):
+        # A buffer that an earlier call took.
         if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():
             return DonationError(
                 where,
@@ -256,6 +261,7 @@ def donation_error(
                 "use what that call returned, pass a copy (jnp.copy), or take the name out of"
                 " `donate`.",
             )
+    # A buffer that this call takes and reads.
     twice = _passed_twice(arrays, donated)
     if twice is None:
         return None
@@ -270,8 +276,8 @@ def donation_error(
 
 
 def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
-    """A product of low factors that XLA fuses for CPUs and then has no kernel for, in jaxlib 0.10.2
-    and 0.12.0.1; None for other errors.
+    """Error for a product of low-precision factors that XLA fuses for CPUs without a kernel for it
+    (jaxlib 0.10.2 and 0.12.0.1); None for other exceptions.
     """
     if "Unsupported element type for DotThunk::Execute" not in str(error):
         return None
@@ -287,6 +293,7 @@ def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
 
 
 def _passed_twice(arrays: Sequence[Any], donated: Sequence[int]) -> tuple[int, int] | None:
+    """Positions of a donated array and of another with the same buffer."""
     pointers = [_pointer(array) for array in arrays]
     for i in donated:
         for j, other in enumerate(pointers):

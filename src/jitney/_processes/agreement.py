@@ -1,8 +1,8 @@
-"""Before the first call of a new key, all processes of a run compare what they are about to do.
+"""Comparison of all processes of a run before the first call of a new key.
 
-It stands where ShardedCalls has planned and traced a call, and wraps nothing but the errors of
-later ones. What would else be a hang in a collective, or numbers of two programs in one sum, is a
-message in every process.
+It runs after ShardedCalls has planned and traced a call, and wraps only the errors of later calls.
+Without it, a difference would be a hang in a collective, or one sum with numbers of two programs;
+with it, there is an error in every process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _jax: Any = jax
 
 
 def members(mesh: Any) -> tuple[int, ...]:
-    """The processes whose devices a mesh has; one, where it is abstract."""
+    """Processes whose devices are in a mesh; a single one if the mesh is abstract."""
     if is_a(mesh, jax.sharding.AbstractMesh):
         return (0,)
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
@@ -51,36 +51,40 @@ def agreed(
     given: Sequence[Any],
     shardings: Sequence[Any],
 ) -> Fn:
-    """A new program's calls, once every process of the mesh is about to make them.
+    """Return the function for calls of a new program, once every process of the mesh is about to
+    call it.
 
     Args:
-        run: How they run.
-        body: Whose they are.
-        mesh: Where.
-        jitted: JAX's function.
-        arrays: Of the first one, as they lie.
-        given: As they were given.
-        shardings: Where they shall lie.
+        run: The function for the calls.
+        body: The body that is called.
+        mesh: The mesh.
+        jitted: JAX's jitted function.
+        arrays: Arrays of the first call, as they are sharded now.
+        given: The same arrays as the caller passed them.
+        shardings: Shardings that the program requires.
 
     Raises:
-        ProcessError: Another process is about to do something else, or does not come; or an
+        ProcessError: Another process is about to call another program, or does not come; or an
             argument is not global.
     """
     group = members(mesh)
     if len(group) == 1:
         return run if _jax.process_count() == 1 else _by_hand(run, shardings)
+
     where = body.core.where
     plain, counts = parted(given)
     planned = body.planned(plain, counts, mesh=mesh)
     place = planned.plan.of(Place)
     specs = () if place is None else place.specs[: len(plain)]
     leaves = planned.view.leaves[: len(plain)]
+    # NumPy arrays that are to be sharded over processes: each could be a part or the whole.
     neither = [
         leaf.path
         for leaf, spec, x in zip(leaves, specs, plain, strict=True)
         if any(spec) and not is_a(x, jax.Array)
     ]
-    # What is this process's own counts as the same in each: JAX takes that for granted.
+    # JAX takes it for granted that local arrays have the same numbers in each process: compare
+    # them by value.
     facts = [
         ("function", "the function", _function(where)),
         *[
@@ -111,8 +115,10 @@ def agreed(
         ],
         ("program", "", _digest(jitted.lower(*map(_lying, arrays, shardings)).as_text().encode())),
     ]
+
     compare(group, facts, where)
-    _refuse_host(where, neither)  # after it, so that no process waits for one that has refused
+    # After the comparison, so that no process waits for one that has refused.
+    _refuse_host(where, neither)
     return _explaining(run, where)
 
 
@@ -136,8 +142,10 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
 
 
 def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
-    """In a run of several processes JAX takes no NumPy arrays for more than one device, on a mesh
-    of this process's own neither.
+    """Wrap `run` so that NumPy arrays are put on the devices first.
+
+    In a run of several processes JAX does not take NumPy arrays for more than one device, not even
+    for a mesh of this process's devices.
     """
 
     def placed(*arrays: Any) -> Any:
@@ -152,10 +160,10 @@ def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
 
 
 def refuse_padding(where: Where, mesh: Any) -> None:
-    """Say that padding is not there over several processes.
+    """Refuse padding over several processes.
 
     Raises:
-        OptionError: The mesh has several.
+        OptionError: The mesh has devices of several processes.
     """
     if mesh is not None and len(members(mesh)) > 1:
         raise OptionError(
@@ -168,7 +176,7 @@ def refuse_padding(where: Where, mesh: Any) -> None:
 
 
 def _explaining(run: Fn, where: Where) -> Fn:
-    """Where a call fails after another process has stopped, say that."""
+    """Wrap `run` so that a failure after another process has stopped is reported as that."""
 
     def explained(*arrays: Any) -> Any:
         try:
@@ -217,7 +225,7 @@ def _laid_out(array: Any, *, host: bool) -> str:
 
 
 def _lying(array: Any, to: Any) -> Any:
-    """An array of the call, or what stands for it where it is still to be moved."""
+    """An array of the call, or its abstract value if it is still to be moved."""
     if is_a(array, jax.Array):
         right = not array.committed or array.sharding.is_equivalent_to(to, array.ndim)
         return (
@@ -227,22 +235,24 @@ def _lying(array: Any, to: Any) -> Any:
                 array.shape, array.dtype, weak_type=array.weak_type, sharding=to
             )
         )
-    if is_a(array, np.ndarray) and not to.is_fully_replicated:  # which JAX refuses
+    # JAX refuses a NumPy array that is to be sharded over processes.
+    if is_a(array, np.ndarray) and not to.is_fully_replicated:
         return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to)
     return array
 
 
 def is_local(array: Any) -> bool:
-    """Whether an array is this process's own."""
+    """Return whether all of an array is in this process."""
     return not is_a(array, jax.Array) or array.is_fully_addressable
 
 
 def moved_to(array: Any, to: Any) -> Any:
-    """An array where it shall lie. One that each process has of its own is taken as the same in
-    each: nothing is sent to compare it.
+    """The array with another sharding. A local array is taken to be the same in each process:
+    nothing is sent to compare it.
     """
     if to.is_fully_addressable or not is_local(array):
         return device_put(array, to)
+    # NumPy has no random keys.
     if issubdtype(array.dtype, jax.dtypes.prng_key):
         return _jax.random.wrap_key_data(
             moved_to(_jax.random.key_data(array), to), impl=_jax.random.key_impl(array)
@@ -256,7 +266,7 @@ def moved_to(array: Any, to: Any) -> Any:
 
 
 def digest(array: Any) -> str:
-    """The numbers of an array in a few letters."""
+    """Short digest of the numbers of an array."""
     if is_a(array, jax.Array) and issubdtype(array.dtype, jax.dtypes.prng_key):
         array = _jax.random.key_data(array)
     return _digest(np.ascontiguousarray(array).tobytes())
@@ -267,11 +277,12 @@ def _digest(data: bytes) -> str:
 
 
 def _static(value: Any) -> str:
-    """A static value as every process would write it: short for people, with a digest of all of it
-    behind.
+    """Text of a static value that is the same in every process: short, with a digest of the whole
+    value.
     """
     key = static_key(value)
     whole = _portable(key)
+    # Strings are hashed with a salt per process, so the order of sets differs between processes.
     if is_a(value, (set, frozenset)):
         text = f"{{{few(sorted(map(repr_of, value)))}}}"
     else:
@@ -282,16 +293,17 @@ def _static(value: Any) -> str:
 
 
 def _has_set(key: Any) -> bool:
-    """Whether the order in which a value is written is of this process: that of its sets."""
+    """Return whether the printed order of a key depends on the process, because of its sets."""
     return is_a(key, frozenset) or (is_a(key, tuple) and any(map(_has_set, key)))
 
 
 def _portable(key: Any) -> str:
-    """A key in words. What Python does not show is told by its type; the text of the program, which
-    is compared too, tells more.
+    """Text of a key without addresses. Values that Python does not show are represented by their
+    type; the lowered text of the program, which is compared too, distinguishes more.
     """
     if type_of(key) is int:
-        return hex(key)  # which has no limit of digits
+        # Hexadecimal digits have no limit in Python.
+        return hex(key)
     if is_a(key, tuple):
         return f"({', '.join(map(_portable, key))})"
     if is_a(key, frozenset):

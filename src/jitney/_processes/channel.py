@@ -1,11 +1,13 @@
-"""A line between the processes of a run: to compare plans before a step, and to hear at once that
-one has stopped.
+"""Connections between the processes of a run, to compare programs and to report a stop at once.
 
-JAX has such a line of its own, which nothing public opens; its collectives would do to compare, but
-they wait for a process that does not come without an end, and meet those of a step. So each process
-holds one connection to process 0. It carries short texts, never arrays, and nothing at all while
-warm steps run. Whoever connects proves that it knows a secret, which came over JAX's own
-collectives.
+JAX has such connections of its own, but no public access to them. Its collectives could compare,
+but they wait without end for a process that does not come, and would meet those of a step. So each
+process has one connection to process 0. It carries short texts, never arrays, and nothing at all
+while warm steps run. A process proves that it belongs to the run by a secret, which is distributed
+by JAX's own collectives.
+
+A comparison: each member calls `Channel.agree`, which sends its facts to the `Hub` of process 0;
+the last proposal triggers the verdict, which goes to each member's `Inbox`.
 """
 
 from __future__ import annotations
@@ -26,23 +28,32 @@ from .connection import NONCE, Connection, connected, welcomed
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
-# connections that have not proved yet that they belong to the run, beside one for each process
+# Number of connections without proof that are accepted, in addition to one for each process.
 _STRANGERS = 64
-_LOOK = 0.2  # seconds between two looks whether all are here
+# Seconds between two checks whether all processes are connected.
+_LOOK = 0.2
 Facts = Sequence[tuple[str, str, str]]
-"""What processes compare: (kind, name, text), in order."""
+"""Facts that processes compare: (kind, name, text), in order."""
 
 
 class Inbox:
-    """What this process has been told."""
+    """Messages that this process has received.
+
+    Args:
+        news: Notified at each message.
+        verdicts: Verdicts of comparisons, by the name of each.
+        gone: Reason of each process that has left; "" if it ended in order.
+    """
 
     def __init__(self) -> None:
         self.news = threading.Condition()
         self.verdicts: dict[Any, str] = {}
-        self.gone: dict[int, str] = {}  # "" where a process has ended in order
+        self.gone: dict[int, str] = {}
 
     def told(self, message: Mapping[str, Any]) -> bool:
-        """Take a message; whether a process has stopped that should not have."""
+        """Store a message; return whether it says that a process has stopped because of an
+        error.
+        """
         with self.news:
             if "verdict" in message:
                 self.verdicts[message["of"]] = message["verdict"]
@@ -52,9 +63,10 @@ class Inbox:
         return bool(message.get("why"))
 
     def verdict(self, of: str, group: Iterable[int], timeout: float) -> str | None:
-        """The verdict of a comparison; None where none comes in time."""
+        """Wait for the verdict of a comparison; None if none comes in time."""
         end = time.monotonic() + timeout
         with self.news:
+            # A member that has left cannot propose: do not wait for the timeout.
             while of not in self.verdicts:
                 left = [i for i in group if i in self.gone]
                 if left:
@@ -72,9 +84,7 @@ class Inbox:
 
 
 class Hub:
-    """Process 0's side: it gathers what processes propose, and tells them whether it is the
-    same.
-    """
+    """Process 0's side: it collects the proposals of all processes, and sends them the verdict."""
 
     def __init__(
         self,
@@ -92,26 +102,28 @@ class Hub:
         self._count = count
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._lines: dict[int, socket.socket] = {}  # of those that have proved who they are
+        # Connections that have proved which process they belong to.
+        self._lines: dict[int, socket.socket] = {}
         self._tell: dict[int, Callable[[Any], None]] = {0: tell}
         self._proposed: dict[str, dict[int, Any]] = {}
         self.all_here = threading.Event()
         _thread(self._accept, count)
 
     def propose(self, index: int, of: str, group: Sequence[int], facts: Facts) -> None:
-        """One process's part of a comparison; the last one brings the verdict."""
+        """Add one process's facts to a comparison; the last proposal triggers the verdict."""
         with self._lock:
             proposed = self._proposed.setdefault(of, {})
             proposed[index] = facts
             if set(proposed) != set(group):
                 return
             del self._proposed[of]
+        # Outside of the lock: comparing takes time, and sending may block.
         verdict = self._compare(proposed)
         for member in group:
             self._say(member, {"of": of, "verdict": verdict})
 
     def leave(self, index: int, why: str) -> None:
-        """A process is over."""
+        """Tell the other processes that a process has left."""
         for other in list(self._tell):
             if other != index:
                 self._say(other, {"gone": index, "why": why})
@@ -122,8 +134,8 @@ class Hub:
             tell(message)
 
     def _accept(self, count: int) -> None:
-        """Take connections until all processes are here. Each is greeted by a thread of its own:
-        one that says nothing holds up none.
+        """Accept connections until all processes are connected. Each is greeted by a thread of its
+        own, so that a silent one does not hold up the others.
         """
         strangers: list[socket.socket] = []
         with self._listening:
@@ -134,14 +146,15 @@ class Hub:
                     came.settimeout(self._timeout)
                     strangers = [*self._unknown(strangers), came]
                     if len(strangers) > count + _STRANGERS:
-                        _close(strangers.pop(0))  # which has said nothing for longest
+                        # The one that has been silent for longest.
+                        _close(strangers.pop(0))
                     _thread(self._greet, came)
         for stranger in self._unknown(strangers):
             _close(stranger)
         self.all_here.set()
 
     def _unknown(self, came: Sequence[socket.socket]) -> list[socket.socket]:
-        """Those that are still open, and of no process yet."""
+        """Connections that are still open, and do not belong to a process yet."""
         with self._lock:
             known = set(self._lines.values())
         return [line for line in came if line.fileno() >= 0 and line not in known]
@@ -149,6 +162,7 @@ class Hub:
     def _greet(self, came: socket.socket) -> None:
         def claim(index: int) -> bool:
             with self._lock:
+                # `setdefault` is the claim: of two connections for one process the first wins.
                 return 0 < index < self._count and self._lines.setdefault(index, came) is came
 
         index = None
@@ -176,11 +190,11 @@ class Hub:
 
 
 class Channel:
-    """This process's side of the line.
+    """This process's side of the connection.
 
     Args:
-        index: This process.
-        timeout: Seconds after which a comparison that some process does not come to is an error.
+        index: Number of this process.
+        timeout: Seconds after which a comparison that some process does not join is an error.
         grace: Seconds that this process has to end by itself, once another has stopped.
     """
 
@@ -190,33 +204,36 @@ class Channel:
         self.hub: Hub | None = None
         self._line: Connection | None = None
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._known: set[str] = set()  # verdicts, which every process has got
+        # Verdicts that every process has received.
+        self._known: set[str] = set()
         self._over = False
         self._alarmed = False
-        self._quiet = False  # this process ends in order
+        # Whether this process ends in order.
+        self._quiet = False
 
     def serve(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str]) -> Hub:
-        """Be process 0."""
+        """Act as process 0."""
         self.hub = Hub(count, host, compare, self._told, self.timeout)
         return self.hub
 
     def join(self, hosts: Sequence[str], port: int, secret: bytes) -> None:
-        """Be another.
+        """Connect to process 0.
 
         Raises:
-            ProcessError: Process 0 is not reached.
+            ProcessError: Process 0 cannot be reached.
         """
         self._line = connected(self.index, hosts, port, secret, self.timeout)
         _thread(self._listen, self._line)
 
     def agree(self, group: Sequence[int], facts: Facts) -> str:
-        """Compare facts with the other processes of a group. All compare in one order, as they run
-        collectives in one order.
+        """Compare facts with the other processes of a group.
 
         Returns:
-            What differs; nothing if all is the same.
+            The message of what differs; empty if all is the same.
         """
         members = tuple(sorted(group))
+        # Processes compare in the same order, as they run collectives in the same order: so the
+        # group and a count name the comparison.
         number = self._numbers[members] = self._numbers.get(members, 0) + 1
         of = f"{members} {number}"
         if self.hub is not None:
@@ -238,7 +255,7 @@ class Channel:
         return verdict
 
     def stopped(self) -> str:
-        """Which process has stopped, in words, if one has."""
+        """Text on the process that has stopped, if one has."""
         return next((f"process {i} has {why}" for i, why in self.inbox.gone.items() if why), "")
 
     def leave(self, error: str = "") -> None:
@@ -246,6 +263,7 @@ class Channel:
         if self._over:
             return
         self._over = True
+        # An error that is a verdict is raised in every process: it is not news for the others.
         why = "" if any(text in error for text in self._known) else error
         self._quiet = not why
         if self.hub is not None:
@@ -266,14 +284,14 @@ class Channel:
             timer = threading.Timer(self.grace, self._alone, (message["gone"],))
             timer.daemon = True
             timer.start()
-        # one that fails may fail because another has stopped
+        # Also in a process that ends with an error, which may come from the stop of the other one.
         if stopped and not self._quiet and not self._alarmed:
             self._alarmed = True
             _alarm(self.index, message, self.grace)
 
     def _alone(self, gone: int) -> None:
-        """Say that another process has ended in order, while this one has not: it may wait for it,
-        or have work of its own.
+        """Warn that another process has ended in order while this one has not: it may wait for the
+        other, or have work of its own.
         """
         if not self._over and not self._alarmed:
             text = sentence(
@@ -286,8 +304,8 @@ class Channel:
 
 
 def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:
-    """Say that another process has stopped, and end this one: what waits in a collective can
-    neither go on nor be interrupted.
+    """Print that another process has stopped, and end this one: a wait in a collective can neither
+    continue nor be interrupted.
     """
     text = sentence(
         f"jitney, process {index}",
@@ -301,14 +319,15 @@ def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:
 
 
 def end_in(seconds: float) -> None:
-    """End this process, if it has not ended until then."""
+    """End this process after some seconds, if it has not ended until then."""
+    # `os._exit`: a regular exit would wait for the other processes.
     timer = threading.Timer(seconds, os._exit, (1,))
     timer.daemon = True
     timer.start()
 
 
 def _close(connected: socket.socket) -> None:
-    """Also for a thread that waits for what comes over it."""
+    """Close a socket, also for a thread that waits in `recv`."""
     with suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
     connected.close()

@@ -1,10 +1,10 @@
-"""Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by
-orbax, each device its own part.
+"""Checkpoints of pytrees whose arrays may be on many devices, in many processes, by orbax.
 
-Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose code
-stays the caller's; which leaf does not fit; that all processes save the same thing; and whether
-what is read is what was saved, since a flipped bit of an array passes orbax unseen.
-`_stream/resume.py` is about streams.
+Orbax reads and writes arrays, each device its own part. This module adds what it does not do:
+Equinox modules, whose code stays the caller's; the path of a leaf that does not fit; a check that
+all processes save the same; and checksums, since orbax does not notice a flipped bit of an array.
+
+Checkpoints of streams are in `_stream/resume.py`.
 """
 
 from __future__ import annotations
@@ -44,31 +44,32 @@ _jnp: Any = jnp
 
 
 class Checkpoints:
-    """The checkpoints of one training run, in one folder. A save that is cut short leaves the ones
-    before as they are.
+    """Checkpoints of one training run, in one folder. A save that is cut short leaves earlier ones
+    intact.
 
-        checkpoints = jitney.Checkpoints("runs/a") step, (model, state) =
-        checkpoints.restore((model, state))     # as given, at step 0, if there is none yet while
-        step < 10_000:
+        checkpoints = jitney.Checkpoints("runs/a")
+        # as given, at step 0, if there is none yet
+        step, (model, state) = checkpoints.restore((model, state))
+        while step < 10_000:
             model, state = update(model, state, ...)
             step += 1
             if step % 100 == 0:
                 checkpoints.save(step, (model, state))
 
     Arrays are saved, and Python's numbers, booleans, texts and bytes, to the bit. Code (functions,
-    classes, dtypes) and static fields are taken from the tree that `restore` is given. All else,
-    such as a `np.random.Generator`, is an error with its path.
+    classes, dtypes) and static fields are taken from the tree that `restore` is given. Any other
+    leaf, such as a `np.random.Generator`, is an error with its path.
 
-    Where arrays lie is no part of a checkpoint: it can be restored onto another mesh, by another
+    Shardings are not a part of a checkpoint: it can be restored onto another mesh, by another
     number of processes. In a run of several processes all of them call `save` and `restore`, and
     see one file system.
 
     Args:
-        folder: Where; made if it is missing.
-        keep: How many of the newest are kept.
+        folder: Path of the folder; created if it is missing.
+        keep: Number of the newest checkpoints that stay.
 
     Raises:
-        OptionError: `keep` is no number, the folder is an address, or orbax is not installed.
+        OptionError: `keep` is not a number, the folder is an address, or orbax is not installed.
     """
 
     @public
@@ -121,15 +122,15 @@ class Checkpoints:
 
     @public
     def save(self, step: int, tree: Any) -> None:
-        """Save the arrays of a tree and its values of Python; waits until they are written.
+        """Save the arrays of a tree and its Python values; waits until they are written.
 
         Args:
             step: A number from 0, above those that are saved.
             tree: Modules, states of optimisers, or any tree with arrays.
 
         Raises:
-            JitneyError: The step is not above those that are saved, there is no array, one has no
-                numbers, or a leaf is neither an array, a value of Python nor code.
+            JitneyError: The step is not above those that are saved, there is no array, an array has
+                no numbers, or a leaf is neither an array, a Python value nor code.
             ProcessError: Processes differ in what they save.
         """
         step, steps, (leaves, values) = self._number(step), self.steps, self._parts(tree)
@@ -152,7 +153,7 @@ class Checkpoints:
                 "pass a tree that has some.",
                 code="J284",
             )
-        # orbax takes no empty ones
+        # Orbax does not take empty arrays; `restore` creates them from their shapes.
         arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         names = [
             [name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""]
@@ -175,22 +176,22 @@ class Checkpoints:
 
     @public
     def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
-        """Read a checkpoint into a tree of the same arrays and values of Python.
+        """Read a checkpoint into a tree of the same arrays and Python values.
 
         Args:
-            like: What was saved, with other numbers; its arrays may be `jax.ShapeDtypeStruct`s.
-                Those that lie on several devices, or that have such a sharding, are restored there,
-                each device reading its part; NumPy arrays as such; others onto one device.
-            step: Which; the newest if left out.
+            like: The saved tree with other numbers; its arrays may be `jax.ShapeDtypeStruct`s.
+                Arrays on several devices, or shapes with such a sharding, are restored there, each
+                device reading its part; NumPy arrays as NumPy arrays; others onto one device.
+            step: Step to restore; the newest if left out.
 
         Returns:
             The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is
             asked for.
 
         Raises:
-            JitneyError: The step is not there or is damaged, an array or a value of `like` is not
-                in it, or has another shape or dtype; `like` has a leaf that is neither an array, a
-                value of Python nor code; or nothing is saved yet, and `like` has shapes for arrays.
+            JitneyError: The step is missing or damaged, an array or a value of `like` is not in it,
+                or has another shape or dtype; `like` has a leaf that is neither an array, a Python
+                value nor code; or nothing is saved yet, and `like` has shapes for arrays.
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
@@ -217,6 +218,9 @@ class Checkpoints:
                 "ask for one of those, or leave `step` out for the newest.",
                 code="J283",
             )
+
+        # Names, shapes and Python values first, so that a tree that does not fit is refused by path
+        # before orbax reads arrays.
         place = self.folder / str(number)
         if not (place / "names").is_dir():
             raise self._damaged(place, "it has no names")
@@ -241,9 +245,11 @@ class Checkpoints:
         with self._reading(place), self._manager() as manager:
             wanted = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
             arrays = manager.restore(number, args=ocp.args.Composite(arrays=wanted))["arrays"]
+        # Earlier versions saved no checksums, and dtypes of less than a byte have none.
         for i, (name, leaf) in enumerate(leaves):
             if leaf.size and checksums.get(f"{i:05}") not in (None, checksum(arrays[f"{i:05}"])):
                 raise self._damaged(place, f"the numbers of {name} are not those that were saved")
+
         found = iter(
             [
                 _like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3])
@@ -251,6 +257,8 @@ class Checkpoints:
             ]
         )
         plain = iter(read(rows))
+        # Put the leaves together in the order of the tree: arrays, Python values, and the code of
+        # `like`.
         made = [
             next(found) if is_array(leaf) else next(plain) if is_value(leaf) else leaf
             for _, leaf in paths
@@ -258,10 +266,10 @@ class Checkpoints:
         return number, tree_unflatten(treedef, made)
 
     def _parts(self, tree: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-        """The arrays of a tree with their paths, and its values of Python.
+        """The arrays of a tree with their paths, and its Python values.
 
         Raises:
-            JitneyError: A leaf is neither, and is no code.
+            JitneyError: A leaf is neither, nor code.
         """
         named = _named(tree)
         for name, leaf in named:
@@ -279,7 +287,7 @@ class Checkpoints:
         ]
 
     def _rows(self, place: Path, described: Any) -> list[Row]:
-        """The values of Python as they were saved.
+        """The Python values as they were saved.
 
         Raises:
             JitneyError: They are damaged.
@@ -290,7 +298,7 @@ class Checkpoints:
         return rows
 
     def _without_values(self, step: int, values: Sequence[tuple[str, Any]]) -> list[Row]:
-        """Those of the tree, for a checkpoint of jitney 0.2, which kept arrays alone."""
+        """Values of the tree, for a checkpoint of jitney 0.2, which saved arrays only."""
         if values:
             names = few([name for name, _ in values])
             text = sentence(
@@ -314,8 +322,8 @@ class Checkpoints:
 
     @contextmanager
     def _reading(self, place: Path) -> Generator[None]:
-        """What orbax raises where files are not as it wrote them: of any kind, but none of memory
-        or devices.
+        """Context that turns orbax's exceptions about damaged files into JitneyError. They are of
+        many classes, but those of memory and devices pass.
         """
         try:
             yield
@@ -324,10 +332,10 @@ class Checkpoints:
             raise self._damaged(place, f"{type(error).__name__}: {first[:200]}") from error
 
     def _number(self, step: Any) -> int:
-        """A step as orbax names its folder.
+        """The step as orbax names its folder.
 
         Raises:
-            JitneyError: It is no number from 0.
+            JitneyError: It is not a number from 0.
         """
         try:
             number = -1 if is_a(step, bool) else operator.index(step)
@@ -344,7 +352,7 @@ class Checkpoints:
         return number
 
     def _refuse(self, leaves: Sequence[tuple[str, Any]]) -> None:
-        """Name what has no numbers to save.
+        """Refuse arrays that have no numbers to save, by path.
 
         Raises:
             JitneyError: An array is a shape or traced, or is of texts or objects.
@@ -383,7 +391,7 @@ class Checkpoints:
         *,
         numbers: bool,
     ) -> None:
-        """All processes of the run do the same."""
+        """Check that all processes of the run do the same."""
         if _jax.process_count() == 1:
             return
         facts = [
@@ -402,7 +410,7 @@ class Checkpoints:
     def _check(
         self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]
     ) -> None:
-        """Whether a checkpoint has these arrays and values.
+        """Check that a checkpoint has these arrays and values.
 
         Raises:
             JitneyError: It does not.
@@ -465,7 +473,7 @@ _SAVED = (
 
 
 def _fix(leaf: Any) -> str:
-    """How to save what an object has reached, or how to leave it out."""
+    """Advice how to save the state of an object, or how to leave it out."""
     if is_a(leaf, np.random.Generator):
         return (
             "save `generator.bit_generator.state`, and set it to what is restored; or draw with"
@@ -491,16 +499,14 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _plain(leaf: Any) -> Any:
-    """An array as orbax takes it: PRNG keys as their numbers, and what is this process's own as
-    NumPy.
-    """
+    """The array as orbax takes it: random keys as their numbers, local arrays as NumPy arrays."""
     if _is_key(leaf):
         leaf = _jax.random.key_data(leaf)
     return leaf if is_a(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 else np.asarray(leaf)
 
 
 def _spread(leaf: Any) -> Any:
-    """The sharding of an array that lies on several devices; None for others."""
+    """Sharding of an array on several devices; None for others."""
     sharding = getattr(leaf, "sharding", None)
     return sharding if sharding is not None and len(sharding.device_set) > 1 else None
 
@@ -526,8 +532,8 @@ def _empty(leaf: Any) -> Any:
 
 
 def _like(value: Any, leaf: Any, impl: str) -> Any:
-    """An array that was read, as the one that it takes the place of; PRNG keys come as numbers, and
-    are of a generator.
+    """An array that was read, converted to the type and sharding of the leaf that it replaces;
+    random keys are stored as numbers and the name of their generator.
     """
     if is_a(leaf, np.generic):
         return value[()]

@@ -1,8 +1,9 @@
-"""A checksum of an array that does not depend on where its parts lie.
+"""Checksum of an array that does not depend on its sharding.
 
-It stands beside the checkpoints: what is saved from one mesh may be restored onto another, by
-another number of processes. So each word of the array counts by its place in the whole, times an
-odd number, and the sum is taken modulo 2**32, in any order. A single flipped bit always changes it.
+Checkpoints that are saved from one mesh may be restored onto another, by another number of
+processes. So each word of the array is multiplied by an odd number that depends on its position in
+the whole array, and the products are summed modulo 2**32, in any order. A single flipped bit always
+changes the sum: 2**k times an odd number is not 0 modulo 2**32.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from .._jax.trees import is_a
 
 _jax: Any = jax
 _jnp: Any = jax.numpy
-_AT_ONCE = 2**20  # words
-_WORD = 4  # bytes
+# Number of words that are summed at a time on the host.
+_AT_ONCE = 2**20
+# Bytes of a word.
+_WORD = 4
 
 
 def checksum(array: Any) -> int | None:
-    """Of an array of the host, or of one that lies on any devices; None for numbers of less than a
-    byte.
-    """
+    """Checksum of an array of the host or of any devices; None for dtypes of less than a byte."""
     if array.dtype.name.lstrip("u").startswith(("int2", "int4", "float4")):
         return None
     if is_a(array, jax.Array) and not array.is_fully_addressable:
@@ -34,6 +35,7 @@ def checksum(array: Any) -> int | None:
 
 def _on_host(array: np.ndarray[Any, Any]) -> int:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    # Words as on the devices: of 4 bytes, or of the dtype's own size if that is smaller.
     words = flat.view(f"u{min(_WORD, array.dtype.itemsize)}") if array.size else flat
     total = 0
     for start in range(0, len(words), _AT_ONCE):
@@ -48,7 +50,9 @@ def _on_host(array: np.ndarray[Any, Any]) -> int:
 
 
 def _on_devices(array: Any) -> Any:
-    """The same, each device of its part, so that no process needs the whole."""
+    """The same checksum, computed by each device on its part, so that no process needs the whole
+    array.
+    """
     if _jnp.iscomplexobj(array):
         array = _jnp.stack([array.real, array.imag], -1)
     if array.dtype == np.bool_:
@@ -56,6 +60,8 @@ def _on_devices(array: Any) -> Any:
     bits = _jax.lax.bitcast_convert_type(
         array, np.dtype(f"u{min(_WORD, array.dtype.itemsize)}")
     ).astype(np.uint32)
+    # Row-major position of each word in the whole array, modulo 2**32. A dtype of 8 bytes has a
+    # last axis of two words, in the order of memory.
     place = _jnp.zeros(bits.shape, np.uint32)
     for axis in range(bits.ndim):
         stride = np.uint32(math.prod(bits.shape[axis + 1 :]) % 2**32)
@@ -64,6 +70,9 @@ def _on_devices(array: Any) -> Any:
 
 
 def _weight(place: Any) -> Any:
+    """Odd pseudo-random factor of a position: a mix of shifts and the primes of xxHash, with the
+    last bit set.
+    """
     mixed = place * np.uint32(0x9E3779B1)
     mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x85EBCA77)
     return (mixed ^ (mixed >> np.uint32(13))) | np.uint32(1)

@@ -1,6 +1,4 @@
-"""What processes have proposed, compared: nothing if it is the same, else a message that names what
-differs.
-"""
+"""Verdict on the facts that processes have proposed: empty if they agree, else a message."""
 
 from __future__ import annotations
 
@@ -35,13 +33,13 @@ _FIXES = {
 
 
 def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
-    """Compare what processes are about to run.
+    """Compare the facts of what processes are about to run.
 
     Args:
-        proposed: For each process its facts: kind, name, text.
+        proposed: The facts of each process: kind, name, text.
 
     Returns:
-        What differs, the rule and the fix; nothing if it is all the same.
+        The differences, the rule and the fix; empty if the facts are all the same.
     """
     facts = {
         index: {(kind, name): text for kind, name, text in given}
@@ -50,11 +48,12 @@ def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
     keys = dict.fromkeys(key for given in facts.values() for key in given)
     differences: dict[str, list[str]] = {}
     for kind, name in keys:
-        # A value is compared where it is to be the same: among the processes that name it.
+        # Values are compared among the processes that have them: a part belongs to some only.
         who = [index for index in sorted(facts) if kind != "value" or (kind, name) in facts[index]]
         texts = {index: facts[index].get((kind, name), "not there") for index in who}
         if len(set(texts.values())) > 1:
             differences.setdefault(kind, []).append(_difference(kind, name, texts))
+    # Report the first kind only: another shape, for example, makes another program too.
     for kind, fix in _FIXES.items():
         if kind in differences:
             return worded(f"its processes differ: {few(differences[kind])}.", _RULE, fix)
@@ -62,7 +61,7 @@ def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
 
 
 def worded(what: str, rule: str, fix: str) -> str:
-    """A message without where."""
+    """Text of a message without the place of an error."""
     return f"{what}\n{rule}\nFix: {fix}"
 
 
@@ -70,6 +69,7 @@ def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
     groups: dict[str, list[int]] = {}
     for index, text in texts.items():
         groups.setdefault(text, []).append(index)
+    # Processes with the same text are one group, in the order of their numbers.
     first, *others = groups.values()
     if kind == "value":
         return f"{name} has other numbers in {_named(others[0])} than in {_named(first)}"

@@ -1,5 +1,11 @@
-"""One connection between two processes: opened with a secret, and messages there and back in
-whole.
+"""A connection between two processes: opened with a secret, carrying whole messages.
+
+The handshake is a mutual challenge and response by HMAC-SHA256, so that neither side sends the
+secret:
+
+    hub    -> member: nonce
+    member -> hub:    number, its own nonce, HMAC("member", number, nonce)
+    hub    -> member: HMAC("hub", number, member's nonce)
 """
 
 from __future__ import annotations
@@ -20,14 +26,17 @@ from typing import Any
 from .._errors import ProcessError
 
 NONCE = 32
-CONNECT = 5.0  # seconds to open one connection, before it is tried again
-_PAUSE = 0.2  # seconds between two tries
-_SLACK = 1.0  # seconds for an attempt to notice that its time is over
+# Seconds to open a connection, before the next try.
+CONNECT = 5.0
+# Seconds between two tries.
+_PAUSE = 0.2
+# Seconds for an attempt to notice that its time is over.
+_SLACK = 1.0
 _LENGTH = struct.Struct(">Q")
 
 
 class Connection:
-    """One connection: texts there and back, in whole messages."""
+    """Connection that sends and receives JSON messages, each after its length."""
 
     def __init__(self, connected: socket.socket):
         connected.settimeout(None)
@@ -35,13 +44,13 @@ class Connection:
         self._lock = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """Send; a line that is cut says so on the reading side."""
+        """Send a message. A cut connection is not an error here: the reading side notices it."""
         data = json.dumps(message).encode()
         with suppress(OSError), self._lock:
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
     def messages(self) -> Iterable[Any]:
-        """What comes, until the line is cut."""
+        """Yield messages until the connection is cut."""
         with suppress(OSError):
             while (head := _exactly(self._socket, _LENGTH.size)) and (
                 body := _exactly(self._socket, *_LENGTH.unpack(head))
@@ -60,20 +69,21 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
 
 
 def welcomed(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
-    """The process that has connected and proved that it knows the secret, to which this side proves
-    the same.
+    """Authenticate a connection; return the number of its process, or None.
 
     Args:
-        came: What has connected.
-        secret: Which both know.
-        claim: Whether this is the connection of a process: one that reaches this side under two
-            names tries both.
+        came: The connection.
+        secret: Secret of the run.
+        claim: Returns whether the process has no other connection: a process that can reach this
+            side by two names tries both.
     """
+    # A nonce of this side, so that a recorded proof cannot be used again.
     nonce = secrets.token_bytes(NONCE)
     came.sendall(nonce)
     number, theirs, proof = (_exactly(came, size) for size in (_LENGTH.size, NONCE, NONCE))
     if not hmac.compare_digest(proof, _proof(secret, b"member", number, nonce)):
         return None
+    # The number is a part of what was proved.
     index = int(_LENGTH.unpack(number)[0])
     if not claim(index):
         return None
@@ -88,11 +98,11 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
 def connected(
     index: int, hosts: Sequence[str], port: int, secret: bytes, timeout: float
 ) -> Connection:
-    """A line to process 0, which may be reached by any of these names: all are tried at once, and
+    """Connect to process 0, which may be reached by any of these names: all are tried at once, and
     again until the time is over.
 
     Raises:
-        ProcessError: It is reached by none.
+        ProcessError: No name reaches it.
     """
     end = time.monotonic() + timeout
     attempts = [_Attempt(index, host, port, secret) for host in hosts]
@@ -101,6 +111,8 @@ def connected(
         threading.Thread(
             target=attempt.until, args=(end, reached), daemon=True, name="jitney"
         ).start()
+
+    # The first attempt that succeeds; the others stop.
     line = None
     for _ in attempts:
         with suppress(queue.Empty):
@@ -122,7 +134,7 @@ def connected(
 
 
 class _Attempt:
-    """To reach process 0 by one of its names."""
+    """Attempt to reach process 0 by one of its names."""
 
     def __init__(self, index: int, host: str, port: int, secret: bytes):
         self.host = host
@@ -131,7 +143,7 @@ class _Attempt:
         self._index, self._port, self._secret = index, port, secret
 
     def until(self, end: float, reached: queue.SimpleQueue[Connection | None]) -> None:
-        """Tell of a line, or of None when the time is over, or another attempt has one."""
+        """Try until the time is over; put the connection, or None, into the queue."""
         reached.put(self._reached(end))
 
     def _reached(self, end: float) -> Connection | None:
@@ -154,7 +166,7 @@ class _Attempt:
         )
         proven = False
         try:
-            # process 0 may be stopped, or slow
+            # Process 0 may be stopped or slow, so the handshake may take all of the remaining time.
             came.settimeout(max(_PAUSE, end - time.monotonic()))
             came.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             theirs = _exactly(came, NONCE)

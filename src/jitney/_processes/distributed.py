@@ -1,8 +1,8 @@
-"""`jitney.distributed`: one run of several processes, each of which runs the same script.
+"""`jitney.distributed`: join a run of several processes, each of which runs the same script.
 
-JAX starts them (`jax.distributed`), and finds them where a launcher has left word. This says in
-sentences what goes wrong, in a bounded time, and opens the line over which processes compare their
-plans (see _channel).
+JAX starts the run (`jax.distributed`), and finds what a launcher has set. This module reports
+failures as sentences, in a bounded time, and opens the connection over which processes compare
+their programs (`channel.py`).
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from .compare import verdict_on
 from .launch import alone, given_of, listens_at, refusal, started
 from .run import RUN
 
-_HELLO: Final = 4096  # bytes that each process says of itself
+# Bytes that each process sends to introduce itself; of equal length, for a collective.
+_HELLO: Final = 4096
 _jax: Any = jax
 _sharding: Any = jax.sharding
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, as one of them sees it. Made by `jitney.distributed`; as a context
+    """Processes of a run, as one of them sees it; returned by `jitney.distributed`. As a context
     manager it leaves the run at the end.
 
     Args:
-        index: This process, from 0.
-        count: How many there are.
-        found: What told.
-        host: The machine of this process.
+        index: Number of this process, from 0.
+        count: Number of processes.
+        found: How the run was found.
+        host: Name of this process's machine.
     """
 
     index: int
@@ -59,6 +60,7 @@ class Processes:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # `sys.exit(0)` is an end in order.
         if isinstance(error, SystemExit) and not error.code:
             error = None
         RUN.leave("" if error is None else _why(error))
@@ -87,36 +89,36 @@ def distributed(
     heartbeat: int = 100,
     grace: float = 10,
 ) -> Processes:
-    """Join the run of several processes that this one belongs to, before anything else of JAX.
-    Alone, it does nothing and says so.
+    """Join the run of several processes that this one belongs to, before anything else of JAX. A
+    process on its own joins nothing, and the result says so.
 
-        processes = jitney.distributed() print(processes)                          # process 2 of 4
-        on node17, 2 cpu devices, 8 in all; started by SLURM with jitney.mesh(data=-1):
-          # the devices of all processes
+        processes = jitney.distributed()
+        print(processes)  # process 2 of 4 on node17, 2 cpu devices, 8 in all; started by SLURM
+        with jitney.mesh(data=-1):  # the devices of all processes
             loss = step(model, jitney.from_processes(x, "data"))
 
-    The first of these that says it counts: the arguments; the variables JAX_COORDINATOR_ADDRESS,
-    JAX_NUM_PROCESSES and JAX_PROCESS_ID; what `jax.distributed` finds of SLURM, Open MPI,
-    Kubernetes or a TPU pod. A run that `jax.distributed.initialize` has started already is taken
-    over. On CPUs, processes talk by Gloo, which is JAX's default.
+    The first of these that gives a value counts: the arguments; the variables
+    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; what `jax.distributed` finds of
+    SLURM, Open MPI, Kubernetes or a TPU pod. A run that `jax.distributed.initialize` has started
+    already is taken over. On CPUs, processes communicate by Gloo, which is JAX's default.
 
     Args:
-        coordinator_address: Host and port of process 0, which all reach: `"10.0.0.1:1234"`. Where
-            the host is an IP address of its machine (or "localhost"), process 0 listens at that
-            address alone, and so does JAX's coordinator; else both listen at all of them.
-        num_processes: How many there are.
-        process_id: Which of them this is, from 0.
-        local_device_ids: The devices of this host that belong to this process, on GPUs; all if left
-            out, or as the launcher says.
+        coordinator_address: Host and port of process 0, which all reach: `"10.0.0.1:1234"`. If the
+            host is an IP address of its machine (or "localhost"), process 0 listens at that address
+            alone, and so does JAX's coordinator; else both listen at all addresses.
+        num_processes: Number of processes.
+        process_id: Number of this process, from 0.
+        local_device_ids: Devices of this host that belong to this process, on GPUs; all if left
+            out, or as the launcher sets.
         cluster_detection_method: As of `jax.distributed.initialize`; `"mpi4py"` for other kinds of
             MPI.
-        timeout: Seconds to wait for the others, at the start and whenever plans are compared.
+        timeout: Seconds to wait for the others, at the start and whenever programs are compared.
         heartbeat: Seconds without a sign of life after which JAX ends all processes.
         grace: Seconds that this process has to end by itself once another has stopped; then it is
             ended.
 
     Returns:
-        Which process this is, of how many. Print it.
+        The number of this process, and of all. Print it.
 
     Raises:
         ProcessError: JAX has started without it, it was called before, an argument makes no sense,
@@ -136,6 +138,7 @@ def distributed(
                 "It is a number of seconds, above 0.",
                 f"write {name}=60.",
             )
+
     given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if _jax.distributed.is_initialized():
@@ -147,7 +150,9 @@ def distributed(
     if how is None or _jax.process_count() == 1:
         RUN.processes = Processes(0, 1, f"alone: {how}" if how is not None else alone(given), host)
         return RUN.processes
+
     processes = Processes(_jax.process_index(), _jax.process_count(), how, host)
+
     channel = Channel(processes.index, timeout, grace)
     _joined(processes, channel, given.address)
     RUN.processes, RUN.channel = processes, channel
@@ -157,7 +162,7 @@ def distributed(
 
 
 def _joined(processes: Processes, channel: Channel, address: str | None) -> None:
-    """Open the line between the processes.
+    """Open the connections between the processes.
 
     Raises:
         ProcessError: Versions differ, or process 0 is not reached.
@@ -178,6 +183,8 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
             [own] if own else [*filter(None, (known, processes.host, *_addresses(processes.host)))]
         )
         me |= {"port": hub.port, "secret": hub.secret.hex(), "hosts": list(dict.fromkeys(hosts))}
+    # Process 0's port and secret reach the others by a collective of JAX, which needs no further
+    # address.
     everyone = [json.loads(text) for text in _gathered(json.dumps(me))]
     for index, other in enumerate(everyone):
         for name, version in other["versions"].items():
@@ -201,7 +208,7 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
 
 
 def _gathered(text: str) -> list[str]:
-    """What each process says, in every process: one device of each is enough for that."""
+    """Gather one text of each process, over one device of each."""
     firsts: dict[int, Any] = {}
     for device in _jax.devices():
         firsts.setdefault(device.process_index, device)
@@ -209,6 +216,7 @@ def _gathered(text: str) -> list[str]:
     mine = np.frombuffer(text.encode().ljust(_HELLO)[:_HELLO], np.uint8)[None]
     spread = _sharding.NamedSharding(mesh, _sharding.PartitionSpec("process"))
     whole = _sharding.NamedSharding(mesh, _sharding.PartitionSpec())
+    # A replicated result of a sharded argument is an all-gather.
     told = _jax.jit(_same, out_shardings=whole)(
         _jax.make_array_from_process_local_data(spread, mine)
     )
@@ -220,26 +228,29 @@ def _same(x: Any) -> Any:
 
 
 def _addresses(host: str) -> list[str]:
-    """Where else this machine may be reached: its address towards others, and itself."""
+    """Other addresses of this machine: its address towards other hosts, and the loopback
+    address.
+    """
     addresses: list[str] = []
     with suppress(OSError):
         addresses.append(socket.gethostbyname(host))
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outwards:
-        outwards.connect(("192.0.2.1", 9))  # an address for documentation; nothing is sent
+        # An address for documentation (RFC 5737): nothing is sent, but the socket gets a local
+        # address.
+        outwards.connect(("192.0.2.1", 9))
         addresses.append(outwards.getsockname()[0])
     return [*addresses, "127.0.0.1"]
 
 
 def _tell_of_errors(grace: float) -> None:
-    """Let the other processes hear of an exception that ends this one; who shows it does so as
-    before.
-    """
+    """Tell the other processes of an exception that ends this one; it is printed as before."""
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         RUN.leave(_why(error))
         before(kind, error, trace)
-        end_in(2 * grace)  # JAX waits at its exit for all processes: some may never come there
+        # JAX waits at its exit for all processes: some may never come there.
+        end_in(2 * grace)
 
     sys.excepthook = hook
 

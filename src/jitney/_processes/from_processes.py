@@ -1,4 +1,4 @@
-"""Global arrays from what each process of a run has of them."""
+"""`jitney.from_processes`: global arrays from the parts that the processes of a run have."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _WHERE = "jitney.from_processes()"
 def from_processes(
     tree: Any, /, along: str | Sequence[str], *, axis: int = 0, mesh: Any = None
 ) -> Any:
-    """Put together arrays of which each process has a part. In a run of one process the part is the
+    """Combine arrays of which each process has a part. In a run of one process the part is the
     whole.
 
         x, y = jitney.from_processes((x, y), "data")    # 32 rows in each of 4 processes: 128 rows
         loss = step(model, x, y)                        # shard={"batch": "data"}
 
-    Each process goes on holding its part; nothing is sent. The first time that such shapes come,
-    all processes compare them. Processes that hold the same part, since no device along `along`
-    tells them apart, pass the same numbers.
+    Each process retains its part; nothing is sent. The first time that such shapes come, all
+    processes compare them. Processes that have the same part, since no device along `along`
+    separates them, pass the same numbers.
 
     Args:
-        tree: Arrays of this process; anything else in it stays.
-        along: The axis of the mesh that the parts lie along, or several.
-        axis: The axis of the arrays that is cut into parts.
-        mesh: The devices; those of the context where it is left out.
+        tree: Arrays of this process; other leaves stay.
+        along: Axis of the mesh over which the parts are sharded, or several.
+        axis: Axis of the arrays that is cut into parts.
+        mesh: The devices; those of the context if it is left out.
 
     Returns:
-        The tree with global arrays, `axis` along the mesh in the order of its devices.
+        The tree with global arrays, `axis` sharded over the mesh in the order of its devices.
 
     Raises:
         MeshError: There is no mesh, it has no such axis, `axis` is below 0, or this process's part
@@ -65,6 +65,7 @@ def from_processes(
             'write jitney.from_processes(x, "data").',
             code="J253",
         )
+
     names = tuple(names)
     if onto is None or not names or any(name not in onto.shape for name in names):
         raise MeshError(
@@ -86,12 +87,16 @@ def from_processes(
             "count it from the front.",
             code="J253",
         )
+
     cut: Any = names if len(names) > 1 else names[0]
     to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)
     parts = {f"the argument{keystr(path)}": _owned(leaf) for path, leaf in paths if is_array(leaf)}
     for name, part in parts.items():
         _check(name, part, axis, to)
+
+    # `make_array_from_process_local_data` shards the part over this process's devices and sends
+    # nothing.
     group = members(onto)
     if len(group) > 1:
         _agree(group, parts, to, axis)
@@ -107,8 +112,8 @@ def from_processes(
 
 
 def _owned(part: Any) -> Any:
-    """An array that nobody writes to: JAX takes NumPy's memory as it is on CPUs, and its owner may
-    fill it with the next batch.
+    """Copy of a NumPy array: on CPUs JAX uses its memory directly, and its owner may write the next
+    batch into it.
     """
     return np.array(part) if is_a(part, np.ndarray) else part
 
@@ -143,11 +148,12 @@ def _check(name: str, part: Any, axis: int, to: Any) -> None:
 
 
 def _slices(to: Any, axis: int) -> list[int]:
-    """Which places along the cut axis this process's devices hold."""
+    """Positions along the cut axis that this process's devices have."""
     names = to.spec[axis]
     parts = math.prod(
         to.mesh.shape[name] for name in ((names,) if isinstance(names, str) else names)
     )
+    # The indices of an array with one element for each part are the positions.
     shape: Any = (1,) * axis + (parts,)
     return sorted(
         {index[axis].start or 0 for index in to.addressable_devices_indices_map(shape).values()}
@@ -155,7 +161,7 @@ def _slices(to: Any, axis: int) -> list[int]:
 
 
 def _agree(group: Sequence[int], parts: dict[str, Any], to: Any, axis: int) -> None:
-    """Compare parts of such shapes for the first time."""
+    """Compare parts of these shapes between processes, the first time that they come."""
     shapes = [(name, str(part.dtype), tuple(part.shape)) for name, part in parts.items()]
     key = (to, *shapes)
     if key in RUN.compared:
@@ -175,5 +181,5 @@ def _agree(group: Sequence[int], parts: dict[str, Any], to: Any, axis: int) -> N
 
 
 def few_of(places: Sequence[int]) -> str:
-    """`0 to 3`."""
+    """Text of a range of positions, such as `0 to 3`."""
     return f"{places[0]}" if len(places) == 1 else f"{places[0]} to {places[-1]}"

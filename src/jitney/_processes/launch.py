@@ -1,7 +1,7 @@
-"""How a process finds the run that it belongs to, and joins it: what was given, or what JAX finds
-of a launcher.
+"""Start of a run of several processes, by arguments and variables or by what JAX finds of a
+launcher.
 
-JAX aborts a process whose run does not come together; this ends in a sentence before.
+JAX aborts a process whose run does not come together; this module raises an error before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .._errors import ProcessError
 from .._jax.trees import is_a
 
 _V6: Final = 6
-_SLACK: Final = 30.0  # seconds by which JAX, which aborts, waits longer than this does
+# Seconds that JAX, which aborts, waits longer than this module.
+_SLACK: Final = 30.0
 _LAUNCHERS: Final = {
     "SLURM": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID"),
     "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
@@ -32,7 +33,7 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Given:
-    """What arguments and variables say; None is for JAX to find."""
+    """Arguments and variables of the run; None is for JAX to find."""
 
     address: str | None
     count: int | None
@@ -45,16 +46,17 @@ class Given:
 
 
 def given_of(address: str | None, count: int | None, index: int | None) -> Given:
-    """What arguments and variables say of the run.
+    """Read the arguments, and the variables for those that are left out.
 
     Raises:
-        ProcessError: It makes no sense.
+        ProcessError: They make no sense.
     """
     by = (
         "by arguments"
         if any(value is not None for value in (address, count, index))
         else "by JAX_COORDINATOR_ADDRESS and its kin"
     )
+    # JAX's own variables, read here so that a missing one is reported by name.
     address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = count if count is not None else _number("JAX_NUM_PROCESSES")
     index = index if index is not None else _number("JAX_PROCESS_ID")
@@ -86,10 +88,10 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
 
 
 def listens_at(address: str | None) -> tuple[str, str]:
-    """The host of an address, and where process 0 listens: there, if that is an address of this
-    machine; else "", for everywhere.
+    """Return the host of an address, and the address at which process 0 listens: that host, if it
+    is an address of this machine; else "", for all addresses.
 
-    What a name means differs between machines (many map their own to 127.0.1.1), so only
+    A name may mean another address on another machine (many map their own to 127.0.1.1), so only
     "localhost" is taken for an address.
     """
     host = address.rpartition(":")[0].strip("[]") if address else ""
@@ -100,7 +102,7 @@ def listens_at(address: str | None) -> tuple[str, str]:
             return "", ""
         with socket.socket(socket.AF_INET6 if parsed.version == _V6 else socket.AF_INET) as probe:
             probe.bind((own, 0))
-    # a name, or an address that is translated on the way to this machine
+    # A name, or an address that is translated (NAT) on the way to this machine.
     except (ValueError, OSError):
         return host, ""
     return host, own
@@ -126,13 +128,14 @@ def started(
     timeout: float,
     heartbeat: int,
 ) -> str | None:
-    """Start JAX's run; how it was found, None if nothing says that there is one.
+    """Start JAX's run; return how it was found, or None if there is none.
 
     Raises:
         ProcessError: It cannot be started.
     """
     if given.address is not None and given.index:
         _await_coordinator(given.address, given.index, timeout)
+    # JAX aborts in C++ when its timeout ends, so a thread ends the process before, with a message.
     alarm = threading.Timer(timeout, _too_late, (timeout,))
     alarm.daemon = True
     alarm.start()
@@ -148,6 +151,7 @@ def started(
             coordinator_bind_address=_bound_to(given.address),
         )
     except RuntimeError as error:
+        # Only the words distinguish this error of JAX from others.
         if "must be called before" not in str(error):
             raise
         raise refusal(
@@ -180,8 +184,8 @@ def started(
 
 
 def _bound_to(address: str | None) -> str | None:
-    """Where JAX's coordinator listens; None leaves it to JAX, whose coordinator listens at all
-    addresses of process 0.
+    """Address at which JAX's coordinator listens; None leaves it to JAX, whose coordinator listens
+    at all addresses of process 0.
     """
     host = listens_at(address)[1]
     if address is None or not host or "JAX_COORDINATOR_BIND_ADDRESS" in os.environ:
@@ -216,9 +220,7 @@ def _await_coordinator(address: str, index: int, timeout: float) -> None:
 
 
 def _too_late(timeout: float) -> None:
-    """JAX aborts a process whose others do not come, with a stack of C++; this ends it before, with
-    a sentence.
-    """
+    """Print an error and end the process, before JAX aborts it with a stack of C++."""
     text = refusal(
         f"not all processes of the run came within {timeout:g} s.",
         "A run begins when all are there.",

@@ -1,9 +1,10 @@
-"""Numbers, texts and flags of Python in a checkpoint: as text that keeps every bit, with a
-checksum.
+"""Python numbers, texts and flags in a checkpoint: rows of text that preserve every bit.
 
-It stands beside the checkpoints, whose arrays orbax writes. A counter or a learning rate is as much
-a part of a run as an array is; code is not, and comes from the program that restores. All else is
-refused by `Checkpoints`, since it would come back as it began.
+Orbax writes the arrays of a checkpoint. A counter or a learning rate is a part of a run as well;
+code is not, and comes from the program that restores. `Checkpoints` refuses all other leaves, since
+they would come back in their initial state.
+
+    ("opt.step", 1200)  <->  ("opt.step", "int", "0x4b0")
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 
-Row = tuple[str, str, str]  # path, kind, text
+# Path, kind, text.
+Row = tuple[str, str, str]
 
 
 def _bits(*numbers: float) -> str:
@@ -30,11 +32,13 @@ def _doubles(text: str) -> tuple[float, ...]:
     return struct.unpack(f"<{len(text) // 16}d", bytes.fromhex(text))
 
 
-# Of exactly these types: a member of an `IntEnum` is an int, and would come back as a plain one.
+# Exact types only: a member of an `IntEnum` is an int, and would come back as a plain one.
 _WRITE: dict[type, Callable[[Any], str]] = {
     bool: str,
-    int: hex,  # decimal digits are limited by Python
-    float: _bits,  # with the sign of a NaN
+    # Python limits the number of decimal digits, not of hexadecimal ones.
+    int: hex,
+    # With the sign of a NaN.
+    float: _bits,
     complex: lambda value: _bits(value.real, value.imag),
     str: str,
     bytes: bytes.hex,
@@ -50,15 +54,14 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def is_value(leaf: Any) -> bool:
-    """Whether a leaf is saved as text."""
+    """Return whether a leaf is saved as text."""
     return type_of(leaf) in _WRITE
 
 
 def is_code(leaf: Any) -> bool:
-    """Whether a leaf is what a program does, not what it has reached: functions, classes, dtypes.
+    """Return whether a leaf is code, not state: functions, classes, dtypes, modules.
 
-    An object of the user's that can be called and has attributes may be anything, such as a reader
-    that counts.
+    A callable object of the user with attributes may be state, such as a reader that counts.
     """
     if is_a(leaf, (type, np.dtype, types.ModuleType)):
         return True
@@ -75,10 +78,10 @@ def written(values: Sequence[tuple[str, Any]]) -> list[Row]:
 
 
 def read(rows: Sequence[Row]) -> list[Any]:
-    """The values, to the bit."""
+    """The values of rows, to the bit."""
     return [_READ[kind](text) for _, kind, text in rows]
 
 
 def checksum_of(rows: Sequence[Row]) -> int:
-    """Of all of the text."""
+    """CRC-32 of all rows."""
     return zlib.crc32(repr(rows).encode("ascii", "backslashreplace"))

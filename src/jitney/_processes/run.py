@@ -1,7 +1,7 @@
 """The run that this process belongs to, if it is one of several.
 
-It stands apart from what starts one (`distributed.py`): each first call over devices asks this, and
-few runs have several processes.
+It is apart from `distributed.py`, which starts a run: each first call over devices reads this, and
+few programs have several processes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """The state behind `distributed`: JAX has one run per process, so there is one of these."""
+    """State behind `distributed`: JAX has one run per process, so there is a single instance."""
 
     def __init__(self) -> None:
         self.processes: Processes | None = None
         self.channel: Channel | None = None
-        self.compared: set[Any] = set()  # shapes of parts that `from_processes` has put together
+        # Shapes of parts that `from_processes` has compared.
+        self.compared: set[Any] = set()
 
     def leave(self, error: str = "") -> None:
         """Tell the other processes that this one ends."""

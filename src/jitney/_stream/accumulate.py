@@ -1,7 +1,7 @@
 """`jitney.accumulate`: the gradient of a batch from microbatches, one at a time.
 
-It is no engine of its own: `chunk=` cuts the gradient's program, and what is added here is the
-proof that the loss is a sum.
+There is no engine of its own here: `chunk=` cuts the gradient's program. This file adds the
+requirement that the loss is a sum along the axis, which `Derived(summed=True)` has proven.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ P = ParamSpec("P")
 def accumulate(
     loss: Callable[P, Any], /, *, axis: str, microbatch: int, wrt: Wrt = None, has_aux: bool = False
 ) -> Program[P, tuple[Any, Any]]:
-    """The value and the gradient of a loss over a batch, accumulated over microbatches inside one
-    program.
+    """Value and gradient of a loss over a batch, accumulated over microbatches inside one program.
 
-    They equal those of the full batch up to rounding, while what the loss and its backward pass
-    make of the batch is there for one microbatch at a time. A last microbatch that is shorter is
-    worked on too. It acts under an outer trace as well, such as in a training step under
-    `@optimize`.
+    Both equal those of the full batch up to rounding, while intermediates of the loss and of its
+    backward pass that have the axis exist for one microbatch at a time. A shorter last microbatch
+    is included. It also works under an outer trace, such as in a training step under `@optimize`.
 
-    The loss has to be a mean or a sum along the axis, or a function of such sums (a weighted mean),
-    which is proven on its program: every operation that looks along the axis adds elements up, and
-    no such sum waits for another. A loss that is no plain sum, such as a weighted mean, takes more
-    than one pass over the data; the plan says how many.
+    The loss has to be a mean or a sum along the axis, or a function of such sums (a weighted mean).
+    This is proven on its program: every operation that reduces along the axis is a sum, and no such
+    sum waits for another. A loss that is not a plain sum, such as a weighted mean, takes more than
+    one pass over the data; the plan says how many.
 
     Args:
         loss: A function that returns one number, or a program of `@optimize`, whose options stay.
-            Put the gradient into no step of its own first: what is accumulated is the derivative of
-            this function.
+            Do not put the gradient into a step of its own first: the derivative of this function is
+            what is accumulated.
         axis: The axis of its signature that is cut.
-        microbatch: How many elements of it at a time; on each device, of a loss with `shard`.
+        microbatch: Number of elements of the axis at a time; on each device, if the loss has
+            `shard`.
         wrt: The arguments that the gradient is taken with respect to: one name for the gradient
-            itself, several for a dict by name. Without it, all that hold floating-point arrays. Of
-            an Equinox module the gradient is a module, with None for what is no such array.
-        has_aux: Whether the loss returns `(number, aux)`. The result is `((number, aux), gradient)`
-            then; arrays of `aux` that have the axis come out whole.
+            itself, several for a dict by name. Without it, all arguments that hold floating-point
+            arrays. The gradient of an Equinox module is a module, with None for leaves that are not
+            such arrays.
+        has_aux: Whether the loss returns `(number, aux)`. The result is then `((number, aux),
+            gradient)`; arrays of `aux` that have the axis come out whole.
 
     Returns:
         A `Program` of the loss's arguments that returns `(value, gradient)`.
 
     Raises:
-        AxisError: When it is called: the loss is no sum along the axis. The message says which line
-            does what.
+        AxisError: When it is called: the loss is not a sum along the axis. The message names the
+            line and its operation.
         OptionError: The axis or an argument does not exist, or an option of the loss contradicts
             it.
     """
@@ -94,6 +94,8 @@ def accumulate(
         else (program.defaults.wrt, program.defaults.single)
     )
     check_names(where, names or (), core)
+
+    # `summed` asks for the proof that every reduction along the axis is a sum.
     derived = Derived(
         program.body,
         "value_and_grad",
@@ -106,6 +108,8 @@ def accumulate(
         roll=core.options.roll,
     )
     options = core.options
+
+    # Under `JITNEY_DISABLE` the options stay as they are: the plain derivative runs.
     if options.disabled is None:
         options = replace(
             options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True
@@ -114,6 +118,7 @@ def accumulate(
 
 
 def _check(where: str, core: Any, axis: str) -> None:
+    """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
     known = core.contract.axes
     if not is_a(axis, str) or (axis not in known and not core.contract.unresolved):
         mapped = axis in [over.name for over in core.options.vmap]

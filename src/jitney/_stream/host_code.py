@@ -1,9 +1,8 @@
-"""The Python code that a program calls back, as text that is the same in another process, wherever
-its lines stand.
+"""Text of the Python code that a program calls back, stable between processes and line numbers.
 
-JAX prints such a function by its name and address. What counts is what it does: its instructions,
-its constants, and the same of the functions and plain values it closes over. What it looks up by a
-global name is not followed.
+JAX prints such a function by its name and address, which differ between processes. The text here
+holds the bytecode, the constants, and the same for functions and plain values that the function
+closes over. Globals that the code looks up by name are not followed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 def host_code(eqn: Any) -> list[str]:
-    """The code behind a callback; empty for other operations."""
+    """Text of each function behind a callback equation; empty for other primitives."""
     return (
         [text for value in eqn.params.values() for text in _described(value, set())]
         if eqn.primitive.name in _CALLS
@@ -31,6 +30,7 @@ def host_code(eqn: Any) -> list[str]:
 
 
 def _described(value: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the text of a callback parameter and of everything it closes over, once per object."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -43,7 +43,8 @@ def _described(value: Any, seen: set[int]) -> Iterator[str]:
             yield from _described(held, seen)
     elif is_a(value, _PLAIN):
         yield repr(value)
-    elif dataclasses.is_dataclass(value):  # in which JAX wraps what is called
+    elif dataclasses.is_dataclass(value):
+        # JAX wraps the called function in a dataclass of its own.
         for part in dataclasses.fields(value):
             yield from _described(getattr(value, part.name), seen)
 
@@ -51,11 +52,14 @@ def _described(value: Any, seen: set[int]) -> Iterator[str]:
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # not bound yet
+    # The cell is not bound yet.
+    except ValueError:
         return None
 
 
 def _text(code: CodeType) -> str:
+
+    # Nested functions are code constants: their `repr` would show an address and a line.
     constants = [
         _text(constant) if is_a(constant, CodeType) else _constant(constant)
         for constant in code.co_consts
@@ -64,4 +68,5 @@ def _text(code: CodeType) -> str:
 
 
 def _constant(value: Any) -> str:
+    # A set of strings is in another order in each process, since their hashes are salted.
     return f"{{{', '.join(sorted(map(repr, value)))}}}" if is_a(value, frozenset) else repr(value)

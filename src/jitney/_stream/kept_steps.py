@@ -1,9 +1,9 @@
-"""The steps of a stream that another process has planned and traced (`cache="program"`), or that
-are kept here for the next one.
+"""Steps of a stream as serialised programs (`cache="program"`): loaded, or exported for later
+processes.
 
-Each function that a run calls is one exported program, for the whole chunks and for the shorter one
-in the end; how they are called is the schedule, which is data. Whoever keeps them runs them as the
-next process will.
+Each function that a run calls is one exported program. There is one for the whole chunks and one
+for a shorter last chunk. The order of the calls is the `Schedule`, which is data. The process that
+exports the programs runs them too, as the next process will.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _jax: Any = jax
 
 
 class KeptSteps(Runnable):
-    """What was kept of the steps of a stream.
+    """Steps of a stream, loaded from serialised programs.
 
     Args:
         entry: The program.
         stage: The axis.
-        laid: Where all of it lies.
-        kept: The programs.
+        laid: The sharding of chunks and carries.
+        kept: The serialised programs and their schedule.
     """
 
     def __init__(self, entry: Entry, stage: Chunk, laid: Laid, kept: KeptParts):
@@ -53,16 +53,21 @@ class KeptSteps(Runnable):
             _part(scope, content, *how)
             for content, how in zip(kept.programs, kept.plan["parts"], strict=True)
         ]
+
+        # Programs of one pass, in the order in which `_parts` writes them: `begin`, `step`, another
+        # `step` if the last chunk is shorter, `join`. The last program of all is `end`.
         each = 4 if self.total % self.size else 3
         passes = [parts[at : at + each] for at in range(0, len(parts) - 1, each)]
         self.begin, self.join = [part[0] for part in passes], [part[-1] for part in passes]
         self.step = [_by_length(self, part[1:-1]) for part in passes]
+        # `_by_length` also picks the step of the shorter chunk; without a mesh no rest is left
+        # over.
         self.rest = self.step
         self.end = parts[-1]
 
     @property
     def program(self) -> str:
-        """A digest of every operation and constant."""
+        """Digest of every operation and constant."""
         return self._program
 
 
@@ -74,15 +79,15 @@ def kept_steps(
     size: int | None,
     plan: Callable[[], Steps],
 ) -> Runnable:
-    """The steps of a stream: kept ones, or those that are planned, if they are not to be kept.
+    """Return the steps of a stream: serialised ones, or planned ones if they cannot be serialised.
 
     Args:
         entry: The program.
-        arrays: Its arguments, or what stands for them.
+        arrays: Its arguments, or their abstract values.
         stage: The axis.
-        laid: Where all of it lies.
-        size: Of a chunk; None for as long ones as memory allows.
-        plan: Plans them here.
+        laid: The sharding of chunks and carries.
+        size: Elements in a chunk; None for as many as memory allows.
+        plan: Plans and compiles the steps in this process.
     """
     if entry.kept is None or jit_is_off():
         return plan()
@@ -95,7 +100,8 @@ def kept_steps(
         return _parts(planned[0])
 
     told: list[str] = []
-    if size is None:  # as long as what the compiler counts says
+    # The compiler's count of bytes picks the chunk size, so the processor is part of the key.
+    if size is None:
         try:
             told = list(processor())
         except Unsure as unsure:
@@ -107,6 +113,7 @@ def kept_steps(
 
 
 def _noted(steps: Runnable, why: str) -> Runnable:
+    """Record on the steps why they were serialised, or why not."""
     steps.kept = why
     return steps
 
@@ -120,12 +127,14 @@ class _Writer:
         self.said: list[Any] = []
 
     def add(self, fn: Callable[..., Any], *given: Any) -> Any:
-        """Export it for these arguments; abstract results."""
+        """Export a function for these arguments; return its abstract results."""
         trace = Trace(lambda given: fn(*given), self._name, given, None)
         exported = trace.exported()
         if exported.checks:
             raise Unsure("it has run-time checks, and is read in chunks")
         self.programs.append(exported.program)
+
+        # `jax.export` drops weak types, so they are restored from the positions that were recorded.
         avals = exported.program.out_avals
         out = [
             _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak)
@@ -137,15 +146,16 @@ class _Writer:
 
 
 def _parts(steps: Steps) -> Parts:
-    """All functions of a run, exported.
+    """Export all functions of a run.
 
     Raises:
-        Unsure: One cannot be.
+        Unsure: One of them cannot be exported.
     """
     plan, write = steps.schedule, _Writer(steps.entry.core.name)
     avals = dict(
         zip(plan.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True)
     )
+    # Abstract values go through the passes as arrays do in `_Run.__call__`; nothing is computed.
     values: dict[int, Any] = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
     start, kept = _jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
@@ -159,6 +169,7 @@ def _parts(steps: Steps) -> Parts:
                 state_after, _ = write.add(
                     steps.step[p], values, state, chunk, start, *([kept] if turn.replays else [])
                 )
+                # The next chunk takes this carry: its type has to be a fixpoint of the step.
                 if not _same(state, state_after):
                     raise Unsure("what it carries from chunk to chunk changes its type")
             values = {**values, **turn.known(write.add(steps.join[p], state))}
@@ -171,11 +182,13 @@ def _parts(steps: Steps) -> Parts:
 
 
 def _chunk(plan: Schedule, n: int, length: int) -> Any:
+    """Abstract value of a chunk with `length` elements of the axis."""
     shape, axis = plan.shapes[n], plan.axes[n]
     return _jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
 
 
 def _same(first: Any, second: Any) -> bool:
+    """Return whether two carries have the same shapes, dtypes and weak types."""
     described = [
         [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
         for state in (first, second)
@@ -184,7 +197,7 @@ def _same(first: Any, second: Any) -> bool:
 
 
 def _part(name: str, content: bytes, structure: Any, weak: Sequence[int]) -> Callable[..., Any]:
-    """One program, as the function that it was exported from."""
+    """An exported program, with the signature of the function that it was exported from."""
 
     def flat(*arrays: Any) -> list[Any]:
         return called(content, arrays, (), weak)
@@ -199,7 +212,9 @@ def _part(name: str, content: bytes, structure: Any, weak: Sequence[int]) -> Cal
 
 
 def _by_length(steps: Runnable, parts: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """One step of whole chunks, and of the last one if that is shorter."""
+    """Choose between the step of whole chunks and that of a shorter last chunk, by the chunk's
+    length.
+    """
     plan = steps.schedule
 
     def step(values: Any, state: Any, chunk: Any, *more: Any) -> Any:
@@ -212,14 +227,14 @@ def _by_length(steps: Runnable, parts: Sequence[Callable[..., Any]]) -> Callable
 
 
 def _said(tree: Any) -> Any:
-    """Lists, tuples and dicts of numbers, as plain data."""
+    """Lists, tuples and dicts of leaf numbers, as JSON data; `_read` is the inverse."""
     if is_a(tree, dict):
         return ["dict", [[key, _said(part)] for key, part in tree.items()]]
     return [type(tree).__name__, list(map(_said, tree))] if is_a(tree, (list, tuple)) else tree
 
 
 def _read(said: Any, leaves: Sequence[Any]) -> Any:
-    """What was said, with leaves for their numbers."""
+    """Rebuild a tree from `_said`, with leaves in place of their numbers."""
     if said is None:
         return None
     if is_a(said, int):

@@ -1,8 +1,9 @@
-"""Where what a stream works on lies: on one device, or over those of a mesh.
+"""Shardings of a stream: everything on one device, or chunks and carries over the devices of a
+mesh.
 
-Of an axis that lies along the mesh each device has its own part of each chunk, and accumulates for
-itself; what the devices have is put together when a pass is over, so that a step sends nothing. It
-stands between Shard, which does so inside one program, and the stream.
+If the streamed axis is sharded over the mesh, each device takes its part of each chunk and
+accumulates a carry of its own. The carries are reduced once, when a pass ends, so a step needs no
+collective. `Shard` does the same inside one program; this file does it for the steps of a stream.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ _jnp: Any = jax.numpy
 
 @dataclass(frozen=True)
 class Laid:
-    """Where the arrays of one step lie.
+    """Sharding of the arrays of one step.
 
     Args:
-        place: Of all arguments, with chunks of those that have the axis; None on one device.
-        devices: Those that share each chunk; None if it is whole on each.
+        place: Sharding of all arguments, with a chunk in place of each streamed array; None on one
+            device.
+        devices: The devices that share each chunk; None if each device holds the whole chunk.
     """
 
     place: Place | None = None
@@ -44,7 +46,7 @@ class Laid:
 
     @classmethod
     def of(cls, entry: Entry, stage: Chunk) -> Laid:
-        """As `shard` says.
+        """Plan the sharding that the option `shard` asks for.
 
         Raises:
             MeshError: There is no mesh, or another axis does not divide.
@@ -52,6 +54,9 @@ class Laid:
         """
         if entry.core.options.shard is None:
             return cls()
+
+        # Plan for a chunk of the smallest size that the devices divide: `_stages.Place` demands
+        # divisible sizes, and the real chunk size is rounded up to a multiple later (`rounded`).
         request = replace(entry.on_mesh(), nested=False)
         avals = stage.avals({SYMBOL: request.divisor(stage.axis)})
         place = Place.plan(
@@ -77,21 +82,23 @@ class Laid:
 
     @property
     def parts(self) -> int:
-        """How many devices share a chunk."""
+        """Number of devices that share a chunk."""
         return 1 if self.devices is None else self.devices.parts
 
     @property
     def key(self) -> Hashable:
-        """What a run in progress can be gone on with."""
+        """Part of the checkpoint's key: a run resumes only with carries that are sharded the same
+        way.
+        """
         return None if self.devices is None else (self.devices.along, self.parts)
 
     def rounded(self, size: int) -> int:
-        """The size of a chunk, such that its devices divide it."""
+        """Round a chunk size up to a multiple of the number of devices."""
         return -(-size // self.parts) * self.parts
 
     def sharding(self, argument: int, axis: int | None) -> Any:
-        """Where an argument lies that has the axis there, or a chunk of it; without the axis, whole
-        on the devices that share it.
+        """Sharding of an argument, or of its chunk, whose streamed axis is at `axis`; without
+        `axis` it is replicated over the devices that share chunks.
         """
         if self.place is None:
             return None
@@ -103,8 +110,8 @@ class Laid:
         return sharding(self.place.mesh, tuple(spec))
 
     def accumulated(self, state: Any) -> Any:
-        """What the devices hold, of a file, back on them; or its abstract values, with where they
-        lie.
+        """Put a carry that was read from a file back on its devices; of abstract values, add the
+        sharding.
         """
         if self.devices is None:
             return state
@@ -116,8 +123,8 @@ class Laid:
         return tree_map(back, state)
 
     def begin(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
-        """`values -> new values, state`; of several devices each has a state, along a new first
-        axis.
+        """Wrap `values -> new values, carry`; with several devices each has a carry, along a new
+        first axis.
         """
         if self.devices is None:
             return fn
@@ -132,14 +139,15 @@ class Laid:
     def step(
         self, fn: Callable[..., Any], ins: dict[int, int], outs: list[int], *, whole: bool
     ) -> Callable[..., Any]:
-        """`values, state, chunk, start -> state, results`.
+        """Wrap `values, carry, chunk, start -> carry, results`.
 
         Args:
-            fn: The same on one device; `here` says whether its callbacks are called.
-            ins: Of each array of a chunk, where it has the axis.
-            outs: Of each result.
-            whole: Whether the chunk is a rest that the devices do not divide: the first of them
-                accumulates it.
+            fn: The step on one device. Its keyword `here` says whether this device runs the
+                callbacks.
+            ins: Position of the axis in each array of a chunk.
+            outs: Position of the axis in each result.
+            whole: Whether the chunk is a remainder that the devices do not divide: it is
+                replicated, and the first device accumulates it.
         """
         devices = self.devices
         if devices is None:
@@ -147,8 +155,12 @@ class Laid:
 
         def here(values: Any, state: Any, chunk: Any, start: Any) -> Any:
             n, index, held = next(iter(chunk)), devices.index(), _own(state)
+
+            # `start` counts in the whole array: each device adds the offset of its part.
             at = start if whole else start + index * chunk[n].shape[ins[n]]
             new, out = fn(values, held, chunk, at, here=index == 0 if whole else True)
+            # Every device computes a replicated remainder, and all but the first discard their
+            # carry: otherwise each of them would add the same elements.
             return _as_part(
                 tree_map(partial(_jnp.where, index == 0), new, held) if whole else new
             ), out
@@ -162,7 +174,7 @@ class Laid:
         )
 
     def join(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
-        """`state -> state`, of all devices."""
+        """Wrap `carry -> carry`, reduced over the devices."""
         if self.devices is None:
             return fn
 
@@ -173,6 +185,8 @@ class Laid:
 
 
 def _as_part(state: Any) -> Any:
+    """Add the leading axis along which carries are sharded over the devices."""
+
     def part(x: Any) -> Any:
         return x[None]
 
@@ -180,6 +194,8 @@ def _as_part(state: Any) -> Any:
 
 
 def _own(state: Any) -> Any:
+    """Drop that leading axis: the carry of this device."""
+
     def own(x: Any) -> Any:
         return x[0]
 

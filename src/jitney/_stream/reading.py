@@ -1,8 +1,8 @@
-"""Read the chunks of a stream, and know them again.
+"""Reader of the chunks of a stream, with checksums of those that are read twice.
 
-A chunk has as many rows as were asked for, of the dtype that its source says. Each is remembered by
-a checksum where it is read twice: by a later pass, or by a run that goes on from a checkpoint. Rows
-that changed in between would be mixed with what they were.
+A chunk has exactly the requested rows, in the dtype of its source. A chunk that is read again, by a
+later pass or by a run that resumes from a checkpoint, must have the checksum of the first reading.
+Otherwise results of the old rows would be mixed with results of the new ones.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 def opened(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str, Any], int]:
-    """The sources of all arguments, and how often one of them failed to open.
+    """Open the sources of all arguments; return them and the number of failed attempts.
 
     Raises:
-        ContractError: It is none.
-        OSError: It cannot be opened, or counted.
+        ContractError: A value is not a source.
+        OSError: A source cannot be opened, or its rows cannot be counted.
     """
     failures = 0
 
@@ -47,7 +47,7 @@ def opened(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str,
 
 
 def again(read: Callable[[], T], retries: int, note: str, failed: Callable[[], None]) -> T:
-    """Read, and read again where that failed. What is not there, or not to be read, stays so."""
+    """Call `read`, with retries after an `OSError`; a missing or forbidden file is not retried."""
     for tried in range(retries + 1):
         try:
             return read()
@@ -58,19 +58,20 @@ def again(read: Callable[[], T], retries: int, note: str, failed: Callable[[], N
                 error.add_note(f"{note}{f', {tried + 1} times' if tried else ''}.")
                 raise
             failed()
+            # Exponential backoff: 0.1 s, 0.2 s, 0.4 s, ...
             time.sleep(_PAUSE * 2**tried)
     raise AssertionError("the last try returns or raises")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One array that is read in chunks.
+    """Array that is read in chunks.
 
     Args:
-        name: Of the argument.
-        data: What is sliced.
-        axis: Along which it is cut.
-        dtype: In which the program takes it.
+        name: Name of the argument.
+        data: Object that is sliced.
+        axis: Axis along which it is cut.
+        dtype: Dtype in which the program takes it.
     """
 
     name: str
@@ -80,14 +81,14 @@ class Source:
 
 
 class Reader:
-    """Chunks of several arrays, by where they start.
+    """Reader of several arrays; a chunk is named by its first row.
 
     Args:
-        sources: By the number of the value in the program.
+        sources: The sources, by the number of their value in the program.
         pieces: Start and length of each chunk.
-        retries: How often a reading that failed is made again.
+        retries: Number of times that a failed reading is repeated.
         where: The function, for messages.
-        passes: How often all is read.
+        passes: Number of passes over the data.
         kept: Whether a checkpoint is written.
     """
 
@@ -108,18 +109,23 @@ class Reader:
         self._where = where
         self._numbers = {start: j for j, (start, _) in enumerate(pieces)}
         self._stamps = [stamp_of(source.data) for source in sources.values()]
+        # Checksums cost a pass over the bytes, so they are taken only where a chunk may be read
+        # twice from data that can change.
         self._marked = [
             kept or (passes > 1 and not _is_fixed(source.data)) for source in sources.values()
         ]
         self._marks = np.zeros((len(sources), len(pieces)), np.uint32)
         self._seen = np.zeros(len(pieces), np.bool_)
-        self._wide: bool = _jax.config.jax_enable_x64  # of this thread; chunks are read in another
+        # The setting of the calling thread: `jax_enable_x64` is thread-local, and chunks are read
+        # in a thread of their own.
+        self._wide: bool = _jax.config.jax_enable_x64
 
     def __call__(self, start: int, count: int) -> dict[int, Any]:
-        """One chunk of each array.
+        """Read one chunk of each array.
 
         Raises:
-            OSError: It could not be read, or is not what it was.
+            OSError: It could not be read.
+            DataError: Its rows are not those of the first reading.
         """
         j = self._numbers[start]
         parts: dict[int, Any] = {}
@@ -132,19 +138,18 @@ class Reader:
                 self._marks[i, j] = mark
             if np.dtype(part.dtype) != np.dtype(source.dtype):
                 self._demand_fit(source, part)
+            # A copy, because an iterator may reuse its buffer for the next chunk.
             parts[n] = np.array(part, source.dtype)
         self._seen[j] = True
         return parts
 
     def _demand_fit(self, source: Source, part: Any) -> None:
-        """Chunks are read in a thread of their own, whose numbers have 32 bits wherever the
-        caller's have.
-        """
+        """Check that whole numbers fit the program's dtype, under the caller's `jax_enable_x64`."""
         with _jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
     def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
-        """What tells the chunks that are done from others, for a checkpoint."""
+        """Checksums and file stamps of the chunks that are done, for a checkpoint."""
         return {
             "marks": self._marks,
             "done": np.asarray(done),
@@ -152,13 +157,15 @@ class Reader:
         }
 
     def resume(self, known: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Go on after the chunks of a checkpoint. They are read again, unless they are of files
-        that nobody has touched.
+        """Continue after the chunks of a checkpoint, once their rows are found unchanged.
+
+        Rows of files with an unchanged, settled stamp are not read again.
 
         Raises:
-            DataError: They are not what they were.
+            DataError: Rows are not those that the checkpoint was computed from.
         """
         for i, (source, stamp) in enumerate(zip(self.sources.values(), self._stamps, strict=True)):
+            # Rows of untouched files cannot have changed.
             if stamp is not None and stamp.settled and str(known["stamps"][i]) == repr(stamp):
                 continue
             for j, (start, count) in enumerate(self.pieces):
@@ -170,6 +177,7 @@ class Reader:
         self._seen = np.array(known["done"])
 
     def _part(self, source: Source, rows: slice) -> Host:
+        """Read the rows of one source, with retries."""
         place = (*[slice(None)] * source.axis, rows) if source.axis else rows
         shape = (
             *source.data.shape[: source.axis],
@@ -202,13 +210,15 @@ class Reader:
 
 
 def _is_fixed(data: Any) -> bool:
-    """Whether nothing can change it unseen."""
+    """Return whether the data cannot change without notice."""
     stamp = stamp_of(data)
     return is_a(data, jax.Array) or (stamp is not None and stamp.settled)
 
 
 def _mark(part: Host) -> int:
+    """Checksum of the bytes of a chunk."""
     return zlib.crc32(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
 
 
-_PAUSE = 0.1  # seconds before a reading is made again
+# Seconds before the first retry of a reading.
+_PAUSE = 0.1

@@ -1,9 +1,9 @@
-"""Where a stream begins, and the file that it goes on from: what has been accumulated so far, with
-a checksum, replaced as a whole.
+"""Checkpoint file of a stream, and the position that a run starts from.
 
-`resumed` decides it: at the first chunk, or at the first one that a checkpoint does not have, once
-the rows before it have been found to be what they were. `_Run.__call__` in `stream.py` loops over
-the chunks that are left from there (`left`).
+The file holds the carry of the pass under way with a SHA-256 checksum, and is replaced atomically.
+`resumed` returns the first chunk of the data, or the first chunk that the checkpoint does not have
+once the rows before it are found unchanged. `_Run.__call__` in `stream.py` loops over the remaining
+chunks (`left`).
 """
 
 from __future__ import annotations
@@ -33,16 +33,22 @@ if TYPE_CHECKING:
 
 _MAGIC = b"jitney checkpoint 2\n"
 _UNFINISHED = ".unfinished-"
-_LEAST = 1.0  # seconds between two saves that nobody asked for
-_SHARE = 0.01  # of the run, that saves may take then
+# Seconds between two saves, if the user sets no interval.
+_LEAST = 1.0
+# Largest fraction of the run that saves may take, if the user sets no interval.
+_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: pass, how many elements of it are done, what earlier passes have computed,
-    and what this one has accumulated.
+    """State of a run after a chunk, as the checkpoint holds it.
 
-    `known` tells the rows that were read from others; see `Reader`.
+    Args:
+        index: Number of the pass, from 0.
+        at: Number of elements of the axis that the pass has done.
+        values: Results of earlier passes, by the number of their value.
+        state: Carry of the pass: for each accumulating operation its arrays.
+        known: Checksums and stamps of the rows that were read; see `Reader`.
     """
 
     index: int
@@ -54,14 +60,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run begins, or goes on.
+    """Position where a run starts or resumes.
 
     Args:
-        index: Of the pass.
-        at: How many elements of it are done.
-        values: What earlier passes have computed.
-        state: What this pass has accumulated; None if it has not begun.
-        progress: Of the file, if there is one.
+        index: Number of the pass, from 0.
+        at: Number of elements of the axis that the pass has done.
+        values: Results of earlier passes.
+        state: Carry of the pass; None if the pass has not begun.
+        progress: Content of the checkpoint file, if there is one.
     """
 
     index: int = 0
@@ -72,12 +78,12 @@ class Position:
 
 
 def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
-    """Where a run begins: behind what its checkpoint has, if there is one, and what was read then
-    is what it was.
+    """Return where a run starts: after the chunks of its checkpoint, or at the first chunk without
+    one.
 
     Raises:
-        JitneyError: The checkpoint is damaged, or of another run.
-        DataError: Rows that it has are not what they were.
+        JitneyError: The checkpoint is damaged, or belongs to another run.
+        DataError: Rows that it includes have changed.
     """
     record = kept.read() if kept is not None else None
     if record is None:
@@ -87,22 +93,24 @@ def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
 
 
 def left(pieces: Sequence[tuple[int, int]], done: int, *, back: bool) -> list[tuple[int, int]]:
-    """The chunks of a pass that are not done, `back` from the last to the first."""
+    """The chunks of a pass that are still to do; with `back`, from the last to the first."""
     if not back:
         return [piece for piece in pieces if piece[0] >= done]
+
+    # A pass from the end has done the last `done` elements.
     total = sum(pieces[-1]) if pieces else 0
     return [piece for piece in pieces[::-1] if sum(piece) <= total - done]
 
 
 class Checkpoint:
-    """One file.
+    """Checkpoint file of one run.
 
     Args:
-        path: Where.
-        key: Digests of what the run is made of, by what messages call it; a file of another key is
-            refused.
-        every: After how many chunks (an int) or seconds (a text such as `"30s"`) it is written;
-            None leaves it to jitney.
+        path: Path of the file.
+        key: Digests of all that determines the run, by the words that messages use for each; a file
+            with another key is refused.
+        every: Interval between saves, in chunks (an int) or seconds (a text such as `"30s"`); None
+            leaves it to jitney.
         where: The function, for messages.
     """
 
@@ -136,7 +144,7 @@ class Checkpoint:
             )
 
     def read(self) -> Progress | None:
-        """How far the run was; None if there is no file.
+        """Read the file; None if it does not exist.
 
         Raises:
             JitneyError: The file is damaged, or of another function, other arguments, other data or
@@ -149,6 +157,7 @@ class Checkpoint:
             return None
         head = len(_MAGIC)
         digest, body = content[head : head + 32], content[head + 32 :]
+        # Check the digest before NumPy parses anything.
         if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
             raise JitneyError(
                 self.where,
@@ -174,6 +183,8 @@ class Checkpoint:
                 for name in file.files
                 if name.startswith("v")
             }
+            # Names are zero-padded, so the sorted order is the order in which the arrays were
+            # written.
             held = sorted(name for name in file.files if name.startswith("s"))
             state = [
                 [_restored(name, file[name]) for name in held if name.startswith(f"s{i:04}.")]
@@ -183,12 +194,14 @@ class Checkpoint:
         return Progress(index, at, values, state, known)
 
     def reached(self, progress: Progress) -> None:
-        """A chunk is over: write the file if it is due."""
+        """Write the file if it is due; called after each chunk."""
         self._missed += 1
         passed = time.monotonic() - self._last
         if self.chunks is not None:
             due = self._missed >= self.chunks
         else:
+            # The pause after a save is a hundred times as long as the save took: a hundredth of the
+            # run.
             due = passed >= (
                 self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE)
             )
@@ -199,13 +212,18 @@ class Checkpoint:
                 warnings.warn(failure, JitneyWarning, stacklevel=users_level())
 
     def write(self, progress: Progress) -> str | None:
-        """Write the file; waits for the device. What is in the way, as a full disk, is returned:
-        the file stays as it was then.
+        """Write the file; waits for the device.
+
+        Returns:
+            The message of a failure such as a full disk, after which the previous file is still in
+            place; None if the file was written.
         """
         start = time.monotonic()
         try:
             self._replace(self._content(progress))
         except OSError as error:
+            # A failed save restarts the interval too, so that a full disk does not cost a try per
+            # chunk.
             self._last, self._missed = time.monotonic(), 0
             old = "the one from before stays" if self.path.exists() else "there is none yet"
             return sentence(
@@ -241,10 +259,13 @@ class Checkpoint:
         return _MAGIC + hashlib.sha256(body).digest() + body
 
     def _replace(self, content: bytes) -> None:
-        """All of it or nothing."""
+        """Replace the file atomically: a temporary file in the same folder, `fsync`, then a
+        rename.
+        """
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name + _UNFINISHED)
         try:
             try:
+                # `os.write` may write a part only.
                 with memoryview(content) as rest:
                     written = 0
                     while written < len(content):
@@ -258,12 +279,12 @@ class Checkpoint:
             raise
 
     def remove(self) -> None:
-        """The run is over."""
+        """Remove the file, once the run is complete."""
         self.path.unlink(missing_ok=True)
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what runs have left here that were killed while they wrote."""
+        """Remove temporary files of runs that were killed while they wrote."""
         with suppress(OSError):
             for name in os.listdir(self.path.parent):  # noqa: PTH208 - the name may hold what a pattern means otherwise
                 if name.startswith(self.path.name + _UNFINISHED):
@@ -271,7 +292,7 @@ class Checkpoint:
 
 
 def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
-    """Chunks or seconds."""
+    """Parse `checkpoint_every` into chunks or seconds."""
     if every is None:
         return None, None
     if is_a(every, int) and not is_a(every, bool) and every > 0:
@@ -292,7 +313,9 @@ def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
 
 
 def _plain(name: str, x: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
-    """An array as NumPy's files hold it: the narrow floats of JAX are none of NumPy's types."""
+    """Name and view of an array as `np.savez` can store it: `bfloat16` and other narrow floats of
+    JAX are not NumPy types, so they are viewed as unsigned integers and the name records the dtype.
+    """
     return (
         (name, x)
         if x.dtype.kind != "V"

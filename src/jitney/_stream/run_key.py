@@ -1,4 +1,4 @@
-"""What a program and its arguments are, as text that is the same in another process."""
+"""Digests of a program and its arguments that are the same in another process, for checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _jaxlib: Any = jaxlib
 
 
 def program_key(passes: Passes) -> list[Any]:
-    """Every operation with its parameters and constants, those inside loops and calls too."""
+    """Every equation with its parameters and constants, those inside loops and calls too."""
     nodes = [
         (_described(node.op.eqn), list(map(_read, node.reads)), node.makes)
         for node in passes.flat.nodes
@@ -34,14 +34,13 @@ def program_key(passes: Passes) -> list[Any]:
 
 
 def _read(ref: Any) -> Any:
-    """A value by its number, or a constant by what it is."""
+    """A value by its number in the program; a literal by its content."""
     return ref if is_a(ref, int) else value_key(ref.value)
 
 
 def _described(eqn: Any) -> tuple[str, list[Any]]:
-    """An operation as JAX prints it, without addresses of functions, and the numbers that are not
-    printed.
-    """
+    """Printed form of an equation, with constants and callback code, which JAX does not print."""
+    # JAX prints functions among the parameters with their addresses, which change per process.
     return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [
         *map(value_key, _constants(eqn)),
         *_called_back(eqn),
@@ -65,12 +64,12 @@ def _constants(eqn: Any) -> Iterator[Any]:
 
 
 def value_key(x: Any) -> tuple[Any, ...]:
-    """A value by its dtype, shape and numbers."""
+    """Dtype, shape and digest of the numbers of a value."""
     array: Any = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
     return str(array.dtype), tuple(array.shape), digest(array)
 
 
 def platform() -> tuple[str, ...]:
-    """The versions of JAX and its compiler, and the kind of the devices that work."""
+    """Versions of JAX and jaxlib, and the kind of the default device."""
     device = _jax.devices()[0]
     return _jax.__version__, _jaxlib.__version__, device.platform, device.device_kind

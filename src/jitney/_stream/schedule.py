@@ -1,8 +1,9 @@
-"""What a stream does when, as plain data: its passes over the chunks, by the numbers of the values
-that they take and give.
+"""Schedule of a stream as plain data: its passes over the chunks, with values named by their
+numbers.
 
-The loop in `stream.py` follows it; what it calls is compiled (`steps.py`), or comes from another
-process (`kept_steps.py`), where nobody has the program that it was planned from.
+The loop in `stream.py` follows the schedule. The functions that it calls are compiled in
+`steps.py`, or come from another process (`kept_steps.py`), where the program that was planned does
+not exist.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ _jax: Any = jax
 
 @dataclass(frozen=True)
 class Turn:
-    """One pass over the chunks.
+    """Pass over the chunks.
 
     Args:
-        back: Whether it begins with the last.
-        emits: The positions of the results that come out chunk by chunk, each with its number.
-        collects: Of the values whose chunks are put together, the numbers.
-        replays: Whether it takes what an earlier pass kept of each chunk.
-        keeps: What it keeps: a number, and of which of its states.
-        makes: Of each of its states, the numbers of what is known by it when it is over.
+        back: Whether the pass runs from the last chunk to the first.
+        emits: Pairs of the position of a result that comes out chunk by chunk, and its number.
+        collects: Numbers of the values whose chunks are put together.
+        replays: Whether it takes the carries that an earlier pass saved for each chunk.
+        keeps: Carries to save before each chunk: pairs of a number and an index into the states.
+        makes: For each state, the numbers of the values that are known from it after the pass.
     """
 
     back: bool
@@ -41,11 +42,11 @@ class Turn:
     makes: tuple[tuple[int, ...], ...]
 
     def kept(self, state: Sequence[Any]) -> dict[int, Any]:
-        """What is kept of the states before a chunk."""
+        """Carries to save before a chunk, by number."""
         return {number: state[at] for number, at in self.keeps}
 
     def known(self, state: Sequence[Any]) -> dict[int, Any]:
-        """What the states are when it is over."""
+        """Values that the final states give, by number."""
         return {
             n: x
             for numbers, held in zip(self.makes, state, strict=True)
@@ -55,17 +56,17 @@ class Turn:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All passes.
+    """Passes of a stream, in order.
 
     Args:
-        size: Of a chunk.
-        takes: The numbers of the arguments.
-        streamed: Of those that have the axis.
-        axes: Where the arguments and results have it that are cut.
-        shapes: Theirs as a whole.
-        dtypes: Theirs.
+        size: Number of elements in a chunk.
+        takes: Numbers of the arguments.
+        streamed: Numbers of the arguments that have the axis.
+        axes: Position of the axis in each argument and result that is cut.
+        shapes: Full shape of each of these.
+        dtypes: Dtype of each of these.
         turns: The passes.
-        is_wide: Whether the numbers live in a scope of 64 bits that is not the caller's.
+        is_wide: Whether the program has 64-bit values while the caller's `jax_enable_x64` is off.
     """
 
     size: int
@@ -79,9 +80,11 @@ class Schedule:
 
     @classmethod
     def of(cls, passes: Passes, work: Chunked, size: int, total: int) -> Self:
-        """What was planned, for chunks of a size."""
+        """Schedule of planned passes, for one chunk size and one length of the axis."""
         turns = tuple(_turn(passes, work, pass_) for pass_ in passes.passes)
         streamed = tuple(n for n in passes.flat.takes if n in passes.streamed)
+
+        # Values that exist in chunks: the streamed arguments, collected values and emitted results.
         cut = {
             *streamed,
             *(n for turn in turns for n in (*turn.collects, *(number for _, number in turn.emits))),
@@ -104,11 +107,11 @@ class Schedule:
 
     @property
     def width(self) -> AbstractContextManager[Any]:
-        """The scope in which the numbers live."""
+        """Context in which 64-bit values of the program keep their dtype."""
         return _jax.enable_x64(True) if self.is_wide else nullcontext()  # noqa: FBT003
 
     def written(self) -> Any:
-        """It as plain data."""
+        """The schedule as JSON data; `read` is the inverse."""
         cut = [[n, self.axes[n], self.shapes[n], self.dtypes[n].name] for n in sorted(self.axes)]
         turns = [
             [turn.back, turn.emits, turn.collects, turn.replays, turn.keeps, turn.makes]
@@ -118,7 +121,7 @@ class Schedule:
 
     @classmethod
     def read(cls, said: Any) -> Self:
-        """What was written."""
+        """Rebuild a schedule from `written`."""
         size, takes, streamed, cut, turns, is_wide = said
         return cls(
             size,

@@ -1,5 +1,13 @@
-"""Where the chunks of a stream come from: arrays, files, and iterables, all read by the same
-slices.
+"""Sources of a stream: arrays, files and iterables, all read by slices of rows.
+
+`source_of` turns each argument's value into an object with `shape`, `dtype` and `__getitem__`:
+
+    np.ndarray, Zarr, HDF5            itself
+    memory-mapped array               Mapped, which checks the length of the file
+    "x.npy", stored member of .npz    Stored, which checks that the file has not changed
+    compressed member of .npz         Stored around Sequential
+    list of the above                 Joined
+    object with `__iter__`            Sequential, which starts a new iteration to go back
 """
 
 from __future__ import annotations
@@ -24,12 +32,12 @@ Host = np.ndarray[Any, Any]
 
 
 def source_of(name: str, value: Any, where: str) -> Any:
-    """What can be sliced, of what was given for an argument; a value that has no rows stays what it
+    """Turn an argument's value into an object that can be sliced; a value without rows stays as it
     is.
 
     Raises:
-        ContractError: A file is of no known kind or lacks the array, or an iterable is read up by
-            its first reader.
+        ContractError: A file is of an unknown kind or lacks the array, or an iterable can be read
+            only once.
     """
     if is_a(value, (str, Path)):
         return _file(name, Path(value), where)
@@ -53,7 +61,7 @@ def source_of(name: str, value: Any, where: str) -> Any:
 
 
 def is_sliceable(value: Any) -> bool:
-    """Whether it has rows: an array, or something that reads like one."""
+    """Return whether the value has rows: an array, or an object with the interface of one."""
     return (
         hasattr(value, "shape")
         and hasattr(value, "dtype")
@@ -63,17 +71,17 @@ def is_sliceable(value: Any) -> bool:
 
 
 def abstract(value: Any) -> Any:
-    """What stands for a source where only its shape and dtype count."""
+    """Abstract value of a source; other values as they are."""
     if is_sliceable(value) and not is_a(value, (jax.Array, np.ndarray)):
         return jax.ShapeDtypeStruct(tuple(value.shape), canonicalize_dtype(value.dtype))
     return value
 
 
 def exactly(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
-    """What was read, if it is what was asked for.
+    """Return the rows that were read, if they have the requested shape and dtype.
 
     Raises:
-        DataError: It has other rows, fewer or more.
+        DataError: There are fewer or more rows, or they have another dtype.
     """
     array = np.asarray(part)
     if array.shape != shape or array.dtype != np.dtype(dtype):
@@ -89,7 +97,7 @@ def exactly(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
 
 
 def read_whole(value: Any, name: str) -> Any:
-    """All rows of what has some; any other value as it is."""
+    """Read all rows of a source; any other value stays as it is."""
     if not is_sliceable(value) or is_a(value, (jax.Array, np.ndarray)):
         return value
     return exactly(value[0 : value.shape[0]], tuple(value.shape), value.dtype, name)
@@ -97,18 +105,24 @@ def read_whole(value: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the file system says of files: a change of them changes it, if it is settled."""
+    """Identity of files by their metadata: device, inode, size and times.
+
+    Args:
+        files: Metadata of each file.
+        settled: Whether every later change of a file would change its times.
+    """
 
     files: tuple[tuple[int, ...], ...]
     settled: bool
 
     @classmethod
     def of(cls, path: Path) -> Stamp:
-        """Of a file now. Times come in steps, so a file that was written just now may change
-        without it.
+        """Stamp of a file now; unsettled if it was written so recently that a change may keep its
+        times.
         """
         status = path.stat()
         last = max(status.st_mtime_ns, status.st_ctime_ns)
+        # File times advance in steps, of up to two seconds on FAT.
         settled = time.time_ns() - last > _SETTLED
         return cls(
             (
@@ -125,7 +139,7 @@ class Stamp:
 
 
 def stamp_of(value: Any) -> Stamp | None:
-    """The stamp of data that lie in files which were given by their paths, else None."""
+    """Stamp of data that were given by the paths of their files, else None."""
     if is_a(value, Stored):
         return value.stamp
     if not is_a(value, Joined):
@@ -141,18 +155,19 @@ def stamp_of(value: Any) -> Stamp | None:
 
 
 def map_of(value: Any) -> mmap.mmap | None:
-    """The mapped file in which an array lies, however it was sliced."""
+    """The mapped file under an array, through any number of views."""
     while is_a(value, (np.ndarray, memoryview)):
         value = value.base if is_a(value, np.ndarray) else value.obj
     return value if is_a(value, mmap.mmap) else None
 
 
 def _check_size(array: Any, name: str) -> None:
-    """A page that is no longer in its file would end the process (SIGBUS).
+    """Check that a mapped file is still as long as its mapping.
 
     Raises:
         DataError: The file has become shorter.
     """
+    # Reading a mapped page that is no longer in the file ends the process with SIGBUS.
     file = map_of(array)
     if file is not None and file.size() < len(file):
         raise DataError(
@@ -164,12 +179,11 @@ def _check_size(array: Any, name: str) -> None:
 
 
 class Mapped:
-    """An array that lies in a mapped file. Before each reading it is looked whether the file is
-    still as long.
+    """Array in a mapped file, whose length is checked around each reading.
 
     Args:
-        array: Its rows.
-        name: Of the argument.
+        array: The rows.
+        name: Name of the argument.
     """
 
     def __init__(self, array: Host, name: str):
@@ -181,19 +195,21 @@ class Mapped:
     def __getitem__(self, where: Any) -> Host:
         _check_size(self.array, self.name)
         rows = np.array(self.array[where])
-        _check_size(self.array, self.name)  # within the last page, what is gone reads as zeros
+        # Within the last page, bytes after the new end of a cut file read as zeros without a
+        # signal.
+        _check_size(self.array, self.name)
         return rows
 
 
 class Stored:
-    """The array of a file that was given by its path. It is watched: a file that is cut reads as
-    zeros where it was mapped.
+    """Array of a file that was given by its path; each reading checks that the file has not
+    changed.
 
     Args:
-        array: Its rows.
-        path: Of the file.
-        stamp: Of the file, from before it was opened.
-        name: Of the argument.
+        array: The rows.
+        path: Path of the file.
+        stamp: Stamp of the file, from before it was opened.
+        name: Name of the argument.
     """
 
     def __init__(self, array: Any, path: Path, stamp: Stamp, name: str):
@@ -211,12 +227,15 @@ class Stored:
             if is_a(where, slice) and is_a(self.array, np.memmap)
             else np.array(self.array[where])
         )
+        # Check after the reading as well: a file that is cut meanwhile reads as zeros where it is
+        # mapped.
         self._check()
         return rows
 
     def _rows(self, where: slice) -> Host:
-        """Read, not mapped, where rows lie one behind the other: of a file that is cut meanwhile
-        there are fewer, and the process lives.
+        """Read contiguous rows from the file instead of through the mapping.
+
+        If the file is cut meanwhile, there are fewer rows, while a mapping would end the process.
         """
         array = self.array
         if not array.flags.c_contiguous:
@@ -224,6 +243,7 @@ class Stored:
             return np.array(array[where])
         start, stop, _ = where.indices(self.shape[0])
         row = math.prod(self.shape[1:])
+        # `np.fromfile` takes an offset in bytes and a count of elements.
         offset = array.offset + start * row * array.itemsize
         flat = np.fromfile(self.path, self.dtype, max(0, stop - start) * row, offset=offset)
         return flat.reshape(-1, *self.shape[1:]) if row else np.array(array[where])
@@ -243,7 +263,7 @@ class Stored:
 
 
 class Joined:
-    """Arrays that lie one behind the other, read as one."""
+    """Arrays concatenated along their first axis, read as one."""
 
     def __init__(self, parts: Sequence[Any], name: str, where: str):
         self.parts = parts
@@ -256,7 +276,8 @@ class Joined:
                 raise _unlike(where, name, f"part {i}", part, self)
 
     def __getitem__(self, where: Any) -> Host:
-        if is_a(where, tuple):  # all rows, and some of another axis
+        # A tuple cuts another axis than the first: all rows, and a part of each.
+        if is_a(where, tuple):
             return np.concatenate([np.asarray(part[where]) for part in self.parts])
         pieces: list[Host] = []
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
@@ -271,13 +292,13 @@ class Joined:
 
 
 class Sequential:
-    """Rows that can only be read from the first one on. Reading backwards begins anew.
+    """Rows that can be read only forwards; reading backwards starts a new iteration.
 
     Args:
-        begin: Gives the rows from the first one on, as arrays of any length.
-        shape: Of all of them.
-        dtype: Of each.
-        name: Of the argument.
+        begin: Starts an iteration; gives the rows from the first one on, in arrays of any length.
+        shape: Shape of all rows together.
+        dtype: Dtype of the rows.
+        name: Name of the argument.
     """
 
     def __init__(
@@ -288,14 +309,17 @@ class Sequential:
         self.dtype = np.dtype(dtype)
         self.name = name
         self._rows: Iterator[Any] = iter(())
-        self._at = shape[0] + 1  # of the first row in `_held`; none is
+        # Row number of the first row in `_held`. Past the end, so that the first reading starts an
+        # iteration.
+        self._at = shape[0] + 1
         self._held: list[Host] = []
 
     def __getitem__(self, where: slice) -> Host:
         try:
             return self._slice(where)
         except OSError:
-            self._at = self.shape[0] + 1  # an iteration that has failed does not go on
+            # A failed iterator cannot continue, so the retry starts a new iteration.
+            self._at = self.shape[0] + 1
             raise
 
     def _slice(self, where: slice) -> Host:
@@ -304,7 +328,9 @@ class Sequential:
         self._skip_to(where.start)
         missing = where.stop - self._at - sum(map(len, self._held))
         while missing > 0:
-            if self._held:  # an iterator may fill the same memory again
+            # Copy the last part before the next one is taken: an iterator may fill the same buffer
+            # again.
+            if self._held:
                 self._held[-1] = np.array(self._held[-1])
             part = next(self._rows, None)
             if part is None:
@@ -318,6 +344,7 @@ class Sequential:
             self._held.append(np.asarray(part))
             missing -= len(part)
         rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
+        # Keep the rows after the slice: the next slice usually starts there.
         self._held = [rows]
         if where.stop == self.shape[0] and (
             len(rows) > where.stop - where.start or any(map(len, self._rows))
@@ -338,6 +365,7 @@ class Sequential:
                     return
                 self._held = [np.asarray(part)]
             first = self._held[0]
+            # Drop rows before the slice: a part of the array at hand, or all of it.
             gone = min(len(first), row - self._at)
             self._held[0] = first[gone:]
             self._at += gone
@@ -346,7 +374,7 @@ class Sequential:
 
 
 def is_reversible(value: Any) -> bool:
-    """Whether chunks can be read from the last to the first without reading all rows before
+    """Return whether chunks can be read from the last to the first without reading all rows before
     each.
     """
     if is_a(value, Joined):
@@ -355,8 +383,9 @@ def is_reversible(value: Any) -> bool:
 
 
 def _iterated(name: str, value: Any, where: str) -> Sequential:
-    """An iterable of chunks is read once for its length."""
+    """Read an iterable of chunks once for its length, and return a source of it."""
     parts = iter(value)
+    # An iterator returns itself from `__iter__`, so it cannot be read a second time.
     if parts is value:
         raise ContractError(
             where,
@@ -412,8 +441,8 @@ def _file(name: str, path: Path, where: str) -> Any:
 
 
 def _member(name: str, path: Path, where: str) -> Any:
-    """The array of the argument's name in an `.npz` file: mapped where it lies there as it is, read
-    through where it is compressed.
+    """Array of the argument's name in an `.npz` file: mapped if stored, else read by
+    decompression.
     """
     with zipfile.ZipFile(path) as archive:
         inside = f"{name}.npy"
@@ -431,6 +460,9 @@ def _member(name: str, path: Path, where: str) -> Any:
             shape, by_column, dtype = _header(file)
             start = file.tell()
     if info.compress_type == zipfile.ZIP_STORED:
+        # Offset of the data in the archive. The local header has 30 bytes, then the name and an
+        # extra field, whose lengths are at byte 26. The central directory may give another extra
+        # field, so the lengths are read here.
         with path.open("rb") as raw:
             raw.seek(info.header_offset + 26)
             lengths = np.frombuffer(raw.read(4), "<u2")
@@ -456,7 +488,8 @@ def _rows_of(path: Path, inside: str) -> Iterator[Host]:
             for start in range(0, shape[0], many):
                 count = min(many, shape[0] - start)
                 yield np.frombuffer(file.read(count * width), dtype).reshape(count, *shape[1:])
-    except (*_DAMAGED, KeyError) as error:  # a later iteration reads what may be another file
+    # An `OSError`, so that it is retried: a later iteration may read another file.
+    except (*_DAMAGED, KeyError) as error:
         raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error
 
 
@@ -481,6 +514,7 @@ def _unlike(where: str, name: str, what: str, part: Any, first: Any) -> Contract
 
 
 _DAMAGED = (ValueError, EOFError, zipfile.BadZipFile, zlib.error)
-_SETTLED = 2_000_000_000  # nanoseconds, the coarsest step of a file system's times (FAT)
+# Nanoseconds; the coarsest step of a file system's times (FAT).
+_SETTLED = 2_000_000_000
 _READ = 2**20
-"""About how many bytes of a compressed array are read at a time."""
+"""Approximate number of bytes of a compressed array that are read at a time."""

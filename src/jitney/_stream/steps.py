@@ -1,5 +1,8 @@
-"""The compiled steps of a stream: what a chunk does to what is carried, planned once for one length
-of data and one chunk size.
+"""Compiled steps of a stream: `values, carry, chunk -> carry, results`, for one length and chunk
+size.
+
+For `jnp.mean((x - jnp.mean(x)) ** 2)` there are two passes, each with a `begin`, a `step` and a
+`join`: the first accumulates the sum of `x`, the second the sum of the squares. `end` divides.
 """
 
 from __future__ import annotations
@@ -31,34 +34,32 @@ if TYPE_CHECKING:
 
 _jax: Any = jax
 CHUNK_BYTES = 256 * 2**20
-"""How many bytes a step takes at most where nothing is said of memory, and what is held beside
-it.
+"""Default limit in bytes of a step, and of the values that a stream holds whole, without
+`memory=`.
 """
 
 
 class Runnable:
-    """What a stream runs, for one length of data and one chunk size.
+    """Functions that a stream runs, for one length of data and one chunk size.
 
     Args:
         entry: The program.
         stage: The axis.
-        laid: Where all of it lies.
-        schedule: What is done when.
-        outcome: Puts the results together.
+        laid: The sharding of chunks and carries.
+        schedule: The passes as data.
+        outcome: Assembles the results.
     """
 
     begin: Sequence[Any]
-    """Of each pass: the values that are known -> those that are computed from them, and the state
-    that it starts with.
-    """
+    """Per pass: known values -> values computed from them, and the initial carry."""
     step: Sequence[Any]
-    """Values, state, chunk, where that starts, and what is replayed -> state, and what comes out of
-    the chunk.
+    """Per pass: values, carry, chunk, its start, and replayed carries -> carry, and results per
+    chunk.
     """
     rest: Sequence[Any]
-    """The same of a chunk that the devices do not divide."""
+    """Per pass: the step of a last chunk that the devices do not divide."""
     join: Sequence[Any]
-    """The state, of all devices, and rounded."""
+    """Per pass: carry -> carry, reduced over the devices and rounded to the program's dtypes."""
     end: Callable[..., Any]
     """Values -> results."""
 
@@ -73,18 +74,20 @@ class Runnable:
         self.total = stage.size
         self.outcome = outcome
         self.kept: str | None = None
-        """What became of `cache="program"`, if it is asked for."""
+        """Outcome of `cache="program"`, for the statistics; None if it is not requested."""
 
     @property
     def program(self) -> str:
-        """A digest of all that is computed, by which a checkpoint knows it again."""
+        """Digest of the computation, compared when a run resumes from a checkpoint."""
         raise NotImplementedError
 
     @property
     def pieces(self) -> list[tuple[int, int]]:
-        """Where each chunk starts, and how long it is."""
+        """Start and length of each chunk."""
         starts = range(0, self.total, self.size)
         pieces = [(start, min(self.size, self.total - start)) for start in starts]
+
+        # Split the last chunk: the part that the devices divide, then the remainder for one device.
         start, count = pieces[-1]
         rest = count % self.laid.parts
         return [
@@ -97,7 +100,7 @@ class Runnable:
         ]
 
     def placed(self, n: int, x: Any, count: int | None = None) -> Any:
-        """A value where it lies: an argument, or a chunk with so many elements of the axis."""
+        """Put a value on its devices: an argument, or a chunk with `count` elements of the axis."""
         if self.laid.place is None:
             return x
         divides = count is not None and count % self.laid.parts == 0
@@ -110,19 +113,20 @@ class Runnable:
 
 
 class Steps(Runnable):
-    """What is planned and compiled once.
+    """Steps that are planned and compiled in this process.
 
     Args:
         entry: The program.
         stage: The axis.
-        laid: Where all of it lies.
-        size: Of a chunk.
-        like: Steps of another chunk size, whose plan is that of these too.
+        laid: The sharding of chunks and carries.
+        size: Number of elements in a chunk.
+        like: Steps of another chunk size, whose plan is reused.
     """
 
     def __init__(
         self, entry: Entry, stage: Chunk, laid: Laid, size: int, like: Steps | None = None
     ):
+        # The plan does not depend on the chunk size, so a search over sizes plans once.
         outcome, self.passes = (
             self._planned(entry, stage) if like is None else (like.outcome, like.passes)
         )
@@ -136,6 +140,8 @@ class Steps(Runnable):
             Schedule.of(self.passes, self.work, laid.rounded(size), stage.size),
             outcome,
         )
+
+        # Names of the passes in profiles.
         scopes = [
             f"{entry.core.name}/stream {stage.axis}/pass {number}"
             for number, _ in enumerate(self.passes.passes, 1)
@@ -155,7 +161,7 @@ class Steps(Runnable):
 
     @property
     def program(self) -> str:
-        """A digest of every operation and constant."""
+        """Digest of every operation and constant."""
         text = repr([self.entry.core.name, program_key(self.passes), self.work.accumulators])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -167,6 +173,8 @@ class Steps(Runnable):
             options=replace(entry.core.options, pad=(), chunk=(), memory=None),
             single="read in chunks",
         )
+
+        # The body without the options that the stream replaces.
         passes = stage.passes(
             entry.body_inside(Plan.make(stage.view, request), Chunk, outcome), in_memory=False
         )
@@ -184,7 +192,7 @@ class Steps(Runnable):
         return self.laid.step(self._step(pass_), ins, outs, whole=whole)
 
     def bytes(self) -> int:
-        """What a step takes on one device, by the compiler, and the chunk that is read
+        """Peak bytes of a step on one device by the compiler's count, plus the chunk that is read
         meanwhile.
         """
         with self.passes.width:
@@ -200,6 +208,9 @@ class Steps(Runnable):
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
         kept: Any = {}
+
+        # Interpret the run over abstract values, in the order of `_Run.__call__`, and compile each
+        # step.
         for p, pass_ in enumerate(self.passes.passes):
             new, state = _jax.eval_shape(self.begin[p], values)
             values.update(new)
@@ -217,6 +228,9 @@ class Steps(Runnable):
             known = KnownValues(dict(values))
             self.work.finish(pass_, known, _jax.eval_shape(self.join[p], state))
             values.update(known.values)
+
+        # Carries that are saved for a pass in the other direction: one set for each chunk of the
+        # data.
         boundaries = self.passes.kept_bytes(-(-self.total // self.size))
         return (
             most
@@ -235,9 +249,7 @@ class Steps(Runnable):
         return aval.update(sharding=self.laid.sharding(self.passes.flat.takes.index(n), axis))
 
     def _begin(self, pass_: Any) -> Callable[..., Any]:
-        """What is computed once when the pass before is over, and the state that a pass starts
-        with.
-        """
+        """Values computed once before a pass, and its initial carry."""
 
         def begin(values: Any) -> Any:
             known = KnownValues(dict(values))
@@ -247,14 +259,14 @@ class Steps(Runnable):
         return begin
 
     def _step(self, pass_: Any) -> Callable[..., Any]:
-        """One chunk. The last, shorter one is a program of its own: elements that do not count
-        would have to be masked in each.
-        """
+        """Step of one chunk."""
 
         def step(
             values: Any, state: Any, chunk: Any, start: Any, kept: Any = None, *, here: Any = True
         ) -> Any:
             n = next(iter(chunk))
+            # Every element counts: a shorter last chunk is a program of its own, as a shared one
+            # would have to mask the padding in each chunk.
             count = chunk[n].shape[self.passes.axis(n)]
             return self.work.step(
                 pass_,
@@ -271,23 +283,22 @@ class Steps(Runnable):
         return step
 
     def _end(self, values: Any) -> Any:
-        """What is computed from what all passes have accumulated: the results that do not have the
-        axis.
-        """
+        """Results that do not have the axis, from the values that all passes have accumulated."""
+        # Placeholders: results that have the axis are assembled on the host.
         emitted: dict[int, Any] = {i: None for pass_ in self.passes.passes for i in pass_.emits}
-        # here the devices work as one
+        # No `devices`: the carries were reduced by `join`, so every device computes the same.
         on_all = Chunked(self.passes, np.int32(self.total), is_spread=self.work.is_spread)
         return on_all.results(KnownValues(dict(values)), emitted)
 
 
 def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, Fit]:
-    """The steps whose chunks are as long as the budget allows; the width that fits is that on one
-    device.
+    """Steps with the longest chunks that the budget allows, and the fit on one device.
 
     Raises:
         AxisError: The axis cannot be cut.
-        Misfit: Not one element fits.
+        Misfit: A chunk of one element exceeds the budget.
     """
+    # Planned once; each measured width reuses the plan and compiles its own steps.
     first = Steps(entry, stage, laid, 1)
     made: dict[int, Steps] = {}
 
@@ -304,9 +315,9 @@ def _new(known: KnownValues, values: Mapping[int, Any]) -> dict[int, Any]:
 
 
 def _check_held(entry: Entry, stage: Chunk, passes: Passes) -> None:
-    """A stream is of any length: what has to be there as a whole is read into memory if that is
-    small, as a chunk is.
-    """
+    """Refuse values that operations need whole, if they exceed the budget."""
+    # Data of a stream have any length, so a sort or the like is done on the whole only if that is
+    # small.
     held, budget = passes.held_bytes(stage.size), stage.budget or CHUNK_BYTES
     if held > budget:
         op = passes.at_once[0].op
@@ -323,9 +334,7 @@ def _check_held(entry: Entry, stage: Chunk, passes: Passes) -> None:
 
 
 def _check_keys(entry: Entry, stage: Chunk, passes: Passes) -> None:
-    """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of
-    them.
-    """
+    """Refuse random keys in chunks: files do not contain any, and NumPy has no dtype for them."""
     out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
     out += [n for pass_ in passes.passes for n in pass_.collects]
     for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):

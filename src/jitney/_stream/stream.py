@@ -1,9 +1,14 @@
-"""Run a function over data that does not fit into memory: the same passes as of `chunk=`, with the
-chunks read one by one.
+"""`jitney.stream`: run a function over data that do not fit into memory, chunk by chunk.
 
-It stands around a program: the loop is on the host, each chunk goes through one compiled step, and
-what is carried from chunk to chunk stays on the device. While one chunk is worked on, the next is
-read.
+The passes are those of `chunk=`. The loop is on the host (`_Run.__call__`): each chunk goes through
+one compiled step, the carry stays on the device, and the next chunk is read meanwhile. Given
+
+    @jitney.optimize
+    def variance(x: Float[Array, "n"]):
+        return jnp.mean((x - jnp.mean(x)) ** 2)
+
+and a file of 10 rows, `stream(variance, {"x": "x.npy"}, chunk={"n": 4})` reads rows 0:4, 4:8 and
+8:10 for the sum of `x`, then again for the sum of the squares: 2 passes, 6 chunks.
 """
 
 from __future__ import annotations
@@ -71,49 +76,50 @@ def stream(
     Args:
         program: A function under `@optimize`, without `pad`; or a derivative of one, such as
             `f.grad`.
-        data: Argument name -> value. Of an array with the axis, anything that has `shape` and
+        data: Argument name -> value. For an array with the axis, anything that has `shape` and
             `dtype` and can be sliced: a NumPy array or memory map, a Zarr or HDF5 array; the path
             of an `.npy` file, or of an `.npz` file that holds an array of the argument's name; a
-            sequence of these, one behind the other; or an object whose `__iter__` gives chunks of
-            any length, each time anew, which is read once more, for its length. Everything else is
+            sequence of these, concatenated; or an object whose `__iter__` starts anew each time and
+            gives chunks of any length, which is read once more, for its length. Everything else is
             passed whole.
-        chunk: Axis name -> how many of its elements are read at a time; `"auto"` for as many as
-            keep a step of the run under the program's `memory=` (256 MiB if it has none), by what
-            the compiler says of it, on one device. If the axis lies along a mesh, each device works
-            on its part of a chunk, whose size is rounded up to what the devices divide; of the rest
-            in the end what they divide is a chunk, and what is left then, fewer elements than
-            devices, another one, which one device accumulates.
-        checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on
-            from there, to the same bits as an unbroken one; when the run is over, it is removed. It
-            is of one computation (comments, and on which lines it stands, do not count), chunk size
-            and arguments, of data of one shape and dtype, and of JAX's settings and version. One
-            that cannot be written, as on a full disk, is a warning: the one from before stays, and
-            the run goes on. The rows that were done are read again first, and have to be what they
-            were; those of an `.npy` or `.npz` file that was given by its path are not, if nobody
-            has touched it.
-        checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`. By
-            default once a second at most, and so that it takes a hundredth of the run at most.
-            Ctrl-C writes it too.
-        retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2
-            s, 0.4 s, ...; and how often the data are opened again. An object that is iterated, and
-            a compressed `.npz`, are begun anew, up to the row that was reached.
-        progress: Whether a bar shows how far the run is, its rate, and the time left; in a notebook
-            by ipywidgets.
+        chunk: Axis name -> number of its elements that are read at a time; `"auto"` for as many as
+            keep a step of the run under the program's `memory=` (256 MiB if it has none), by the
+            compiler's count on one device. If the axis is sharded over a mesh, each device takes
+            its part of a chunk, and the chunk size is rounded up to a multiple of the devices. The
+            rest at the end is one chunk of the largest multiple of the devices, and another of the
+            fewer elements that remain, which one device accumulates.
+        checkpoint: Path of a file that stores the accumulated values. If it exists, the run resumes
+            from it, to the same bits as an unbroken run; when the run is over, the file is removed.
+            It belongs to one computation (comments and line numbers do not count), chunk size and
+            arguments, to data of one shape and dtype, and to JAX's settings and version. If it
+            cannot be written, as on a full disk, that is a warning: the previous file stays, and
+            the run goes on. The rows that were done are read again first and have to be unchanged;
+            those of an `.npy` or `.npz` file that was given by its path are not read again if the
+            file has not been touched.
+        checkpoint_every: Interval between saves: a number of chunks, or seconds as in `"30s"`. By
+            default at most once a second, and at most a hundredth of the run's time. Ctrl-C writes
+            the file too.
+        retries: Number of times that a chunk is read again after its reading failed (`OSError`),
+            after 0.1 s, 0.2 s, 0.4 s, ...; the same holds for opening the data. An object that is
+            iterated, and a compressed `.npz`, are read again from their first row, up to the row
+            that was reached.
+        progress: Whether a bar shows the progress of the run, its rate, and the time left; in a
+            notebook by ipywidgets.
 
     Returns:
-        What the function returns, where arrays that have the axis are NumPy arrays, and what the
-        run did.
+        The function's results, in which arrays that have the axis are NumPy arrays, and statistics
+        of the run.
 
     Raises:
-        AxisError: An operation looks along the axis in a way that is not carried from chunk to
-            chunk.
+        AxisError: An operation combines elements along the axis in a way that cannot be carried
+            from chunk to chunk.
         ContractError: The data do not fit the contract, or no array has the axis.
         MeshError: The program has `shard`, and there is no mesh, or another axis than the one that
             is cut does not divide.
-        JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot
-            be kept in one.
+        JitneyError: The checkpoint is damaged or of another run; or it is requested for a run whose
+            results have the axis, which it cannot store.
         DataError: A slice came with other rows than asked for, a file is damaged, was cut or
-            changed while it was read, or rows are not what they were in the pass before or when the
+            changed while it was read, or rows have changed since the pass before or since the
             checkpoint was written.
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
@@ -153,6 +159,7 @@ def stream(
             'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).',
             code="J220",
         )
+
     sources, failures = opened(data, where, retries)
     entry, arrays = program.abstract(
         (), {name: abstract(value) for name, value in sources.items()}, None
@@ -174,7 +181,9 @@ def stream(
                 "pass an array with it, or correct the name.",
                 code="J218",
             )
+
         laid = Laid.of(entry, stage)
+        # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
             steps = _steps(entry, arrays, replace(stage, devices=laid.devices), laid, size)
@@ -182,6 +191,7 @@ def stream(
                 sources.get(leaf.path, array)
                 for leaf, array in zip(view.leaves, arrays, strict=True)
             ]
+
             run = _Run(
                 steps,
                 [leaf.path for leaf in view.leaves],
@@ -193,8 +203,9 @@ def stream(
             if checkpoint is not None:
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.schedule.width:
-                # what was given may change from now on
+                # Wait: after the return the caller may overwrite the data.
                 value = _jax.block_until_ready(run(kept, progress=progress))
+
             if entry.core.options.debug_nans:
                 unknown = (
                     "Which operation made it is known of calls only, not of a stream of several"
@@ -206,6 +217,7 @@ def stream(
                     unknown,
                     "call the function itself on a part of the data",
                 )
+
             verify_stream(
                 entry,
                 (axis, steps.size),
@@ -213,14 +225,18 @@ def stream(
                 value,
                 partial(_unverified, program, {axis: size or AUTO}),
             )
+
             saves = kept.saves if kept is not None else 0
             took, failures = time.perf_counter() - began, failures + run.reader.failures
             stats = StreamStats(
                 run.chunks, stage.size, len(steps.schedule.turns), took, failures, saves, steps.kept
             )
             return Streamed(value, stats)
-    if stage.size == 1:  # which devices cannot share
+
+    # Several devices cannot share one element.
+    if stage.size == 1:
         program = _on_one_device(program)
+
     whole = _jax.block_until_ready(
         program(**{name: read_whole(value, name) for name, value in sources.items()})
     )
@@ -228,6 +244,7 @@ def stream(
 
 
 def _on_one_device(program: Any) -> Any:
+    """The program without `shard`."""
     options = program.options
     if options.shard is None:
         return program
@@ -235,6 +252,7 @@ def _on_one_device(program: Any) -> Any:
 
 
 def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
+    """Value of a stream of other data, without verification."""
     return stream(
         program.with_body(program.body, replace(program.options, verify=False)).bound_to((), {}),
         data,
@@ -244,7 +262,7 @@ def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any])
 
 
 def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
-    """Axis and size of a chunk, None for "auto"."""
+    """Axis and chunk size; None for "auto"."""
     if is_a(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
         if is_a(axis, str):
@@ -264,7 +282,7 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
 def _steps(
     entry: Entry, arrays: Sequence[Any], stage: Chunk, laid: Laid, size: int | None
 ) -> Runnable:
-    """Those of an earlier run over data of this length, or new ones."""
+    """Steps of an earlier run over data of this length, or new ones."""
     key = (
         laid,
         stage.axis,
@@ -306,8 +324,8 @@ def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
 
 
 def _on_host(value: Any) -> Any:
-    """Data that lie on several devices come from the host: a slice of them would be put together on
-    each of these first.
+    """Move an array that is sharded over several devices to the host, since a slice of it would be
+    gathered on each of these devices first.
     """
     return (
         np.asarray(value)
@@ -317,7 +335,7 @@ def _on_host(value: Any) -> Any:
 
 
 class _Run:
-    """One run over one set of data."""
+    """A single run over one set of data."""
 
     def __init__(
         self,
@@ -340,7 +358,8 @@ class _Run:
         self.fixed = {
             n: read_whole(x, name) for n, (name, x) in given.items() if n not in plan.streamed
         }
-        # in the types that they have outside of the run
+        # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
+        # dtypes.
         self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}
         where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
@@ -368,8 +387,8 @@ class _Run:
             )
 
     def key(self) -> dict[str, str]:
-        """What a checkpoint must be of, to be gone on from, as digests; the rows themselves the
-        reader knows.
+        """Digests of all that a checkpoint must agree on, by the words of messages; `Reader` checks
+        the rows.
         """
         steps = self.steps
         texts = {
@@ -403,17 +422,22 @@ class _Run:
                 "drop checkpoint=..., or return sums and their kin.",
                 code="J284",
             )
+
         begins = resumed(kept, self.reader, steps.laid)
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
-        # what does not depend on the data takes no pass
+        # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
         done = (
             first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
         )
+
         with _bar(steps, done, show=progress) as advance:
             try:
+                # For each pass: compute the initial carry, unless a checkpoint gave one; step
+                # through the chunks; reduce the carries over the devices; publish the values that
+                # they give.
                 for p, turn in enumerate(turns[first:], first):
                     if state is None:
                         new, state = steps.begin[p](values)
@@ -421,6 +445,7 @@ class _Run:
                     collected = {n: self._empty(n) for n in turn.collects}
                     for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
+                        # A pass in the other direction starts this chunk with these carries.
                         carried.setdefault(start, {}).update(turn.kept(state))
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
@@ -431,7 +456,8 @@ class _Run:
                             np.int32(start),
                             *([carried[start]] if turn.replays else []),
                         )
-                        # so that no more than two chunks are under way
+                        # Dispatch is asynchronous: wait for the step before, so that at most two
+                        # chunks are on the device.
                         _jax.block_until_ready(before)
                         for (i, n), out in zip(turn.emits, outs, strict=False):
                             emitted[i][self._place(n, start, count)] = np.asarray(out)
@@ -441,6 +467,7 @@ class _Run:
                         advance()
                         if kept is not None:
                             over = steps.total - start if turn.back else start + count
+                            # Ctrl-C writes this position, even if no save is due.
                             reached = Reached(
                                 p,
                                 over,
@@ -451,6 +478,7 @@ class _Run:
                             kept.reached(reached)
                     values.update(turn.known(steps.join[p](state)))
                     values.update({n: _jax.numpy.asarray(x) for n, x in collected.items()})
+                    # Only the first pass of a resumed run starts in the middle.
                     at, state = 0, None
             except KeyboardInterrupt as stop:
                 if kept is not None and reached is not None:
@@ -460,15 +488,14 @@ class _Run:
                         " the same call goes on from there."
                     )
                 raise
+
         flat = [emitted.get(i, x) for i, x in enumerate(steps.end(values))]
         if kept is not None:
             kept.remove()
         return unmixed(steps.outcome.output(flat))
 
     def _known(self, index: int, at: int) -> Mapping[str, np.ndarray[Any, Any]]:
-        """What the reader knows of the chunks that are done; after the first pass that is all of
-        them.
-        """
+        """Checksums of the chunks that are done; after the first pass, of all chunks."""
         pieces = self.steps.pieces
         missing = (
             set(left(pieces, at, back=self.schedule.turns[0].back))
@@ -478,8 +505,8 @@ class _Run:
         return self.reader.known([piece not in missing for piece in pieces])
 
     def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, Any]]]:
-        """The chunks that are not done, with where they start and how long they are, each read
-        while the one before is worked on.
+        """The chunks that are still to do, with start and length; each is read during the step
+        before it.
         """
         pieces = left(self.steps.pieces, done, back=back)
         if not pieces:
@@ -489,10 +516,13 @@ class _Run:
             for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
                 chunk = coming.result()
                 if following is not None:
+                    # Read the next chunk before this one is handed out, so that reading and the
+                    # step overlap.
                     coming = reader.submit(self.reader, *following)
                 yield *piece, chunk
 
     def _check_kept(self, kept: Checkpoint | None) -> None:
+        """Refuse a checkpoint of a run whose memory holds more than the carry."""
         what = self.schedule.turns
         if kept is None or not any(turn.collects or turn.keeps for turn in what):
             return
@@ -515,13 +545,14 @@ class _Run:
 
     def _place(self, n: Any, start: int, count: int) -> tuple[slice, ...]:
         axis = self.schedule.axes[n]
-        # of each element there may be several, one behind the other
+        # A dimension may be a multiple of the axis, such as `2 * n`: each element has `times`
+        # entries.
         times = self.schedule.shapes[n][axis] // self.steps.total
         return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
 
 
 def _bar(steps: Runnable, done: int, *, show: bool) -> AbstractContextManager[Callable[[], None]]:
-    """A progress bar, or nothing at all; what it gives is called after each chunk."""
+    """Progress bar, or nothing; its value is called after each chunk."""
     if not show:
         return nullcontext(lambda: None)
     from .._console import bar
@@ -530,4 +561,5 @@ def _bar(steps: Runnable, done: int, *, show: bool) -> AbstractContextManager[Ca
     return bar(steps.entry.core.name, total, done, steps.size)
 
 
-_MAX_STEPS = 64  # lengths and chunk sizes that one function remembers
+# Lengths and chunk sizes whose steps one function remembers.
+_MAX_STEPS = 64

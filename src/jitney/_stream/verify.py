@@ -1,6 +1,4 @@
-"""`verify` of `jitney.stream`: the function called plainly on all of the data, if they fit into
-memory.
-"""
+"""`verify` of `jitney.stream`: one plain call on all of the data, if they fit into memory."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from .._program.entry import Entry
 
 LIMIT = 2**30
-"""Up to how many bytes data are read as a whole, to be compared with."""
+"""Largest number of bytes of data that are read whole for the comparison."""
 
 
 def verify_stream(
@@ -39,13 +37,13 @@ def verify_stream(
 
     Args:
         entry: The program.
-        chunk: The axis, and how much of it is read at a time.
+        chunk: The axis, and the number of its elements that are read at a time.
         values: The arrays of the call, and the sources of those that are read.
-        result: What the stream gave.
-        again: Streams other data, by argument name, without verifying.
+        result: The result of the stream.
+        again: Streams other data, by argument name, without verification.
 
     Raises:
-        VerificationError: It is not what the plain function gives.
+        VerificationError: The result differs from that of the plain function.
     """
     core = entry.core
     key = ("stream", chunk, *((np.shape(x), str(getattr(x, "dtype", ""))) for x in values))
@@ -71,6 +69,7 @@ def verify_stream(
     def streamed(arrays: Sequence[Any]) -> Any:
         return again(core.binder.named(entry.layout.values(arrays, entry.statics)))
 
+    # The changes set the tolerance; options that a stream replaces are not among them.
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
     options = replace(core.options, chunk=(chunk,), memory=None)
     changes = (
