@@ -1,8 +1,8 @@
 """Contractions, convolutions and transforms: an axis that is summed over gets zeros for padding,
 any other axis may keep what it has.
 
-The theorem is that zero times a finite number adds nothing to a sum. Both operands are cleared,
-since zero times an infinity or a NaN in the padding of the other one is a NaN.
+The theorem is that 0 * 0 adds nothing to a sum. Both operands are cleared, since 0 times an
+infinity or a NaN in the padding of the other one is a NaN.
 """
 
 from __future__ import annotations
