@@ -1,5 +1,5 @@
-"""One operation along the cut axis: its uses of the axis, and the state that it carries from chunk
-to chunk.
+"""Queries about an operation along the cut axis: its uses of the axis, and the state that it
+carries from chunk to chunk.
 """
 
 from __future__ import annotations

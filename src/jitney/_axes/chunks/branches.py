@@ -32,8 +32,8 @@ from ..walk import ragged
 
 @dataclass(frozen=True)
 class _Step:
-    """One operation of a branch. `stage` is the number of hoisted operations that it depends on in
-    a chain; `is_out` marks a hoisted one.
+    """An operation of a branch. `stage` is the number of hoisted operations that it depends on in a
+    chain; `is_out` marks a hoisted one.
     """
 
     eqn: Any

@@ -158,8 +158,8 @@ class Chunked:
             count: The number of its valid elements.
             allocated: The length of its arrays.
             kept: The carries into this chunk of the nodes that the pass replays.
-            here: False, a bool of the program or not, if another device evaluates the same chunk
-                and calls its callbacks.
+            here: Whether callbacks are called here, a bool or one of the program; False if the same
+                chunk is evaluated elsewhere too, and they are called there.
 
         Returns:
             The next states; and the chunk's part of emitted results, then of collected values.
@@ -231,7 +231,7 @@ class Chunked:
             known.values.update(zip(self.accumulated(node), held, strict=False))
 
     def results(self, known: KnownValues, emitted: dict[int, Any]) -> list[Any]:
-        """All results of the program; `emitted` has those with the axis, by position."""
+        """The results of the program; `emitted` has those with the axis, by position."""
         self.settle(self.passes.after, known)
         gives = self.passes.flat.gives
         return [emitted[i] if i in emitted else known.read([ref])[0] for i, ref in enumerate(gives)]

@@ -31,7 +31,7 @@ from .parts import Parts, parts_of
 
 @dataclass(frozen=True)
 class Node:
-    """One operation; its operands and results are numbered values.
+    """An operation whose operands and results are numbered values.
 
     Args:
         op: The operation.

@@ -24,7 +24,7 @@ from .numbered import Node, NumberedProgram, has_state, size_per_element
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over the data.
+    """A pass over the data, from chunk to chunk.
 
     Args:
         before: Nodes that are computed once, when the pass before is over.
