@@ -4,7 +4,7 @@
 (`watch.py`, `code_that_ran.py`). Then it traces the function at known sizes, the witnesses, and
 compares the programs as graphs (`compare_traces.py`). With n = 5 at hand, for `x[1:]`:
 
-    symbolic   gather of positions 1 + iota(n - 1)
+    symbolic   gather: a window of n - 1 elements from position 1
     witness    slice [1:5]
     compared   both select elements 1, 2, 3, 4 of x: the same
 """
