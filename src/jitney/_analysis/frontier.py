@@ -102,6 +102,7 @@ def _explored(problem: Problem, budget: int | None) -> Point | None:
     """Compile the gradient for several memory limits, or for the budget, which gives the choice;
     the compiled points are collected in `problem`.
     """
+    # Without a limit everything is saved. Limits descend, so none fits below one that does not.
     most = choose(problem, 2**62).point.bytes
     for limit in [int(part * most) for part in _PARTS] if budget is None else []:
         try:

@@ -81,6 +81,7 @@ def strategy(
         body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})
         whole = stage.bytes(body, avals)
+        # In the order of preference.
         ways = [
             Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
             _chunked(stage, body, avals, budget),

@@ -117,6 +117,7 @@ def told(walk: Walk, op: Op, values: Sequence[Any], when: Any) -> list[Any]:
     if when is False:
         return walk.muted().make(op, values)
 
+    # A `cond`, since a `select` would evaluate both and call back in any case.
     def loud() -> list[Any]:
         return walk.make(op, values)
 

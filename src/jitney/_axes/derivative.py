@@ -59,6 +59,8 @@ def with_derivative(
             for i, x in enumerate(arrays)
             if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact)
         )
+
+        # Only arguments with a tangent are differentiated: symbolic zeros mark the others.
         program = derivative(varying)
         given = [moved[i] for i in varying]
 
@@ -69,6 +71,7 @@ def with_derivative(
         _demand_transposable(made_along, arrays, beside, given)
         both = along(program, arrays, beside, given)
         results, made = _in_front(both[:count], (arrays, beside)), iter(both[count:])
+        # JAX wants float0 tangents for integer results; the program has none for these.
         return results, [
             next(made) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0)
             for x in results

@@ -60,6 +60,7 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
+    # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
     if eqn.primitive.name in HOLDERS and any(
         map(
             _is_changed, (inner for program in programs(eqn.params) for inner in equations(program))
@@ -88,6 +89,7 @@ def _is_changed(eqn: Any) -> bool:
 
 def _may_lose(eqn: Any) -> bool:
     """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
+    # Floats of 4 bits have no NaN.
     dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
     return (
         eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS)

@@ -144,6 +144,7 @@ class Walk:
 
     def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
         """Replace the padding of `x` along `axes` by the identity of an operation."""
+        # A `select`, not a product with the mask: padding may be NaN, and 0 * NaN is NaN.
         for axis in axes:
             if is_ragged(dims[axis]) and not self.is_full(dims[axis]):
                 x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
@@ -157,7 +158,7 @@ class Walk:
         )
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
-        """The operation itself, with some parameters changed."""
+        """Evaluate the operation itself, with some parameters changed."""
         eqn = op.changed(**changed).eqn if changed else op.eqn
         return kept(eqn, values) if self.is_spread else bound(eqn, values)
 
@@ -172,6 +173,8 @@ class Walk:
         told = bool(op.eqn.effects)
         if self.is_mute and told and op.name in CALLBACKS:
             return blanks(op)
+        # A rule also evaluates sub-jaxprs with this interpreter: needed to mute callbacks in them,
+        # and to put in Python's values.
         if mentions(op) or (self.is_mute and told) or self._holds_numbers(op):
             return self.rules[op.name].pad(self, op, list(values))
         return self.bind(op, values)
@@ -196,6 +199,7 @@ class Walk:
         """Evaluate a jaxpr, closed or open."""
 
         def results(eqn: Any, operands: list[Any]) -> list[Any]:
+            # Python's value, in place of the equation that would compute it from symbols.
             if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
                 return [self.numbers[eqn.outvars[0]]]
             with scope_of(eqn):

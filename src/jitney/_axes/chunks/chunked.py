@@ -166,6 +166,8 @@ class Chunked:
         """
         walk = self._walk(allocated, count, start)
         made = dict(chunk)
+
+        # Materialised values are read as slices, as arguments are.
         for n in work.slices:
             dims, axis = self.passes.flat.dims[n], self.passes.axis(n)
             part = _slice if self.is_differentiated else _part
@@ -281,6 +283,7 @@ class Chunked:
             dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
             made = zip(self.accumulated(node), monoids_of(node), strict=True)
             return [_begun(monoid, dims[n], monoid.accumulator(dtypes[n])) for n, monoid in made]
+        # The carry alone is read; streamed operands are not known yet.
         if way == "looped":
             values = [
                 None
@@ -409,7 +412,7 @@ def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
     wide = monoid_of(op).accumulator(dtype)
     if wide == dtype:
         return RULES[op.name].pad(walk, op, values)[0]
-    # A product keeps its narrow operands and is asked for a wide result.
+    # Operands are converted, except those of products: these take a result dtype of their own.
     if op.name not in ("dot_general", "conv_general_dilated"):
         return RULES[op.name].pad(walk, op, [_as(x, wide) for x in values])[0]
     return _as(RULES[op.name].pad(walk, op.changed(preferred_element_type=wide), values)[0], wide)
@@ -480,6 +483,8 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
     passes, devices = work.passes, work.devices
     if devices is None:
         return _in_turn(work, arrays, size, chunk)
+
+    # Constant results stay outside of `shard_map`.
     gives, takes = passes.flat.gives, passes.flat.takes
     made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
     emitted = {i for turn in passes.passes for i in turn.emits}
@@ -514,6 +519,8 @@ def _in_turn(
     takes = passes.flat.takes
     streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
     known = work.known(arrays)
+
+    # Full chunks and a remainder. Tangents are split beforehand, all else is sliced in the loop.
     full, rest = divmod(size, chunk)
     parted = {
         n: _parted(streamed[n], passes.axis(n), full, chunk)
@@ -523,6 +530,7 @@ def _in_turn(
     # Results of low types leave the loop as bits: see `low_bits.py`.
     moved: Any = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
+    # The position of this device's shard in the axis.
     offset = (
         np.int32(0)
         if work.devices is None

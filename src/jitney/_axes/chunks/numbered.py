@@ -108,6 +108,8 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
     def is_number(eqn: Any) -> bool:
         return bool(eqn.outvars) and eqn.outvars[0] in numbers
 
+    # The program to inline in place of an equation: a call's own, or that of a `cond` with its uses
+    # of the axis hoisted out of the branches.
     def inside(eqn: Any) -> Any | None:
         if is_number(eqn):
             return None
@@ -154,6 +156,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
         nonlocal last
         if not op.eqn.effects:
             return Node(op, reads, makes)
+        # A token is numbered like a value, without an aval.
         check_effects(op)
         token = len(avals)
         avals[token] = None

@@ -114,11 +114,15 @@ class Devices:
             sums, self._reduced(lax.psum, [state[i][k] for i, k in sums]), strict=True
         ):
             out[i][k] = total
+
+        # Index and value of an argmax are compared together, so both are gathered.
         for i, node in enumerate(nodes):
             if _is_placed(node):
                 out[i] = _first_place(
                     monoid_of(node.op), [lax.all_gather(x, self.along) for x in state[i]]
                 )
+
+        # Other monoids: their own collective, or an all-gather and a fold.
         for i, k, monoid in held:
             if monoid in (MONOIDS["max"], MONOIDS["min"]):
                 out[i][k] = self._extreme(state[i][k], monoid)

@@ -119,9 +119,12 @@ def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
         given: Abstract values of its operands; one of them is a partial result.
         monoid: The monoid that combines the partial results.
     """
+    # Moves, and the monoid's own operation: (a1 + a2) + (b1 + b2) = (a1 + b1) + (a2 + b2).
     parts = [within(monoid, each) for each in given]
     if op.name in _MOVED or MONOIDS.get(_COMBINING.get(op.name, "")) is monoid:
         return all(parts)
+
+    # Reads, writes and selections, if each chunk makes them at the same positions.
     if op.name == "select_n":
         return is_fixed(given[0]) and all(parts[1:])
     if op.name in _AT_POSITIONS:
@@ -132,6 +135,8 @@ def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
         return (
             (by is None or MONOIDS[by] is monoid) and parts[0] and is_fixed(given[1]) and parts[2]
         )
+
+    # Reductions over other axes by the same monoid: the order of summation may be exchanged.
     by = REDUCTIONS.get(op.name) or CUMULATIVE.get(op.name)
     if by is not None and MONOIDS[by] is monoid:
         return True

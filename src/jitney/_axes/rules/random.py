@@ -26,7 +26,8 @@ from ..walk import Op, Walk
 
 _random: Any = jax.random
 _ciphers: Any = ciphers
-_WORD, _HALF = 32, 16  # bits
+# Bits of a word of the cipher, and of half of it.
+_WORD, _HALF = 32, 16
 
 
 def _uses(op: Op) -> Iterator[Use]:

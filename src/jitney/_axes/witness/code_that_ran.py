@@ -176,6 +176,8 @@ def _monitored(watch: _Watch) -> Generator[None]:
     costs next to nothing.
     """
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers
+    # by convention.
     tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:
         watch.report(_BLIND)

@@ -85,6 +85,7 @@ class Evaluator:
     def _made(self, value: Value) -> Any:
         operands = [self(read) for read in value.reads]
         if is_integer(value.dtype) and all(is_integer(read.dtype) for read in value.reads):
+            # Wrapping is meant: NumPy warns of it for scalars.
             with np.errstate(over="ignore"):
                 out = _by_numpy(value, operands)
             if out is not None:

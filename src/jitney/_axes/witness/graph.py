@@ -96,6 +96,8 @@ def graph_of(
     """Build the graph of a program from the nodes of its arguments."""
     effects: list[Value] = []
 
+    # An operation with effects is a root of the graph besides the results; one without results gets
+    # a value of its own.
     def results(eqn: Any, reads: list[Value], within: SeenAt) -> list[Value]:
         outs = _made(eqn, tuple(reads), sizes, within.line)
         if eqn.effects and outs:

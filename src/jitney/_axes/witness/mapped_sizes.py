@@ -35,11 +35,13 @@ def named_sizes() -> Generator[None]:
         size = _asked(lambda: psum(1, axis_name))
         return size if is_symbolic(size) else None
 
+    # `psum(1, axis_name)` is JAX's idiom for the size of an axis, and `psum(k, ...)` is k times it.
     def sum_over(x: Any, axis_name: Any, **options: Any) -> Any:
         if type(x) is int and not options and (size := symbol(axis_name)) is not None:
             return size * x
         return psum(x, axis_name, **options)
 
+    # A mean as `psum(x) / size`, so that the size stays a symbol.
     def mean_over(x: Any, axis_name: Any, **options: Any) -> Any:
         leaves: list[Any] = jax.tree.leaves(x)
         if (
@@ -79,6 +81,7 @@ def _asked(size: Callable[[], Any]) -> Any:
     kind: Any = symbolic_class()
     integer: Any = kind.__int__
 
+    # The conversion is intercepted for the time of one call, under the caller's lock.
     def tell(self: Any) -> int:
         raise _Symbol(self)
 

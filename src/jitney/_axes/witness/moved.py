@@ -123,6 +123,8 @@ def _composed(view: Selection, move: Move) -> Selection:
         axes.append(
             (None, len(positions)) if below is None else (below, _through(inner, positions))
         )
+
+    # A fixed position on a broadcast axis selects nothing in the operand.
     for axis, position in view.fixed:
         below, inner = move.axes[axis]
         if below is not None:
@@ -303,6 +305,7 @@ def _separated(
         here = np.clip(here, 0, last)
         if not here.size:
             return None
+        # The axes of the indices along which these positions vary: at most one, and not shared.
         runs = [
             i
             for i, size in enumerate(here.shape)
@@ -400,6 +403,7 @@ def _is_zero(value: Value, known: Known) -> bool:
 def _padded(value: Value, known: Known) -> Targets | None:
     x, filler = value.reads
     config = [at(part, value.scope) for part in value.params["padding_config"]]
+    # Negative padding cuts elements off.
     if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
         return None
     return x, [

@@ -214,11 +214,15 @@ def _summary(code: types.CodeType) -> _Summary:
         for at, i in enumerate(all_)
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     ]
+    # Python compiles `except E` to a load of E and CHECK_EXC_MATCH. None stands for a class that is
+    # not one global name, such as a tuple or an attribute.
     matches = [
         before.argval if before.opname == "LOAD_GLOBAL" else None
         for before, i in pairs
         if i.opname == "CHECK_EXC_MATCH"
     ]
+
+    # A handler that ends with POP_EXCEPT and no RERAISE behind it has swallowed the exception.
     handles = bool(matches) or _is_bare(pairs)
     goes_on = any(a.opname == "POP_EXCEPT" and b.opname != "RERAISE" for a, b in pairs)
     return _Summary(
@@ -235,6 +239,7 @@ def _summary(code: types.CodeType) -> _Summary:
 
 def _is_bare(pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]) -> bool:
     """Return whether there is a bare `except`."""
+    # Its handler pops the exception without matching it.
     return any(a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in pairs)
 
 
@@ -244,6 +249,8 @@ def _swallows(
     """Return whether a function is an `__exit__` that may suppress the exception."""
     if code.co_name != "__exit__":
         return False
+    # Each return value has to be the constant None or False; `code` stands for an unknown one.
+    # RETURN_CONST is an instruction of some versions of Python only.
     values = [
         a.argval if a.opname == "LOAD_CONST" else code
         for a, b in pairs
