@@ -231,7 +231,7 @@ def _behind_all(x: Any, positions: Any, last: Any, axis: int, size: int) -> tupl
 
 
 def _window_sizes(op: Op) -> list[Dim]:
-    """The window of one update along each axis of the operand."""
+    """The size of an update's window along each axis of the operand."""
     numbers = op.params["dimension_numbers"]
     outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     windows = iter([op.ins[2][axis] for axis in numbers.update_window_dims])
@@ -268,8 +268,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
         for axis, dim in enumerate(op.ins[1][:-1])
         if axis not in numbers.scatter_indices_batching_dims
     )
-    # Along a batching axis each row is written into its own row of the operand, so that only the
-    # other axes are uses.
+    # Along a batching axis each row is written into its own row of the operand: not a use of it.
     if rows:
         if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")

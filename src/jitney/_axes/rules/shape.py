@@ -31,8 +31,8 @@ def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         np.int32, walk.shape(op.params["shape"]), op.params["dimension"]
     )
     whole = lax.add(positions, lax.full(positions.shape, lax.convert_element_type(start, np.int32)))
-    # Add in int32 and convert last, so that a low float type rounds once: bfloat16 rounds the
-    # start and the positions apart from their sum.
+    # Add in int32 and convert last: a low float type would round the start, the positions and their
+    # sum.
     return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]
 
 

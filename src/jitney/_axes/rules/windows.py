@@ -1,9 +1,9 @@
 """Window reductions along an axis: padding is replaced by the identity element, so that a window
 that reaches over the end reduces its valid elements alone.
 
-A reducer of the user's has a known identity only if it is one of the monoids and its init value is
-the identity. With another init value the definition of XLA pads windows with that value, and XLA
-for CPUs leaves it out.
+A custom reducer is allowed if it is one of the monoids and its init value is the identity. With
+another init value, XLA's specification pads windows with that value, and XLA for CPUs leaves it
+out.
 """
 
 from __future__ import annotations
