@@ -55,6 +55,7 @@ def communication(
     # A program whose mesh is optional has no `Place` without one.
     if place is None:
         raise no_mesh(entry.core.where)
+
     text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
     operations = collectives(text, dict(place.mesh.shape))
     return Communication(

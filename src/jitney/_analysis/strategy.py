@@ -77,6 +77,8 @@ def strategy(
                 'annotate the arrays: x: Float[Array, "points"].',
                 code="J216",
             )
+
+        # The body below the chunks, with no padding or chunks of its own.
         request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})

@@ -42,6 +42,8 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
     values, places, found = state
     axis, k = op.params.get("axis", x.ndim - 1), op.params["k"]
     count = min(k, x.shape[axis])
+
+    # The k largest of this chunk, and their indices in the whole axis.
     _, where = RULES[op.name].pad(walk, op.changed(k=count), [x])
     best = jnp.take_along_axis(as_bits(x), where, axis)
     where = lax.add(
@@ -50,6 +52,7 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
             where.shape, lax.convert_element_type(walk.start_of(op.ins[0][axis]), where.dtype)
         ),
     )
+
     before, here = (as_bits(values), places, found), (best, where, count)
     shape = [k + count if i == axis else size for i, size in enumerate(x.shape)]
     candidates, at = (
@@ -63,6 +66,8 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
         candidates = lax.dynamic_update_slice_in_dim(candidates, value, begin, axis)
         at = lax.dynamic_update_slice_in_dim(at, place, begin, axis)
         begin = begin + many
+
+    # The k largest of the candidates.
     _, chosen = RULES[op.name].pad(walk, op, [from_bits(candidates, x.dtype)])
     merged = from_bits(jnp.take_along_axis(candidates, chosen, axis), x.dtype)
     return [

@@ -153,6 +153,7 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     allocated = evaluate(length, walk.allocated)
     carry = [jnp.asarray(x) for x in carry]
     may_be_shorter = is_ragged(length) and not walk.is_full(length)
+    # A body that may not end or may raise on padding is skipped there, by a branch.
     skips = may_be_shorter and depends_on_rows(op.params["jaxpr"])
 
     def turn(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -309,11 +309,14 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
                 last = lax.sub(walk.count(shape[axis]), walk.count(walk.shape([sizes[axis]])[0]))
                 columns[i] = lax.clamp(np.int32(0), columns[i], last)
         indices = lax.concatenate(columns, indices.ndim - 1)
+
+    # Bounds of the true size; then all rows of padding out of bounds.
     indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
     for axis in ragged(op.ins[1][:-1]):
         if indexed:
             mode = _DROP
             indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
+
     partly = _partly_written(op)
     if partly:
         updates = _protected(walk, op, x, indices, updates, partly, sizes)

@@ -70,8 +70,8 @@ def _conv_uses(op: Op) -> Iterator[Use]:
 
 
 def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
-    """For each spatial axis: the padding (low, high), the kernel's size, and the dilations of the
-    kernel and of the array.
+    """The windows along the spatial axes: for each the padding (low, high), the kernel's size, and
+    the dilations of the kernel and of the array.
     """
     kernel = [op.ins[1][axis] for axis in op.params["dimension_numbers"].rhs_spec[2:]]
     return zip(

@@ -62,7 +62,7 @@ def cut_or_padded(size: int, windows: int, stride: int, span: int) -> tuple[int,
 
 
 def _parts(op: Op) -> Iterator[tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, int]]:
-    """For each axis: its position and size, and the window's size, stride, padding (low, high),
+    """Yield each axis: its position and size, and the window's size, stride, padding (low, high),
     base dilation and window dilation.
     """
     params = op.params

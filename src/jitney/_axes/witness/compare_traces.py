@@ -196,6 +196,9 @@ class Witness:
     def _operations(self, a: Value, b: Value) -> None:
         if a.key is not None and a.key is b.key:
             return
+
+        # Known values may be made by different operations; all others by the same, with one
+        # exception: a loop up to a size (`_counted`).
         names = (_name(a), _name(b))
         if a.is_known and b.is_known and names[0] != names[1]:
             plain, other = _without_unit(a, self._known), _without_unit(b, self._known)
@@ -357,6 +360,8 @@ class Witness:
             and not xs
             and not b.params["reverse"]
         )
+
+        # The `scan` does as many iterations, and returns the same without the bound (result 1).
         rounds = int(self._known(last)) - int(self._known(first)) if counts and known else -1
         index = a.index - (a.index > 1)
         if (

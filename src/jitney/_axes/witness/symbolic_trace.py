@@ -128,6 +128,8 @@ def trace(
         raise Refused("", "computes other numbers of its size at each size")
     if not first.numbers.keys() <= set(_evaluated(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
+
+    # The reasons why each new size has to be traced, for people.
     lines = list(dict.fromkeys(filter(None, first.places.values())))
     if choices is not None and choices.any:
         lines.append("the structure of its derivative")
