@@ -1,1 +1,3 @@
-"""What one asks of a program by compiling it: ways through memory, communication, precision."""
+"""Reports about a program, made by tracing and compiling it: memory, communication, precision, and
+its uses of named axes.
+"""

@@ -1,4 +1,4 @@
-"""`jitney.axes`: what a function does along each of its named axes."""
+"""`jitney.axes`: a report on each named axis of a function."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def axes(
     sizes: Mapping[str, int] | None = None,
     **keywords: Any,
 ) -> Axes:
-    """What a function does along each named axis of its signature, proven on its program with
+    """Report the use of each named axis of a function's signature, proven on its program with
     symbolic sizes.
 
     Args:
         program: A function, under `@optimize` or plain; or a derivative of one, such as `f.grad`.
         examples: As for `Program.compile`.
         sizes: As for `Program.compile`.
-        keywords: As for `Program.compile`; `wrt` too, of a derivative.
+        keywords: As for `Program.compile`; for a derivative also `wrt`.
 
     Returns:
         Axis name -> facts, for each axis that has a name of its own and a size above 1.
@@ -38,7 +38,7 @@ def axes(
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
     called = program_called("jitney.axes()", program, keywords)
-    # the facts say what is mapped
+    # A warning about a mapped axis would repeat the facts.
     entry, arrays = called.abstract(examples, keywords, sizes, warn=False)
     with entry.numbers():
         facts = facts_of(entry, arrays)

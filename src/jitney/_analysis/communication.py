@@ -1,6 +1,4 @@
-"""`jitney.communication`: what the devices of a sharded program send each other, and which named
-axis asks for it.
-"""
+"""`jitney.communication`: collectives of a sharded program, and the named axes that cause them."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
 def communication(
     f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **kwargs: Any
 ) -> Communication:
-    """Count the collectives of a sharded program, by kind and line, as XLA compiled it. The program
-    is compiled for that.
+    """Count the collectives of a sharded program, by kind and line. The program is compiled for
+    that, and the collectives are those of XLA's output.
 
     Args:
         f: A program with `shard`, or a derivative of one.
@@ -38,7 +36,7 @@ def communication(
 
     Raises:
         OptionError: The function has no `shard`.
-        MeshError: There is no mesh, or an axis does not divide.
+        MeshError: There is no mesh, or an axis cannot be divided over it.
     """
     program = program_called("jitney.communication()", f, kwargs)
     entry, arrays = program.abstract(args, kwargs, None)
@@ -54,8 +52,10 @@ def communication(
     with entry.numbers():
         planned = entry.planned(*parted(runs))
     place: Any = planned.plan.of(Place)
-    if place is None:  # the mesh is optional
+    # A program whose mesh is optional has no `Place` without one.
+    if place is None:
         raise no_mesh(entry.core.where)
+
     text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
     operations = collectives(text, dict(place.mesh.shape))
     return Communication(
@@ -73,7 +73,8 @@ def _grouped(
     groups: dict[Any, list[Operation]] = {}
     for operation in operations:
         whole = _gathered(operation, place, view)
-        parameter = whole is not None and whole.in_module and rules.fsdp  # gathered on purpose
+        # FSDP gathers parameters on purpose: not flagged.
+        parameter = whole is not None and whole.in_module and rules.fsdp
         axes = (
             (FSDP,)
             if parameter
@@ -101,7 +102,8 @@ def _grouped(
 
 
 def _gathered(operation: Operation, place: Place, view: View) -> Leaf | None:
-    """The argument that a gather makes whole on every device, by its shape."""
+    """The argument that an all-gather replicates on every device; None if there is none."""
+    # Matched by shape, in any order of the axes, and by the mesh axes that it is sharded over.
     if operation.kind != "all-gather":
         return None
     for leaf, spec in zip(view.leaves, place.specs, strict=True):

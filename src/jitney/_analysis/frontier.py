@@ -1,4 +1,4 @@
-"""`jitney.frontier`: memory against what is computed again, for the gradient of a function."""
+"""`jitney.frontier`: memory against recomputation, for the gradient of a function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .._interface.program import Program
 
 _jax: Any = jax
-_PARTS = (0.8, 0.6, 0.4, 0.25)  # of the memory that saving everything takes, where none is given
+# Memory limits to explore where none is given, as fractions of that of saving everything.
+_PARTS = (0.8, 0.6, 0.4, 0.25)
 
 
 @public
@@ -35,29 +36,29 @@ def frontier(
     sizes: Mapping[str, int] | None = None,
     **keywords: Any,
 ) -> Frontier:
-    """What the gradient of a function takes in memory, against what it computes again, for several
-    ways to save less for the backward pass.
+    """Tabulate the memory of a function's gradient against its recomputed operations, for several
+    choices of the residuals that the forward pass saves.
 
-    These are the options of `remat="auto"`: everything; matrix products; and of the first layers of
-    a stack, some together, products or only what enters them. Layers are found in the program:
-    operations that a Python loop repeats, or the turns of a `lax.scan`. The memory is that of the
-    compiled gradient; what is recomputed is counted from its program, since compilers count the
-    body of a loop once.
+    The choices are those of `remat="auto"`: everything; matrix products; and for the first layers
+    of a stack, some of them together, products or only the layers' inputs. Layers are found in the
+    program: operations that a Python loop repeats, or the iterations of a `lax.scan`. The memory is
+    that of the compiled gradient; recomputed operations are counted in its jaxpr, since compilers
+    count the body of a loop once.
 
     Args:
         program: A function under `@optimize`, or its `grad` or `value_and_grad`.
-        examples: As of `Program.compile`.
-        wrt: The arguments that the gradient is taken with respect to: a name or several. Without it
+        examples: As for `Program.compile`.
+        wrt: The arguments that the gradient is taken with respect to: a name or several. By default
             all that hold floating-point arrays.
-        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free: what `remat="auto"`
-            would choose is marked then. Without it, that of the decoration.
-        sizes: As of `Program.compile`.
+        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for the free memory: the choice of
+            `remat="auto"` is marked then. By default that of the decoration.
+        sizes: As for `Program.compile`.
         keywords: Examples by name.
 
-    Of a function with `shard`, memory is that of one device, and operations are those of all.
+    For a function with `shard`, memory is that of one device, and operations are those of all.
 
     Returns:
-        The ways that were compiled. Printed, a table; `svg()` is a picture.
+        The choices that were compiled. Printed, a table; `svg()` is a picture.
 
     Raises:
         DerivativeError: The function has no gradient, or an argument does not exist.
@@ -98,7 +99,10 @@ def frontier(
 
 
 def _explored(problem: Problem, budget: int | None) -> Point | None:
-    """Compile what is of interest, and choose."""
+    """Compile the gradient for several memory limits, or for the budget, which gives the choice;
+    the compiled points are collected in `problem`.
+    """
+    # Without a limit everything is saved. Limits descend, so none fits below one that does not.
     most = choose(problem, 2**62).point.bytes
     for limit in [int(part * most) for part in _PARTS] if budget is None else []:
         try:

@@ -1,4 +1,4 @@
-"""`jitney.precision_report`: what a low type costs in accuracy, on given data."""
+"""`jitney.precision_report`: the loss of accuracy by a low floating-point type, on given data."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def precision_report(
     low: str | None = None,
     **kwargs: Any,
 ) -> PrecisionReport:
-    """Run a function beside its float64 shadow, and say which products must stay in float32 for a
-    tolerance to hold.
+    """Compare a function in a low type with its float64 shadow, and find the products that must
+    stay in float32 for a tolerance to hold.
 
     The shadow is the traced program in float64, with the same random numbers; custom derivative
-    rules are followed as they were traced. If the result is one number, the gradient with respect
-    to all floating-point arrays among the arguments is compared too. Products are pinned greedily,
-    the costliest first, and released again where they need not be; the choice is verified on the
-    autocast itself. Error is that on these data.
+    rules are followed as they were traced. If the result is a scalar, the gradient with respect to
+    all floating-point arrays among the arguments is compared too. Products are pinned greedily, the
+    costliest first, and released again where they need not be; the choice is verified on the
+    autocast itself. The error is the one on these data.
 
     Args:
         f: A function, a program of `@optimize`, or one of its derivatives.
         args: Its arguments: values, not shapes.
         tolerance: The worst relative error, in the 2-norm, of any output and gradient.
-        low: "bf16" or "fp16", in which products are computed, or "bf16-all" or "fp16-all", in which
-            everything is: then nothing is pinned, and the report is on that policy as it is. If it
-            is not said, what the program's own `precision=` names, else bf16.
-        kwargs: Arguments by name; `wrt` too, of a derivative.
+        low: "bf16" or "fp16" to compute products in, or "bf16-all" or "fp16-all" to compute
+            everything in: then nothing is pinned, and the report is on that policy as it is. By
+            default the type of the program's own `precision=`, else bf16.
+        kwargs: Arguments by name; for a derivative also `wrt`.
 
     Raises:
-        OptionError: The tolerance or the type is none, or an argument has no value.
+        OptionError: The tolerance or the type is invalid, or an argument has no value.
     """
     program: Any = f
     if not is_a(f, Program):
@@ -76,7 +76,9 @@ def precision_report(
 
 
 def _low_of(precision: Any) -> str:
-    """The low type of a program, as its decorator says it, and whether everything is in it."""
+    """The low type that a program's `precision=` names, or its policy for the whole program; bf16
+    by default.
+    """
     policy = policy_of(precision)
     if policy is not None:
         return next(iter(policy.types), AUTO_LOW)

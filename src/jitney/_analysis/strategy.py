@@ -1,5 +1,5 @@
-"""`jitney.strategy`: whether the sizes at hand are worked on in memory, in chunks, or read piece by
-piece.
+"""`jitney.strategy`: compare evaluation in memory, in chunks, and streamed, for given sizes and
+memory.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def strategy(
     memory: int | str = AUTO,
     **named: Any,
 ) -> Strategy:
-    """Find out how data of certain sizes are worked on within some memory: all at once, in chunks
-    (`chunk=`), or read piece by piece (`jitney.stream`). Nothing is run: each way is compiled for
-    abstract values, the last two at several widths.
+    """Find out which evaluation of data of given sizes fits into a given memory: all at once, in
+    chunks (`chunk=`), or streamed (`jitney.stream`). Nothing is run: each is compiled for abstract
+    values, the last two at several chunk lengths.
 
     Args:
         program: A function under `@optimize`, or a derivative of one, such as `f.grad`.
-        examples: As of `Program.compile`: examples of the leading arguments.
-        sizes: Axis name -> size; the longest axis is the one that is cut.
-        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
-        named: Examples by name; `wrt` too, of a derivative.
+        examples: As for `Program.compile`: examples of the leading arguments.
+        sizes: Axis name -> size; the longest axis is cut.
+        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for the free memory.
+        named: Examples by name; for a derivative also `wrt`.
 
-    Of a function with `shard`, memory is that of one device.
+    For a function with `shard`, memory is that of one device.
 
     Returns:
-        The ways, in the order in which they are preferred, with what the compiler says of each:
-        temporaries and arguments. Results are not counted. Printed, a table.
+        The three evaluations, in the order of preference, each with the bytes of temporaries and
+        arguments by the compiler. Results are not counted. Printed, a table.
 
     Raises:
         ContractError: A size is missing or unknown, or no array has an axis with a name.
@@ -77,10 +77,13 @@ def strategy(
                 'annotate the arrays: x: Float[Array, "points"].',
                 code="J216",
             )
+
+        # The body below the chunks, with no padding or chunks of its own.
         request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})
         whole = stage.bytes(body, avals)
+        # In the order of preference.
         ways = [
             Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
             _chunked(stage, body, avals, budget),

@@ -1,5 +1,12 @@
-"""What a body does along its named axes: proven on a program with symbolic sizes, and carried out
-on padded ones.
+"""Analysis and evaluation of a body along its named axes.
+
+A body is traced with symbolic sizes (`witness/`), its uses of each axis are proven from that jaxpr
+(`uses.py`, with the table in `rules/`), and the jaxpr is evaluated on padded arrays (`padded.py`)
+or in chunks (`chunks/`). `f(x) = sum(x * x)` over an axis `n`, in a bucket of 8:
+
+    traced    b:f32[n] = mul a a;  c:f32[] = reduce_sum b
+    proven    Use({"n"}, "reduced", "sum"): one use, not refused
+    padded    b:f32[8] = mul a a;  c:f32[] = reduce_sum(select(iota < valid, b, -0.0))
 """
 
 from typing import TYPE_CHECKING

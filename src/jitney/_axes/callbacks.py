@@ -1,10 +1,12 @@
-"""What a program does besides its numbers: it prints, or calls back into Python.
+"""Side effects of a program: prints, and calls back into Python.
 
-Passes over an axis would do that in each chunk, in each pass and on each device. So it is told
-apart: what a callback is given has no axis (else it is refused, since it would be given a part),
-and so it is either the same in each chunk, and happens once, or it stands in a loop over the axis,
-and happens once for each element. Wherever the operation is evaluated again, it is evaluated
-without its callbacks.
+Chunked evaluation would repeat a callback in each chunk, in each pass and on each device. A
+callback whose operands have the cut axis is refused, since it would see a part of them. Any other
+one either has the same operands in each chunk, and is called once, or stands in a loop over the
+axis, and is called once per element. Where its operation is evaluated again, it is muted:
+
+    jax.debug.print("{}", sum(x))          once, when the pass is over
+    scan over n with a print in its body   once per element, in the pass that its token ends
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from .walk import Op, Walk, blanks
 
 
 def check_effects(op: Op) -> None:
-    """Check that all that an operation does besides its numbers is to call back.
+    """Check that callbacks are the only side effects of an operation.
 
     Raises:
-        Refused: It changes a reference in place, or does what nobody knows.
+        Refused: It changes a reference in place, or has another effect.
     """
     for eqn in unfollowed([op.eqn]):
         kinds = ", ".join(sorted({type(effect).__name__ for effect in eqn.effects}))
@@ -35,14 +37,13 @@ def check_effects(op: Op) -> None:
 
 
 def demand_no_effects(jaxpr: Any) -> None:
-    """Check that a body does nothing besides its numbers, so that it can run on elements that were
-    filled in.
+    """Check that a body has no side effects, so that it can run on elements of padding.
 
-    The run-time checks of Equinox are let through: what is filled in repeats an element of the
-    data, so that it fails where that fails.
+    The run-time checks of Equinox are allowed: padding repeats an element of the data, so that a
+    check fails on it only if it fails on the data.
 
     Raises:
-        Refused: It calls back, or does something else, at whatever depth.
+        Refused: It calls back, or has another effect, in a sub-jaxpr of any depth.
     """
     for eqn in Insides().equations(jaxpr):
         if is_callback(eqn) and not is_of_check(eqn):
@@ -60,27 +61,27 @@ def demand_no_effects(jaxpr: Any) -> None:
 
 
 def _is_seen_outside(effect: Any) -> bool:
-    """Not that a reference is made, read or written, which JAX maps only inside the element that
-    made it.
+    """Return whether an effect is visible outside of the body. Making, reading and writing a
+    reference is not: JAX maps a reference only inside of the element that made it.
     """
     name = type(effect).__name__
     return name not in ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
 
 
 def is_ordered(op: Op) -> bool:
-    """Whether what an operation does comes after all such things before it. JAX has two such
-    effects, without public names.
+    """Return whether an operation's callbacks are ordered: JAX has two such effects, without public
+    names.
     """
     return any(type(effect).__name__.startswith("Ordered") for effect in op.eqn.effects)
 
 
 def answers(op: Op, *, is_used: bool) -> bool:
-    """Whether something reads what a callback returns, so that the operation has no numbers without
-    it.
+    """Return whether the result of a callback is read, so that the operation cannot be evaluated
+    without it.
 
     Args:
         op: The operation.
-        is_used: Whether something reads its results.
+        is_used: Whether an equation outside reads the operation's results.
     """
     if op.name in CALLBACKS:
         return is_used and bool(op.eqn.outvars)
@@ -105,17 +106,18 @@ def _is_read(program: Any) -> bool:
 
 
 def told(walk: Walk, op: Op, values: Sequence[Any], when: Any) -> list[Any]:
-    """The results of an operation whose callbacks are called where `when` is true: known now, or a
-    bool of the program.
+    """Evaluate an operation, with its callbacks if `when` is true: a bool, or a scalar of the
+    program.
 
-    Where it is false, the results are the same if nothing reads what the callbacks answer, and
-    zeros else.
+    If it is false, the results are the same where no equation reads what the callbacks return, and
+    zeros otherwise.
     """
     if when is True:
         return walk.make(op, values)
     if when is False:
         return walk.muted().make(op, values)
 
+    # A `cond`, since a `select` would evaluate both and call back in any case.
     def loud() -> list[Any]:
         return walk.make(op, values)
 

@@ -1,10 +1,13 @@
-"""The derivative of a program that is evaluated in a way of ours, padded or cut into chunks, for
-whoever differentiates it once.
+"""First derivative of a padded or chunked evaluation, by `jax.custom_jvp`.
 
-It is not JAX's derivative of that evaluation: what stands behind a valid part may be infinite or
-tie with a maximum, and the extremes of two chunks may tie where the elements do not. It is a
-program of its own, made of the body's derivative at any size, proven and evaluated as every other.
-In reverse mode JAX transposes what is linear in it.
+JAX's derivative of such an evaluation would be wrong: padding may be infinite or tie with a
+maximum, and the maxima of two chunks may tie where no elements of the body do. So the derivative is
+a program of its own: the JVP of the body, traced with symbolic sizes, proven and evaluated like any
+other. In reverse mode JAX transposes its linear part.
+
+    body         f(x), at any size n
+    derivative   jvp(f): (x, dx) -> (f(x), df), at any size n, then padded or chunked
+    custom_jvp   the evaluation of `f` with the evaluation of `jvp(f)` as its rule
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ _SymbolicZero: Any = _jax.custom_derivatives.SymbolicZero
 P = TypeVar("P")
 
 Derivative = Callable[[tuple[int, ...]], P]
-"""From the positions of the arguments that vary to the program of the results and their tangents:
-of the arguments, then their tangents.
+"""Positions of the varying arguments -> the program from the arguments and the tangents of these to
+the results and their tangents.
 """
 
 
@@ -37,16 +40,16 @@ def with_derivative(
     beside: Any,
     count: int,
 ) -> list[Any]:
-    """The results of a program, for whoever differentiates it once.
+    """Evaluate a program so that JAX can differentiate it once.
 
     Args:
-        run: Evaluates it, by its arguments and what is given beside them.
-        along: Evaluates its derivative, by the program of it, the arguments, what is beside them,
-            and the tangents of those that vary.
-        derivative: The program of the derivative. It is asked when JAX differentiates.
+        run: Evaluates the program on `arrays` and `beside`.
+        along: Evaluates the derivative: from its program, `arrays`, `beside`, and the tangents of
+            the varying arguments.
+        derivative: Makes the program of the derivative; called when JAX differentiates.
         arrays: The arguments.
-        beside: Arrays that do not vary.
-        count: How many results there are.
+        beside: Further arrays, which have no tangents.
+        count: The number of results.
     """
 
     def rule(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
@@ -56,15 +59,19 @@ def with_derivative(
             for i, x in enumerate(arrays)
             if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact)
         )
+
+        # Only arguments with a tangent are differentiated: symbolic zeros mark the others.
         program = derivative(varying)
         given = [moved[i] for i in varying]
 
         def made_along(arrays: Sequence[Any], beside: Any, given: Sequence[Any]) -> Sequence[Any]:
             return along(program, arrays, beside, given)[count:]
 
+        # Refused now, with the user's line at hand: in reverse mode JAX would fail much later.
         _demand_transposable(made_along, arrays, beside, given)
         both = along(program, arrays, beside, given)
         results, made = _in_front(both[:count], (arrays, beside)), iter(both[count:])
+        # JAX wants float0 tangents for integer results; the program has none for these.
         return results, [
             next(made) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0)
             for x in results
@@ -79,12 +86,12 @@ def with_derivative(
 
 
 def _in_front(results: Sequence[Any], given: Any) -> list[Any]:
-    """The results; under an outer `vmap` of anything that was given they all have its axis, in
-    front.
+    """Return the results unchanged, but under an outer `vmap` of any of `given` with the mapped
+    axis in front in each of them.
 
-    JAX takes the axis of a `custom_jvp`'s results for where its function has it, also where the
-    rule ran, and the rule had it elsewhere or not at all: `grad(vmap(jit(f)))` has wrong numbers
-    then, without a word. Tried with 0.10.2 and 0.12.0.1.
+    A workaround: JAX takes the batch dimension of a `custom_jvp`'s results from its function, also
+    where the rule ran and had the axis elsewhere or not at all. Then `grad(vmap(jit(f)))` silently
+    gives wrong numbers (jax 0.10.2 and 0.12.0.1).
     """
 
     def rule(size: int, batched: Any, results: Any, given: Any) -> tuple[Any, Any]:
@@ -108,10 +115,10 @@ def _first(results: Any, given: Any) -> Any:
 def _demand_transposable(
     along: Callable[..., Sequence[Any]], arrays: Any, beside: Any, tangents: Any
 ) -> None:
-    """Check that JAX can go backwards through what is linear in the tangents, on abstract values.
+    """Check on abstract values that JAX can transpose the derivative with respect to the tangents.
 
     Raises:
-        Refused: It cannot, as through a loop of as many turns as the size has.
+        Refused: It cannot; a loop of as many iterations as the size is an example.
     """
 
     def back(arrays: Any, beside: Any, tangents: Any) -> Any:
@@ -122,9 +129,9 @@ def _demand_transposable(
             _jax.tree.map(_zeros, _jax.eval_shape(of_tangents, *tangents))
         )
 
+    # AssertionError is JAX's own, where linear values are multiplied inside of a loop.
     try:
         _jax.eval_shape(back, *_jax.tree.map(_abstract, (arrays, beside, tangents)))
-    # an assertion of JAX's: what is linear is multiplied inside a loop
     except (ValueError, NotImplementedError, AssertionError) as error:
         why = str(error).partition("\n")[0]
         raise Refused(
@@ -143,8 +150,8 @@ def _zeros(x: Any) -> Any:
 def pushed_forward(
     fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]
 ) -> Callable[..., list[Any]]:
-    """A function of `count` arrays with the tangents of those that vary behind them: its results,
-    and the tangents of the real ones.
+    """The JVP of a function of `count` arrays, as a function of these and the tangents of the
+    varying ones: its results, and the tangents of all that are not integers.
     """
 
     def pushed(*given: Any) -> list[Any]:
@@ -164,13 +171,14 @@ def pushed_forward(
 
 def demand_no_backward_rules(jaxpr: Any) -> None:
     """Check that a program of tangents holds none of a `jax.custom_vjp`, which JAX can transpose
-    and not evaluate.
+    but not evaluate.
 
     Raises:
-        Refused: It does.
+        Refused: The program holds one.
     """
     for eqn in equations(jaxpr):
-        if eqn.primitive.name == "custom_lin":  # in jax 0.10.0 to 0.12.0.1
+        # The primitive's name in jax 0.10.0 to 0.12.0.1.
+        if eqn.primitive.name == "custom_lin":
             raise Refused(
                 source_of(eqn),
                 "has a derivative of its own (`jax.custom_vjp`), of which there is no forward mode"
@@ -179,11 +187,11 @@ def demand_no_backward_rules(jaxpr: Any) -> None:
 
 
 def demand_no_tracers(jaxpr: Any) -> None:
-    """Check that a body closes over nothing that is differentiated: the derivative is of its
-    arguments.
+    """Check that a body closes over no tracer of an outer transform: the derivative is with respect
+    to its arguments alone.
 
     Raises:
-        ClosesOver: It does.
+        ClosesOver: The body closes over one.
     """
     if any(is_a(constant, Tracer) for constant in jaxpr.consts):
         raise ClosesOver

@@ -1,9 +1,12 @@
-"""Sizes that are not known yet: JAX's symbolic dimensions, read through the grammar that their
-documentation gives.
+"""JAX's symbolic dimensions, as expressions that can be evaluated and bounded.
 
 `str(dim)` is public and documented; the class behind it is not. So a dimension is printed, parsed
 once, and evaluated on ints (shapes), NumPy ranges (checks over a whole bucket) or traced scalars
-(masks), all by the one evaluator of sizes.
+(masks), all by the one evaluator of sizes:
+
+    2*n + 1 at n = 5                   11
+    2*n + 1 at n = arange(1, 4)        [3, 5, 7]
+    2*n + 1 at n = i32[] tracer        tracer
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ Dim = Any
 
 
 def is_ragged(dim: Dim) -> bool:
-    """Whether a size depends on a symbol."""
+    """Return whether a size depends on a symbol."""
     return not isinstance(dim, (int, np.integer))
 
 
@@ -41,10 +44,10 @@ class Extent:
         return self.expression.names
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """The value where each symbol has a size: an int, an array of ints, or a traced scalar.
+        """The value at given sizes of the symbols: an int, an array of ints, or a traced scalar.
 
         Raises:
-            Refused: A form that jitney does not know.
+            Refused: The expression has a form that jitney does not know.
         """
         try:
             return self.expression.at(sizes)
@@ -55,17 +58,17 @@ class Extent:
 
     @property
     def rises(self) -> bool:
-        """Whether the form alone shows that the value never falls when a symbol grows."""
+        """True if the form alone shows that the value is monotone in each symbol."""
         return _is_monotone(self.expression.tree)
 
     def grows(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
-        """Whether, with each symbol in its range, no value exceeds the one where all symbols are
-        largest.
+        """Return whether no value exceeds that at the largest sizes, with each symbol in its range.
 
-        Then what is valid of an array is a leading part of what was allocated for it.
+        Then the valid part of an array fits into what is allocated at the largest sizes.
         """
         if self.rises:
             return True
+        # Not monotone by form: try all sizes in the range, which takes a single symbol.
         if len(self.symbols) != 1:
             return False
         (symbol,) = self.symbols
@@ -89,7 +92,7 @@ def symbols(dim: Dim) -> frozenset[str]:
 
 
 def _is_monotone(node: ast.expr) -> bool:
-    """Whether a form cannot decrease when a symbol grows, by its shape alone. Symbols are
+    """Return whether an expression is monotone in each symbol, by its form alone. Symbols are
     non-negative.
     """
     match node:
@@ -115,8 +118,8 @@ def _is_monotone(node: ast.expr) -> bool:
 
 
 def is_multiple(dim: Dim, symbol: str) -> bool:
-    """Whether a size is that of a symbol, once or several times: of each part of the one there is a
-    part of the other.
+    """Return whether a size is a multiple of a symbol (`n`, `3*n`), so that a chunk of the axis is
+    a chunk of the array too.
     """
     match extent(dim).expression.tree:
         case (
@@ -129,7 +132,7 @@ def is_multiple(dim: Dim, symbol: str) -> bool:
 
 
 def tree_dims(params: Any) -> Iterator[Dim]:
-    """Symbolic dimensions anywhere in the parameters of an operation, sub-programs aside."""
+    """Yield symbolic dimensions anywhere in the parameters of an operation, sub-jaxprs aside."""
     if is_a(params, (tuple, list)):
         for part in params:
             yield from tree_dims(part)
@@ -141,25 +144,25 @@ def tree_dims(params: Any) -> Iterator[Dim]:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a value is one of JAX's symbolic dimensions."""
+    """Return whether a value is one of JAX's symbolic dimensions."""
     return isinstance(value, symbolic_class())
 
 
 @cache
 def symbolic_class() -> type:
-    """JAX's class of symbolic dimensions, which has no public name. Tried on jax 0.10.0, 0.10.2 and
-    0.12.0.1.
+    """JAX's class of symbolic dimensions, taken from an instance, since it has no public name.
+    Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
     """
     return type(export.symbolic_shape("d0")[0])
 
 
 LARGEST = 2**31 - 1
-"""What sizes are counted up to on the device: 32 bits."""
+"""The largest size that the device counts: an int32."""
 
 
 def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether a size, and all that is computed on the way to it, stays within 32 bits for all sizes
-    in the ranges.
+    """Return whether a size, and each intermediate value of its expression, fits into 32 bits for
+    all sizes in the ranges.
     """
     return (
         not is_ragged(dim)
@@ -171,7 +174,7 @@ def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
-    """A bound of what the parts of an expression can be, whichever sign they have."""
+    """Upper bound of the absolute value of an expression and of its parts."""
     match node:
         case ast.Constant(value=int() as value):
             return abs(value)
@@ -181,7 +184,7 @@ def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
             return _magnitude(left, most) ** power
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _magnitude(left, most) * _magnitude(right, most)
-        # floordiv, mod, max, min: no larger than what they take, which has to fit as well
+        # floordiv, mod, max, min: no larger than their arguments, which have to fit as well.
         case ast.Call(args=args):
             return max(_magnitude(arg, most) for arg in args)
         case _:

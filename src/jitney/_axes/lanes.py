@@ -1,5 +1,5 @@
-"""A mapped axis worked on one element after the other: the body itself in a loop, with branches
-that stay branches.
+"""A mapped axis evaluated one element at a time, by a loop around the body in which branches stay
+branches.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _jax: Any = jax
 def one_by_one(
     fn: Callable[..., Sequence[Any]], dims: Sequence[int | None], *, is_differentiated: bool
 ) -> Callable[..., list[Any]]:
-    """The function mapped over an axis as `jax.vmap` maps it, by a loop, as `jax.lax.map` does.
+    """Map a function over an axis with the results of `jax.vmap`, by a loop, as `jax.lax.map` does.
 
-    Under `jax.vmap` a `cond` whose predicate differs between the elements becomes a select of both
-    branches, and a `while_loop` goes on for all of them until the slowest is done. Here neither is
-    touched.
+    Under `jax.vmap` a `cond` whose predicate differs between elements becomes a select of both
+    branches, and a `while_loop` runs for all elements until the slowest is done. Here both stay as
+    they are.
 
     Args:
-        fn: Takes the arrays of one element.
-        dims: The position of the axis in each array; None for those that all elements share.
-        is_differentiated: Whether JAX may go back through the loop. It keeps the arguments alone
-            then, and runs the body again on the way back; and arrays of low types are moved as
-            numbers, since their bits have no derivative.
+        fn: Function of the arrays of one element.
+        dims: The position of the axis in each array; None for arrays that all elements share.
+        is_differentiated: Whether JAX may differentiate through the loop. Then the body is
+            rematerialised, so that only its arguments are stored; and arrays of low types are moved
+            as numbers, since their bits have no derivative.
     """
     kept = jnp.asarray if is_differentiated else as_bits
 
@@ -40,6 +40,7 @@ def one_by_one(
             for i, (x, dim) in enumerate(zip(arrays, dims, strict=True))
             if dim is not None
         }
+        # Filled in when the body is traced: the bits of a result do not tell its dtype.
         dtypes: list[Any] = []
 
         def one(given: dict[int, Any]) -> list[Any]:
@@ -59,8 +60,8 @@ def one_by_one(
 def _recomputed(
     one: Callable[[dict[int, Any]], list[Any]], parts: dict[int, Any]
 ) -> Callable[[dict[int, Any]], list[Any]]:
-    """The function of one element, run again on the way back; as it is if it calls Python, which
-    would be called twice then.
+    """Rematerialise the function of one element; unless it calls Python, since the callback would
+    run twice.
     """
     elements = {
         i: jax.ShapeDtypeStruct(x.shape[1:], x.dtype, weak_type=x.weak_type)
@@ -69,6 +70,6 @@ def _recomputed(
     program = make_jaxpr(one)(elements)
     if program.effects or calls_back(program):
         return one
-    # What runs forward and what is run again lie in loops of their own: nothing has to be kept
-    # apart.
+    # The forward pass and the rematerialised one are in different loops, so XLA cannot merge them:
+    # no barrier is needed.
     return _jax.checkpoint(one, prevent_cse=False)

@@ -1,8 +1,8 @@
-"""Arrays of low types as their bits, to be moved without a change.
+"""Arrays of 8- and 16-bit floats as their bits, so that moving them changes no NaN.
 
-On CPUs XLA moves and selects low types in wider ones, from which a NaN comes back without its sign
-or its digits (jax 0.10.2 and 0.12.0.1). In the order of `top_k` a NaN with its sign set is the
-last, and without it the first: a move of ours would change what is found.
+XLA for CPUs moves and selects low types by way of a wider type, which drops the sign or the payload
+of a NaN (jax 0.10.2 and 0.12.0.1). `top_k` orders a NaN with its sign set last and one without it
+first, so a move that jitney adds would change the result.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .typed_jax import lax
 
 
 def as_bits(x: Any) -> Any:
-    """The bits of an array of a low type; any other as it is."""
+    """The bits of an array of a low type as unsigned integers; any other array as it is."""
     return lax.bitcast_convert_type(x, np.dtype(f"u{x.dtype.itemsize}")) if is_low(x.dtype) else x
 
 
 def from_bits(x: Any, dtype: Any) -> Any:
-    """The array of a type that `as_bits` was given."""
+    """Inverse of `as_bits`, for an array of the given dtype."""
     return lax.bitcast_convert_type(x, dtype) if is_low(dtype) and x.dtype != dtype else x

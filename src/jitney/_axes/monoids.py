@@ -1,11 +1,14 @@
-"""The one table of what adds up: of each monoid its identity in every dtype, the type it
-accumulates in, how two results are put together, and which collective does so over devices.
-Padding, chunks, streams, microbatches and devices read it.
+"""Table of the monoids: for each its identity element in every dtype, the dtype it accumulates in,
+how two results combine, and the collective that combines them over devices. Padding, chunks,
+streams, microbatches and devices read it.
 
-An identity is a value of its dtype, and changes no bit of what it meets: of a sum it is -0.0, since
-0.0 + -0.0 is 0.0. A type without infinity (float8_e4m3fn, float4) has its outermost number instead,
-which no number is beyond. Low floating-point types accumulate in float32, as XLA's own reductions
-do, and are rounded once, when all is added up.
+An identity changes no bit of the value that it meets. For a sum it is -0.0, not 0.0:
+
+    -0.0 + -0.0 = -0.0      -0.0 + 0.0 = 0.0
+
+A dtype without infinity (float8_e4m3fn, float4) has its outermost number as the identity of a
+maximum. Low floating-point dtypes accumulate in float32, as XLA's own reductions do, and are
+rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -18,22 +21,23 @@ import numpy as np
 
 from .typed_jax import dtypes, jnp, lax
 
-_BYTE = 8  # bits
-_NARROW = 4  # bytes; what is narrower accumulates in a type of so many
+# Bits of a byte, and bytes of float32: dtypes narrower than it accumulate in it.
+_BYTE = 8
+_NARROW = 4
 
 
 def is_low(dtype: Any) -> bool:
-    """Whether it is a floating-point type of less than 32 bits, from whole bytes."""
+    """Return whether a dtype is a floating-point type of 8 or 16 bits."""
     return (
         dtypes.issubdtype(dtype, np.floating) and 1 <= dtypes.finfo(dtype).bits // _BYTE < _NARROW
     )
 
 
 def is_ordered(dtype: Any) -> bool:
-    """Whether XLA finds the same extreme whatever the order it goes in.
+    """Return whether XLA's maximum and minimum of a dtype do not depend on the order of evaluation.
 
-    Not of complex numbers: it compares a NaN as it comes, and the NaN is dropped or drops what was
-    before it. Not of float8_e8m0fnu: it begins with -infinity, which becomes a NaN there.
+    They do for complex numbers, where a NaN is dropped, or drops the value before it, depending on
+    the order; and for float8_e8m0fnu, where XLA starts from -infinity, a NaN in that dtype.
     """
     return not dtypes.issubdtype(dtype, np.complexfloating) and not (
         dtypes.issubdtype(dtype, np.floating) and float(lowest(dtype)) > 0
@@ -41,42 +45,45 @@ def is_ordered(dtype: Any) -> bool:
 
 
 def zero(dtype: Any) -> Any:
-    """What a sum starts from: -0.0 where there is one."""
+    """Identity of a sum: -0.0 if the dtype has one."""
     if dtypes.issubdtype(dtype, np.complexfloating):
         return np.asarray(complex(-0.0, -0.0), dtype)
     if not dtypes.issubdtype(dtype, np.floating):
         return np.zeros((), dtype)
     minus_zero = np.asarray(-0.0, np.float32).astype(dtype)
-    # float8_e8m0fnu has neither sign nor zero
+    # float8_e8m0fnu has neither a sign nor a zero: -0.0 becomes a NaN.
     return np.zeros((), dtype) if np.isnan(minus_zero) else minus_zero
 
 
 def one(dtype: Any) -> Any:
-    """What a product starts from."""
+    """Identity of a product."""
     return np.ones((), dtype)
 
 
 def lowest(dtype: Any) -> Any:
-    """What no element is below, NaNs aside."""
+    """Identity of a maximum: no element is below it, NaNs aside."""
     return _outermost(dtype, -1)
 
 
 def highest(dtype: Any) -> Any:
-    """What no element is above, NaNs aside."""
+    """Identity of a minimum: no element is above it, NaNs aside."""
     return _outermost(dtype, 1)
 
 
 def last_in_order(dtype: Any) -> Any:
-    """What no element is behind in the descending order of `top_k`, in which a NaN with its sign
-    set is the last.
+    """The last value in the descending order of `top_k`: a NaN with its sign bit set, if the dtype
+    has one.
 
-    Among those NaNs XLA may look at the digits too (jax 0.12.0.1, and 0.10.2 in float16), so all of
-    them are set. The types with one NaN only (`fnuz`) write it as -0.0, and have it last.
+    XLA may compare the payloads of such NaNs as well (jax 0.12.0.1, and 0.10.2 in float16), so all
+    payload bits are set. Dtypes with a single NaN (`fnuz`) encode it as -0.0, and order it last.
     """
     if not dtypes.issubdtype(dtype, np.floating):
         return lowest(dtype)
+    # float8_e8m0fnu has no sign.
     if not is_ordered(dtype):
-        return lowest(dtype)  # float8_e8m0fnu has no sign
+        return lowest(dtype)
+
+    # All bits set is a negative NaN in IEEE formats of whole bytes.
     size = np.dtype(dtype).itemsize
     last = (
         np.frombuffer(b"\xff" * size, dtype)[0]
@@ -85,12 +92,14 @@ def last_in_order(dtype: Any) -> Any:
     )
     if np.isnan(last):
         return np.asarray(last)
+
+    # Not one here: the dtype's single NaN, or else its lowest number.
     last = np.asarray(np.nan, np.float32).astype(dtype)
     return last if np.isnan(last) else lowest(dtype)
 
 
 def all_bits(dtype: Any) -> Any:
-    """What a bitwise and starts from."""
+    """Identity of a bitwise and: all bits set."""
     return np.asarray(True) if dtype == np.bool_ else np.asarray(-1).astype(dtype)  # noqa: FBT003
 
 
@@ -100,9 +109,11 @@ def _outermost(dtype: Any, sign: int) -> Any:
     if dtypes.issubdtype(dtype, np.integer):
         info = dtypes.iinfo(dtype)
         return np.asarray(int(info.max if sign > 0 else info.min)).astype(dtype)
-    # compared by the real part, then by the imaginary one
+    # XLA compares complex numbers by the real part, then by the imaginary one.
     if dtypes.issubdtype(dtype, np.complexfloating):
         return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
+
+    # A dtype without infinity turns it into a NaN or its outermost number.
     with np.errstate(all="ignore"):
         infinity = np.asarray(sign * np.inf, np.float32).astype(dtype)
     if np.isinf(infinity):
@@ -113,15 +124,15 @@ def _outermost(dtype: Any, sign: int) -> Any:
 
 @dataclass(frozen=True)
 class Monoid:
-    """One way to put values together, whatever their order.
+    """A commutative monoid on the values of a dtype.
 
     Args:
-        word: For people.
-        identity: Of a dtype, a value that changes nothing.
-        combine: Of two.
-        fold: Of all along axes of one array.
-        collective: Over devices; `all_gather` and `fold` where JAX has none.
-        rounds: Whether a result is rounded, so that a low type accumulates in a higher one.
+        word: Its name in messages.
+        identity: From a dtype to the identity element.
+        combine: The operation on two arrays.
+        fold: The reduction of an array along axes.
+        collective: The collective over devices; `all_gather`, then `fold`, where JAX has none.
+        rounds: True if the operation rounds, so that a low dtype accumulates in float32.
     """
 
     word: str
@@ -132,15 +143,13 @@ class Monoid:
     rounds: bool = False
 
     def accumulator(self, dtype: Any) -> Any:
-        """The type in which values of a dtype are accumulated: float32 at least where results are
-        rounded.
-        """
+        """The dtype that values of a dtype accumulate in: at least float32 if the monoid rounds."""
         low = (
             self.rounds
             and dtypes.issubdtype(dtype, np.floating)
             and np.dtype(dtype).itemsize < _NARROW
         )
-        # float8_e8m0fnu: a NaN, as without
+        # A float8_e8m0fnu accumulates in itself, where plain JAX gives a NaN too.
         return np.dtype(np.float32) if low and is_ordered(dtype) else dtype
 
 
@@ -166,7 +175,7 @@ REDUCTIONS: dict[str, str] = {
         ("xor", "xor"),
     )
 }
-"""Primitive -> its monoid."""
+"""Primitive -> the name of its monoid."""
 CUMULATIVE: dict[str, str] = {
     "cumsum": "add",
     "cumprod": "mul",
@@ -175,7 +184,7 @@ CUMULATIVE: dict[str, str] = {
     "cumlogsumexp": "logaddexp",
 }
 PLACES: dict[str, str] = {"argmax": "max", "argmin": "min"}
-"""Primitive -> the monoid whose element it finds."""
+"""Primitive -> the monoid whose result it locates."""
 SCATTERS: dict[str, str] = {
     f"scatter{dash}{name}": monoid
     for dash in "-_"
@@ -190,8 +199,10 @@ SCATTERS: dict[str, str] = {
 
 
 def sendable(dtype: Any) -> Any:
-    """The type in which a value goes over devices; on CPUs XLA dies of a reduction over some of the
-    devices in anything narrower than four bytes (jaxlib 0.10.0, 0.10.2, 0.12.0).
+    """The dtype in which a value is sent over devices: four bytes at least.
+
+    XLA for CPUs crashes in a reduction of narrower values over some of the devices (jaxlib 0.10.0,
+    0.10.2, 0.12.0).
     """
     if np.dtype(dtype).itemsize >= _NARROW:
         return dtype

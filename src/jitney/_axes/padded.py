@@ -1,8 +1,9 @@
-"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets; and its
-derivative, which is padded as well.
+"""The padded evaluator: runs a jaxpr with symbolic sizes at the sizes of its buckets, and its
+derivative likewise.
 
-JAX transposes what is linear in the derivative. A transposed program multiplies the zeros that come
-back for what is not valid by what stood there; so that is finite.
+Reverse mode transposes the part of the derivative that is linear in the tangents. The transpose
+multiplies the cotangents of padding, which are zero, by the values of padding. 0 * inf is NaN, so
+in a derivative the padding of all non-linear values is set to 1.
 """
 
 from __future__ import annotations
@@ -27,26 +28,25 @@ def run_padded(
     valid: Mapping[str, Any],
     numbers: Mapping[Any, Any] | None = None,
 ) -> list[Any]:
-    """The results of a program, of which the leading parts are valid.
+    """Evaluate a program on padded arrays; the leading parts of the results are valid.
 
     Args:
-        jaxpr: A program of which `demand` has proven that it can be padded.
-        arrays: Its arguments, as long as allocated; what stands behind the valid part is never
-            looked at.
+        jaxpr: A program that `demand` has proven to be paddable.
+        arrays: Its arguments, at the allocated sizes; their padding is never read.
         allocated: Symbol -> the size of the arrays.
         valid: Symbol -> the true size, an int32 scalar.
-        numbers: What Python made of the true size, by variables of the program.
+        numbers: Values that Python computed from the true size, by variables of the program.
     """
     return Walk(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)
 
 
 class _Finite(Walk):
-    """An evaluation of a derivative, in which all that is not valid is 1: of what tangents are
-    multiplied by, not of them.
+    """Interpreter of a derivative, in which the padding of values that are not linear in the
+    tangents is 1.
 
     Args:
-        allocated: As of `Walk`.
-        valid: As of `Walk`.
+        allocated: Symbol -> the size of the arrays.
+        valid: Symbol -> the size of the valid part, an int32 scalar of the program.
         tangents: Variables of the program that are tangents.
     """
 
@@ -60,7 +60,8 @@ class _Finite(Walk):
         self._masks: dict[Any, Any] = {}
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-        # what is made inside a loop or a branch is not there outside
+        # A mask that is made inside of a loop or branch is a tracer of that scope: not to be read
+        # outside of it.
         outside, self._masks = self._masks, dict(self._masks)
         try:
             return super().run(
@@ -74,7 +75,7 @@ class _Finite(Walk):
             self._masks = outside
 
     def inside(self, dims: Sequence[Any], axis: int) -> Any:
-        """Made once for each shape: JAX keeps it for the way back, and would keep each."""
+        """The mask of `Walk.inside`, memoised by shape: JAX stores each mask as a residual."""
         key = (self.shape(dims), axis, str(dims[axis]))
         mask = self._masks.get(key)
         if mask is None:
@@ -82,6 +83,8 @@ class _Finite(Walk):
         return mask
 
     def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+        # Forward dataflow: a result is linear if an operand is. Linear values keep their padding:
+        # only the values that they are multiplied by have to be finite.
         linear = [not is_written(atom) and atom in self._linear for atom in op.eqn.invars]
         if op.name in CALLS and any(linear):
             return self._called(op, values, linear)
@@ -94,9 +97,10 @@ class _Finite(Walk):
         ]
 
     def _called(self, op: Op, values: Sequence[Any], linear: Sequence[bool]) -> list[Any]:
-        """A call, some of whose arguments are tangents, and so some of its results. Calls may share
-        a program.
+        """Evaluate a call with tangents among its arguments, and find the tangents among its
+        results.
         """
+        # Calls may share a jaxpr, hence its variables: each call starts with a fresh set.
         program = opened(op.params[CALLS[op.name]])[0]
         outside, self._linear = (
             self._linear,
@@ -126,11 +130,11 @@ def run_differentiable(
     allocated: Mapping[str, int],
     valid: Mapping[str, Any],
 ) -> list[Any]:
-    """`run_padded`, for whoever differentiates it once.
+    """`run_padded`, differentiable once.
 
     Args:
-        jaxpr: A program of which `demand` has proven that it can be padded; it has no numbers of
-            the size.
+        jaxpr: A program that `demand` has proven to be paddable; it holds no values that Python
+            computes from the size.
         derivative: Its derivative, proven in the same way.
         arrays: Its arguments.
         allocated: Symbol -> the size of the arrays.

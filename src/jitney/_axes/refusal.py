@@ -1,16 +1,16 @@
-"""Why a function is not padded or chunked. It never leaves jitney: whoever asked decides between
-exact size and an error.
+"""Exceptions for a function that cannot be padded or chunked. They never leave jitney: the caller
+decides between evaluation at the exact size and an error for the user.
 """
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """Something that a function does along a named axis cannot be carried out on a padded one.
+    """An operation along a named axis cannot be carried out on a padded or cut axis.
 
     Args:
         place: The user's line, "fit.py:12 (residual)".
-        what: What happens there, as a part of a sentence: "compares the size n with 3".
+        what: The operation, as a part of a sentence: "compares the size n with 3".
     """
 
     def __init__(self, place: str, what: str):
@@ -20,8 +20,8 @@ class Refused(Exception):
 
 
 class ClosesOver(Refused):
-    """A body closes over a value that an outer transform traces, so that its derivative is not one
-    of its arguments alone.
+    """A body closes over a value that an outer transform traces, so that its derivative by its
+    arguments is not all of its derivative.
     """
 
     def __init__(self) -> None:

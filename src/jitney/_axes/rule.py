@@ -1,5 +1,5 @@
-"""What a rule is: for one operation, what it does along an axis, how it is carried out where only a
-leading part is valid, and how the parts are put together where the axis is cut.
+"""The `Rule` of an operation: its uses of an axis, its evaluation on padded arrays, and the state
+that it carries from chunk to chunk where the axis is cut.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Kind = Literal["reduced", "scanned", "sorted", "gathered", "contracted", "mixed"
 
 @dataclass(frozen=True)
 class Use:
-    """What one operation does along the axes of some symbols. An operation that treats each element
-    alone has no use.
+    """A dependence of an operation on elements at other positions of an axis. An elementwise
+    operation has no use.
 
     Args:
-        symbols: Which axes.
-        kind: How.
-        how: The monoid of a reduction, or what is mixed.
+        symbols: The axes, by the symbols of their sizes.
+        kind: Class of the dependence.
+        how: Its description for people: the monoid of a reduction, or what is mixed.
         op: JAX's name of the operation.
         place: The user's line, "fit.py:12 (residual)".
         refused: Why it cannot be carried out on a padded axis; None if it can.
-        monoid: What puts all elements along the axes together, if that is all that is done with
+        monoid: The monoid that reduces the elements along the axes, if nothing else is done with
             them.
     """
 
@@ -42,7 +42,7 @@ class Use:
 
     @property
     def is_sum(self) -> bool:
-        """Whether the elements along the axes are added up, and can be."""
+        """True if the elements along the axes are summed, and no rule refuses that."""
         return self.monoid is MONOIDS["add"] and self.refused is None
 
 
@@ -51,15 +51,15 @@ Way = Literal["folded", "placed", "picked", "topped", "written", "cumulated", "l
 
 @dataclass(frozen=True)
 class Across:
-    """What goes on from chunk to chunk where the axis along which an operation looks is cut.
+    """The state that an operation carries from chunk to chunk where its axis is cut.
 
     Args:
-        way: "folded": the results of the chunks are put together. "placed": where the extreme
-            element is, and that element. "picked": the elements at positions that lie in the chunks
-            until now. "topped": the largest elements, and where they are. "written": the array into
-            which each chunk is written. "cumulated": the last of the results, which the next chunk
-            goes on from. "looped": the state of a loop.
-        monoid: By which that is put together; None of what is not put together by one.
+        way: "folded": the fold of the chunks' results. "placed": index and value of the extreme
+            element (argmax). "picked": the elements at given positions, as far as the chunks so far
+            hold them. "topped": the largest elements and their indices (`top_k`). "written": the
+            array that each chunk is scattered into. "cumulated": the last result of a prefix scan,
+            from which the next chunk goes on. "looped": the carry of a loop along the axis.
+        monoid: The monoid that combines states; None if there is none.
     """
 
     way: Way
@@ -68,18 +68,18 @@ class Across:
 
 @dataclass(frozen=True)
 class Rule:
-    """One operation.
+    """The rule of a primitive.
 
     Args:
-        uses: What it does along each axis of symbolic size.
-        pad: Its results, from operands of which the leading parts are valid; of a chunk too, of
-            which that is one.
-        across: What goes on from chunk to chunk; None where nothing does, so that what looks along
-            the axis cannot be cut.
-        at_once: Whether it is done on the whole of what it reads, which is held for it, where it
-            cannot be put together of chunks.
-        makes: Whether an axis that no operand has is made right in each chunk: alike everywhere,
-            counted from where the chunk starts, or by a program inside.
+        uses: Yields the uses of each axis of symbolic size.
+        pad: Evaluates the operation on operands whose leading parts are valid, so that the leading
+            parts of the results are; a chunk is such an operand as well.
+        across: The state from chunk to chunk; None if there is none, so that an operation with a
+            use of the axis has no chunked form.
+        at_once: True if the operation may run on materialised operands, where it has no chunked
+            form.
+        makes: True if a new axis, which no operand has, comes out right in each chunk: the elements
+            are equal, are counted from the start of the chunk, or come from a sub-jaxpr.
     """
 
     uses: Callable[[Op], Iterable[Use]]
@@ -89,9 +89,10 @@ class Rule:
     makes: bool = False
 
     def uses_of(self, op: Op) -> list[Use]:
-        """What an operation does along each axis. What makes one of operands that do not have it
-        looks along it, since only a rule that says so knows which part of it a chunk is.
+        """The uses of an operation along each axis. An operation that makes an axis which no
+        operand has counts as a use of it, unless `makes` is set.
         """
+        # A chunk has a part of the new axis. Only a rule with `makes` knows which part that is.
         uses = list(self.uses(op))
         if uses or self.makes:
             return uses
@@ -114,7 +115,7 @@ def use(
     monoid: Monoid | None = None,
     refused: str | None = None,
 ) -> Use:
-    """A use of the axes with these sizes; if nothing else says how, it is by the monoid."""
+    """Make a `Use` of the axes with these sizes; `how` defaults to the name of the monoid."""
     sizes: Sequence[Dim] = dims if is_a(dims, (tuple, list)) else (dims,)
     said = how or (monoid.word if monoid is not None else "")
     return Use(
@@ -131,12 +132,12 @@ def ragged_dims(dims: Iterable[Dim]) -> list[Dim]:
 
 
 def nothing(op: Op) -> Iterator[Use]:
-    """Each element alone."""
+    """No uses: each element is treated alone."""
     return iter(())
 
 
 def same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """The operation as it is."""
+    """Evaluate the operation unchanged, on padded operands."""
     return walk.bind(op, values)
 
 

@@ -1,14 +1,13 @@
-"""Evaluate a program whose arrays XLA lays over devices, such that it gives the numbers that it
-gives on one.
+"""Interpreter that works round two faults of XLA's partitioner, so that a program whose arrays are
+sharded gives the numbers of one device.
 
-Two things are not left to XLA, whose partitioner treats them wrongly (tried with jax 0.10.2 and
-0.12.0.1):
-- A maximum or minimum that meets a NaN is one. Collectives leave a NaN out or take it, as it comes
-  (on CPUs they leave it out), so where XLA adds one to a reduction the NaN would be lost. It goes
-  beside, as a flag, as in passes over chunks (`over_devices.py`).
-- Positions have 32 bits at least. Where a device's part begins is computed in the type of the
-  positions, so that narrow ones wrap; for gathers and scatters the partitioner ends the process
-  ("Unsupported indices type").
+The faults (tried with jax 0.10.2 and 0.12.0.1), and the rewrites:
+- A maximum or minimum of numbers with a NaN has to be NaN. The collectives that XLA adds to a
+  sharded reduction may drop it (on CPUs they do). So the NaN is reduced besides, as a flag, as in
+  `chunks/over_devices.py`.
+- XLA computes the start of a device's shard in the dtype of the positions, so that narrow ones
+  wrap; in gathers and scatters it ends the process ("Unsupported indices type"). So narrow
+  positions are converted to int32.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ POSITIONED: dict[str, tuple[int, int | None]] = {
     "dynamic_slice": (1, None),
     "dynamic_update_slice": (2, None),
 }
-"""Which operands of an operation are positions: from, to."""
+"""Primitive -> the range of its operands that are positions (from, to)."""
 
 
 def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function of flat arrays, which may lie over devices, that returns a list of them: the same
-    numbers as on one device.
+    """Wrap a function of flat arrays so that it gives the same numbers on sharded arrays as on one
+    device.
     """
 
     def over_devices(*arrays: Any) -> list[Any]:
@@ -50,7 +49,7 @@ def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of one operation."""
+    """Evaluate one equation, with the rewrites where it needs them."""
     if eqn.primitive.name in POSITIONED:
         first, last = POSITIONED[eqn.primitive.name]
         values = [
@@ -61,6 +60,7 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
+    # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
     if eqn.primitive.name in HOLDERS and any(
         map(
             _is_changed, (inner for program in programs(eqn.params) for inner in equations(program))
@@ -71,7 +71,7 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _counting(positions: Any) -> Any:
-    """Positions in a type of 32 bits at least."""
+    """Convert positions to a dtype of at least 32 bits."""
     return (
         positions
         if dtypes.iinfo(positions.dtype).bits >= 32
@@ -80,7 +80,7 @@ def _counting(positions: Any) -> Any:
 
 
 def _is_changed(eqn: Any) -> bool:
-    """Whether an operation is not left to XLA as it is."""
+    """Return whether an equation needs a rewrite."""
     if _may_lose(eqn):
         return True
     first, last = POSITIONED.get(eqn.primitive.name, (0, 0))
@@ -88,7 +88,8 @@ def _is_changed(eqn: Any) -> bool:
 
 
 def _may_lose(eqn: Any) -> bool:
-    """Whether an operation looks for an extreme of numbers that may be NaN."""
+    """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
+    # Floats of 4 bits have no NaN.
     dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
     return (
         eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS)
@@ -98,7 +99,8 @@ def _may_lose(eqn: Any) -> bool:
 
 
 def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
-    """Which results are of numbers among which is a NaN."""
+    """Mask of the results that depend on a NaN."""
+    # A scatter: count the NaN updates that reach each element, by a scatter of integers.
     x, *rest = values
     if not rest:
         return lax.reduce_or(lax.ne(x, x), axes=eqn.params["axes"])
@@ -112,7 +114,7 @@ def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
 
 
 def _made_anew(value: Any) -> Any:
-    """A parameter of an operation: its programs, evaluated in the same way."""
+    """A parameter of an equation, with the sub-jaxprs in it rewritten."""
     if is_a(value, tuple):
         parts = [_made_anew(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

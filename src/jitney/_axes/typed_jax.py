@@ -1,4 +1,4 @@
-"""JAX as this package uses it: many of its functions have no complete types."""
+"""JAX's modules typed as `Any`, since many of their functions have no complete types."""
 
 from __future__ import annotations
 

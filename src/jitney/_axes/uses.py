@@ -1,5 +1,8 @@
-"""What a body is proven to do along each named axis, from one walk over its program with symbolic
-sizes.
+"""Proof that a body can be padded: the uses of each named axis, collected in one walk over its
+jaxpr with symbolic sizes.
+
+The proof is by induction over the equations: each has a rule that keeps the invariant of `walk.py`
+(valid elements first, and exact), or it is refused.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from .walk import Op, Ranges, grows, mentions
 
 
 def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
-    """Every use of a symbolic axis, in the order of the program.
+    """Yield the uses of symbolic axes, in the order of the program.
 
     Args:
         jaxpr: The program.
         ranges: Symbol -> the least and the largest size it stands for.
-        seen_at: The user's line that the program belongs to, for operations that have none of their
-            own.
+        seen_at: The user's line of the operation that holds the program, for equations without a
+            line of their own.
     """
     for eqn in opened(jaxpr)[0].eqns:
         op = Op(eqn, ranges, seen_at)
@@ -37,6 +40,8 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
             dims = ragged_dims(dim for shape in (*op.ins, *op.outs) for dim in shape)
             yield refuse(op, dims, f"`{spelled(op.name)}` has no rule")
             continue
+
+        # Padding needs a valid part that fits into what is allocated, and sizes that int32 holds.
         for dim in {str(d): d for shape in op.outs for d in ragged_dims(shape)}.values():
             if not is_countable(dim, ranges):
                 yield refuse(
@@ -47,6 +52,8 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
                     op, dim, f"makes an array of {dim} elements, which does not grow with it"
                 )
         yield from rule.uses_of(op)
+
+        # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `pseudo_inverse.py`.
         signs_cancel = is_pseudo_inverse(op)
         for program in inner(op):
             for each in uses_of(program, ranges, op.place):
@@ -58,10 +65,10 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
 
 
 def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:
-    """The uses of a program, all of which can be carried out.
+    """The uses of a program, none of which is refused.
 
     Raises:
-        Refused: The first that cannot.
+        Refused: The first use that is.
     """
     uses: list[Use] = []
     for use in uses_of(jaxpr, ranges):

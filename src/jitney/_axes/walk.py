@@ -1,11 +1,10 @@
-"""Evaluate a program that was traced with symbolic sizes, on arrays that are longer than what is
-valid of them.
+"""Interpreter of jaxprs with symbolic sizes, on arrays that are longer than their valid part.
 
-Every value keeps one promise: along an axis of symbolic size, the leading elements, as many as the
-size has at run time, are what the function at exact size would have there. What stands behind them
-is anything, a NaN too. An operation that mixes along an axis puts the identity there first; so
-nothing that was filled in can reach a valid number, in a derivative either, which is traced before
-it comes here.
+Each value keeps one invariant: along an axis of symbolic size n, its first n elements are those of
+the function at the exact size. The elements behind them, the padding, are arbitrary, NaNs too. An
+operation that mixes elements along an axis first replaces the padding by its identity element (see
+`rules/`), so padding never reaches a valid number. This holds in a derivative too, which is traced
+before it is interpreted here.
 """
 
 from __future__ import annotations
@@ -34,11 +33,13 @@ Ranges = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Op:
-    """One operation of a traced program, where each symbol stands for a range of sizes."""
+    """An equation of a traced program, with the range of sizes of each symbol. `seen_at` is the
+    user's line of the equation that holds it.
+    """
 
     eqn: Any
     ranges: Ranges = field(default_factory=dict[str, tuple[int, int]])
-    seen_at: str = ""  # the line of the operation that holds it
+    seen_at: str = ""
 
     @property
     def name(self) -> str:
@@ -66,7 +67,7 @@ class Op:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether any size in or out of it, or among its parameters, is symbolic."""
+        """True if a size of an operand or result, or among the parameters, is symbolic."""
         return any(
             map(is_ragged, (dim for dims in (*self.ins, *self.outs) for dim in dims))
         ) or any(True for _ in tree_dims(self.params))
@@ -82,27 +83,28 @@ def ragged(dims: Sequence[Dim]) -> list[int]:
 
 
 class Walk:
-    """One evaluation: how much is allocated for each symbol, and how much of it is valid.
+    """Interpreter of one evaluation, with the allocated and the valid size of each symbol.
 
     Args:
-        allocated: Symbol -> the size that arrays have.
-        valid: Symbol -> the size that the caller's arrays had, an int32 scalar of the program.
-        rules: Name of a primitive -> how it is evaluated.
-        whole: Symbol -> the size that the body computes with; that of the valid part, unless the
-            arrays are chunks of longer ones.
-        start: Symbol -> where a chunk starts.
-        numbers: Variable of the program -> what Python made of the sizes there, which is not
-            computed again.
+        allocated: Symbol -> the size of the arrays.
+        valid: Symbol -> the size of the valid part, an int32 scalar of the program.
+        rules: Name of a primitive -> its rule.
+        whole: Symbol -> the size that the body computes with: the valid size, unless the arrays are
+            chunks of longer ones.
+        start: Symbol -> the position of a chunk in its axis.
+        numbers: Variable of the program -> the value that Python computed from the sizes, which is
+            used in place of the equation.
     """
 
     is_spread = False
-    """Whether XLA lays other axes over devices, and adds collectives to reductions along them."""
+    """True if XLA's partitioner shards other axes, and adds collectives to reductions over them."""
     is_differentiated = False
-    """Whether JAX takes what is linear in it apart from the rest, which barriers around both would
-    hold together.
+    """True in the evaluation of a derivative, which JAX splits into a linear part and the rest; a
+    barrier around both would keep them together.
     """
     is_mute = False
-    """Whether operations are evaluated without their callbacks, whose results nobody reads then."""
+    """True if operations are evaluated without their callbacks; nothing reads their results then.
+    """
 
     def __init__(
         self,
@@ -121,41 +123,42 @@ class Walk:
         self.numbers = numbers or {}
 
     def shape(self, dims: Sequence[Dim]) -> tuple[int, ...]:
-        """The shape that an array has here."""
+        """The allocated shape of an array."""
         return tuple(evaluate(dim, self.allocated) for dim in dims)
 
     def count(self, dim: Dim) -> Any:
-        """How many elements are valid along an axis, as an int32 scalar."""
+        """The number of valid elements along an axis, as an int32 scalar."""
         return jnp.asarray(evaluate(dim, self.valid), np.int32)
 
     def start_of(self, dim: Dim) -> Any:
-        """Where a chunk starts along an axis, whose length may be a multiple of the size that is
-        cut; None where nothing is.
+        """The start of a chunk along an axis, whose length may be a multiple of the cut size; None
+        if the axis is not cut.
         """
         at = {name: self.start[name] for name in symbols(dim) if name in self.start}
         return jnp.asarray(evaluate(dim, at), np.int32) if at else None
 
     def inside(self, dims: Sequence[Dim], axis: int) -> Any:
-        """Which elements of an array are valid along an axis: bools of its shape."""
+        """Mask of the elements that are valid along an axis, in the shape of the array."""
         positions = lax.broadcasted_iota(np.int32, self.shape(dims), axis)
         return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
 
     def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
-        """`x` with the identity of an operation behind what is valid along `axes`."""
+        """Replace the padding of `x` along `axes` by the identity of an operation."""
+        # A `select`, not a product with the mask: padding may be NaN, and 0 * NaN is NaN.
         for axis in axes:
             if is_ragged(dims[axis]) and not self.is_full(dims[axis]):
                 x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
         return x
 
     def is_full(self, dim: Dim) -> bool:
-        """Whether it is known now that all that is allocated is valid."""
+        """Return whether it is known while tracing that the axis has no padding."""
         return all(
             is_a(self.valid[name], int) and self.valid[name] == self.allocated[name]
             for name in symbols(dim)
         )
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
-        """The operation itself, with some parameters changed."""
+        """Evaluate the operation itself, with some parameters changed."""
         eqn = op.changed(**changed).eqn if changed else op.eqn
         return kept(eqn, values) if self.is_spread else bound(eqn, values)
 
@@ -166,20 +169,22 @@ class Walk:
         return other
 
     def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
-        """The results of an operation, by its rule where a symbolic size occurs in it."""
+        """Evaluate an operation: by its rule if a symbolic size occurs in it, else unchanged."""
         told = bool(op.eqn.effects)
         if self.is_mute and told and op.name in CALLBACKS:
             return blanks(op)
+        # A rule also evaluates sub-jaxprs with this interpreter: needed to mute callbacks in them,
+        # and to put in Python's values.
         if mentions(op) or (self.is_mute and told) or self._holds_numbers(op):
             return self.rules[op.name].pad(self, op, list(values))
         return self.bind(op, values)
 
     def _holds_numbers(self, op: Op) -> bool:
-        """Whether a number that Python made of the sizes stands inside an operation: `n % 0.5` is a
-        call, which need not mention a size.
+        """Return whether a sub-jaxpr of an operation holds a value that Python computed from the
+        sizes: `n % 0.5` is a call, which need not mention a size.
 
         Raises:
-            Refused: It stands in a program that no rule evaluates.
+            Refused: No rule evaluates that sub-jaxpr.
         """
         inside = self.numbers and any(
             eqn.outvars and eqn.outvars[0] in self.numbers
@@ -191,9 +196,10 @@ class Walk:
         return bool(inside)
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-        """Evaluate a program, closed or open."""
+        """Evaluate a jaxpr, closed or open."""
 
         def results(eqn: Any, operands: list[Any]) -> list[Any]:
+            # Python's value, in place of the equation that would compute it from symbols.
             if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
                 return [self.numbers[eqn.outvars[0]]]
             with scope_of(eqn):
@@ -203,26 +209,24 @@ class Walk:
 
 
 def blanks(op: Op) -> list[Any]:
-    """Zeros in place of the results of an operation, which has no symbolic size."""
+    """Zeros in place of the results of an operation that has no symbolic size."""
     return [lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in op.eqn.outvars]
 
 
 def grows(dim: Dim, ranges: Ranges) -> bool:
-    """Whether a size never exceeds what it is where every symbol is largest."""
+    """Return whether a size never exceeds its value at the largest sizes of all symbols."""
     return not is_ragged(dim) or extent(dim).grows(
         {symbol: ranges[symbol] for symbol in symbols(dim)}
     )
 
 
 def mentions(op: Op) -> bool:
-    """Whether a symbolic size occurs in an operation, or in the programs that it holds."""
+    """Return whether a symbolic size occurs in an operation, or in the sub-jaxprs that it holds."""
     return op.is_ragged or any(
         mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns
     )
 
 
 def take(x: Any, positions: Any, axis: int) -> Any:
-    """The elements of `x` at positions along an axis; positions outside are moved to the nearest
-    end.
-    """
+    """The elements of `x` at positions along an axis; positions out of bounds are clamped."""
     return jnp.take(x, positions, axis=axis, mode="clip")

@@ -1,8 +1,8 @@
-"""Numbers of 64 bits inside a program whose own have 32: those of a function with `precision="f64"`
-that the program calls.
+"""64-bit values inside of a 32-bit program: those of a function with `precision="f64"` that the
+program calls.
 
-JAX cuts what is made outside of `enable_x64` to 32 bits, so what carries such operations out is
-made inside it.
+JAX truncates values that are made outside of `enable_x64` to 32 bits, so equations with 64-bit
+values are evaluated inside of it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _BYTES = 8
 
 
 def scope_of(*eqns: Any) -> AbstractContextManager[Any]:
-    """The scope in which operations are carried out: one of 64 bits if any of them has such
-    numbers, the present one else.
+    """Context manager for the evaluation of equations: `enable_x64` if any of them has 64-bit
+    values, else none.
     """
     if _jax.config.jax_enable_x64 or not any(map(_is_wide, eqns)):
         return nullcontext()

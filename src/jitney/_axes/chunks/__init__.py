@@ -1,1 +1,16 @@
-"""An axis worked on in chunks: the passes of a program over it, and their evaluation."""
+"""Chunked evaluation along one axis: plan passes over the data (`planning.py`), run them
+(`chunked.py`).
+
+A value with the axis exists for one chunk at a time, a reduction is accumulated over the chunks. A
+program that centres its data needs its sum before it can use it, so it takes two passes:
+
+    { lambda ; a:f32[n]. let
+        b:f32[] = reduce_sum a        pass 1: b accumulates over the chunks
+        c:f32[n] = sub a b            pass 2: c and d are made per chunk,
+        d:f32[n] = mul c c
+        e:f32[] = reduce_sum d                e accumulates
+      in (e,) }
+
+Order of reading: `numbered.py` (the program as SSA nodes), `along.py` (one node along the axis),
+`parts.py` (loops over another axis), `planning.py`, `passes.py` (the plan), `chunked.py`.
+"""

@@ -1,5 +1,5 @@
-"""What one operation does along the axis that is cut: where it looks, and what of it goes on from
-chunk to chunk.
+"""Queries about an operation along the cut axis: its uses of the axis, and the state that it
+carries from chunk to chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .picks import can_be_picked
 
 
 def uses_along(op: Op) -> Iterator[Use]:
-    """Where an operation looks along the axis, itself or in a program that it holds."""
+    """Yield the uses of the axis in an operation, and in the sub-jaxprs that it holds."""
     if not mentions(op):
         return
     rule = RULES.get(op.name)
@@ -37,10 +37,10 @@ def uses_along(op: Op) -> Iterator[Use]:
 
 
 def checked_uses(op: Op) -> tuple[Use, ...]:
-    """Where a loop, a branch or a solve over another axis looks along this one.
+    """The uses of the axis in a loop, branch or solve that does not run along the axis.
 
     Raises:
-        Refused: It does so in a way that cannot be cut.
+        Refused: One of them is refused by its rule.
     """
     uses = tuple(uses_along(op))
     refused = next((use for use in uses if use.refused), None)
@@ -50,7 +50,7 @@ def checked_uses(op: Op) -> tuple[Use, ...]:
 
 
 def looks_along(op: Op, use: Use) -> str:
-    """What an operation, or one inside of it, does along the axis, as a part of a sentence."""
+    """Describe a use of the axis by an operation, or inside of it, as a part of a sentence."""
     what = use.refused or use.how
     return (
         f"looks along it: {what} (`{spelled(op.name)}`)"
@@ -60,8 +60,8 @@ def looks_along(op: Op, use: Use) -> str:
 
 
 def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
-    """Whether what an operation does along the axis can be accumulated, or carried from chunk to
-    chunk.
+    """Return whether an operation's uses of the axis can be accumulated over chunks, or carried
+    from chunk to chunk.
     """
     if any(use.refused for use in uses):
         return False
@@ -70,22 +70,26 @@ def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
         return not ragged(op.ins[0])
     if way == "picked":
         return can_be_picked(op)
+    # The one use is the loop itself: its body must have none.
     if way == "looped":
-        return is_along(op) and len(uses) == 1  # none inside its body
+        return is_along(op) and len(uses) == 1
+    # A convolution may have two uses: a sum over features, which folds, and windows along space,
+    # which have no monoid.
     if way == "folded":
-        # a convolution sums over features, and looks around along space
         return all(use.monoid is not None for use in uses)
     return way is not None
 
 
 def way_of(op: Op) -> Way | None:
-    """What of an operation goes on from chunk to chunk; None where nothing does."""
+    """The kind of state that an operation carries from chunk to chunk; None if it carries none."""
     rule = RULES.get(op.name)
     return None if rule is None or rule.across is None else rule.across.way
 
 
 def way_along(op: Op) -> bool | None:
-    """Whether an operation goes from the end, if it goes one way along the axis."""
+    """The direction of an operation along the axis: True from the end, False from the front, None
+    if either will do.
+    """
     if is_cumulated(op):
         return bool(op.params["reverse"])
     if is_along(op) and (carried(op, list(op.eqn.invars)) or is_ordered(op)):
@@ -94,33 +98,33 @@ def way_along(op: Op) -> bool | None:
 
 
 def is_along(op: Op) -> bool:
-    """Whether an operation is a loop over the axis."""
+    """Return whether an operation is a loop over the axis."""
     return way_of(op) == "looped" and is_ragged(op.params["length"])
 
 
 def is_cumulated(op: Op) -> bool:
-    """Whether each result of an operation along the axis is of all elements before it."""
+    """Return whether an operation is a prefix scan along the axis, such as `cumsum`."""
     return way_of(op) == "cumulated" and is_ragged(op.ins[0][op.params["axis"]])
 
 
 def accumulates(op: Op) -> bool:
-    """Whether an operation of the axis makes one value of all of it together.
+    """Return whether an operation accumulates one value over all chunks.
 
-    Others make values without the axis beside those with it, such as the counter of a loop over
-    another axis. Since nothing looks along the axis to make them, they are the same in each chunk,
-    and are made anew there.
+    Other operations may return values without the axis as well, such as the counter of a loop over
+    another axis. No use of the axis enters them, so they are the same in each chunk, and are
+    computed again there.
     """
     way = way_of(op)
     if way == "looped":
         return is_along(op)
-    # its rows are each written alone, else it cannot be cut
+    # An operand with the axis: each row is written into its own row, or it could not be cut.
     if way == "written" and ragged(op.ins[0]):
         return False
     return way in ("folded", "placed", "picked", "topped", "written") and any(map(ragged, op.ins))
 
 
 def monoid_of(op: Op) -> Monoid:
-    """What puts the parts of an operation that accumulates together."""
+    """The monoid that combines the partial results of an operation that accumulates."""
     across = RULES[op.name].across
     if across is None or across.monoid is None:
         raise AssertionError(f"`{op.name}` accumulates by no monoid")
@@ -128,5 +132,5 @@ def monoid_of(op: Op) -> Monoid:
 
 
 def carried(op: Op, values: list[Any]) -> list[Any]:
-    """The state that a loop over the axis starts with."""
+    """The operands, among `values`, that are the initial carry of a loop over the axis."""
     return scan_parts(op.eqn, values)[1]

@@ -1,12 +1,17 @@
-"""Branches that look along a cut axis: what looks along it is taken out of them.
+"""Hoist uses of a cut axis out of branches.
 
-`cond(p, sum, max, x)` becomes `a, b = cond(p, (x, zeros), (zeros, x))`, `s, m = sum(a), max(b)` and
-`cond(p, s, m)`: a sum of what a branch makes, or of zeros that nobody reads where it is not taken.
-What a branch does with one chunk stays in it. Sums that wait for one another are taken out one
-after the other, with a branch before each of them, which makes anew what it needs, as passes do.
+`cond(p, sum, max, x)` becomes
 
-What may not end or tell on zeros stays inside, and is refused there: loops without a length,
-callbacks.
+    a, b = cond(p, (x, zeros), (zeros, x))
+    s, m = sum(a), max(b)
+    out = cond(p, s, m)
+
+The branch that is not taken feeds zeros to its reduction, whose result is not read. Operations that
+need one chunk only stay in the branch. Reductions that depend on one another are hoisted in stages,
+with a `cond` before each, which recomputes what it needs, as passes do.
+
+Operations that may not terminate on zeros, or whose evaluation is visible (`while` loops,
+callbacks), are not hoisted; the branch is refused then.
 """
 
 from __future__ import annotations
@@ -27,8 +32,8 @@ from ..walk import ragged
 
 @dataclass(frozen=True)
 class _Step:
-    """One operation of a branch, and after how many of those that are taken out it can be done;
-    `is_out` if it is one.
+    """An operation of a branch. `stage` is the number of hoisted operations that it depends on in a
+    chain; `is_out` marks a hoisted one.
     """
 
     eqn: Any
@@ -50,7 +55,8 @@ class _Branch:
     def values(
         self, operands: Sequence[Any], found: dict[int, Any], refs: Sequence[Ref]
     ) -> list[Any]:
-        """What some values are, made of the operands, and of what has been found outside."""
+        """Evaluate values of the branch from its operands and the hoisted results."""
+        # Backward: the steps that are needed. Then forward: evaluate them.
         known = {**dict(zip(self.takes, operands, strict=True)), **found}
         needed = set(numbers_of(refs))
         todo: list[_Step] = []
@@ -66,12 +72,12 @@ class _Branch:
 
 
 def without_looks(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
-    """The program that does what a `cond` does, without looking along the axis inside of branches;
-    None if there is none.
+    """A jaxpr equivalent to a `cond`, in which no branch uses the axis; None if hoisting is not
+    possible, or there is nothing to hoist.
 
     Args:
         eqn: The `cond`.
-        looks: Whether an operation looks along the axis.
+        looks: Predicate: whether an operation uses the axis.
     """
     programs = eqn.params["branches"]
     if (
@@ -86,6 +92,7 @@ def without_looks(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
         for atom in eqn.invars
     ]
     out = [step for branch in branches for step in branch.steps if step.is_out]
+    # Hoisted operations are fed zeros where their branch is not taken: NumPy dtypes only, no keys.
     made = [atom.aval for step in out for atom in (*step.eqn.invars, *step.eqn.outvars)]
     if not all(isinstance(aval.dtype, np.dtype) for aval in made):
         return None
@@ -101,6 +108,7 @@ def without_looks(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
                 found[b].update(zip(step.makes, bound(step.eqn, read), strict=True))
         return _finished(index, operands, branches, found, [atom.aval for atom in eqn.outvars])
 
+    # Messages name the line of the user's `cond`, not of this file.
     program = make_jaxpr(whole)(*avals)
     lines = [
         made.replace(source_info=eqn.source_info) if made.primitive.name == "cond" else made
@@ -141,7 +149,7 @@ def _chosen(
     found: list[dict[int, Any]],
     steps: Sequence[tuple[int, _Step]],
 ) -> list[Any]:
-    """What the operations read that are taken out; zeros, of those in branches that are not
+    """The operands of the hoisted operations of one stage; zeros for those of branches that are not
     taken.
     """
     wanted = [
@@ -175,9 +183,9 @@ def _finished(
     found: list[dict[int, Any]],
     avals: Sequence[Any],
 ) -> list[Any]:
-    """The results: those with the axis, which are made in chunks, apart from those without it,
-    which are made once.
-    """
+    """The results of the `cond`, once all hoisted operations are done."""
+    # Two conds: one for results with the axis, evaluated per chunk, one for the others, evaluated
+    # once. In one cond the latter would count as made per chunk.
     out: list[Any] = [None for _ in avals]
     for has_axis in (False, True):
         mine = [i for i, aval in enumerate(avals) if bool(ragged(aval.shape)) == has_axis]
@@ -199,7 +207,7 @@ def _finished(
 
 
 def _switch(index: Any, branches: Sequence[Callable[[], list[Any]]]) -> list[Any]:
-    """A branch, with operands that are read in it: what it closes over."""
+    """Call `lax.switch` on branches that close over their operands."""
     return list(lax.switch(index, branches))
 
 

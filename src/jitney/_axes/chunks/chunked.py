@@ -1,4 +1,14 @@
-"""The chunked evaluator: the passes of a program, one chunk at a time."""
+"""The chunked evaluator: runs a plan (`Passes`) over the data, one chunk at a time.
+
+`Chunked` holds the steps, which `jitney.stream` drives from outside of a program, chunk by chunk
+from disk or host; `run_chunked` drives them inside of a program, as one `lax.scan` for each pass:
+
+    for each pass:  settle -> start -> (step, step, ..., step) -> together -> finish
+    at the end:     results
+
+`step` evaluates the nodes of a pass on one chunk with a `Walk` whose arrays are as long as the
+chunk, and whose `start` and `whole` give positions and sizes of the whole axis.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +38,19 @@ from .picks import picked, top_begins, topped
 
 _jax: Any = jax
 State = list[list[Any]]
-"""Of each node with a state, in order, what is carried from chunk to chunk."""
+"""The carried values of each node with a state, in the order of the nodes."""
 Kept = dict[int, list[Any]]
-"""By the number of a node's first result, what it carried into a chunk, in the pass that went its
-way.
-"""
+"""Number of a node's first result -> its carry into a chunk, in the pass of its own direction."""
 
 
 @dataclass
 class KnownValues:
-    """The values that do not have the axis, as far as they are known."""
+    """The known values outside of chunks: without the axis, or materialised as a whole."""
 
     values: dict[int, Any]
 
     def read(self, refs: Sequence[Any], made: dict[int, Any] | None = None) -> list[Any]:
-        """The values with these numbers; `made` holds those of the chunk at hand."""
+        """The values with these numbers; `made` holds the values of the current chunk."""
         chunk = made or {}
         return [
             ref.value
@@ -55,16 +63,16 @@ class KnownValues:
 
 
 class Chunked:
-    """Evaluates the passes of one program.
+    """Evaluator of the passes of one program.
 
     Args:
-        passes: What is done when.
+        passes: The plan.
         size: The size of the whole axis, an int or an int32 scalar.
-        devices: Those that share the axis, if several do; what is called here is called inside
+        devices: The devices that the axis is sharded over, if it is; methods are called inside
             their `mapped` then.
-        is_spread: Whether XLA lays other axes over devices.
-        is_differentiated: Whether JAX goes back through it, as it cannot through the bits of an
-            array.
+        is_spread: Whether XLA's partitioner shards other axes.
+        is_differentiated: Whether JAX differentiates through the evaluation, so that arrays must
+            not be moved as bits, which have no derivative.
     """
 
     def __init__(
@@ -83,13 +91,14 @@ class Chunked:
         self.is_differentiated = is_differentiated
 
     def known(self, given: Sequence[Any]) -> KnownValues:
-        """The arguments, in order: those with the axis are whole."""
+        """Take the arguments, in order, as known values; those with the axis as a whole."""
         return KnownValues(dict(zip(self.passes.flat.takes, given, strict=True)))
 
     def settle(self, nodes: Sequence[Node], known: KnownValues) -> None:
-        """Compute what can be computed now, once: from what does not have the axis, and on what is
-        there as a whole.
+        """Evaluate nodes once, outside of chunks: those without the axis, and those that run at
+        once on materialised values.
         """
+        # A node without the axis makes no array along it: any allocated size will do.
         apart = self._walk(1, 1, 0)
         for node in nodes:
             walk = (
@@ -106,8 +115,8 @@ class Chunked:
             known.values.update(zip(node.makes, out, strict=True))
 
     def _once(self, devices: Devices, walk: Walk, node: Node, values: list[Any]) -> list[Any]:
-        """What calls back, on the first of the devices; what it is answered, the others get from
-        there.
+        """Evaluate a node that calls back on the first device, and send what the callback returns
+        to the others.
         """
         out = told(walk, node.op, values, devices.index() == 0)
         return (
@@ -117,11 +126,11 @@ class Chunked:
         )
 
     def start(self, work: Pass, known: KnownValues) -> State:
-        """The states that a pass begins with."""
+        """The initial states of a pass."""
         return [self._begin(node, known) for node in work.states(self.passes.streamed)]
 
     def kept(self, work: Pass, state: State) -> Kept:
-        """What a pass keeps of the states before a chunk."""
+        """The carries into a chunk that a later pass replays from."""
         keys = [node.makes[0] for node in work.states(self.passes.streamed)]
         return {key: state[keys.index(key)] for key in work.keeps}
 
@@ -138,12 +147,27 @@ class Chunked:
         kept: Kept | None = None,
         here: Any = True,
     ) -> tuple[State, list[Any]]:
-        """One chunk: the next states, and the results that come out of it, what is collected behind
-        them. `kept` is what was carried into this chunk by the nodes that the pass replays. Where
-        `here` is false it is worked on elsewhere as well, and its callbacks are called there.
+        """Evaluate one chunk.
+
+        Args:
+            work: The pass.
+            known: The known values.
+            chunk: Value -> its part in this chunk, for streamed arguments.
+            state: The states before the chunk.
+            start: Position of the chunk in the axis.
+            count: The number of its valid elements.
+            allocated: The length of its arrays.
+            kept: The carries into this chunk of the nodes that the pass replays.
+            here: Whether callbacks are called here, a bool or one of the program; False if the same
+                chunk is evaluated elsewhere too, and they are called there.
+
+        Returns:
+            The next states; and the chunk's part of emitted results, then of collected values.
         """
         walk = self._walk(allocated, count, start)
         made = dict(chunk)
+
+        # Materialised values are read as slices, as arguments are.
         for n in work.slices:
             dims, axis = self.passes.flat.dims[n], self.passes.axis(n)
             part = _slice if self.is_differentiated else _part
@@ -153,6 +177,9 @@ class Chunked:
         new: State = []
         for node in work.nodes:
             values = known.read(node.reads, made)
+
+            # Four kinds of nodes: replayed from a stored carry; partial results of a loop over
+            # another axis; any other state; no state.
             if node.makes and node.makes[0] in work.replays:
                 out, _ = self._carry(
                     walk.muted(), node, values, before[node.makes[0]], back=work.back
@@ -184,7 +211,7 @@ class Chunked:
         )
 
     def together(self, work: Pass, state: State) -> State:
-        """What a pass has accumulated, of all devices, rounded to the types of the program."""
+        """Combine the states of a pass over all devices, and round them to the program's dtypes."""
         state = (
             state
             if self.devices is None
@@ -200,13 +227,13 @@ class Chunked:
         ]
 
     def finish(self, work: Pass, known: KnownValues, state: State) -> None:
-        """What the pass has accumulated, put `together`, is known from now on."""
+        """Add the values that a pass has accumulated, combined by `together`, to the known ones."""
         with_state = work.states(self.passes.streamed)
         for node, held in zip(with_state, state, strict=True):
             known.values.update(zip(self.accumulated(node), held, strict=False))
 
     def results(self, known: KnownValues, emitted: dict[int, Any]) -> list[Any]:
-        """All results; those with the axis are given."""
+        """The results of the program; `emitted` has those with the axis, by position."""
         self.settle(self.passes.after, known)
         gives = self.passes.flat.gives
         return [emitted[i] if i in emitted else known.read([ref])[0] for i, ref in enumerate(gives)]
@@ -226,8 +253,8 @@ class Chunked:
         return walk
 
     def _is_told(self, node: Node, start: Any, *, here: Any) -> Any:
-        """Whether an operation calls its callbacks in this chunk: one that is the same in all of
-        them does in the first.
+        """Return whether an operation calls its callbacks in this chunk: a loop along the axis does
+        in each chunk, any other operation in the first.
         """
         if node.token is None or node.is_mute:
             return node.token is None
@@ -235,9 +262,7 @@ class Chunked:
 
     @property
     def accumulators(self) -> list[str]:
-        """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on
-        from.
-        """
+        """The dtypes of the carried values; a checkpoint with other dtypes cannot be resumed."""
         nodes = [node for work in self.passes.passes for node in work.states(self.passes.streamed)]
         return [
             str(monoid.accumulator(self.passes.flat.dtypes[n]))
@@ -258,6 +283,7 @@ class Chunked:
             dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
             made = zip(self.accumulated(node), monoids_of(node), strict=True)
             return [_begun(monoid, dims[n], monoid.accumulator(dtypes[n])) for n, monoid in made]
+        # The carry alone is read; streamed operands are not known yet.
         if way == "looped":
             values = [
                 None
@@ -294,7 +320,9 @@ class Chunked:
         return [_identity(op, aval.shape)]
 
     def _on_first(self, x: Any, monoid: Monoid) -> Any:
-        """What is added to is there once, on the first of the devices."""
+        """The initial value of an accumulation on the first device, the identity on the others, so
+        that it is counted once.
+        """
         if self.devices is None:
             return x
         return jnp.where(
@@ -304,9 +332,10 @@ class Chunked:
     def _add(
         self, walk: Walk, node: Node, parts: Parts, values: list[Any], state: list[Any], when: Any
     ) -> tuple[list[Any], list[Any]]:
-        """The results of a loop or a branch over another axis for one chunk, and what is put
-        together until now.
+        """Evaluate a loop, branch or solve over another axis on one chunk: the results that are
+        made per chunk (None for partial ones), and the partial results so far.
         """
+        # The initial carry goes to the first chunk; the others start from the identity.
         is_first = jnp.equal(walk.start[self.passes.symbol], 0)
         begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
         for i, monoid in parts.begun.items():
@@ -325,7 +354,9 @@ class Chunked:
     def _carry(
         self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool
     ) -> tuple[list[Any], list[Any]]:
-        """The results for one chunk (None where they are known only later), and the next state."""
+        """Evaluate an operation with a state on one chunk: its results (None where they are known
+        only after the pass), and the next state.
+        """
         op, way = node.op, way_of(node.op)
         rule = RULES[op.name]
         if way == "looped":
@@ -348,6 +379,9 @@ class Chunked:
                 walk.start_of(op.ins[0][op.params["axes"][0]]),
                 back=back,
             )
+
+        # A fold, or a prefix scan: within the chunk by the rule, then combined with the carry. A
+        # scan's next carry is its last result (the first one if it runs from the end).
         part = _wide(walk, op, values)
         combine = monoid_of(op).combine
         if way == "cumulated":
@@ -363,7 +397,7 @@ def _as(x: Any, dtype: Any) -> Any:
 
 
 def _identity(op: Op, shape: Any) -> Any:
-    """What an operation starts with, in the type that it accumulates in."""
+    """The identity of an operation's monoid, in the dtype that it accumulates in."""
     monoid = monoid_of(op)
     return _begun(monoid, shape, monoid.accumulator(op.eqn.outvars[0].aval.dtype))
 
@@ -373,26 +407,25 @@ def _begun(monoid: Monoid, shape: Any, dtype: Any) -> Any:
 
 
 def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
-    """The result for one chunk, in the type that it is accumulated in: it is rounded when all
-    chunks are done.
-    """
+    """The result for one chunk in the accumulator's dtype, not yet rounded to the program's."""
     dtype = op.eqn.outvars[0].aval.dtype
     wide = monoid_of(op).accumulator(dtype)
     if wide == dtype:
         return RULES[op.name].pad(walk, op, values)[0]
+    # Operands are converted, except those of products: these take a result dtype of their own.
     if op.name not in ("dot_general", "conv_general_dilated"):
         return RULES[op.name].pad(walk, op, [_as(x, wide) for x in values])[0]
     return _as(RULES[op.name].pad(walk, op.changed(preferred_element_type=wide), values)[0], wide)
 
 
 def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool) -> list[Any]:
-    """Where the extreme element is of all chunks until now, and that element: the first of equal
-    ones, and the first NaN before all.
+    """The next state of an argmax or argmin: index in the whole axis and value. Ties go to the
+    first element, and the first NaN wins over all numbers.
     """
     (axis,) = op.params["axes"]
     index, best = state
     extreme = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
-    # of equal ones the chunk further in front has the first
+    # From the end, a later chunk lies in front of those before it, so it wins ties (and NaNs).
     above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)
     better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
     if jnp.issubdtype(extreme.dtype, jnp.inexact):
@@ -412,8 +445,8 @@ def run_chunked(
         passes: The plan.
         arrays: The arguments.
         size: The size of the axis.
-        chunk: How much of it is worked on at a time, by each device.
-        devices: Those that share the axis, if several do.
+        chunk: The number of its elements per chunk, on each device.
+        devices: The devices that the axis is sharded over, if it is.
     """
     with passes.width:
         return _run(Chunked(passes, size, devices), arrays, size, chunk)
@@ -422,15 +455,15 @@ def run_chunked(
 def run_chunked_differentiable(
     passes: Passes, derivative: Derivative[Passes], arrays: Sequence[Any], size: int, chunk: int
 ) -> list[Any]:
-    """`run_chunked` on one device, for whoever differentiates it once: what a chunk computes is
-    made again on the way back.
+    """`run_chunked` on one device, differentiable once; in reverse mode each chunk is
+    rematerialised.
 
     Args:
         passes: The plan.
-        derivative: That of its derivative.
+        derivative: The plan of the derivative, from the positions of the varying arguments.
         arrays: The arguments.
         size: The size of the axis.
-        chunk: How much of it is worked on at a time.
+        chunk: The number of its elements per chunk.
     """
 
     def run(arrays: Sequence[Any], _: None) -> list[Any]:
@@ -450,6 +483,8 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
     passes, devices = work.passes, work.devices
     if devices is None:
         return _in_turn(work, arrays, size, chunk)
+
+    # Constant results stay outside of `shard_map`.
     gives, takes = passes.flat.gives, passes.flat.takes
     made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
     emitted = {i for turn in passes.passes for i in turn.emits}
@@ -471,25 +506,31 @@ def _in_turn(
     chunk: int,
     tangents: frozenset[int] | None = None,
 ) -> list[Any]:
-    """The chunks that are here one after the other: `size` elements of the axis, which lie where
-    this device's part begins.
+    """Run all passes over this device's part of the axis, `size` elements, one chunk at a time.
 
-    If some of the arguments are tangents, JAX goes back through them. Of a chunk it keeps nothing
-    then; and the loop is handed the tangents in parts, since a slice out of a whole would come back
-    as a whole in every turn.
+    Each pass is a `lax.scan` over the full chunks, and one more step for the remainder, behind them
+    or, from the end, before them.
+
+    If some of the arguments are tangents, JAX transposes the loop. Then a chunk stores no residuals
+    (it is rematerialised), and the scan takes the tangents as `xs`, since the cotangent of a slice
+    of a whole array would be a whole array in each iteration.
     """
     passes = work.passes
     takes = passes.flat.takes
     streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
     known = work.known(arrays)
+
+    # Full chunks and a remainder. Tangents are split beforehand, all else is sliced in the loop.
     full, rest = divmod(size, chunk)
     parted = {
         n: _parted(streamed[n], passes.axis(n), full, chunk)
         for n in tangents or ()
         if n in streamed
     }
+    # Results of low types leave the loop as bits: see `low_bits.py`.
     moved: Any = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
+    # The position of this device's shard in the axis.
     offset = (
         np.int32(0)
         if work.devices is None
@@ -504,6 +545,8 @@ def _in_turn(
             work.settle(turn.before, known)
             here = known
 
+            # `turn` and `here` are bound as defaults: a closure reads them when it is called, and
+            # they change with each pass.
             def step(
                 state: State, given: Any, turn: Pass = turn, here: KnownValues = here
             ) -> tuple[State, Any]:
@@ -531,6 +574,8 @@ def _in_turn(
                 )
                 return new, (moved(outs), work.kept(turn, state))
 
+            # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
+            # are in different loops.
             again: Any = (
                 partial(_jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
             )
@@ -539,6 +584,8 @@ def _in_turn(
                 {key: each[key] for key in turn.replays if key in each}
                 for each in (kept, kept_rest)
             )
+
+            # From the end the remainder comes first.
             if rest and turn.back:
                 state, (tail, carried_in) = again(remainder)(state, before_rest)
                 kept_rest.update(carried_in)
@@ -549,6 +596,8 @@ def _in_turn(
             if rest and not turn.back:
                 state, (tail, carried_in) = again(remainder)(state, before_rest)
                 kept_rest.update(carried_in)
+
+            # Join the chunks of emitted and collected values, the remainder behind them.
             axes = [
                 *(passes.axis_of_result(i) for i in turn.emits),
                 *map(passes.axis, turn.collects),
@@ -560,7 +609,7 @@ def _in_turn(
                     for axis, a, b in zip(axes, joined, tail, strict=True)
                 ]
             refs = [*(passes.flat.gives[i] for i in turn.emits), *turn.collects]
-            # what has the axis is no constant
+            # No constant has the axis, so each of `refs` is a number.
             dtypes = [passes.flat.dtypes[n] for n in refs if isinstance(n, int)]
             joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
             work.finish(turn, known, work.together(turn, state))
@@ -582,12 +631,12 @@ def _slice(x: Any, start: Any, size: int, axis: int) -> Any:
 
 
 def _part(x: Any, start: Any, size: int, axis: int) -> Any:
-    """A chunk of an array that is not differentiated."""
+    """A chunk of an array that is not differentiated, sliced as bits."""
     return from_bits(_slice(as_bits(x), start, size, axis), x.dtype)
 
 
 def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:
-    """The full chunks of an array along a new leading axis."""
+    """The full chunks of an array, stacked along a new leading axis."""
     whole = lax.slice_in_dim(x, 0, full * chunk, axis=axis)
     return jnp.moveaxis(
         whole.reshape(*whole.shape[:axis], full, chunk, *whole.shape[axis + 1 :]), axis, 0
@@ -595,7 +644,7 @@ def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:
 
 
 def _joined(chunks: Any, axis: int) -> Any:
-    """The chunks of a result, which lie along a new leading axis, one behind the other."""
+    """Join chunks that are stacked along a leading axis along their own axis."""
     moved = jnp.moveaxis(chunks, 0, axis)
     return moved.reshape(
         *moved.shape[:axis], moved.shape[axis] * moved.shape[axis + 1], *moved.shape[axis + 2 :]

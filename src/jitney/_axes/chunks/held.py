@@ -1,12 +1,16 @@
-"""What is there as a whole though its axis is cut.
+"""Values that are materialised as a whole, though their axis is cut.
 
-Some operations cannot be put together of chunks: a sort looks at all elements before it gives the
-first. Such a one is done at once, on the whole of what it reads, as plain JAX does it, and so with
-its very bits. Memory holds that, and what comes of it, as long as the program runs; everything else
-is still made one chunk at a time, and made of slices of it where it is read again. What is read is
-an argument, which is there anyhow where the axis is cut in memory; or it is collected, chunk by
-chunk, in the pass that makes it; or it is made of nothing that has the axis (positions, zeros), or
-moved or counted of what is there, and made as a whole too.
+Some operations have no chunked form: a sort reads all elements before it returns the first. Such an
+operation runs at once on its whole operands, as in plain JAX and to the same bits. Its operands and
+results stay in memory while the program runs. All other values are still made per chunk, from
+slices of these where they are read again.
+
+A whole operand has one of three origins: it is an argument, which is in memory anyway unless it is
+streamed; its chunks are collected in the pass that makes them; or it is free, that is made of
+nothing that has the axis (positions, zeros), or by moves and integer operations of whole values,
+and then made as a whole too.
+
+    sort(a) * 2, cut along n: sort runs before the pass, which multiplies slices of its result
 """
 
 from __future__ import annotations
@@ -18,15 +22,14 @@ from typing import Any
 
 @dataclass
 class Held:
-    """The values that have the axis and are there as a whole, by number, as a plan comes to know
-    them.
+    """The materialised values that have the axis, by number; filled in while planning.
 
     Args:
-        given: Arguments.
-        made: What is made at once.
+        given: Arguments that are in memory as a whole.
+        made: Results of operations that run at once.
         collected: Value -> the pass that collects its chunks.
-        free: Value -> the operation that makes it, which can do so on the whole too.
-        spread: Of those, the ones that are made as a whole too.
+        free: Value -> the node that makes it, and can do so on whole operands as well.
+        spread: Free values that are needed as a whole, and so made as a whole besides per chunk.
     """
 
     given: frozenset[int] = frozenset()
@@ -36,19 +39,19 @@ class Held:
     spread: set[int] = field(default_factory=set[int])
 
     def is_at_once(self, node: Any) -> bool:
-        """Whether an operation is done on the whole."""
+        """Return whether an operation runs at once, on whole operands."""
         return not self.made.isdisjoint(node.makes)
 
     def is_whole(self, refs: Iterable[int]) -> bool:
-        """Whether values are there as a whole, without being collected."""
+        """Return whether values are materialised without being collected in a pass."""
         return all(ref in self.given or ref in self.made for ref in refs)
 
     def is_spread(self, node: Any) -> bool:
-        """Whether what an operation makes is there as a whole, beside its chunks."""
+        """Return whether an operation's results are made as a whole besides per chunk."""
         return not self.spread.isdisjoint(node.makes)
 
     def gather(self, refs: Iterable[int], level: dict[int, int]) -> int:
-        """See that values are there as a whole, and say after how many passes they are."""
+        """Materialise values, and return the number of passes after which all of them are there."""
         return max((self._gathered(n, level) for n in refs), default=0)
 
     def _gathered(self, n: int, level: dict[int, int]) -> int:
@@ -57,6 +60,7 @@ class Held:
         if n in self.free:
             self._make(n)
             return level[n]
+        # A pass that collects the chunks has to be over before the whole can be read.
         self.collected[n] = level[n]
         return level[n] + 1
 
@@ -68,10 +72,10 @@ class Held:
                     self._make(ref)
 
     def there(self, p: int, takes: Sequence[int]) -> set[int]:
-        """What a pass cuts slices of, in place of making it anew."""
+        """The values that pass `p` slices from a whole instead of recomputing them per chunk."""
         return self.made | {n for n, at in self.collected.items() if at < p and n not in takes}
 
     @property
     def last(self) -> int:
-        """How many passes there are at least."""
+        """The number of passes that collecting needs at least."""
         return max((at + 1 for at in self.collected.values()), default=0)

@@ -1,5 +1,10 @@
-"""A program without calls, as operations whose operands and results have numbers, and what an
-operation makes of the axis that is cut.
+"""A program in SSA form with its calls inlined: nodes that read and define values by number; and
+queries about a node along the cut axis.
+
+    jit(f)(a) with f(a) = sum(sin(a))   ->   takes (0,)
+                                             1 = sin 0
+                                             2 = reduce_sum 1
+                                             gives (2,)
 """
 
 from __future__ import annotations
@@ -26,19 +31,17 @@ from .parts import Parts, parts_of
 
 @dataclass(frozen=True)
 class Node:
-    """One operation, with what it reads and makes by number.
+    """An operation whose operands and results are numbered values.
 
     Args:
         op: The operation.
         reads: Its operands.
         makes: Its results.
-        token: Of one that calls back: the number of that having happened, which is wanted as
-            results are.
-        waits: The token of what has to have happened before, of one whose callbacks are ordered.
-        is_mute: Whether it is evaluated without its callbacks, which another pass calls.
-        uses: Where it looks along the axis, itself or in a program that it holds.
-        parts: Of a loop, a branch or a solve over another axis that looks along this one: what of
-            its results is put together.
+        token: Number of the effect of an operation that calls back. It is live, as results are.
+        waits: Token of the ordered callback before, of a node whose callbacks are ordered.
+        is_mute: Whether it is evaluated without its callbacks, since another pass calls them.
+        uses: Its uses of the axis, also inside the sub-jaxprs that it holds.
+        parts: Partial results of a loop, branch or solve over another axis that uses this one.
     """
 
     op: Op
@@ -52,24 +55,24 @@ class Node:
 
     @property
     def numbers(self) -> list[int]:
-        """What it reads, besides constants."""
+        """The numbers of the operands, constants aside."""
         return numbers_of(self.reads)
 
     @property
     def marks(self) -> tuple[int, ...]:
-        """The numbers of all that is there when it is done."""
+        """The numbers of the results, and of the token."""
         return self.makes if self.token is None else (*self.makes, self.token)
 
 
 @dataclass(frozen=True)
 class NumberedProgram:
-    """A program without calls: every value has a number.
+    """A program with its calls inlined, in which every value has a number.
 
     Args:
-        nodes: Its operations.
-        takes: Its arguments.
-        gives: Its results.
-        avals: Shape and dtype of each value; None of a token.
+        nodes: The operations, in order.
+        takes: The arguments.
+        gives: The results.
+        avals: Shape and dtype of each value; None for a token.
     """
 
     nodes: tuple[Node, ...]
@@ -84,19 +87,29 @@ class NumberedProgram:
 
     @cached_property
     def dtypes(self) -> Mapping[int, Any]:
-        """The dtype of each value; None of what has none."""
+        """The dtype of each value; None for a value without one."""
         return {n: getattr(aval, "dtype", None) for n, aval in self.avals.items()}
 
 
 def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedProgram:
-    """Take the calls of a program apart."""
+    """Number the values of a program, and inline its calls.
+
+    Args:
+        jaxpr: The program.
+        ranges: Symbol -> the least and the largest size it stands for.
+        numbers: Values that Python computes from the size, by variables of the program; they become
+            constants.
+    """
     nodes: list[Node] = []
     avals: dict[int, Any] = {}
-    last: tuple[int, ...] = ()  # the token of what is ordered
+    # Token of the latest ordered callback: chained through `waits`, so that the order stays.
+    last: tuple[int, ...] = ()
 
     def is_number(eqn: Any) -> bool:
         return bool(eqn.outvars) and eqn.outvars[0] in numbers
 
+    # The program to inline in place of an equation: a call's own, or that of a `cond` with its uses
+    # of the axis hoisted out of the branches.
     def inside(eqn: Any) -> Any | None:
         if is_number(eqn):
             return None
@@ -107,7 +120,9 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
         )
 
     def is_torn(eqn: Any) -> bool:
-        """Whether a branch looks along the axis, and what it makes is not put together as it is."""
+        """Return whether a branch uses the axis in a way that has no partial results, so that the
+        use has to be hoisted out of the `cond`.
+        """
         if not mentions(Op(eqn, ranges)) or any(
             is_number(held) for program in programs(eqn.params) for held in equations(program)
         ):
@@ -130,7 +145,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
     def results(eqn: Any, reads: list[Ref], within: SeenAt) -> Sequence[Ref]:
         if is_number(eqn):
             return [Const(numbers[eqn.outvars[0]])]
-        # of values as they are; what lies where is decided outside
+        # An identity on values; shardings are decided outside of this program.
         if eqn.primitive.name == "reshard":
             return reads
         makes = numbered(eqn.outvars, avals)
@@ -141,6 +156,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
         nonlocal last
         if not op.eqn.effects:
             return Node(op, reads, makes)
+        # A token is numbered like a value, without an aval.
         check_effects(op)
         token = len(avals)
         avals[token] = None
@@ -154,26 +170,26 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
 
 
 def has_axis(node: Node, streamed: set[int] | frozenset[int]) -> bool:
-    """Whether an operation is of the axis: it reads or makes what has it, or looks along what it
-    makes inside, such as draws.
+    """Return whether an operation is evaluated per chunk: it reads or makes streamed values, or
+    uses the axis inside only (a sum of random draws).
     """
     return bool(node.uses) or not streamed.isdisjoint((*node.numbers, *node.makes))
 
 
 def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:
-    """Whether a value is known when a pass over the data is over."""
+    """Return whether a value accumulates over the chunks, and so is known when the pass is over."""
     if node.parts is not None:
         return number not in streamed and node.parts.monoids[node.makes.index(number)] is not None
     return number not in streamed and accumulates(node.op)
 
 
 def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
-    """Whether an operation has something that goes on from chunk to chunk."""
+    """Return whether an operation carries a state from chunk to chunk."""
     return is_cumulated(node.op) or any(is_accumulated(node, n, streamed) for n in node.makes)
 
 
 def monoids_of(node: Node) -> list[Monoid]:
-    """What puts the parts of each value that an operation accumulates together."""
+    """The monoids that combine partial results, one for each value that a node accumulates."""
     return (
         [monoid_of(node.op)]
         if node.parts is None
@@ -182,7 +198,9 @@ def monoids_of(node: Node) -> list[Monoid]:
 
 
 def begins_with(node: Node) -> list[Any]:
-    """The values that what is accumulated starts from."""
+    """The operands that an accumulation starts from: the initial carry of a loop, the operand of a
+    scatter.
+    """
     way = way_of(node.op)
     return (
         carried(node.op, list(node.reads))
@@ -194,5 +212,5 @@ def begins_with(node: Node) -> list[Any]:
 
 
 def size_per_element(dims: Sequence[Any]) -> int:
-    """How many elements there are for each of the axis."""
+    """The number of elements per element of the axis."""
     return math.prod(evaluate(dim, dict.fromkeys(symbols(dim), 1)) for dim in dims)

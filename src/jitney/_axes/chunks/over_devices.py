@@ -1,9 +1,12 @@
-"""Passes over an axis that lies along axes of a mesh: each device works on its own part, and what
-the passes accumulate is put together over the devices when a pass is over.
+"""Passes over an axis that is sharded over a mesh: each device runs the chunks of its own shard,
+and the accumulated values are combined over the devices when a pass is over.
 
-What goes on from one element to the next has no such end: it is refused. What the body says of
-positions and of the size of the axis is that of the whole axis, never of a part: an unaided
-`jnp.mean` inside `shard_map` would be the mean of a part.
+    loss = sum over n of f(x[n]), x sharded over 4 devices:
+    4 partial sums, one per device, and one all-reduce (`psum`) at the end of the pass
+
+State that runs from one element to the next (prefix scans, loops along the axis) would run from
+device to device, and is refused. Positions and the size of the axis are those of the whole axis,
+never of a shard: a plain `jnp.mean` inside `shard_map` would be the mean of a shard.
 """
 
 from __future__ import annotations
@@ -33,12 +36,12 @@ _AxisType: Any = jax.sharding.AxisType
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices that share an axis.
+    """The devices that an axis is sharded over.
 
     Args:
         mesh: JAX's mesh.
-        along: The axes of it that the axis lies along, the slowest first. Along others XLA goes on
-            to place what it likes.
+        along: The mesh axes that it is sharded over, the slowest first. XLA's partitioner decides
+            about the other mesh axes.
     """
 
     mesh: Any
@@ -46,21 +49,21 @@ class Devices:
 
     @property
     def parts(self) -> int:
-        """How many parts the axis has."""
+        """The number of shards of the axis."""
         return math.prod(self.mesh.shape[name] for name in self.along)
 
     @property
     def is_part(self) -> bool:
-        """Whether the mesh has other axes, along which XLA lays what it likes."""
+        """True if the mesh has other axes, which are left to XLA's partitioner."""
         return self.parts < math.prod(self.mesh.shape.values())
 
     @property
     def text(self) -> str:
-        """For a line of the plan."""
+        """The mesh axes, for a line of the plan."""
         return " and ".join(map(repr, self.along))
 
     def spec(self, axis: int | None) -> Any:
-        """Where an array lies that has the axis there; None if it has not."""
+        """The partition spec of an array with the axis at a position; of one without it if None."""
         return (
             _jax.sharding.PartitionSpec()
             if axis is None
@@ -68,13 +71,13 @@ class Devices:
         )
 
     def index(self) -> Any:
-        """Which part a device works on, inside `mapped`."""
+        """The index of a device's shard, inside `mapped`."""
         return lax.axis_index(self.along)
 
     @property
     def inside(self) -> Any:
-        """The scope in which a program is traced that is evaluated inside `mapped`: JAX notes the
-        mesh with each operation.
+        """Context manager for tracing a program that runs inside `mapped`: JAX records the mesh in
+        each equation.
         """
         mesh = getattr(self.mesh, "abstract_mesh", self.mesh)
         kinds = [
@@ -83,7 +86,7 @@ class Devices:
         return _jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
 
     def mapped(self, fn: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
-        """A function of the parts as a function of whole arrays, by JAX's `shard_map`."""
+        """Turn a function of shards into one of whole arrays, by JAX's `shard_map`."""
         return _jax.shard_map(
             fn,
             mesh=self.mesh,
@@ -96,7 +99,8 @@ class Devices:
     def together(
         self, work: Pass, streamed: frozenset[int], state: list[list[Any]]
     ) -> list[list[Any]]:
-        """What a pass has accumulated, of all devices. All sums are one collective operation."""
+        """Combine the accumulated values of a pass over all devices."""
+        # All sums go into one `psum`, hence one all-reduce of several operands.
         nodes = work.states(streamed)
         held = [
             (i, k, monoid)
@@ -110,11 +114,15 @@ class Devices:
             sums, self._reduced(lax.psum, [state[i][k] for i, k in sums]), strict=True
         ):
             out[i][k] = total
+
+        # Index and value of an argmax are compared together, so both are gathered.
         for i, node in enumerate(nodes):
             if _is_placed(node):
                 out[i] = _first_place(
                     monoid_of(node.op), [lax.all_gather(x, self.along) for x in state[i]]
                 )
+
+        # Other monoids: their own collective, or an all-gather and a fold.
         for i, k, monoid in held:
             if monoid in (MONOIDS["max"], MONOIDS["min"]):
                 out[i][k] = self._extreme(state[i][k], monoid)
@@ -130,8 +138,8 @@ class Devices:
         ]
 
     def _extreme(self, x: Any, monoid: Monoid) -> Any:
-        """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it
-        comes, so it goes beside.
+        """The maximum or minimum over all devices, NaN if any device has one. Collectives drop or
+        keep a NaN depending on their order, so a flag is reduced besides.
         """
         over, least = lax.pmax if monoid is MONOIDS["max"] else lax.pmin, monoid.identity
         if not jnp.issubdtype(x.dtype, jnp.inexact):
@@ -147,9 +155,10 @@ def _is_placed(node: Node) -> bool:
 
 
 def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
-    """Where the extreme element is, of the places that the devices found: of equal ones, or of
-    NaNs, that in front. In a stream a device whose part of one chunk is in front may have found its
-    element in a later chunk.
+    """Combine the argmax of all devices: the smallest index among equal extremes, or among NaNs.
+
+    The first device need not have the smallest index: in a stream it may have found its element in
+    a later chunk than another device.
     """
     index, best = parts
     extreme = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
@@ -160,11 +169,12 @@ def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
 
 
 def check_order(passes: Passes, devices: Devices) -> None:
-    """Check that nothing goes on from one element of the axis to the next, and that callbacks are
-    such as devices can call.
+    """Check that a plan can run on several devices: no state runs from one element of the axis to
+    the next, and no callback needs an order or an answer that devices do not give.
 
     Raises:
-        Refused: Something does.
+        Refused: An operation carries such a state, needs the whole axis at once, or makes such a
+            callback.
     """
     for node in (node for work in passes.passes for node in work.nodes):
         if (
@@ -205,12 +215,13 @@ def check_order(passes: Passes, devices: Devices) -> None:
             )
 
 
-# in jax 0.10.2 and 0.12.0.1; `jax.debug.callback` is called there
+# JAX 0.10.2 and 0.12.0.1 do not call these where `shard_map` leaves mesh axes to XLA;
+# `jax.debug.callback` is called there.
 _ANSWERED = ("io_callback", "pure_callback")
 
 
 def told(passes: Passes) -> str:
-    """What is put together over the devices, for a line of the plan."""
+    """Describe the collectives at the end of a pass, for a line of the plan."""
     counts = Counter(_collectives(passes))
     sent = [
         f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()

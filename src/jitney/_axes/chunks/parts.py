@@ -1,10 +1,14 @@
-"""What a loop, a branch or a solve makes of an axis that is cut and that it does not run over: what
-is made in each chunk, and what is put together over the chunks.
+"""Abstract interpretation of loops, branches and solves that do not run along the cut axis: which
+of their results are made per chunk, and which are partial results that a monoid combines.
 
-The gradient of a weight that every turn of a loop over time uses is added up in the loop: over the
-batch in each turn, and over the turns. Where the batch is cut each chunk can do so with its part,
-beginning from zero, if all that reads such a sum is linear in it. That is proven here, on the
-program inside. What the loop began with is given to one chunk.
+The gradient of a weight that each iteration of a loop over time uses is a sum over the batch and
+over time, accumulated in the carry. With the batch cut, each chunk can accumulate its partial sum
+from zero, if every operation that reads the carry is linear in it. This is proven here on the body,
+in the domain of `rules/additive.py`; the initial carry goes to one chunk.
+
+    scan over time, batch cut     body: g = g + sum over the batch of x * y
+    x, y                          "along"
+    g, the carry                  "start" -> partial[add], the fixpoint
 """
 
 from __future__ import annotations
@@ -34,13 +38,13 @@ _OVER_ANOTHER = ("scan", "while", "cond", "custom_linear_solve")
 
 @dataclass(frozen=True)
 class Parts:
-    """What of an operation's results is put together.
+    """The partial results of an operation.
 
     Args:
-        monoids: Of each result, by what the parts of the chunks are put together; None of one that
-            is made in each chunk.
-        begun: Which operands are what a loop begins with, and are added to: they are there in one
-            chunk, and the identity in the others.
+        monoids: For each result, the monoid that combines the partial results of the chunks; None
+            if the result is made per chunk.
+        begun: Position of an operand -> the monoid, for initial carries that are accumulated into:
+            one chunk starts from the operand, the others from the identity.
     """
 
     monoids: tuple[Monoid | None, ...]
@@ -48,19 +52,19 @@ class Parts:
 
 
 def is_over_another(op: Op) -> bool:
-    """Whether an operation runs programs, and not along the axis that is cut."""
+    """Return whether an operation is a loop, branch or solve, and does not run along the axis."""
     return op.name in _OVER_ANOTHER and not (op.name == "scan" and is_ragged(op.params["length"]))
 
 
 def parts_of(op: Op, zeros: Sequence[bool]) -> Parts:
-    """What of the results of a loop, a branch or a solve over another axis is put together.
+    """Find the partial results of a loop, branch or solve over another axis.
 
     Args:
-        op: The operation; no use of the axis in it is refused.
-        zeros: Which operands are known to be zero.
+        op: The operation; its rule refuses no use of the axis in it.
+        zeros: For each operand, whether it is known to be zero.
 
     Raises:
-        Refused: What is put together over the chunks is read before it is.
+        Refused: A partial result is read by an operation that needs the combined one.
     """
     given: list[Standing] = [
         _standing(dims, "zero" if zero else "fixed")
@@ -85,7 +89,7 @@ def _standing(dims: Sequence[Any], otherwise: Standing) -> Standing:
 
 
 class _Inside:
-    """Goes through the programs that one operation holds.
+    """Abstract interpreter of the sub-jaxprs that one operation holds.
 
     Args:
         outer: The operation.
@@ -95,7 +99,7 @@ class _Inside:
         self.outer = outer
 
     def run(self, jaxpr: Any, given: Sequence[Standing], seen_at: str) -> list[Standing]:
-        """What the results of a program are, from what its arguments are."""
+        """The abstract results of a jaxpr for abstract arguments."""
 
         def number(value: Any, aval: Any, _eqn: Any) -> Standing:
             return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
@@ -106,7 +110,7 @@ class _Inside:
         return evaluated(jaxpr, given, results, constant=number)
 
     def made(self, op: Op, given: list[Standing]) -> list[Standing]:
-        """What the results of one operation are."""
+        """Transfer function of one operation."""
         if any(len(ragged(dims)) > 1 for dims in op.outs):
             raise Refused(
                 op.place,
@@ -125,16 +129,20 @@ class _Inside:
         return self.plain(op, given)
 
     def plain(self, op: Op, given: list[Standing]) -> list[Standing]:
-        """Of an operation that holds no program."""
+        """Transfer function of an operation that holds no sub-jaxpr."""
         rule = RULES.get(op.name)
         for use in rule.uses_of(op) if rule is not None else ():
             return [self.folded(op, given, use)] * len(op.outs)
+
+        # No use of the axis: values with the axis stay per chunk, and must not meet partials.
         parts = [each for each in given if isinstance(each, Monoid)]
         along = "along" in given
         if rule is None or (along and (parts or not all(map(ragged, op.outs)))):
             raise self.read_early(op)
         if not parts:
             return [_standing(dims, of_fixed(op, given)) for dims in op.outs]
+
+        # Partials of one monoid stay partials if the operation commutes with the monoid.
         monoid = _truths(op, parts[0])
         if (
             any(map(ragged, op.outs))
@@ -145,8 +153,8 @@ class _Inside:
         return [monoid] * len(op.outs)
 
     def folded(self, op: Op, given: list[Standing], use: Use) -> Monoid:
-        """Of an operation that looks along the axis: the part of a reduction, or of what is written
-        into an array without the axis.
+        """Transfer function of a use of the axis: the partial result of a reduction, or of a
+        scatter into an array without the axis.
         """
         across = RULES[op.name].across
         if (
@@ -182,8 +190,8 @@ class _Inside:
     # Loops, branches and solves.
 
     def control(self, op: Op, given: list[Standing], *, begins: bool = False) -> list[Standing]:
-        """Of an operation that runs programs. The outermost loop may begin with any numbers, which
-        one chunk has.
+        """Transfer function of a loop, branch or solve. The outermost loop (`begins`) may start
+        from any values, since these go to one chunk.
         """
         if op.name == "cond":
             return self.branches(op, given)
@@ -212,16 +220,26 @@ class _Inside:
         *,
         begins: bool,
     ) -> tuple[list[Standing], list[Standing]]:
-        """The carry of a loop, whichever turn it is in, and the rest of what its turns make."""
+        """The abstract carry of a loop, valid in each iteration, and the abstract stacked outputs.
+
+        Raises:
+            Refused: A carry is a partial result, but starts from another value.
+        """
+        # Fixpoint from "start", the least element: join the carry with what the body returns until
+        # it is stable. A carry that is still "start" then is never changed; it is demoted to the
+        # value it started with, and the iteration goes on.
         carry: list[Standing] = ["start" if is_fixed(each) else each for each in start]
         while True:
             out = self.run(body, [*constants, *carry, *xs], op.place)
             after = self.either(op, carry, out[: len(carry)])
-            if after == carry:  # what no turn changes is what it was
+            if after == carry:
                 after = _unchanged(start, carry)
             if after == carry:
                 break
             carry = after
+
+        # An inner loop runs in each chunk, so a carry that turns into a partial must start from
+        # one: else its initial value would be counted once per chunk.
         if not all(
             begins or not isinstance(b, Monoid) or within(b, a)
             for a, b in zip(start, carry, strict=True)
@@ -232,6 +250,9 @@ class _Inside:
     def branches(self, op: Op, given: list[Standing]) -> list[Standing]:
         index, *operands = given
         programs = op.params["branches"]
+
+        # A predicate that differs between chunks selects one branch in one chunk and another in the
+        # next, so their partials do not combine. A branch that only raises does not count.
         if not is_fixed(index):
             programs = [program for program in programs if not only_raises(program)]
             if len(programs) != 1:
@@ -244,7 +265,11 @@ class _Inside:
     def either(
         self, op: Op, these: Sequence[Standing], those: Sequence[Standing]
     ) -> list[Standing]:
-        """What values are that are the ones or the others."""
+        """Join of two lists of abstract values.
+
+        Raises:
+            Refused: Two values have no join.
+        """
         made: list[Standing] = []
         for a, b in zip(these, those, strict=True):
             if a == b or b == "start" or (isinstance(a, Monoid) and within(a, b)):
@@ -259,7 +284,7 @@ class _Inside:
 
 
 def _unchanged(start: Sequence[Standing], carry: Sequence[Standing]) -> list[Standing]:
-    """The carry of a loop, of which what no turn makes anything else of is what it started with."""
+    """Demote carries that no iteration changes to the abstract values that they started with."""
     return [
         a if b == "start" or (a, b) == ("fixed", "zero") else b
         for a, b in zip(start, carry, strict=True)
@@ -267,7 +292,9 @@ def _unchanged(start: Sequence[Standing], carry: Sequence[Standing]) -> list[Sta
 
 
 def _truths(op: Op, monoid: Monoid) -> Monoid:
-    """Of truths as whole numbers, which a branch is chosen by, the "or" is the largest."""
+    """The monoid of a partial after an operation: "or" becomes "max" where bools are converted to
+    integers (to select a branch), as max(int(a), int(b)) = int(a or b).
+    """
     dtypes = [atom.aval.dtype for atom in (*op.eqn.invars, *op.eqn.outvars)]
     is_counted = (
         op.name == "convert_element_type"

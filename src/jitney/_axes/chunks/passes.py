@@ -1,7 +1,7 @@
-"""A program as passes over the data, and what they take.
+"""The plan of a chunked program: its passes over the data, and the memory that they take.
 
-They are planned in `planning.py`, and run in `chunked.py`, by `jitney.stream` and in
-`over_devices.py`.
+`planning.py` makes a plan. `chunked.py` runs it, and so do `jitney.stream` and, with the axis
+sharded over devices, `over_devices.py`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from .numbered import Node, NumberedProgram, has_state, size_per_element
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over the data does.
+    """A pass over the data, from chunk to chunk.
 
     Args:
-        before: What is computed once, when the pass before is over.
-        nodes: What is made for each chunk, in order; among them those with a state that is carried
-            from chunk to chunk.
-        emits: The positions of the results that come out chunk by chunk.
+        before: Nodes that are computed once, when the pass before is over.
+        nodes: Nodes that are computed for each chunk, in order; some carry a state from chunk to
+            chunk.
+        emits: Positions of the results that come out chunk by chunk.
         back: Whether the chunks come from the last to the first.
-        collects: The values whose chunks are put together for what is done at once, when the pass
-            is over.
-        slices: The values that are there as a whole, and cut for it.
-        keeps: The operations of which it keeps what they carry into each chunk; each by the number
-            of its first result.
-        replays: The operations that go the other way along the axis, and begin each chunk with what
-            was kept.
+        collects: Values whose chunks are joined into a whole when the pass is over, for operations
+            that run at once.
+        slices: Materialised values that are sliced for each chunk.
+        keeps: Operations whose carry into each chunk is stored; each by the number of its first
+            result.
+        replays: Operations of the other direction, which begin each chunk with the stored carry.
     """
 
     before: tuple[Node, ...]
@@ -51,7 +50,7 @@ class Pass:
     replays: tuple[int, ...] = ()
 
     def states(self, streamed: frozenset[int]) -> list[Node]:
-        """The operations whose state is carried through it, in order."""
+        """The operations whose state is carried through the pass, in order."""
         return [
             node
             for node in self.nodes
@@ -61,18 +60,18 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """How a program runs chunk by chunk.
+    """The plan of a program that runs chunk by chunk.
 
     Args:
         flat: The program.
         symbol: The size of the axis.
-        passes: What each pass does.
-        after: What is computed once they are over.
-        streamed: The values that have the axis, by number.
-        levels: How many reductions along the axis wait for one another.
-        numbers: What Python makes of the size, by variables of the program.
-        at_once: What is done on the whole.
-        held: The values that are there as a whole for that, arguments aside.
+        passes: The passes, in order.
+        after: Nodes that are computed when all passes are over.
+        streamed: Values that are made per chunk, by number.
+        levels: Length of the longest chain of reductions along the axis that depend on one another.
+        numbers: Values that Python computes from the size, by variables of the program.
+        at_once: Nodes that run at once, on whole operands.
+        held: Values that are materialised for these, arguments aside.
     """
 
     flat: NumberedProgram
@@ -86,7 +85,7 @@ class Passes:
     held: frozenset[int] = frozenset()
 
     def held_bytes(self, size: int) -> int:
-        """What the values take that are there as a whole, for an axis of a size."""
+        """Bytes of the materialised values, for an axis of the given size."""
         at = {self.symbol: size}
         dtypes = self.flat.dtypes
         return sum(
@@ -95,7 +94,7 @@ class Passes:
         )
 
     def kept_bytes(self, chunks: int) -> int:
-        """What is kept at the boundaries of chunks takes."""
+        """Bytes of the carries that are stored at the boundaries of that many chunks."""
         kept = {key for work in self.passes for key in work.keeps}
         return chunks * sum(
             _carried_bytes(node) for node in self.flat.nodes if node.makes and node.makes[0] in kept
@@ -103,11 +102,11 @@ class Passes:
 
     @property
     def width(self) -> AbstractContextManager[Any]:
-        """The scope in which the numbers of the program live."""
+        """Context manager that enables 64-bit types if the program has such values."""
         return scope_of(*(node.op.eqn for node in self.flat.nodes))
 
     def demand_no_callbacks(self) -> None:
-        """Check that a chunk may be worked on twice.
+        """Check that a chunk may be evaluated twice.
 
         Raises:
             Refused: An operation calls back.
@@ -121,11 +120,11 @@ class Passes:
                 )
 
     def axis(self, number: int) -> int:
-        """Where a streamed value has the axis."""
+        """The position of the cut axis in a streamed value."""
         return ragged(self.flat.dims[number])[0]
 
     def axis_of_result(self, position: int) -> int:
-        """Where a result that comes out chunk by chunk has the axis."""
+        """The position of the cut axis in a result that comes out chunk by chunk."""
         ref = self.flat.gives[position]
         if isinstance(ref, Const):
             raise AssertionError("a constant has no symbolic axis")
@@ -133,16 +132,17 @@ class Passes:
 
 
 def bytes_per_element(passes: Passes) -> int:
-    """An upper bound of what one element of the axis takes in the pass that takes most, if no value
-    shared its memory with another.
+    """Upper bound of the bytes per element of the axis, in the pass that takes most, if no two
+    values shared memory.
     """
+    # Arguments count 8 bytes an element, whatever their dtype.
     return max((sum(map(_bytes, turn.nodes)) for turn in passes.passes), default=0) + sum(
         size_per_element(passes.flat.dims[n]) * 8 for n in passes.flat.takes if n in passes.streamed
     )
 
 
 def _carried_bytes(node: Node) -> int:
-    """What an operation carries from chunk to chunk takes."""
+    """Bytes of the state that an operation carries from chunk to chunk."""
     op = node.op
     if way_of(op) == "looped":
         avals = [atom.aval for atom in carried(op, list(op.eqn.invars))]

@@ -1,5 +1,5 @@
-"""What goes on from chunk to chunk of operations that find a few elements of a cut axis: the
-largest of it, and those at positions.
+"""Loop state of operations that select a few elements of a cut axis: `top_k`, and reads at
+positions (`slice`, `dynamic_slice`, `gather`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from ..walk import Op, Walk, ragged, take
 
 
 def top_begins(op: Op) -> list[Any]:
-    """Nothing found yet: the values, their places, and how many of them are there."""
+    """The initial state of a `top_k`: values, their indices, and the number of elements seen, at
+    most k.
+    """
     values, places = (atom.aval for atom in op.eqn.outvars)
     return [
         lax.full(values.shape, last_in_order(values.dtype), values.dtype),
@@ -29,15 +31,19 @@ def top_begins(op: Op) -> list[Any]:
 
 
 def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> list[Any]:
-    """The largest of all chunks until now, in order, and where they are in the whole axis.
+    """The next state of a `top_k`: the k largest elements of all chunks so far, in descending
+    order, and their indices in the whole axis.
 
-    The candidates are those until now and those of the chunk, in the order in which they lie along
-    the axis, so that of equal ones the first is found first. What fills up in the beginning stands
-    behind all of them.
+    The candidates are the k largest so far and those of this chunk. They are concatenated in the
+    order of the axis, since ties go to the first. The initial filler comes behind all of them.
     """
+    # top_k(a ++ b) = top_k(top_k(a) ++ top_k(b)): no element outside of the k largest of its part
+    # is among the k largest of the whole.
     values, places, found = state
     axis, k = op.params.get("axis", x.ndim - 1), op.params["k"]
     count = min(k, x.shape[axis])
+
+    # The k largest of this chunk, and their indices in the whole axis.
     _, where = RULES[op.name].pad(walk, op.changed(k=count), [x])
     best = jnp.take_along_axis(as_bits(x), where, axis)
     where = lax.add(
@@ -46,6 +52,7 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
             where.shape, lax.convert_element_type(walk.start_of(op.ins[0][axis]), where.dtype)
         ),
     )
+
     before, here = (as_bits(values), places, found), (best, where, count)
     shape = [k + count if i == axis else size for i, size in enumerate(x.shape)]
     candidates, at = (
@@ -53,11 +60,14 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
         lax.full(shape, 0, places.dtype),
     )
     begin: Any = np.int32(0)
-    # what fills up behind the first is written over by the second
+    # Each part is written behind the elements that the part before has really seen, so that the
+    # second overwrites the filler behind the first.
     for value, place, many in (here, before) if back else (before, here):
         candidates = lax.dynamic_update_slice_in_dim(candidates, value, begin, axis)
         at = lax.dynamic_update_slice_in_dim(at, place, begin, axis)
         begin = begin + many
+
+    # The k largest of the candidates.
     _, chosen = RULES[op.name].pad(walk, op, [from_bits(candidates, x.dtype)])
     merged = from_bits(jnp.take_along_axis(candidates, chosen, axis), x.dtype)
     return [
@@ -68,7 +78,9 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
 
 
 def can_be_picked(op: Op) -> bool:
-    """Whether an operation reads elements one by one at places that do not have the axis."""
+    """Return whether an operation reads single elements along the axis, and its result does not
+    have the axis.
+    """
     if any(map(ragged, op.outs)):
         return False
     return op.name != "gather" or all(
@@ -77,7 +89,9 @@ def can_be_picked(op: Op) -> bool:
 
 
 def picked(walk: Walk, op: Op, values: Sequence[Any], state: Any) -> Any:
-    """The elements at positions, of those that lie in the chunks until now."""
+    """The next state of a read at positions: this chunk's elements where a position lies in it, the
+    state elsewhere.
+    """
     (axis,) = ragged(op.ins[0])
     start = walk.start_of(op.ins[0][axis])
     if op.name == "gather":
@@ -99,7 +113,7 @@ def _whole(walk: Walk, op: Op, axis: int) -> Any:
 
 
 def _dynamic(walk: Walk, op: Op, values: Sequence[Any], axis: int) -> tuple[Any, Any]:
-    """The positions along the cut axis, and what is read along the others."""
+    """Positions along the cut axis, and the operand sliced along the other axes."""
     x, *starts = values
     windows = op.params["slice_sizes"]
     begin = lax.clamp(
@@ -126,6 +140,7 @@ def _static(walk: Walk, op: Op, x: Any, axis: int) -> tuple[Any, Any]:
 
 def _gathered(walk: Walk, op: Op, values: Sequence[Any], state: Any, start: Any, axis: int) -> Any:
     x, indices = values[0], wide(values[1])
+    # Bounds are those of the whole axis, not of the chunk.
     numbers, last = op.params["dimension_numbers"], _whole(walk, op, axis) - 1
     column = numbers.start_index_map.index(axis)
     positions = indices[..., column]
@@ -136,13 +151,17 @@ def _gathered(walk: Walk, op: Op, values: Sequence[Any], state: Any, start: Any,
             lax.clamp(np.int32(0), positions, last),
             jnp.zeros(positions.shape, bool),
         )
+
+    # A position outside of the whole axis reads the fill value, in each chunk alike.
     local = positions - start
-    # what is outside of all of it is filled in each chunk
     inside = ((local >= 0) & (local < x.shape[axis])) | outside
     local = jnp.where(
         outside, np.int32(np.iinfo(np.int32).max), jnp.clip(local, 0, x.shape[axis] - 1)
     )
-    # what is not is clamped, and dropped on the way back
+
+    # A position that breaks the promise of the mode is clamped by XLA, and its cotangent dropped in
+    # the transpose (see `rules/index.py`). Positions above go to a copy of the last element behind
+    # the chunk, out of bounds; negative ones stay negative.
     if op.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
         given, here = indices[..., column], jnp.clip(last - start, 0, x.shape[axis] - 1)
         x = lax.concatenate([x, lax.dynamic_slice_in_dim(x, here, 1, axis)], axis)

@@ -1,18 +1,23 @@
-"""Plan how a program is evaluated chunk by chunk along one axis: which values are made anew for
-each chunk, which are accumulated, and in how many passes over the data.
+"""Plan the chunked evaluation of a program along one axis: which values are recomputed per chunk,
+which are accumulated, and in how many passes over the data.
 
-A value that has the axis is streamed: it exists for one chunk at a time. A reduction turns it into
-one that is accumulated over the chunks and is known when the pass is over. The level of a value is
-the number of passes that have to be over before it can be made, so the level of a reduction is one
-more than that of what it reduces. What is streamed is made again in each pass that needs it.
+A value with the axis is streamed: it exists for one chunk at a time. A reduction of it accumulates
+over the chunks, and its result is known when the pass is over. The level of a value is the number
+of passes that have to be over before it can be computed, so a reduction's level is its operand's
+plus one. A streamed value is recomputed in each pass that needs it. `x - sum(x)`, squared and
+summed, takes two passes:
 
-What goes on from chunk to chunk goes one way, from the front or from the end. A level whose values
-need both makes two passes. What needs at once what comes from the front and what comes from the end
-(backpropagation through a loop along the axis) waits for one of them: that one's pass keeps what it
-carries at the boundary of each chunk, and the other's pass makes each chunk anew from there.
+    b = reduce_sum a    level 1, accumulated in pass 1
+    c = sub a b         level 1, streamed: its operand b is known after pass 1
+    e = reduce_sum c*c  level 2, accumulated in pass 2
 
-What cannot be put together of chunks is done at once, on the whole, if its rule says that it may
-be: see `held.py`.
+State that is carried from chunk to chunk (a prefix scan, a loop along the axis) fixes a direction,
+from the front or from the end. A level that needs both directions takes two passes. A value that
+combines both (backpropagation through a loop along the axis) waits for one of them: that pass keeps
+its carry at each chunk boundary, and the pass of the other direction replays each chunk from there.
+
+An operation without a chunked form runs at once, on whole operands, if its rule allows it: see
+`held.py`.
 """
 
 from __future__ import annotations
@@ -72,15 +77,18 @@ def plan_passes(
         jaxpr: The program.
         symbol: Its size.
         ranges: Symbol -> the least and the largest size it stands for.
-        numbers: What Python makes of the size, by variables of the program.
-        in_memory: Whether the arguments are there as a whole.
+        numbers: Values that Python computes from the size, by variables of the program.
+        in_memory: Whether the arguments are in memory as a whole.
 
     Raises:
         Refused: An operation looks along the axis in a way that cannot be cut.
     """
+    # Dead code goes first, so that no operation is refused whose result nobody reads.
     flat = flatten(jaxpr, ranges, numbers or {})
     wanted = _wanted(flat)
     flat = replace(flat, nodes=tuple(_with_uses(flat, wanted)))
+
+    # Forward, in the order of the program: the level and the direction of each value.
     level: dict[int, int] = dict.fromkeys(flat.takes, 0)
     streamed = {n for n in flat.takes if ragged(flat.dims[n])}
     back = _Directions()
@@ -91,6 +99,9 @@ def plan_passes(
         if not wanted.isdisjoint(node.marks):
             _place(node, flat, symbol, level, streamed, back, held)
             _check_told(node, streamed, wanted)
+
+    # The number of passes: one for each level of reductions, and as many as collecting, callbacks
+    # and results with the axis need.
     accumulated = [
         n
         for node in flat.nodes
@@ -119,6 +130,9 @@ def plan_passes(
         if node.token is not None and has_axis(node, streamed)
     ]
     count = max([last, held.last, *happened, *(level[n] + 1 for _, n in outs)], default=0)
+
+    # Fixpoint: a pass that replays an operation needs an earlier pass to keep its carries, and what
+    # that pass computes in addition may have to be replayed as well.
     turned: set[int] = set()
     while True:
         passes = tuple(
@@ -140,6 +154,8 @@ def plan_passes(
         if replayed <= turned:
             break
         turned |= replayed
+
+    # Values at the last level are computed when all passes are over.
     after = tuple(
         node
         for node in _fixed(flat, streamed, wanted, held)
@@ -153,7 +169,7 @@ def plan_passes(
 
 
 def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
-    """Refuse what calls back in each chunk, where it has to happen once."""
+    """Refuse a callback that has to run once for the axis, but whose result each chunk needs."""
     if node.token is None or is_along(node.op) or not has_axis(node, streamed):
         return
     if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
@@ -164,7 +180,8 @@ def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
 
 
 def _wanted(flat: NumberedProgram) -> set[int]:
-    """The values that results depend on, and callbacks."""
+    """The live values: results, tokens of callbacks, and all that they depend on."""
+    # Backward liveness; one sweep is enough, since the program is straight-line SSA.
     wanted = set(numbers_of(flat.gives)) | {
         node.token for node in flat.nodes if node.token is not None
     }
@@ -196,14 +213,16 @@ def _place(
     back: _Directions,
     held: Held,
 ) -> None:
-    """Give the values that a node makes their levels, and note whether the chunks must come from
-    the end for them.
+    """Assign levels to a node's results, add those that are streamed to `streamed`, and note the
+    direction that they need.
     """
     op = node.op
     for n in node.makes:
         _check_dims(op, flat.dims[n], symbol)
     along = bool(node.uses) or any(ref in streamed for ref in node.numbers)
     uses = node.uses if node.parts is None else ()
+
+    # No chunked form (or its operand is whole, so that reading a few elements needs no pass).
     odd = _odd(node, flat, symbol, streamed)
     at_hand = way_of(op) == "picked" and held.is_whole(
         ref for ref in node.numbers if ref in streamed
@@ -212,6 +231,9 @@ def _place(
         _do_at_once(node, uses, odd, flat, level, streamed, held)
         return
     _check_inside(op, symbol)
+
+    # A result can be made once all operands can; an operand of the other direction counts from the
+    # pass after the one that keeps its carries.
     way, turned = _turned(node, streamed, back, level)
     height = max(
         (
@@ -229,6 +251,9 @@ def _place(
         raise Refused(
             op.place, f"makes it of what is put together over all of it (`{spelled(op.name)}`)"
         )
+
+    # A reduction's result is one level higher. All else with the axis is streamed, and so is a
+    # value without it that is computed beside streamed ones, in each chunk alike.
     for i, n in enumerate(node.makes):
         is_cut = bool(ragged(flat.dims[n]))
         is_known_later = is_reduced if node.parts is None else node.parts.monoids[i] is not None
@@ -245,6 +270,8 @@ def _place(
                 held.free[n] = node
     if node.token is not None:
         level[node.token] = height + has_axis(node, streamed)
+
+    # Directions spread to all that is computed from a directed value in the same pass.
     if way is not None:
         both = max((back.both.get(ref, 0) for ref in node.numbers if ref in streamed), default=0)
         back.of.update(dict.fromkeys(node.marks, way))
@@ -254,8 +281,8 @@ def _place(
 
 
 def _odd(node: Node, flat: NumberedProgram, symbol: str, streamed: set[int]) -> Any:
-    """The length of an array beside an operation that no chunk of the axis is a part of, such as of
-    differences; None if there is none.
+    """A dimension that is not a multiple of the cut axis (`n - 1` of `diff`), among the operands
+    and results of a node, so that it has no chunks; None if there is none.
     """
     numbers = (*node.makes, *(n for n in node.numbers if n in streamed))
     return next(
@@ -265,8 +292,11 @@ def _odd(node: Node, flat: NumberedProgram, symbol: str, streamed: set[int]) -> 
 
 
 def _check_inside(op: Op, symbol: str) -> None:
-    """Check that an operation that is evaluated in chunks makes no array inside that no chunk of
-    the axis is a part of.
+    """Check that the sub-jaxprs of an operation that is evaluated in chunks make arrays of
+    multiples of the axis only.
+
+    Raises:
+        Refused: One of them has a dimension without chunks, such as `n - 1`.
     """
     for eqn in (held for program in programs(op.params) for held in equations(program)):
         for dim in (
@@ -292,8 +322,11 @@ def _do_at_once(
     streamed: set[int],
     held: Held,
 ) -> None:
-    """Give the values that a node makes on the whole their levels. What is of another length than
-    the axis is not cut with it.
+    """Assign levels to the results of a node that runs at once, on whole operands.
+
+    Raises:
+        Refused: Its rule does not allow that, or it calls back, or it reads a value that is made
+            per chunk without having the axis.
     """
     op = node.op
     rule = RULES.get(op.name)
@@ -316,9 +349,9 @@ def _do_at_once(
 
 
 def _is_free(node: Node, flat: NumberedProgram, streamed: set[int], held: Held) -> bool:
-    """Whether what a node makes can be made as a whole as well as in chunks, to the same bits and
-    in no more memory than it takes itself: it is made of nothing that has the axis, or only moved
-    or counted, of what is there as a whole.
+    """Return whether a node's results can be made as a whole as well as per chunk, to the same bits
+    and in no more memory than its operands: it reads nothing that has the axis, or it moves or
+    counts (integers, bools) whole values.
     """
     read = [n for n in node.numbers if n in streamed]
     if not read:
@@ -347,9 +380,10 @@ _MOVES = (
 
 
 def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
-    """The operations, with where they look along the axis, and what is put together of those that
-    run over another and do so inside.
+    """Yield the nodes with their uses of the axis, and with the partial results of a loop, branch
+    or solve over another axis.
     """
+    # Values known to be zero: a loop that accumulates from zero can do so in each chunk.
     zeros: set[int] = set()
     for node in flat.nodes:
         given = [
@@ -368,12 +402,13 @@ def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
 
 @dataclass
 class _Directions:
-    """Which way the chunks must come.
+    """The order of chunks that values need.
 
     Args:
-        of: Value -> whether from the end; most values are not here, since either way is right.
-        both: Value -> after how many passes it can be made whichever way they come, since what was
-            carried to each of them is known.
+        of: Value -> True if from the end, False if from the front. Most values are missing: either
+            order will do.
+        both: Value -> the number of passes after which it can be made in either order, since the
+            carries at chunk boundaries are known.
     """
 
     of: dict[int, bool] = field(default_factory=dict[int, bool])
@@ -383,20 +418,20 @@ class _Directions:
 def _turned(
     node: Node, streamed: set[int], back: _Directions, level: Mapping[int, int]
 ) -> tuple[bool | None, set[int]]:
-    """Whether the chunks must come from the end for what a node makes (None: either way is right),
-    and what it reads that comes the other way: that waits for a pass of its own, and is made anew,
-    chunk by chunk, from what was carried there.
+    """The direction of a node (True from the end, None if either will do), and its operands of the
+    other direction, which get a pass of their own and are replayed from its carries.
     """
     ways = {ref: back.of[ref] for ref in node.numbers if ref in streamed and ref in back.of}
     own = way_along(node.op)
     if own is None and not ways:
         return None, set()
+    # Without a direction of its own a node takes that of its last operand to be ready.
     way = own if own is not None else ways[max(ways, key=lambda ref: level[ref])]
     return way, {ref for ref, other in ways.items() if other != way}
 
 
 def _fixed(flat: NumberedProgram, streamed: set[int], wanted: set[int], held: Held) -> list[Node]:
-    """What is computed once: from what does not have the axis, or on the whole."""
+    """The live nodes that are computed once: without the axis, or on whole operands."""
     return [
         node
         for node in flat.nodes
@@ -416,14 +451,15 @@ def _passes(
     held: Held,
     turned: set[int],
 ) -> Iterator[Pass]:
-    """The pass of a level, or two if some of its values need the chunks from the front and some
-    from the end; `turned` are the operations that a later pass replays.
+    """The pass of level `p`, or two if its values need both directions. `turned` has the operations
+    that a later pass replays, by the number of their first result.
     """
     before = tuple(
         node
         for node in _fixed(flat, streamed, wanted, held)
         if max(level[n] for n in node.marks) == p
     )
+    # The roots of the level: reductions, results, collected values and carries that end in it.
     due = [
         n
         for node in flat.nodes
@@ -446,6 +482,8 @@ def _passes(
     there = held.there(p, flat.takes)
     for way in ways:
         mine = {n for n in ends if back.get(n, ways[0]) == way}
+        # Liveness within the pass: recompute what the roots need, down to slices of whole values. A
+        # callback runs in the one pass that its token is a root of, and is mute in others.
         needed = set(mine)
         nodes: list[Node] = []
         for node in reversed(flat.nodes):
@@ -469,7 +507,11 @@ def _passes(
 
 
 def _muted(node: Node, wanted: set[int]) -> Node:
-    """An operation whose callbacks are called in another pass."""
+    """The node with its callbacks muted, since another pass calls them.
+
+    Raises:
+        Refused: This pass needs what they return.
+    """
     if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
         raise Refused(
             node.op.place,

@@ -1,5 +1,5 @@
-"""Which statistic of a whole axis its elements wait for, for people: why a loss is no sum of terms
-of one element each.
+"""The statistic that makes a loss more than a sum of independent terms, for messages: a reduction
+over the axis whose result enters terms that are reduced again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from .passes import Passes
 
 
 def waiting(passes: Passes) -> str:
-    """The line of the first reduction whose result goes back into elements that are put together
-    again; "" if it has none.
+    """The user's line of the first reduction that another reduction depends on; "" if there is
+    none.
     """
+    # Forward taint analysis: value -> the line of the reduction that it depends on.
     origin: dict[int, str] = {}
     planned = {id(node) for work in passes.passes for node in (*work.before, *work.nodes)}
     for node in passes.flat.nodes:

@@ -1,6 +1,13 @@
-"""The one table: what every operation of JAX that is known does along an axis, by family.
+"""Table of the transfer functions: primitive name -> `Rule`, collected by family.
 
-An operation that is not here is refused as soon as a symbolic size touches it.
+A rule answers three questions about one equation whose shapes hold symbolic sizes. For
+`b:f32[] = reduce_sum[axes=(0,)] a:f32[n]`, `RULES["reduce_sum"]` says:
+
+    uses    Use({"n"}, "reduced", "sum", monoid=add): the equation looks along `n`
+    pad     reduce_sum(select(iota < n, a, -0.0)): exact where `a` is longer than `n`
+    across  Across("folded", add): the results of chunks are added up
+
+A primitive without an entry is refused as soon as a symbolic size touches it.
 """
 
 from ..rule import Rule as Rule

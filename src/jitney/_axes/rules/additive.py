@@ -1,10 +1,16 @@
-"""What may be made of the parts of a sum, a product or an extreme before they are put together.
+"""Abstract domain of partial reductions, and which operations map partials to partials.
 
-Where an axis is cut, each chunk has its part of a sum over it, inside a loop over another axis.
-What is linear in the part makes the part of what it would make of the sum: parts are moved, added
-to each other, and multiplied by what is the same in each chunk. (Where that is infinite, a part of
-zero makes a NaN, where the sum makes an infinity.) Of an extreme they may be moved, and compared
-with each other. Whatever else reads a part would read what no number of the program is.
+Where an axis is cut, each chunk computes its partial sum over it, inside a loop over another axis.
+A linear operation commutes with the sum over chunks, f(a + b) = f(a) + f(b), so it may be applied
+to the partials: they may be moved, added to each other, and multiplied by a value that is the same
+in each chunk. (If that value is infinite, a partial of zero makes a NaN where the sum makes an
+infinity.) Partial maxima and minima may be moved, and compared with each other. Any other operation
+on a partial would compute a number that does not occur in the program.
+
+    scan body      abstract values (x: varying in the batch; w: fixed)
+    s = sum(x)     partial[add]
+    t = w * s      partial[add]: linear in s
+    u = tanh(t)    refused: not linear
 """
 
 from __future__ import annotations
@@ -21,9 +27,9 @@ from ..typed_jax import dtypes, lax
 from ..walk import Op
 
 Standing = Literal["fixed", "zero", "start", "along"] | Monoid
-"""What a value is in a chunk: the same in each; that, and zero; that, and what a loop starts with,
-as long as no turn is known to make anything else of it; what has the axis; or a part of what the
-monoid puts together.
+"""Abstract value, per chunk: "fixed" (the same in each chunk), "zero" (fixed, and zero), "start"
+(fixed, and the initial value of a carry that no iteration is known to change), "along" (has the
+axis), or a monoid: a partial result that the monoid combines over chunks.
 """
 
 _ADD = MONOIDS["add"]
@@ -38,9 +44,9 @@ _COMBINING = {
     "or": "or",
     "xor": "xor",
 }
-# the filler of a pad is moved as well
+# `pad` is here because its filler is checked as an operand: it must be a partial like the rest.
 _MOVED = REARRANGED | {"copy", "copy_p", "pad", "split", "stack", "tile", "unstack"}
-# -> how many operands are read; positions come behind
+# Primitive -> the number of leading operands that hold data; the others are positions.
 _AT_POSITIONS = {"dynamic_slice": 1, "gather": 1, "dynamic_update_slice": 2}
 _LINEAR = (
     "complex",
@@ -59,7 +65,7 @@ _PRODUCTS = ("conv_general_dilated", "dot_general", "mul")
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a number that a program holds is zero all over."""
+    """Return whether a constant of a program is zero in all elements."""
     dtype = getattr(value, "dtype", None)
     if is_a(value, Tracer) or (dtype is not None and issubdtype(dtype, extended)):
         return False
@@ -67,13 +73,15 @@ def is_zero(value: Any) -> bool:
 
 
 def is_fixed(standing: Standing) -> bool:
-    """Whether a value is the same in each chunk."""
+    """Return whether an abstract value is the same in each chunk."""
     return standing in ("fixed", "zero", "start")
 
 
 def within(monoid: Monoid, standing: Standing) -> bool:
-    """Whether a value is a part of what the monoid puts together: of an extreme that is the same in
-    each chunk too.
+    """Return whether a value may stand for a partial result of the monoid.
+
+    In an idempotent monoid a fixed value may: combining it once per chunk is combining it once.
+    Zero may in every monoid but the product.
     """
     if standing == "zero":
         return monoid is not MONOIDS["mul"]
@@ -81,9 +89,10 @@ def within(monoid: Monoid, standing: Standing) -> bool:
 
 
 def of_fixed(op: Op, given: Sequence[Standing]) -> Standing:
-    """What an operation makes of values that are the same in each chunk: of zeros what is linear in
-    them makes zeros.
+    """Transfer function for operands that are all fixed: an operation that is linear in its zeros
+    returns zero.
     """
+    # An operation that keeps partial sums is linear, and a linear operation maps zero to zero.
     at = _values(op, len(given))
     zeros: list[Standing] = [
         _ADD if i in at and each != "fixed" else each for i, each in enumerate(given)
@@ -96,23 +105,26 @@ def of_fixed(op: Op, given: Sequence[Standing]) -> Standing:
 
 
 def _values(op: Op, count: int) -> Sequence[int]:
-    """Which operands are numbers, and no positions or choices."""
+    """The positions of the operands that hold data, not indices or predicates."""
     if op.name == "scatter" or op.name in SCATTERS:
         return (0, 2)
     return range(1, count) if op.name == "select_n" else range(_AT_POSITIONS.get(op.name, count))
 
 
 def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
-    """Whether an operation of parts makes parts.
+    """Return whether an operation maps partial results to partial results.
 
     Args:
         op: The operation.
-        given: What its operands are; one of them is a part.
-        monoid: By which the parts are put together.
+        given: Abstract values of its operands; one of them is a partial result.
+        monoid: The monoid that combines the partial results.
     """
+    # Moves, and the monoid's own operation: (a1 + a2) + (b1 + b2) = (a1 + b1) + (a2 + b2).
     parts = [within(monoid, each) for each in given]
     if op.name in _MOVED or MONOIDS.get(_COMBINING.get(op.name, "")) is monoid:
         return all(parts)
+
+    # Reads, writes and selections, if each chunk makes them at the same positions.
     if op.name == "select_n":
         return is_fixed(given[0]) and all(parts[1:])
     if op.name in _AT_POSITIONS:
@@ -123,6 +135,8 @@ def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
         return (
             (by is None or MONOIDS[by] is monoid) and parts[0] and is_fixed(given[1]) and parts[2]
         )
+
+    # Reductions over other axes by the same monoid: the order of summation may be exchanged.
     by = REDUCTIONS.get(op.name) or CUMULATIVE.get(op.name)
     if by is not None and MONOIDS[by] is monoid:
         return True
@@ -132,13 +146,14 @@ def keeps(op: Op, given: Sequence[Standing], monoid: Monoid) -> bool:
 
 
 def _is_linear(op: Op, given: Sequence[Standing], parts: Sequence[bool]) -> bool:
-    """Whether an operation is linear in the parts among its operands. One of whole numbers may wrap
-    in a part, and not in the sum.
+    """Return whether an operation is linear in the partial results among its operands. Integer
+    operations are not, but for `neg` and `sub`: a partial may wrap where the sum does not.
     """
     if op.name in _LINEAR:
         return all(parts) and (op.name in ("neg", "sub") or _is_inexact(op))
     if not _is_inexact(op):
         return False
+    # A product is linear in each factor alone: exactly one of the factors may be a partial.
     if op.name in _PRODUCTS:
         return sum(map(is_fixed, given)) == len(given) - 1
     if op.name == "div":
@@ -147,8 +162,10 @@ def _is_linear(op: Op, given: Sequence[Standing], parts: Sequence[bool]) -> bool
 
 
 def _converts(op: Op, monoid: Monoid) -> bool:
-    """Whether parts stay parts in another type. A sum of whole numbers is one up to a power of two,
-    which a narrower type divides.
+    """Return whether partial results stay partial results in another dtype.
+
+    Integer sums are sums modulo 2**bits, and 2**narrow divides 2**wide: conversion to a type of as
+    many bits or fewer commutes with the sum.
     """
     was, now = (np.dtype(atom.aval.dtype) for atom in (*op.eqn.invars, *op.eqn.outvars))
     if was == now:
@@ -165,8 +182,8 @@ def _is_inexact(op: Op) -> bool:
 
 
 def _fills(op: Op) -> bool:
-    """Whether an operation puts a number there where a position is outside: a NaN is one of each
-    part and of their sum.
+    """Return whether a gather fills positions out of bounds with a number that is not a partial
+    result. Zero is one, and so is NaN: NaN + NaN is NaN.
     """
     if op.params.get("mode") != lax.GatherScatterMode.FILL_OR_DROP or op.name != "gather":
         return False

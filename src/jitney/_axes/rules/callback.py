@@ -1,7 +1,7 @@
-"""Callbacks see whole arrays, padding too, so they are refused; except those of `eqx.error_if`,
-which raise whatever they are given.
+"""Callbacks: refused along a named axis, since Python would see the padding of an array.
 
-Which they are is told by `_jax/equinox_checks.py`.
+The callbacks of `eqx.error_if` are allowed: they raise, whatever array they are given.
+`_jax/equinox_checks.py` recognises them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def _same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _unmapped(monoid: Monoid) -> Rule:
-    """Of Equinox's reductions over all that is mapped, by which `eqx.error_if` asks if an element
-    is in error: none that is padding.
+    """Rule of Equinox's reductions over all mapped axes, by which `eqx.error_if` finds whether any
+    element is in error: padding is replaced by the identity.
     """
 
     def uses(op: Op) -> Iterator[Use]:
@@ -49,7 +49,7 @@ def _unmapped(monoid: Monoid) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    # what a check returns is the same everywhere
+    # `makes`: a check returns the same in each chunk.
     **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),
     **{
         f"unvmap_{name}": _unmapped(MONOIDS[monoid])

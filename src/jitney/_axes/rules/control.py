@@ -1,5 +1,9 @@
-"""Calls, branches and loops: the rules apply inside. A loop over a padded axis keeps its carry
-where it has passed the true size.
+"""Calls, branches and loops: rebuilt around their programs, which are evaluated by the rules.
+
+A scan of n iterations becomes a scan of the allocated length that leaves the carry alone in the
+iterations of padding, so its last carry is that of iteration n:
+
+    carry, ys = scan(f, init, xs)   ->   scan body: i < n ? f(carry, x) : (carry, anything)
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from .reduce import as_reduction
 
 
 def inner(op: Op) -> Sequence[Any]:
-    """The programs that an operation runs forward, in order."""
+    """The sub-jaxprs that an operation evaluates in a forward pass, in order."""
     name, params = op.name, op.params
     program = called(op.eqn)
     if program is not None:
@@ -40,8 +44,8 @@ def inner(op: Op) -> Sequence[Any]:
 
 
 def entered(eqn: Any) -> Any | None:
-    """The program of an operation that does nothing but to run it: of a call, and of an operation
-    of JAX's newer kind.
+    """The program of an operation that only calls it, so that it can be inlined: a call, a
+    `lax.reduce` by a known monoid, or a `call_hi_primitive`; else None.
     """
     if eqn.primitive.name == "reduce":
         return as_reduction(Op(eqn))
@@ -49,7 +53,7 @@ def entered(eqn: Any) -> Any | None:
 
 
 def expanded(op: Op) -> Any:
-    """What an operation of JAX's newer kind consists of. Its `expand` is public in
+    """The jaxpr that a `call_hi_primitive` expands to. `expand` is public in
     `jax.experimental.hijax`, of jax 0.12.0.1.
     """
     avals = [
@@ -86,8 +90,8 @@ def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Rematerialised in a derivative: the barrier keeps XLA from merging it with the first
-    evaluation, as JAX's own lowering does.
+    """Inline a rematerialised program. In a derivative a barrier on its operands keeps XLA from
+    merging it with the first evaluation (common subexpression elimination), as in JAX's lowering.
     """
     if (
         op.params["differentiated"]
@@ -115,8 +119,9 @@ def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     of_condition, of_body, start = while_parts(op.eqn, values)
 
+    # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
+    # counts as finished: False, the identity of `any`.
     condition = op.params["cond_jaxpr"]
-    # of one answer for each element of a batch, under vmap
     dims = shape_of(opened(condition)[0].outvars[0])
     start = [jnp.asarray(x) for x in start]
 
@@ -128,6 +133,8 @@ def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         new = _typed(walk.run(op.params["body_jaxpr"], [*of_body, *carry]), carry)
         if not dims:
             return new
+
+        # Elements that are finished keep their carry while others go on.
         going = answers(carry)
         return [
             lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b)
@@ -146,13 +153,15 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     allocated = evaluate(length, walk.allocated)
     carry = [jnp.asarray(x) for x in carry]
     may_be_shorter = is_ragged(length) and not walk.is_full(length)
+    # A body that may not end or may raise on padding is skipped there, by a branch.
     skips = may_be_shorter and depends_on_rows(op.params["jaxpr"])
 
     def turn(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
         return _typed(out[: len(held)], held), out[len(held) :]
 
-    # the very loop: with a counter beside it XLA may round its numbers otherwise
+    # No iteration is padding: the loop of plain JAX, to the bit. With a counter in its carry XLA
+    # may round its numbers otherwise.
     if not may_be_shorter:
         carry, ys = lax.scan(
             turn, carry, xs, length=allocated, reverse=reverse, unroll=op.params["unroll"]
@@ -164,6 +173,7 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         avals = [atom.aval for atom in opened(op.params["jaxpr"])[0].outvars[len(held) :]]
         return list(held), [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
 
+    # From the end the iterations of padding come first, and leave the initial carry as it is.
     def body(state: Any, x: Any) -> Any:
         i, held = state
         inside = i < walk.count(length)
@@ -183,12 +193,11 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def depends_on_rows(jaxpr: Any) -> bool:
-    """Whether how long a program runs, or whether it raises, depends on its numbers: it has a loop
-    without a length, or a callback.
+    """Return whether a program holds a `while` loop or a callback, so that its termination or its
+    errors depend on its values.
 
-    Then it is not run on rows that do not exist. They would be rows of any numbers, on which such a
-    loop may go on for ever. A branch costs more than a selection where the body is small, so others
-    run.
+    Such a program is not run on rows of padding, whose values are arbitrary: the loop may not end
+    there. Others run on them, since for a small body a `select` is cheaper than a `cond`.
     """
     return any(eqn.primitive.name in _OPEN for eqn in equations(jaxpr))
 
@@ -197,8 +206,8 @@ _OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
 def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
-    """A carry as strongly typed as the loop started, which evaluating the operations one by one can
-    change.
+    """Give a carry the weak types that the loop started with; evaluation equation by equation can
+    change them, and JAX requires a carry to keep its type.
     """
     values = [jnp.asarray(value) for value in new]
     return [

@@ -1,10 +1,14 @@
-"""Operations that treat each element alone: what is valid in is valid out, at the same place."""
+"""Elementwise operations: element i of the result depends on element i of the operands alone, so
+the valid part of the operands gives the valid part of the result.
+"""
 
 from __future__ import annotations
 
 from ..._jax.primitives import ARITHMETIC, LOGIC
 from ..rule import POINTWISE, Rule
 
+# `ARITHMETIC` and `LOGIC` are shared with other parts of jitney, which rely on more than this: on
+# one step of arithmetic, or on no rounding. These operations are elementwise and no more.
 _OTHERS = (
     "bessel_i0e bessel_i1e bitcast_convert_type clz copy_p device_put eq_to igamma igamma_grad_a"
     " igammac le_to lt_to optimization_barrier polygamma polynomial population_count"

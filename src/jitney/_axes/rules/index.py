@@ -1,8 +1,13 @@
-"""Reading and writing at positions: bounds are those of the true size, and what stands behind it is
-neither read nor written from.
+"""Gathers, scatters and dynamic slices: positions are bounded by the true size, and padding is
+neither read nor written.
 
-JAX clamps, fills or drops by the size of the array that it sees, so positions beyond the true size
-are moved to where it does the same.
+XLA clamps, fills or drops out-of-bounds positions by the size of the array that it sees, which is
+the allocated one. So positions beyond the true size are moved to where XLA treats them as plain JAX
+treats those. With 5 valid rows of 8 allocated:
+
+    position 6, mode CLIP             -> 4: the last valid row
+    position 6, mode FILL_OR_DROP     -> 2**31 - 1: out of bounds of any array
+    position 6, PROMISE_IN_BOUNDS     -> 4, as XLA clamps it; in a derivative see `_promised`
 """
 
 from __future__ import annotations
@@ -29,15 +34,15 @@ _ADDED: dict[tuple[str, bool], Any] = {
 
 
 def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
-    """Whether a window that lies inside at the true size also lies inside of what is allocated, at
-    the same position.
+    """Return whether each window that fits into the true size also fits, at the same position, into
+    the allocated size.
     """
     return grows(dim - window, op.ranges)
 
 
 def wide(positions: Any) -> Any:
-    """Positions in int32, which every size fits: a size is no number of a narrow type. What is
-    beyond int32 is beyond any array.
+    """Convert positions to int32, so that they can be compared with a size, which a narrower type
+    may not hold. A position beyond int32 is beyond any array, and is clamped.
     """
     dtype, info = positions.dtype, np.iinfo(np.int32)
     if dtype == np.int32:
@@ -51,11 +56,11 @@ def wide(positions: Any) -> Any:
 
 
 def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
-    """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it
-    sees.
+    """Clamp a start so that the window lies inside the true size, as XLA clamps it by the size that
+    it sees.
 
-    Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the
-    end, as was done while this was traced.
+    Starts along axes of fixed size are clamped too: JAX's functions count a negative start from the
+    end, and did so already when this program was traced.
     """
     return lax.clamp(np.int32(0), wide(start), walk.count(dim) - walk.count(window))
 
@@ -101,6 +106,9 @@ def _dynamic_update(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     dims, windows = op.ins[0], op.ins[1]
     inside = _starts(walk, dims, windows, starts)
     over = [axis for axis in ragged(windows) if str(windows[axis]) != str(dims[axis])]
+
+    # The padding of an update that covers a part of the axis lands on valid elements: write back
+    # what is there.
     if over:
         old = lax.dynamic_slice(x, inside, update.shape)
         for axis in over:
@@ -112,7 +120,7 @@ def _dynamic_update(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _windows(op: Op, sizes: Sequence[Dim], indexed: Sequence[int]) -> Iterator[Use]:
-    """The uses of the axes of the operand that positions point into."""
+    """Yield the uses of the operand's axes that positions index."""
     for axis in indexed:
         dim, window = op.ins[0][axis], sizes[axis]
         if is_ragged(dim) or is_ragged(window):
@@ -142,8 +150,8 @@ def _move(
     indexed: Sequence[int],
     mode: Any,
 ) -> Any:
-    """Positions clamped to the true size, or those beyond it moved out of what is allocated, as the
-    mode asks.
+    """Clamp positions to the true size, or move those beyond it out of bounds of the allocated
+    array, depending on the mode.
     """
     columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
     for i, axis in enumerate(indexed):
@@ -158,7 +166,7 @@ def _move(
 
 
 def _outside(positions: Any) -> Any:
-    """Positions that no array has."""
+    """Positions that are out of bounds of any array."""
     return lax.full(positions.shape, np.iinfo(np.int32).max, np.int32)
 
 
@@ -192,9 +200,12 @@ def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _promised(walk: Walk, op: Op, x: Any, indices: Any) -> tuple[Any, Any] | None:
-    """An array and positions that are promised to be inside of it. XLA clamps those that are not,
-    and drops them on the way back, so their mode stays. None where they have to be clamped here,
-    and nobody goes back.
+    """An array and positions for a gather that promises positions in bounds; None where clamping
+    them is enough, since the gather is not differentiated.
+
+    XLA clamps a position that breaks the promise, but the transpose, a scatter, drops it. Clamping
+    such a position here would send its cotangent to the last element. So the mode stays, and both
+    are left to XLA.
     """
     dims, sizes = op.ins[0], op.params["slice_sizes"]
     columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
@@ -210,8 +221,8 @@ def _promised(walk: Walk, op: Op, x: Any, indices: Any) -> tuple[Any, Any] | Non
 
 
 def _behind_all(x: Any, positions: Any, last: Any, axis: int, size: int) -> tuple[Any, Any]:
-    """An array with its window at `last` behind all of it too, and positions above `last` moved
-    beyond that: XLA clamps them to it.
+    """Append a copy of the window at `last` to an array, and move positions above `last` out of
+    bounds: XLA clamps them to that copy, and drops them in the transpose.
     """
     window = lax.dynamic_slice_in_dim(x, last, size, axis)
     return lax.concatenate([x, window], axis), lax.select(
@@ -220,7 +231,7 @@ def _behind_all(x: Any, positions: Any, last: Any, axis: int, size: int) -> tupl
 
 
 def _window_sizes(op: Op) -> list[Dim]:
-    """For each axis of the operand, how much of it one update covers."""
+    """The size of an update's window along each axis of the operand."""
     numbers = op.params["dimension_numbers"]
     outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     windows = iter([op.ins[2][axis] for axis in numbers.update_window_dims])
@@ -228,7 +239,7 @@ def _window_sizes(op: Op) -> list[Dim]:
 
 
 def _partly_written(op: Op) -> list[int]:
-    """The axes of the updates that are symbolic and cover only a part of the operand's axis: their
+    """The symbolic axes of the updates that cover only a part of the operand's axis, so that their
     padding would land on valid elements.
     """
     numbers = op.params["dimension_numbers"]
@@ -243,7 +254,7 @@ def _partly_written(op: Op) -> list[int]:
 
 
 def _scattered(op: Op) -> list[Dim]:
-    """The symbolic sizes among the axes along which there are several updates."""
+    """The symbolic sizes of the axes that number the updates."""
     return ragged_dims(op.ins[1][:-1])
 
 
@@ -257,7 +268,8 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
         for axis, dim in enumerate(op.ins[1][:-1])
         if axis not in numbers.scatter_indices_batching_dims
     )
-    if rows:  # along a batching axis each row is written into its own
+    # Along a batching axis each row is written into its own row of the operand: not a use of it.
+    if rows:
         if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")
         else:
@@ -284,9 +296,11 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, indices, updates = values[0], wide(values[1]), values[2]
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
     indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
-    # out of bounds, XLA drops an update that was promised to be inside
+    # XLA drops an update out of bounds also where the mode promises that there is none.
     mode = mode if mode == _CLIP else _DROP
-    # clamp all now, since the rows that are padding have to be dropped
+
+    # Rows of padding are dropped below, by a mode that holds for all rows. So the clamping of a
+    # CLIP is done here, along axes of fixed size too.
     if mode == _CLIP and _scattered(op):
         shape = walk.shape(op.ins[0])
         columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
@@ -295,20 +309,26 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
                 last = lax.sub(walk.count(shape[axis]), walk.count(walk.shape([sizes[axis]])[0]))
                 columns[i] = lax.clamp(np.int32(0), columns[i], last)
         indices = lax.concatenate(columns, indices.ndim - 1)
+
+    # Bounds of the true size; then all rows of padding out of bounds.
     indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
     for axis in ragged(op.ins[1][:-1]):
         if indexed:
             mode = _DROP
             indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
+
     partly = _partly_written(op)
     if partly:
         updates = _protected(walk, op, x, indices, updates, partly, sizes)
-    # accumulated in a wider type, in which the operation's own program is not
+
+    # A chunked run accumulates in a wider type than the equation has; the equation's `update_jaxpr`
+    # is of the narrow type, so the primitive is not bound with its own parameters.
     if x.dtype != op.eqn.invars[0].aval.dtype:
         return [
             _ADDED[SCATTERS[op.name], "sub" in op.name](x, indices, updates, numbers, mode=mode)
         ]
-    # one window, which is all that says that places stay unique once they are moved
+
+    # Moved positions may coincide, so `unique_indices` still holds only for a single window.
     alone = all(dim == 1 for dim in op.ins[1][:-1])
     unique = op.params["unique_indices"] and alone
     return walk.bind(
@@ -325,11 +345,14 @@ def _protected(
     partly: Sequence[int],
     sizes: Sequence[Dim],
 ) -> Any:
-    """Updates whose padding changes nothing where it lands."""
+    """Replace the padding of updates by values that change nothing where they land: the identity,
+    or in a plain scatter the values that the operand has there.
+    """
     if op.name in SCATTERS:
         return walk.keep(
             updates, op.ins[2], partly, MONOIDS[SCATTERS[op.name]].identity(updates.dtype)
         )
+    # The gather that reads the very windows that the scatter writes.
     numbers = op.params["dimension_numbers"]
     mirrored = lax.GatherDimensionNumbers(
         offset_dims=numbers.update_window_dims,

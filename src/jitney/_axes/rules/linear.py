@@ -1,5 +1,8 @@
-"""Products, convolutions and transforms: zeros behind what is valid where an axis is summed over,
-anything elsewhere.
+"""Contractions, convolutions and transforms: an axis that is summed over gets zeros for padding,
+any other axis may keep what it has.
+
+The theorem is that 0 * 0 adds nothing to a sum. Both operands are cleared, since 0 times an
+infinity or a NaN in the padding of the other one is a NaN.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ def _conv_uses(op: Op) -> Iterator[Use]:
             yield refuse(op, low, "pads a convolution in front by its size")
     summed = ragged_dims([lhs[numbers.lhs_spec[1]], rhs[numbers.rhs_spec[1]]])
     batch, made = ragged_dims([lhs[numbers.lhs_spec[0]]]), ragged_dims([rhs[numbers.rhs_spec[0]]])
-    # groups divide these axes
+    # Groups split these axes into equal runs, and the padded size does not split where the true
+    # size does.
     of_features = summed + made if op.params["feature_group_count"] != 1 else []
     of_batches = batch + made if op.params["batch_group_count"] != 1 else []
     if of_features or of_batches:
@@ -66,8 +70,8 @@ def _conv_uses(op: Op) -> Iterator[Use]:
 
 
 def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
-    """Of each axis along which a kernel moves: the padding, the kernel's size, and how far its
-    elements and the array's are apart.
+    """The windows along the spatial axes: for each the padding (low, high), the kernel's size, and
+    the dilations of the kernel and of the array.
     """
     kernel = [op.ins[1][axis] for axis in op.params["dimension_numbers"].rhs_spec[2:]]
     return zip(
@@ -80,8 +84,8 @@ def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
 
 
 def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Zeros behind the true size are what a convolution's own padding would be; a kernel as long as
-    the axis ends in zeros.
+    """Convolve with zeros behind the true size, as the convolution's own padding would have there;
+    a kernel as long as the axis ends in zeros.
     """
     lhs, rhs = values
     numbers = op.params["dimension_numbers"]
@@ -92,6 +96,10 @@ def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         if not is_ragged(low):
             padding.append((low, evaluate(high, walk.allocated)))
             continue
+
+        # Padding in front by a symbolic amount: XLA takes static amounts only. The array is written
+        # into zeros at the true amount, at most `span` (checked in `_conv_uses`), and what the last
+        # window does not reach is cut off.
         axis, span = numbers.lhs_spec[2 + i], reach(size, dilation)
         (windows,) = walk.shape([op.outs[0][numbers.out_spec[2 + i]]])
         seen, more = cut_or_padded(

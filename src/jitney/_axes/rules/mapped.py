@@ -1,5 +1,5 @@
-"""Reductions over the axis of a `vmap` by its name (`jax.lax.psum(x, "batch")`), which is an axis
-of the array once it is mapped.
+"""Collectives over the named axis of a `vmap` (`jax.lax.psum(x, "batch")`): a reduction over an
+ordinary axis of the array, once `vmap` has mapped it.
 """
 
 from __future__ import annotations

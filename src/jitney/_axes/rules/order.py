@@ -1,4 +1,8 @@
-"""Sorting: what is padding sorts behind everything, NaNs too."""
+"""Sorting and `top_k`: padding orders last, behind NaNs too.
+
+No value of the dtype orders behind NaN, so `sort` gets a flag in front of its keys: keys are
+compared lexicographically, and (valid, key) < (padding, any) for each key.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,11 @@ def _sort_uses(op: Op) -> Iterator[Use]:
         yield use(op, dim, "sorted", "sorted")
 
 
+# XLA for CPUs sorts these wrongly, and does not compile a sort of them with other operands (jax
+# 0.10.2 and 0.12.0.1).
 _TWO_BITS = (
     "int2",
     "uint2",
-    # XLA for CPUs sorts them wrongly, and refuses to compile them beside other operands (jax 0.10.2
-    # and
-    # 0.12.0.1)
 )
 
 
@@ -55,8 +58,8 @@ def _top_uses(op: Op) -> Iterator[Use]:
 
 
 def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Padding gets the value that is last in the order of `top_k`; of equal ones the first come
-    first.
+    """Give padding the value that orders last in `top_k`. Ties are broken by position, and padding
+    has the last positions.
     """
     (x,) = values
     axis = op.params.get("axis", x.ndim - 1)
@@ -64,6 +67,9 @@ def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (count,) = walk.shape([op.params["k"]])
     if not is_low(x.dtype):
         return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)], k=count)
+
+    # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so the
+    # padding is put in as bits. Bits have no derivative: the values are taken from `x` by index.
     bits = as_bits(lax.stop_gradient(x))
     kept = walk.keep(bits, op.ins[0], [axis], last.view(bits.dtype))
     _, places = walk.bind(op, [lax.bitcast_convert_type(kept, x.dtype)], k=count)

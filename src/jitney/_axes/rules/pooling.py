@@ -1,4 +1,6 @@
-"""Derivatives of pooling: windows along other axes leave each element of this one alone."""
+"""Derivatives of pooling, for windows along other axes only: these treat each element of the named
+axis alone.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from ..dims import is_ragged
 from ..rule import Rule, Use, refuse, same
 from ..walk import Op
 
+# Size, stride, padding (low, high) and the two dilations of a window of one element.
 _ALONE = (1, 1, 0, 0, 1, 1)
 
 
 def is_alone(op: Op, axis: int) -> bool:
-    """Whether each element along an axis is a window of its own."""
+    """Return whether each window along an axis consists of one element."""
     sizes, strides, padding = (
         op.params[name] for name in ("window_dimensions", "window_strides", "padding")
     )

@@ -1,9 +1,11 @@
-"""Least squares and pseudo-inverses, which JAX makes of singular vectors.
+"""Recognise calls of `jnp.linalg.pinv` and `lstsq`, the two programs in which an SVD with vectors
+is allowed.
 
-Of singular vectors the signs change with the number of rows, so they are refused. In these two
-functions of JAX each stands beside its partner, and the signs cancel; where singular values are
-equal so do the rotations, and what belongs to a value of zero is left out. Nothing else in a
-program says so: they are known by being the very programs that JAX has for them.
+Singular vectors are refused elsewhere, since their signs change with the number of rows. In a
+pseudo-inverse V diag(1/s) U^H each left vector meets its right partner, so that signs cancel; so do
+the rotations among vectors of equal singular values; and vectors of a zero value are left out. The
+equations of a program do not show this, so its jaxpr must equal the one that JAX traces for these
+functions.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from ..typed_jax import InconclusiveDimensionOperation, jnp, make_jaxpr
 from ..walk import Op
 
 _FUNCTIONS = {"_pinv": jnp.linalg.pinv, "_lstsq": jnp.linalg.lstsq}
-"""The name that JAX gives to the program of each."""
+"""Name of the called jaxpr -> the JAX function that it is traced from."""
 
 
 def is_pseudo_inverse(op: Op) -> bool:
-    """Whether an operation is a call of `jnp.linalg.pinv` or `lstsq`, of arrays and, it may be, of
-    the tolerance behind them.
+    """Return whether an operation is a call of `jnp.linalg.pinv` or `lstsq`, of arrays and an
+    optional tolerance.
     """
     name = op.params.get("name")
     fn = _FUNCTIONS.get(name) if op.name in CALLS and isinstance(name, str) else None
@@ -33,9 +35,9 @@ def is_pseudo_inverse(op: Op) -> bool:
         jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
         for atom in op.eqn.invars
     ]
+    # A user's function may have the same name, and take other arguments.
     try:
         own = make_jaxpr(fn)(*avals)
-    # a function of that name that takes something else
     except (TypeError, ValueError, InconclusiveDimensionOperation):
         return False
     mine = _text(op.eqn)
@@ -45,7 +47,7 @@ def is_pseudo_inverse(op: Op) -> bool:
 
 
 def _text(eqn: Any) -> str | None:
-    """A called program in JAX's own words; None if it holds arrays, which these would not show."""
+    """The printed jaxpr of a call; None if it closes over arrays, which printing leaves out."""
     program = called(eqn)
     held = [program, *(inner for each in equations(program) for inner in programs(each.params))]
     return None if any(getattr(each, "consts", ()) for each in held) else str(program)

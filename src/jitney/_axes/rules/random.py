@@ -1,12 +1,13 @@
-"""Random numbers: each is that of its key and its position, so that a chunk draws what the whole
-would have there.
+"""Random numbers: each element is drawn from its key and its position in the whole array, so that
+padded arrays and chunks draw the numbers of plain JAX.
 
-JAX's default generator (`jax_threefry_partitionable`) encrypts the number of each element, counted
-through the whole array, with the key. `jax.extend.random.threefry2x32_p` is that cipher. In front
-of what was filled in, along the leading axis, the numbers are the same anyway; behind another axis
-they are counted by the true size, in a chunk from where it starts. Other generators draw by how
-many there are, and are refused. Where each element has a key of its own, it is alone, whatever the
-generator.
+JAX's default generator (`jax_threefry_partitionable`) is counter-based: element i, in row-major
+order, is the encryption of the 64-bit number i under the key. `jax.extend.random.threefry2x32_p` is
+that cipher. Padding of the leading axis does not change i; padding of any other axis does, and so
+does a chunk, so there i is computed from the true size and the start of the chunk. Other generators
+depend on the number of draws and are refused, unless each element has a key of its own.
+
+    shape (3, n), n = 5 of 8 allocated: element [1, 2] has i = 1 * 5 + 2, not 1 * 8 + 2
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ..walk import Op, Walk
 
 _random: Any = jax.random
 _ciphers: Any = ciphers
-_WORD, _HALF = 32, 16  # bits
+# Bits of a word of the cipher, and of half of it.
+_WORD, _HALF = 32, 16
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -44,6 +46,8 @@ def _uses(op: Op) -> Iterator[Use]:
 def _bits(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
+
+    # The two words of the cipher become bits as in JAX: joined for 64 bits, their xor otherwise.
     high, low = _encrypted(walk, op.params["shape"], values[0])
     width, dtype = op.params["bit_width"], op.eqn.outvars[0].aval.dtype
     if width > _WORD:
@@ -60,15 +64,15 @@ def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _is_counted_alike(walk: Walk, op: Op) -> bool:
-    """Whether the numbers of the elements that are there are those that JAX would count in an array
-    of this shape.
+    """Return whether valid elements have the same row-major number in the allocated array: no axis
+    is symbolic but the leading one, and the array is not a chunk.
     """
     shape: Sequence[Dim] = op.params["shape"]
     return not any(map(is_ragged, shape)) or (not walk.start and not any(map(is_ragged, shape[1:])))
 
 
 def _encrypted(walk: Walk, shape: Sequence[Dim], keys: Any) -> list[Any]:
-    """The two words that the cipher makes of the number of each element, for each of the keys."""
+    """The two cipher words of each element's number, under each of the keys."""
     words = _random.key_data(keys)
     ahead = words.shape[:-1]
     counts = [
@@ -81,7 +85,8 @@ def _encrypted(walk: Walk, shape: Sequence[Dim], keys: Any) -> list[Any]:
 
 
 def _counts(walk: Walk, shape: Sequence[Dim]) -> tuple[Any, Any]:
-    """The number of each element of the whole array, the high word and the low one."""
+    """The row-major number of each element in the whole array, as a high and a low 32-bit word."""
+    # Horner's scheme over the axes: number = number * size + position.
     sizes = [evaluate(dim, walk.whole) for dim in shape]
     high = low = jnp.zeros((), np.uint32)
     for axis, (dim, size, here) in enumerate(zip(shape, sizes, walk.shape(shape), strict=True)):
@@ -99,13 +104,17 @@ def _counts(walk: Walk, shape: Sequence[Dim]) -> tuple[Any, Any]:
 
 
 def _further(high: Any, low: Any, size: Any, positions: Any) -> tuple[Any, Any]:
-    """A number of two words times a size, and positions added to it."""
+    """Multiply a 64-bit number by a 32-bit size and add positions, in two words of 32 bits."""
+    # 64-bit integers need `jax_enable_x64`. The high word of low * size is the schoolbook product
+    # of 16-bit halves, none of whose partial sums exceeds 32 bits.
     mask, half = np.uint32(2**_HALF - 1), np.uint32(_HALF)
     first, second = (low & mask, low >> half), (size & mask, size >> half)
     upper = first[1] * second[0] + (first[0] * second[0] >> half)
     carried = (
         first[1] * second[1] + (upper >> half) + (first[0] * second[1] + (upper & mask) >> half)
     )
+
+    # A sum that wraps is smaller than its terms: that is the carry bit.
     product = low * size
     total = product + positions
     over = lax.convert_element_type(

@@ -1,4 +1,8 @@
-"""Reductions and cumulative operations: the identity of the monoid stands behind what is valid."""
+"""Reductions and cumulative operations: padding is replaced by the monoid's identity element.
+
+The theorem is the definition of an identity: a fold over the valid elements and any number of
+identities equals the fold over the valid elements, for each association that XLA may choose.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from ..walk import Op, Walk
 
 
 def unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
-    """The refusal of an extreme that depends on the order in which XLA finds it."""
+    """Refuse a maximum or minimum that depends on the order in which XLA compares elements."""
     dtype = op.eqn.invars[0].aval.dtype
     if monoid not in (MONOIDS["max"], MONOIDS["min"]) or is_ordered(dtype):
         return []
@@ -32,8 +36,8 @@ def unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
 
 
 def uncounted(op: Op, dims: Sequence[Dim]) -> list[Use]:
-    """The refusal of a place in a type that cannot count the axis: of equal elements XLA finds the
-    one whose place, wrapped, is first.
+    """Refuse an argmax whose index type cannot count the axis: XLA breaks ties by the smallest
+    index, and compares indices after they have wrapped.
     """
     dtype = op.params.get("index_dtype")
     most = {symbol: high for symbol, (_, high) in op.ranges.items()}
@@ -46,9 +50,7 @@ _COMPUTATIONS = {name: MONOIDS[name] for name in ("add", "mul", "max", "min", "a
 
 
 def monoid_of_program(program: Any) -> Monoid | None:
-    """The monoid of a program of two values that does nothing but to put them together; None of any
-    other.
-    """
+    """The monoid that a binary reducer computes, if it consists of that one equation; else None."""
     jaxpr, held = opened(program)
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or held:
         return None
@@ -60,7 +62,9 @@ def monoid_of_program(program: Any) -> Monoid | None:
 
 
 def _reduction(monoid: Monoid, word: str = "", way: Way = "folded") -> Rule:
-    own = monoid if way == "folded" else None  # the place of the largest is not the largest
+    # An argmax looks through the axis by the monoid "max", but its result is an index: no monoid
+    # combines the indices of two chunks.
+    own = monoid if way == "folded" else None
 
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0][axis] for axis in op.params["axes"])
@@ -71,6 +75,8 @@ def _reduction(monoid: Monoid, word: str = "", way: Way = "folded") -> Rule:
                 or [use(op, dims, "reduced", word, monoid=own)]
             )
 
+    # An argmax stays right where all valid elements equal the identity: of equal elements XLA
+    # takes the first, and padding comes last.
     def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
         return walk.bind(op, [walk.keep(x, op.ins[0], op.params["axes"], monoid.identity(x.dtype))])
@@ -91,6 +97,8 @@ def _cumulative(monoid: Monoid) -> Rule:
                 )
             ]
 
+    # From the front, prefix i never reads the padding behind i. From the end (`reverse`) the scan
+    # crosses the padding first, and arrives at the last valid element with the identity.
     def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
         return walk.bind(
@@ -100,16 +108,17 @@ def _cumulative(monoid: Monoid) -> Rule:
     return Rule(uses, pad, Across("cumulated", monoid))
 
 
-# `lax.reduce`: with a monoid that is known it is that one's own reduction, put together with what
-# it begins with. XLA may begin with that
-# in several places, so that of a sum the number is its own affair.
+# `lax.reduce` with a known monoid is that monoid's own reduction, combined with the init value.
+# XLA may combine the init value with several partial results. That changes nothing in an
+# idempotent monoid (x * x = x); in a sum or product it does, so there the init value must be the
+# identity.
 
 _ONCE_OR_OFTEN = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
 
 
 def as_reduction(op: Op) -> Any | None:
-    """The program of a `lax.reduce` in terms of the reduction by its monoid; None where that is not
-    known.
+    """A jaxpr for a `lax.reduce` that uses its monoid's own reduction; None if the monoid is not
+    known, or the init value could be counted several times.
     """
     monoid = monoid_of_program(op.params["jaxpr"]) if len(op.eqn.outvars) == 1 else None
     if monoid is None or not (monoid in _ONCE_OR_OFTEN or begins_with_nothing(op, monoid)):
@@ -124,7 +133,7 @@ def as_reduction(op: Op) -> Any | None:
 
 
 def begins_with_nothing(op: Op, monoid: Monoid) -> bool:
-    """Whether it is written into a program that a reduction begins with what changes nothing."""
+    """Return whether the init value of a reduction is a literal that equals the identity."""
     first = op.eqn.invars[-1]
     return is_written(first) and bool(
         np.all(np.asarray(first.val) == monoid.identity(first.aval.dtype))

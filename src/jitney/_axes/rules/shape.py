@@ -1,5 +1,7 @@
-"""Operations that move elements without looking at them: where the valid part stays in front, and
-where it has to be moved there.
+"""Operations that move elements without reading their values: some leave the valid part in front,
+for the others the rule moves it there.
+
+Each rule keeps the invariant of `walk.py`: the valid elements come first along each ragged axis.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         np.int32, walk.shape(op.params["shape"]), op.params["dimension"]
     )
     whole = lax.add(positions, lax.full(positions.shape, lax.convert_element_type(start, np.int32)))
-    # at last: a low float rounds the sum once
+    # Add in int32 and convert last: a low float type would round the start, the positions and their
+    # sum.
     return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]
 
 
@@ -42,15 +45,16 @@ def _size_as_value(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
 
 
-# Reshape: axes are merged or split in groups of equal product; the symbolic one must be the slowest
-# of its group.
+# Reshape: axes are merged or split in groups of equal product, in row-major order. The symbolic
+# axis must be the slowest of its group: (n, 3) -> (3 n) leaves the padding last, (3, n) -> (3 n)
+# puts some of it behind each of the three rows.
 
 
 def _groups(
     before: Sequence[Dim], after: Sequence[Dim]
 ) -> list[tuple[list[Dim], list[Dim]]] | None:
-    """The shortest runs of axes with equal products, without the axes of size 1; None if they
-    cannot be told apart.
+    """Factor a reshape into the shortest runs of axes with equal products, axes of size 1 left out;
+    None if the shapes do not factor.
     """
     left = [dim for dim in before if is_ragged(dim) or dim != 1]
     right = [dim for dim in after if is_ragged(dim) or dim != 1]
@@ -60,7 +64,8 @@ def _groups(
         a, b = [left[i]], [right[j]]
         i, j = i + 1, j + 1
         while not _same(_product(a), _product(b)):
-            # at sizes beyond any fixed one, the side with the smaller product needs another axis
+            # Symbolic products are not ordered, so both are compared at sizes larger than any fixed
+            # one: the side with the smaller product needs another axis.
             if _probe(a) < _probe(b) and i < len(left):
                 a.append(left[i])
                 i += 1
@@ -89,7 +94,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class _Large(dict[str, int]):
-    """A large size for every symbol."""
+    """Mapping of every symbol to a large size that depends on its name."""
 
     def __missing__(self, symbol: str) -> int:
         return 1_000_003 + 2 * sum(map(ord, symbol))
@@ -158,10 +163,13 @@ def _concatenate_uses(op: Op) -> Iterator[Use]:
 
 
 def _concatenate(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Each part is written over the padding of the one before it."""
+    """Concatenate by writing each part over the padding of the one before it."""
     axis = op.params["dimension"]
     if not any(is_ragged(part[axis]) for part in op.ins[:-1]):
         return walk.bind(op, values)
+
+    # `dynamic_update_slice` clamps a start that leaves no room. It never does so here: the valid
+    # parts before are no longer than what is allocated for them.
     shape = walk.shape(op.outs[0])
     out = lax.full(shape, np.zeros((), values[0].dtype)[()], values[0].dtype)
     at: Any = np.int32(0)
@@ -187,18 +195,21 @@ def _pad_uses(op: Op) -> Iterator[Use]:
 
 
 def _is_in_front(low: Dim, ranges: Ranges) -> bool:
-    """Whether nothing is cut off in front, and the padding there is longest where the axis is."""
+    """Return whether the low padding is never negative, and largest at the largest size."""
     return grows(low, ranges)
 
 
 def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, filler = values
     dims, config = op.ins[0], op.params["padding_config"]
-    if _is_empty(dims):  # nothing in it, so that all of the result is padding
+    if _is_empty(dims):
         return [lax.broadcast(filler, walk.shape(op.outs[0]))]
     for axis in ragged(dims):
         if config[axis] != (0, 0, 0):
             x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
+
+    # `lax.pad` takes static amounts: high ones as of the allocated size, since more filler behind
+    # is padding; low ones that are symbolic by a shift to a computed position.
     fixed = tuple(
         (0 if is_ragged(low) else low, evaluate(high, walk.allocated), interior)
         for low, high, interior in config
@@ -211,7 +222,9 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _behind(x: Any, axis: int, at: Any, size: int, filler: Any) -> Any:
-    """`x` from a position on along an axis of some size, and a filler around it."""
+    """Place `x` at a position along an axis of a given size, with a filler around it."""
+    # Longer by `x` than the result, or `dynamic_update_slice` would clamp the position; what
+    # reaches over the end is cut off.
     room = lax.full(
         [size + x.shape[i] if i == axis else x.shape[i] for i in range(x.ndim)], filler, x.dtype
     )
@@ -265,7 +278,7 @@ def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
     if len(sizes) == 1:
         return [x]
-    # of another axis: by XLA's slices, which are views where gathers are copies
+    # Only another axis is symbolic: XLA's slices are views, where gathers are copies.
     if not any(map(is_ragged, sizes)):
         return walk.bind(op, values)
     out: list[Any] = []

@@ -1,8 +1,9 @@
-"""Windows along an axis: behind what is valid stands what changes nothing, so that a window that
-reaches over the end sees what is there.
+"""Window reductions along an axis: padding is replaced by the identity element, so that a window
+that reaches over the end reduces its valid elements alone.
 
-A computation of one's own has nothing such: XLA's language pads it with the value that it begins
-with, and XLA for CPUs leaves it out.
+A custom reducer is allowed if it is one of the monoids and its init value is the identity. With
+another init value, XLA's specification pads windows with that value, and XLA for CPUs leaves it
+out.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _BEGINS_WITH = {
 
 
 def reach(size: int, dilation: int) -> int:
-    """How many elements lie from the first to the last of a window."""
+    """Extent of a dilated window, from its first to its last element."""
     return (size - 1) * dilation + 1
 
 
 def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
-    """Whether a size is from 0 to `most`, whichever size the axis has."""
+    """Return whether a size is from 0 to `most` at each size of the axis in its range."""
     if not is_ragged(low):
         return True
     names = symbols(low)
@@ -44,8 +45,8 @@ def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
 
 
 def laid_out(walk: Walk, x: Any, axis: int, low: Dim, room: int, filler: Any) -> Any:
-    """`x` behind so much of a filler as its true size says, which is no more than `room`, and more
-    of it behind.
+    """Shift `x` by the true value of `low`, at most `room`, in an array of `room` more elements;
+    the filler stands in front and behind.
     """
     shape = [size + room if i == axis else size for i, size in enumerate(x.shape)]
     starts = [walk.count(low) if i == axis else np.int32(0) for i in range(x.ndim)]
@@ -53,16 +54,16 @@ def laid_out(walk: Walk, x: Any, axis: int, low: Dim, room: int, filler: Any) ->
 
 
 def cut_or_padded(size: int, windows: int, stride: int, span: int) -> tuple[int, int]:
-    """How many elements so many windows see, and by how many more an array of a size has to be
-    padded for them.
+    """The number of leading elements that the windows read of an array, and the high padding that
+    they need in addition.
     """
     needed = (windows - 1) * stride + span if windows else 0
     return min(size, needed), max(needed - size, 0)
 
 
 def _parts(op: Op) -> Iterator[tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, int]]:
-    """Of each axis: its size, and the size of the window, its stride, the padding, and how far
-    elements and those of windows are apart.
+    """Yield each axis: its position and size, and the window's size, stride, padding (low, high),
+    base dilation and window dilation.
     """
     params = op.params
     ways = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
@@ -73,8 +74,8 @@ def _parts(op: Op) -> Iterator[tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, i
 
 
 def _monoid(op: Op) -> Monoid | None:
-    """What puts the elements of a window together; None if that is not known, or begins with
-    something else than nothing.
+    """The monoid that reduces a window; None if it is not known, or the init value is not its
+    identity.
     """
     if op.name in _BEGINS_WITH:
         return _BEGINS_WITH[op.name]
@@ -106,8 +107,11 @@ def _uses(op: Op) -> Iterator[Use]:
 
 def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, monoid = values[0], _monoid(op)
-    if monoid is None:  # along other axes
+
+    # Windows along other axes only, or `_uses` would have refused it.
+    if monoid is None:
         return walk.bind(op, values)
+
     first = monoid.identity(x.dtype)
     padding: list[tuple[int, int]] = []
     for axis, dim, size, stride, (low, high), _, dilation in _parts(op):
@@ -116,6 +120,9 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         if not is_ragged(low):
             padding.append((low, evaluate(high, walk.allocated)))
             continue
+
+        # Low padding by a symbolic amount, as in a convolution (`linear.py`): shift the array into
+        # identities, and cut off what the last window does not read.
         span = reach(size, dilation)
         seen, more = cut_or_padded(
             x.shape[axis] + span, walk.shape([op.outs[0][axis]])[0], stride, span

@@ -1,5 +1,5 @@
-"""Where code asks for a size as a number, in the user's words: the line, the expression, and what
-does the same without the number.
+"""Messages for code that needs a size as a Python number: the user's line, the expression, and a
+way to write it without the number.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _JAX = {
     "take": "`x[i % x.shape[0]]`",
     "searchsorted": "`jnp.sum(table < x[..., None], -1)`",
 }
-"""Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same
-without.
+"""Functions of `jax.numpy` that need the length of an array as a number -> a replacement that does
+not.
 """
 
 _INTERNAL = ("_DimExpr", "Symbolic dimension", "has no attribute")
-"""Words of messages that speak of how sizes are written inside, of which the expression says
-more.
+"""Marks of messages about the inside of JAX's symbolic dimensions; the expression says more than
+these.
 """
 
 
 def place(error: BaseException) -> str:
-    """The innermost line of the user's in a traceback, or ""."""
+    """The innermost line of the user's code in a traceback, or ""."""
     frame = _innermost(error)
     return f"{short(frame.filename)}:{frame.lineno} ({frame.name})" if frame else ""
 
 
 def why(error: BaseException) -> str:
-    """That a size is asked for, by which expression, and what does without.
+    """Explain an error by the size that code needs: the expression, and a replacement.
 
     Args:
-        error: What JAX, NumPy or Python raised where a symbolic size was taken for a number.
+        error: The error of JAX, NumPy or Python where code used a symbolic size as a number.
     """
     frames = traceback.extract_tb(error.__traceback__)
     asking = next(
@@ -63,7 +63,7 @@ def said(error: BaseException) -> str:
 
 
 def _instead(expression: str) -> str:
-    """What to write in place of an expression of Python that asks for a number."""
+    """A replacement for an expression of Python that needs a number, or ""."""
     try:
         node = ast.parse(expression, mode="eval").body
     except SyntaxError:
@@ -91,9 +91,8 @@ def _innermost(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _expression(frame: traceback.FrameSummary | None) -> str:
-    """The expression that a frame was in, if it stands in one line; Python counts columns in bytes
-    of UTF-8.
-    """
+    """The expression that a frame was in, if it stands in one line; else ""."""
+    # Python counts columns in bytes of UTF-8.
     if (
         frame is None
         or frame.lineno is None

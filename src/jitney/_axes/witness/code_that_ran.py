@@ -1,8 +1,8 @@
-"""Which code a trace runs, and what it calls, held against the list of what cannot look at a size
-unseen (`unseen.py`).
+"""Check the code that runs during a trace, and its calls, against the allowlist of `unseen.py`:
+code that cannot look at a size unseen by the hooks of `watch.py`.
 
-Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool
-has them, nobody knows.
+Functions that start are observed by a profile function in Python 3.11, and by `sys.monitoring` from
+3.12 on. If another tool occupies these, the report says so, and each size is traced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ..._record.running import Follower
 from .unseen import is_allowed, unknown
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
-"""They ask of objects what they are, and act alike."""
+"""Owners of code that is not checked: it may inspect types, but acts alike on symbols and numbers.
+"""
 _COMPANIONS = frozenset(
     (
         "jaxtyping",
@@ -35,16 +36,16 @@ _COMPANIONS = frozenset(
         "platformdirs",
     )
 )
-"""What JAX, Equinox and jitney call; the last three where a constant is compiled, and looked for in
-the cache.
+"""Packages that JAX, Equinox and jitney call, trusted likewise; the last three where a constant is
+compiled, and looked up in the compile cache.
 """
 _BLIND = "other tools watch the code that runs, so that nobody sees whether it looks at sizes"
 
 
 @contextmanager
 def scanned(report: Callable[[str], None]) -> Generator[None]:
-    """Report each function that runs here, in this thread, and that may look at a size unseen, with
-    its line and what it holds.
+    """Report each function that runs inside of this context, in this thread, and may look at a size
+    unseen: its line, and the reason.
     """
     watch = _Watch(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
     gc.callbacks.append(watch.collects)
@@ -57,23 +58,25 @@ def scanned(report: Callable[[str], None]) -> Generator[None]:
 
 
 class _Watch:
-    """What is held against the list while a function is traced.
+    """Observer of the code that runs while a function is traced.
 
     Args:
-        report: Takes each line.
-        outside: The frame that traces.
+        report: Receives each finding as a line.
+        outside: The frame that traces; the walk up the stack ends there.
     """
 
     def __init__(self, report: Callable[[str], None], outside: types.FrameType | None):
         self.report = report
         self.outside = outside
         self.seen: set[types.CodeType] = set()
-        self.others: set[types.CodeType] = set()  # code of nobody who is trusted
+        # Code that is not trusted, whose calls are observed too.
+        self.others: set[types.CodeType] = set()
         self.here = threading.get_ident()
-        self.collections = -1  # ended when Python last began to collect garbage in this thread
+        # Number of finished garbage collections when one last began in this thread.
+        self.collections = -1
 
     def started(self, frame: types.FrameType) -> None:
-        """A function runs that has not been looked at."""
+        """Check a function that starts for the first time."""
         code = frame.f_code
         if _is_trusted(code.co_filename):
             self.seen.add(code)
@@ -85,23 +88,24 @@ class _Watch:
                 return
 
     def called(self, code: types.CodeType, value: Any) -> None:
-        """It calls something."""
+        """Check a call that untrusted code makes."""
         if not is_allowed(value):
             self._tell(
                 _running(code), f"calls `{getattr(value, '__name__', type_of(value).__name__)}`"
             )
 
     def collects(self, phase: str, _: dict[str, int]) -> None:
-        """Python begins to collect garbage, or has (a callback of `gc`)."""
+        """Note the start of a garbage collection; a callback for `gc.callbacks`."""
         if phase == "start" and threading.get_ident() == self.here:
             self.collections = _collections()
 
     def _is_aside(self, frame: types.FrameType | None) -> bool:
-        """Whether code runs because Python collects garbage just now, or imports a module: nobody
-        hands it a size.
+        """Return whether code runs because of a garbage collection or an import, so that it cannot
+        have been given a size.
 
-        What is collected may run code too: a generator that is closed, a finalizer.
+        A collection runs code of its own: callbacks, finalizers, generators that are closed.
         """
+        # No collection has finished since one began in this thread: it is still under way.
         if self.collections == _collections():
             return True
         callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
@@ -116,7 +120,7 @@ class _Watch:
 
 
 def _running(code: types.CodeType) -> types.FrameType:
-    """The innermost frame that runs some code, which does run."""
+    """The innermost frame that runs the given code; there is one."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame.f_code is not code and frame.f_back is not None:
         frame = frame.f_back
@@ -124,7 +128,7 @@ def _running(code: types.CodeType) -> types.FrameType:
 
 
 def _collections() -> int:
-    """How many collections of garbage have ended."""
+    """The number of finished garbage collections."""
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
@@ -137,7 +141,7 @@ def _is_trusted(file: str) -> bool:
 
 @contextmanager
 def _profiled(watch: _Watch) -> Generator[None]:
-    """By a profile function, in Python 3.11."""
+    """Observe code by a profile function, in Python 3.11."""
 
     outer = sys.getprofile()
     if outer is not None and not is_a(outer, (_Profile, Follower)):
@@ -152,7 +156,7 @@ def _profiled(watch: _Watch) -> Generator[None]:
 
 
 class _Profile:
-    """A profile function; a trace inside another tells both."""
+    """Profile function that also calls the one of an outer trace."""
 
     def __init__(self, watch: _Watch, outer: Any):
         self.watch, self.outer = watch, outer
@@ -168,10 +172,12 @@ class _Profile:
 
 @contextmanager
 def _monitored(watch: _Watch) -> Generator[None]:
-    """By `sys.monitoring`, which costs next to nothing: functions that start, and what those of
-    nobody who is trusted call.
+    """Observe code by `sys.monitoring`: functions that start, and the calls of untrusted ones. It
+    costs next to nothing.
     """
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers
+    # by convention.
     tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:
         watch.report(_BLIND)
@@ -186,6 +192,7 @@ def _monitored(watch: _Watch) -> Generator[None]:
             watch.started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
             if code in watch.others:
                 monitoring.set_local_events(tool, code, events.CALL)
+        # No more events for code that has been checked; `restart_events` undoes this below.
         return monitoring.DISABLE if code in watch.seen else None
 
     def call(code: types.CodeType, _: int, value: Any, __: Any) -> None:

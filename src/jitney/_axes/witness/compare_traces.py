@@ -1,13 +1,17 @@
-"""The witness: a trace at a size, beside the program with symbolic sizes into which that size is
-put.
+"""The witness: compare a program with symbolic sizes, evaluated at a size, with a trace of the same
+function at that size.
 
-A symbolic trace cannot see what code decides by whether a size is a number: isinstance, `try`,
-numbers of other libraries, NumPy. A trace at the true size took the way that plain JAX takes. So
-the two are compared as graphs, from the results down: the same operations on the same values, with
-the same parameters; moves by where they take their elements from; constants by their bits. What
-Python computed of a size and wrote into the program at that size as a number is read off there,
-since it alone is what the user's arithmetic gave: Python's integers have no end, and its floats
-have 64 bits.
+A symbolic trace does not show decisions that depend on a size being a number: isinstance, `try`,
+NumPy, scalars of other libraries. A trace at the true size has taken the branches of plain JAX. So
+both are compared as graphs, from the results down: the same operations on the same values, with
+equal parameters; moves by the positions that they select (`moved.py`); constants by their bits.
+
+Where Python computed a value from a size, the exact trace holds it as a literal. That literal is
+recorded, and used in place of the symbolic program's value, since it alone is the result of the
+user's arithmetic: Python's integers are unbounded, and its floats have 64 bits.
+
+    x / (n * 0.1)    symbolic      d:f32[] = mul c 0.1, where c is n as float32
+                     exact, n = 5  the literal 0.5: recorded for d
 """
 
 from __future__ import annotations
@@ -30,15 +34,16 @@ from .graph import Graph, Value, arguments, canonical, graph_of, place_of
 from .moved import embedded, seen_through
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
-# a size converted to one of them is rounded alike by Python and by XLA
+# Python and XLA round a size alike when it is converted to one of these.
 _EXACT = ("int32", "int64", "float32", "float64")
-_PARAMETERS = (  # parameters that say nothing of the result, or that follow from the operands
+# Parameters that do not affect the result, or that follow from the operands.
+_PARAMETERS = (
     "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear"
     " body_nconsts cond_nconsts weak_type indices_are_sorted unique_indices debug result_avals"
     " _split_transpose"
 )
 _HOW = frozenset(_PARAMETERS.split())
-# how positions are put together
+# Operations that assemble arrays of positions; `_positions` looks through them.
 _MOVES = ("broadcast_in_dim", "reshape", "concatenate", "squeeze", "transpose", "copy")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -50,9 +55,9 @@ class Witness:
     Args:
         sizes: Symbol -> size.
         ranges: Symbol -> the sizes that it stands for.
-        numbers: What Python made of sizes, by the variable of the symbolic program that it stands
-            in for.
-        places: The user's line of each of them.
+        numbers: Variable of the symbolic program -> the value that Python computed from sizes in
+            its place.
+        places: Variable -> the user's line of that value.
     """
 
     sizes: Mapping[str, int]
@@ -63,7 +68,8 @@ class Witness:
     _todo: list[tuple[Value, Value, Value | None]] = field(
         default_factory=list[tuple[Value, Value, Value | None]]
     )
-    _at: Value | None = None  # the operation whose operands are compared
+    # The operation whose operands are compared, for messages.
+    _at: Value | None = None
     _seen: dict[tuple[int, int], tuple[object, object]] = field(
         default_factory=dict[tuple[int, int], tuple[object, object]]
     )
@@ -78,17 +84,22 @@ class Witness:
             raise Refused(
                 "", "returns a Python number made of its size, or arrays as many as the size says"
             )
+
+        # Arguments are paired by position, through shared keys. From here on `a` is the symbolic
+        # side and `b` the exact one.
         keys = [object() for _ in opened(symbolic)[0].invars]
         a = graph_of(symbolic, arguments(symbolic, self.sizes, keys), self.sizes)
         b = graph_of(exact, arguments(exact, {}, keys), {})
         self._graphs(a, b)
+
+        # A worklist keeps long programs within Python's recursion limit.
         while self._todo:
             *pair, self._at = self._todo.pop()
             self._values(*pair)
 
     def _once(self, a: object, b: object) -> bool:
-        """Whether two things have not been compared yet. It holds them, so that their ids stay
-        their own.
+        """Return True the first time that a pair is compared. The pair is stored, since an id is
+        unique only while its object lives.
         """
         known = (id(a), id(b)) in self._seen
         self._seen[id(a), id(b)] = (a, b)
@@ -114,7 +125,7 @@ class Witness:
             )
         if a.shape != b.shape:
             self._differ(a, b)
-        # nothing in it, at no size
+        # Empty at each size: nothing to compare.
         if 0 in a.shape and not any(map(is_ragged, getattr(a.var, "aval", a).shape)):
             return
         if a.const is not None and b.const is not None:
@@ -123,6 +134,8 @@ class Witness:
             return
         if a.is_sized and self._is_size(a, b):
             return
+
+        # Moves: compare the positions, then the values below.
         below, beside = seen_through(a, self._known), seen_through(b, self._known)
         if below.base is not a or beside.base is not b:
             if below.same_places(beside):
@@ -130,6 +143,8 @@ class Witness:
             else:
                 self._unlike(a, b)
             return
+
+        # Writes into zeros: likewise. All else is compared operation by operation.
         put, placed = embedded(a, self._known), embedded(b, self._known)
         if put is None or placed is None:
             self._operations(a, b)
@@ -143,7 +158,9 @@ class Witness:
             self._differ(a, b)
 
     def _is_size(self, a: Value, b: Value) -> bool:
-        """Whether a value is a size as it is, in a type that holds each that it can be."""
+        """Return whether a value is a size itself, converted through dtypes that Python and XLA
+        round alike, and equal to the other constant.
+        """
         inner = a
         while inner.name in ("convert_element_type", "copy") and str(inner.dtype) in _EXACT:
             (inner,) = inner.reads
@@ -155,8 +172,10 @@ class Witness:
         )
 
     def _unlike(self, a: Value, b: Value) -> None:
-        """Two values that were not made alike: right only if both are known. A number made of sizes
-        is what Python made of it; an array is right if it is the same.
+        """Compare two values that are made by different operations, which only known values may be.
+
+        Constants, and arrays with a symbolic axis, must be equal. Another value that depends on
+        sizes is recorded: Python's result takes the place of the symbolic program's.
         """
         if not (a.is_known and b.is_known):
             self._differ(a, b)
@@ -167,6 +186,8 @@ class Witness:
         if len(a.eqn.outvars) > 1:
             self._differ(a, b)
         value = np.asarray(self._known(b))
+        # A variable that stands for several values (a body traced once and called twice) must have
+        # the same value each time.
         before = self.numbers.setdefault(a.var, value)
         self.places.setdefault(a.var, place_of(a))
         if not _equal(before, value):
@@ -175,6 +196,9 @@ class Witness:
     def _operations(self, a: Value, b: Value) -> None:
         if a.key is not None and a.key is b.key:
             return
+
+        # Known values may be made by different operations; all others by the same, with one
+        # exception: a loop up to a size (`_counted`).
         names = (_name(a), _name(b))
         if a.is_known and b.is_known and names[0] != names[1]:
             plain, other = _without_unit(a, self._known), _without_unit(b, self._known)
@@ -203,7 +227,7 @@ class Witness:
             (compare or self._plainly)(a, b)
 
     def _text(self, value: Value, param: str) -> str:
-        """A parameter as text, with the sizes in place of their symbols."""
+        """A parameter as text, with sizes in place of symbols."""
         text = _ADDRESS.sub("", str(value.params.get(param)))
         for symbol, size in value.scope.items():
             text = re.sub(rf"\b{symbol}\b", str(size), text)
@@ -219,7 +243,8 @@ class Witness:
             self._pairs(a, b, (a.reads[0], *a.reads[2:]), (b.reads[0], *b.reads[2:]))
         else:
             self._pairs(a, b, a.reads, b.reads)
-        if a.name.startswith("scatter"):  # its program is its name
+        # The `update_jaxpr` of a scatter follows from its name.
+        if a.name.startswith("scatter"):
             return
         mine, other = programs(a.params), programs(b.params)
         if len(mine) != len(other):
@@ -234,11 +259,11 @@ class Witness:
             self._compare_next(one, two, a)
 
     def _positions(self, a: Value, b: Value, mine: Value, other: Value) -> None:
-        """The positions that a gather or a scatter takes.
+        """Compare the positions of a gather or scatter whose dtypes differ.
 
-        With x64, JAX has them in 32 bits where it knows that they fit, so not where a size is a
-        symbol. Those of a constant are the same positions. Others may be beyond 32 bits, where
-        JAX cuts them off: `x[2**32 + 3]` is `x[3]` at a known size, and `x[-1]` in 64 bits.
+        With x64, JAX uses 32 bits where it knows that the positions fit, so not where a size is a
+        symbol. Constants are the same positions in both. Others may be beyond 32 bits, where JAX
+        truncates them: `x[2**32 + 3]` is `x[3]` at a known size, and `x[-1]` in 64 bits.
         """
         if other.const is not None:
             self._compare_next(
@@ -268,8 +293,8 @@ class Witness:
         mine: tuple[Any, Sequence[Value]],
         other: tuple[Any, Sequence[Value]],
     ) -> None:
-        """Two programs inside operations, with what their first arguments are; of the others, the
-        first is the first, and so on.
+        """Compare two sub-jaxprs: their leading arguments are given as values, the others are
+        paired by position.
         """
         free = [len(opened(program)[0].invars) - len(given) for program, given in (mine, other)]
         if free[0] != free[1]:
@@ -297,8 +322,8 @@ class Witness:
             self._bodies(a, b, (one, a.reads[1:]), (two, b.reads[1:]))
 
     def _solve(self, a: Value, b: Value) -> None:
-        """The solution is what `solve` makes; the other programs are for derivatives, which are
-        traced by now.
+        """Compare two `custom_linear_solve` by their `solve` programs; the other programs serve
+        derivatives, which are traced by now.
         """
         given = [solve_operands(value.eqn, list(value.reads)) for value in (a, b)]
         free = [len(value.reads) - sum(value.params["const_lengths"]) for value in (a, b)]
@@ -311,15 +336,18 @@ class Witness:
         )
 
     def _counted(self, a: Value, b: Value) -> None:
-        """A loop up to a size: JAX makes a `while` of it where the size is a symbol, and a `scan`
-        where it is a number.
+        """Compare a `fori_loop`, which JAX lowers to a `while` where the bound is a symbol, and to
+        a `scan` where it is a number.
         """
+        # The carry of the `while` is (counter, bound, ...), that of the `scan` (counter, ...).
         of_condition, of_body, start = while_parts(a.eqn, list(a.reads))
         constants, carry, xs = scan_parts(b.eqn, list(b.reads))
         keys = [object() for _ in start]
         condition = _body(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
         body = _body(a, a.params["body_jaxpr"], of_body, keys)
         first, last = start[0], start[1]
+
+        # The loop counts: `counter < bound`, and the body returns the bound unchanged.
         counts = (
             condition.name == "lt"
             and [read.key for read in condition.reads] == keys[:2]
@@ -332,6 +360,8 @@ class Witness:
             and not xs
             and not b.params["reverse"]
         )
+
+        # The `scan` does as many iterations, and returns the same without the bound (result 1).
         rounds = int(self._known(last)) - int(self._known(first)) if counts and known else -1
         index = a.index - (a.index > 1)
         if (
@@ -363,13 +393,13 @@ def _name(value: Value) -> str:
 
 
 def _body(value: Value, program: Any, given: Sequence[Value], keys: Sequence[object]) -> Graph:
-    """The graph of a program inside an operation."""
+    """The graph of a sub-jaxpr, whose leading arguments are given."""
     free = arguments(program, value.scope, [*given, *keys])[len(given) :]
     return graph_of(program, [*given, *free], value.scope, place_of(value))
 
 
 def _other_param(a: Value, b: Value) -> str | None:
-    """A parameter that differs; None if all are the same."""
+    """The name of a parameter that differs; None if all are equal."""
     names = sorted((a.params.keys() | b.params.keys()) - _HOW)
     return next(
         (
@@ -382,8 +412,8 @@ def _other_param(a: Value, b: Value) -> str | None:
 
 
 def _without_unit(value: Value, known: Evaluator) -> Value:
-    """What an operation leaves as it is, such as 0 + 1 * iota: so JAX counts where a size is a
-    symbol.
+    """Strip an operation that changes nothing, such as 0 + x or 1 * x: JAX counts positions by
+    0 + 1 * iota where a size is a symbol.
     """
     unit = {"mul": 1, "add": 0}.get(value.name)
     for read, other in (value.reads, value.reads[::-1]) if unit is not None else ():
@@ -397,7 +427,7 @@ def _without_unit(value: Value, known: Evaluator) -> Value:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two constants are the same to the bit."""
+    """Return whether two constants are equal to the bit."""
     if a is b:
         return True
     if np.shape(a) != np.shape(b):

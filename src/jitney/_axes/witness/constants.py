@@ -1,7 +1,7 @@
-"""The numbers that a program makes of constants and sizes alone: positions, mostly.
+"""Constant folding on the host: values that depend on constants and sizes alone, mostly positions.
 
-Integers are computed by NumPy in the program's own types, where both wrap alike; all else by JAX,
-by the operation itself, on the CPU.
+Integers are computed by NumPy in the program's own dtypes, in which NumPy and XLA wrap alike; all
+other dtypes by JAX on the CPU, with the operation itself.
 """
 
 from __future__ import annotations
@@ -58,31 +58,34 @@ _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
 
 
 def is_integer(dtype: Any) -> bool:
-    """Whether NumPy computes with a type as XLA does: whole numbers wrap alike."""
+    """Return whether NumPy computes with a dtype as XLA does: bools, and integers, which wrap
+    alike.
+    """
     return dtype == np.bool_ or (
         dtypes.issubdtype(dtype, np.integer) and np.dtype(dtype).kind in "iu"
     )
 
 
 class Evaluator:
-    """Evaluates known values, each once."""
+    """Evaluator of known values, memoised."""
 
     def __init__(self) -> None:
         self._done: dict[int, tuple[Value, Any]] = {}
 
     def __call__(self, value: Value) -> Any:
-        """The value as an array of the host."""
+        """The value as an array on the host."""
         if value.const is not None:
             return _on_host(value.const)
         held = self._done.get(id(value))
         if held is None:
-            # it holds the value, so that its id stays its own
+            # The entry holds the value: an id is unique only while its object lives.
             held = self._done[id(value)] = (value, self._made(value))
         return held[1]
 
     def _made(self, value: Value) -> Any:
         operands = [self(read) for read in value.reads]
         if is_integer(value.dtype) and all(is_integer(read.dtype) for read in value.reads):
+            # Wrapping is meant: NumPy warns of it for scalars.
             with np.errstate(over="ignore"):
                 out = _by_numpy(value, operands)
             if out is not None:
@@ -121,9 +124,11 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
 
 
 def _by_jax(value: Value, xs: list[Any]) -> Any:
-    """The operation itself, or at the size what its rule makes of it."""
+    """Evaluate the operation with JAX, by its rule if a symbolic size occurs in it."""
     if value.name == "dim_as_value":
         return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
+
+    # Evaluated now, also inside of an outer trace.
     walk, op = Walk(value.scope, value.scope, RULES), Op(value.eqn)
     with jax.ensure_compile_time_eval(), jax.default_device(_jax.local_devices(backend="cpu")[0]):
         out = (
@@ -135,5 +140,5 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
 
 
 def _on_host(x: Any) -> Any:
-    """An array of NumPy's; random keys, of which it has none, as they are."""
+    """Convert an array to NumPy; random keys, for which NumPy has no dtype, stay as they are."""
     return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)

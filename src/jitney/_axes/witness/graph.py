@@ -1,8 +1,8 @@
-"""A program as a graph of values, with a number for each symbol: calls are taken apart, and what a
-loop closes over is the value itself.
+"""A program as a graph of values at known sizes: calls are inlined, and a loop body refers to the
+values that it closes over directly.
 
-Two traces of one function differ in how they are cut into calls and in what is written into a loop
-as a number or handed to it as an operand. As graphs they do not.
+Two traces of one function may differ in how they are split into calls, and in which constants of a
+loop are literals and which are operands. Their graphs do not differ in that.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from ..walk import Op, mentions
 
 @dataclass(eq=False)
 class Value:
-    """One value of a program.
+    """A value of a program; a node of its graph.
 
     Args:
-        shape: With the sizes put in.
-        dtype: Its type.
-        eqn: The operation that makes it; None for an argument or a constant.
-        index: Which of its results it is.
-        reads: The operands of the operation.
-        const: The value itself, of a constant.
-        key: Of an argument: equal keys are equal arguments.
+        shape: Its shape at the sizes of `scope`.
+        dtype: Its dtype.
+        eqn: The equation that defines it; None for an argument or a constant.
+        index: Its position among the results of the equation.
+        reads: The operands of the equation.
+        const: The array, for a constant.
+        key: Identity of an argument: equal keys are equal arguments.
         var: The variable of the program.
-        scope: The sizes that were put in.
-        is_known: Whether it depends on constants and sizes alone, and its numbers can be had.
-        is_sized: Whether it is known and depends on a size that the program has a symbol for.
-        place: The user's line of the operation.
+        scope: Symbol -> size.
+        is_known: True if it depends on constants and sizes alone, and can be evaluated.
+        is_sized: True if it is known and depends on a symbolic size.
+        place: The user's line of the equation.
     """
 
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ class Value:
 
     @property
     def name(self) -> str:
-        """The name of its operation."""
+        """The primitive that defines it, or ""."""
         return "" if self.eqn is None else self.eqn.primitive.name
 
     @property
@@ -67,14 +67,14 @@ class Value:
 
 @dataclass(frozen=True)
 class Graph:
-    """The results of a program, and the operations that it runs for what they do."""
+    """The results of a program, and its operations with side effects."""
 
     outs: tuple[Value, ...]
     effects: tuple[Value, ...]
 
 
 def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
-    """A value that is written into a program; one of an outer trace is an argument like others."""
+    """The node of a constant of a program; a tracer of an outer trace becomes an argument."""
     if is_a(value, Tracer):
         return Value(tuple(value.shape), value.dtype, key=value)
     dtype = value.dtype if aval is None else aval.dtype
@@ -83,7 +83,7 @@ def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
 
 
 def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
-    """One value for each argument of a program."""
+    """Make a node for each argument of a program."""
     return [
         Value(at(atom.aval.shape, sizes), atom.aval.dtype, key=key, var=atom, scope=sizes)
         for atom, key in zip(opened(jaxpr)[0].invars, keys, strict=True)
@@ -93,9 +93,11 @@ def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> l
 def graph_of(
     jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = ""
 ) -> Graph:
-    """The graph of a program whose arguments are these values."""
+    """Build the graph of a program from the nodes of its arguments."""
     effects: list[Value] = []
 
+    # An operation with effects is a root of the graph besides the results; one without results gets
+    # a value of its own.
     def results(eqn: Any, reads: list[Value], within: SeenAt) -> list[Value]:
         outs = _made(eqn, tuple(reads), sizes, within.line)
         if eqn.effects and outs:
@@ -111,7 +113,7 @@ def graph_of(
 
 
 def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """A shape with the sizes put in."""
+    """A shape at the given sizes."""
     return tuple(int(evaluate(dim, sizes)) if is_ragged(dim) else int(dim) for dim in dims)
 
 
@@ -120,7 +122,7 @@ def _made(
 ) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
     of_sizes = known and (any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
-    # else nothing says what it is at a size
+    # Only a rule can evaluate an equation with a symbolic size.
     known = known and (not of_sizes or eqn.primitive.name in RULES)
     sized = known and (of_sizes or any(value.is_sized for value in reads))
     return [
@@ -146,8 +148,8 @@ def place_of(value: Value) -> str:
 
 
 def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
-    """A parameter of an operation in a form that two traces of one function share. Programs are
-    left out; they are compared as graphs.
+    """Normalise a parameter of an equation so that it is equal in two traces of one function.
+    Sub-jaxprs are left out, since they are compared as graphs.
     """
     if is_ragged_dim(param):
         return int(evaluate(param, sizes))
@@ -165,11 +167,12 @@ def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
         return (param.shape, str(param.dtype), param.tobytes())
     if is_a(param, float):
         return repr(param)
-    if callable(param) and not isinstance(param, type):  # made anew by each trace
+    # Each trace makes its own function objects: compare them by name.
+    if callable(param) and not isinstance(param, type):
         return attribute(param, "__qualname__", type(param).__qualname__)
     return param
 
 
 def is_ragged_dim(param: Any) -> bool:
-    """Whether a parameter is a symbolic size itself."""
+    """Return whether a parameter is a symbolic size itself."""
     return any(True for _ in tree_dims(param)) and not is_a(param, (tuple, list, Mapping))

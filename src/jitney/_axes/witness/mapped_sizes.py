@@ -1,11 +1,11 @@
-"""The size of a mapped axis that code asks for by its name, as `jax.lax.pmean` does under
+"""Symbolic sizes of mapped axes, which code reads by the axis name, as `jax.lax.pmean` does under
 `jax.vmap(..., axis_name="batch")`.
 
-JAX makes a Python integer of that size (`psum(1, "batch")`), which a symbol is not, though it is
-only divided by, as in batch normalisation. So for the time of one trace the public `jax.lax.pmean`,
-`psum` of a whole number and `axis_size` answer with the symbol, in the thread that traces and where
-the size is one. Who imported them by `from jax.lax import pmean` has JAX's own, and is refused.
-Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
+JAX converts such a size to a Python integer (`psum(1, "batch")`), which fails for a symbol, though
+most code only divides by it, as in batch normalisation. So the public `jax.lax.pmean`, `psum` of an
+integer and `axis_size` are monkeypatched for the time of one trace: in the thread that traces, they
+return the symbol where the size is one. Code with `from jax.lax import pmean` has JAX's own
+function, and is refused. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _lax: Any = jax.lax
 
 @contextmanager
 def named_sizes() -> Generator[None]:
-    """Let the sizes of mapped axes be symbols. The caller holds the lock of traces."""
+    """Let the sizes of mapped axes be symbols. The caller must hold the lock of traces."""
     tracing = threading.get_ident()
     psum, pmean, axis_size = before = _lax.psum, _lax.pmean, _lax.axis_size
 
@@ -35,11 +35,13 @@ def named_sizes() -> Generator[None]:
         size = _asked(lambda: psum(1, axis_name))
         return size if is_symbolic(size) else None
 
+    # `psum(1, axis_name)` is JAX's idiom for the size of an axis, and `psum(k, ...)` is k times it.
     def sum_over(x: Any, axis_name: Any, **options: Any) -> Any:
         if type(x) is int and not options and (size := symbol(axis_name)) is not None:
             return size * x
         return psum(x, axis_name, **options)
 
+    # A mean as `psum(x) / size`, so that the size stays a symbol.
     def mean_over(x: Any, axis_name: Any, **options: Any) -> Any:
         leaves: list[Any] = jax.tree.leaves(x)
         if (
@@ -67,7 +69,7 @@ def named_sizes() -> Generator[None]:
 
 
 class _Symbol(Exception):
-    """A symbol that was to become an integer."""
+    """Control flow: carries a symbol out of JAX's conversion to an integer."""
 
     def __init__(self, size: Any):
         super().__init__()
@@ -75,10 +77,11 @@ class _Symbol(Exception):
 
 
 def _asked(size: Callable[[], Any]) -> Any:
-    """A size that JAX makes an integer of, or the symbol that it wanted to make one of."""
+    """The result of `size`, or the symbol that JAX tries to convert to an integer in it."""
     kind: Any = symbolic_class()
     integer: Any = kind.__int__
 
+    # The conversion is intercepted for the time of one call, under the caller's lock.
     def tell(self: Any) -> int:
         raise _Symbol(self)
 

@@ -1,9 +1,12 @@
-"""Where the elements of a value come from: operations that only move elements, seen through.
+"""Normal form of operations that only move elements: a view of the value that they move from.
 
-JAX moves elements by other operations where a size is a symbol: a slice becomes a gather, the last
+JAX moves elements by other primitives where a size is a symbol: a slice becomes a gather, the last
 element a dynamic slice at a computed position, and the gradient of a slice a scatter into zeros
-instead of a padding with zeros. What they do is the same: along each axis, element i is element
-p(i) of what lies below. Where that is so, the positions are compared, not the operations.
+instead of a pad with zeros. Their effect is the same: along each axis, element i of the result is
+element p(i) of the operand. So chains of moves are composed, and positions are compared instead of
+operations.
+
+    rev(x[1:]), x of 5 elements   ->   Selection(x, axes=((0, range(4, 0, -1)),), fixed=())
 """
 
 from __future__ import annotations
@@ -18,22 +21,23 @@ from ..typed_jax import dtypes, lax
 from .graph import Value, at
 
 Positions = Any
-"""Of each element of an axis, where it comes from: a range, or an array of ints."""
+"""Source position of each element along an axis: a range, or an array of ints."""
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 Known = Callable[[Value], Any]
-"""Evaluates what is made of constants and sizes alone."""
+"""Evaluator of values that depend on constants and sizes alone."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A value as a choice of elements of another.
+    """A value as a selection of elements of another value.
 
     Args:
-        base: The other.
-        axes: For each axis of the value the axis of the base and the positions along it, or None
-            and how often all is repeated.
-        fixed: For each axis of the base that no axis of the value goes along, the position on it.
+        base: The other value.
+        axes: For each axis of the value, the axis of the base and the positions along it; or None
+            and the number of repetitions of a broadcast.
+        fixed: Pairs of an axis of the base that no axis of the value runs along, and the position
+            on it.
     """
 
     base: Value
@@ -41,7 +45,7 @@ class Selection:
     fixed: tuple[tuple[int, int], ...]
 
     def same_places(self, other: Selection) -> bool:
-        """Whether two views choose the same places, each of its own base."""
+        """Return whether two views select the same positions, each of its own base."""
         return (
             self.fixed == other.fixed
             and len(self.axes) == len(other.axes)
@@ -56,7 +60,7 @@ def _same(a: tuple[int | None, Positions], b: tuple[int | None, Positions]) -> b
 
 
 def plain(positions: Any) -> Positions:
-    """Positions in their one form: a range where they are evenly spaced."""
+    """Normalise positions: a range if they are evenly spaced, else an array."""
     if isinstance(positions, range):
         return positions
     array = np.asarray(positions, np.int64)
@@ -72,7 +76,7 @@ def plain(positions: Any) -> Positions:
 
 
 def _through(inner: Positions, outer: Positions) -> Positions:
-    """The positions of positions."""
+    """Compose two moves: the positions `inner[outer[i]]`."""
     if isinstance(inner, range) and isinstance(outer, range):
         if not len(outer):
             return range(0)
@@ -87,8 +91,8 @@ def _through(inner: Positions, outer: Positions) -> Positions:
 
 @dataclass(frozen=True)
 class Move:
-    """What one operation does: for each axis of its result, the axis of its operand and the
-    positions, or None and its length.
+    """A single move: for each axis of the result, the axis of the operand and the positions, or
+    None and the length of a broadcast axis.
     """
 
     source: Value
@@ -97,7 +101,7 @@ class Move:
 
 
 def seen_through(value: Value, known: Known) -> Selection:
-    """The value as a view of what is made by no move."""
+    """The value as a view of the nearest value below it that no move makes."""
     return _peeled(Selection(value, tuple(_whole(value)), ()), known)
 
 
@@ -119,6 +123,8 @@ def _composed(view: Selection, move: Move) -> Selection:
         axes.append(
             (None, len(positions)) if below is None else (below, _through(inner, positions))
         )
+
+    # A fixed position on a broadcast axis selects nothing in the operand.
     for axis, position in view.fixed:
         below, inner = move.axes[axis]
         if below is not None:
@@ -127,7 +133,7 @@ def _composed(view: Selection, move: Move) -> Selection:
 
 
 def _normal(view: Selection) -> Selection:
-    """An axis along which one position is chosen is a fixed one."""
+    """Turn an axis along which a single position is selected into a fixed one."""
     fixed, axes = dict(view.fixed), list[tuple[int | None, Positions]]()
     for axis, positions in view.axes:
         if axis is not None and len(positions) == 1:
@@ -143,7 +149,7 @@ def _whole(value: Value) -> list[tuple[int | None, Positions]]:
 
 
 def _move(value: Value, known: Known) -> Move | None:
-    """What an operation that only moves elements does; None for every other."""
+    """The move of an operation that only moves elements; None for any other operation."""
     name = value.name
     if (
         name in _SAME
@@ -154,6 +160,7 @@ def _move(value: Value, known: Known) -> Move | None:
     move = _MOVES.get(name)
     if move is not None:
         return move(value, known)
+    # An embedding that leaves no zero is a permutation.
     placed = embedded(value, known)
     if placed is not None and placed.is_everything:
         return Move(placed.updates.base, placed.updates.axes, placed.updates.fixed)
@@ -172,7 +179,7 @@ _SAME = (
 
 
 def _reshape(value: Value, known: Known) -> Move | None:
-    """Axes of size 1 come and go."""
+    """The move of a reshape that only adds and drops axes of size 1; None for other reshapes."""
     x = value.reads[0]
     old = [i for i, size in enumerate(x.shape) if size != 1]
     if value.name == "reshape" and (
@@ -237,6 +244,7 @@ def _dynamic_slice(value: Value, known: Known) -> Move | None:
     if not all(start.is_known for start in starts):
         return None
     triples = zip(x.shape, value.shape, starts, strict=True)
+    # Starts are clamped so that the window fits, as XLA does.
     firsts = [min(max(int(known(start)), 0), size - window) for size, window, start in triples]
     return Move(
         x,
@@ -259,6 +267,9 @@ def _gather(value: Value, known: Known) -> Move | None:
     if places is None:
         return None
     starts, along = places
+
+    # An offset axis runs along the operand from its one start; a batch axis follows the positions
+    # of the collapsed axis that vary along it.
     batch = [axis for axis in range(len(value.shape)) if axis not in numbers.offset_dims]
     axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
     fixed: dict[int, int] = {}
@@ -266,7 +277,8 @@ def _gather(value: Value, known: Known) -> Move | None:
     for axis, size in enumerate(sizes):
         start = starts.get(axis, range(1))
         if axis not in numbers.collapsed_slice_dims:
-            if along.get(axis) is not None:  # a window of its own for each index
+            # Each index has a window of its own: not a view.
+            if along.get(axis) is not None:
                 return None
             axes[next(windows)] = (axis, range(int(start[0]), int(start[0]) + size))
         elif along.get(axis) is None:
@@ -279,8 +291,9 @@ def _gather(value: Value, known: Known) -> Move | None:
 def _separated(
     indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: Any
 ) -> tuple[dict[int, Positions], dict[int, Any]] | None:
-    """For each indexed axis its positions and which axis of the indices they run along, if each has
-    one of its own; None if not.
+    """Separate the positions of a gather or scatter by axis: the positions along each indexed axis,
+    and the axis of the indices along which they vary. None if one varies along several, or two
+    along the same, or one is out of bounds in a mode that drops.
     """
     starts: dict[int, Positions] = {}
     along: dict[int, Any] = {}
@@ -292,6 +305,7 @@ def _separated(
         here = np.clip(here, 0, last)
         if not here.size:
             return None
+        # The axes of the indices along which these positions vary: at most one, and not shared.
         runs = [
             i
             for i, size in enumerate(here.shape)
@@ -320,12 +334,12 @@ _MOVES: dict[str, Callable[[Value, Known], Move | None]] = {
 
 @dataclass(frozen=True)
 class Embedded:
-    """Zeros, with the elements of another value put to some places, each to its own.
+    """Zeros, with the elements of another value written to distinct positions.
 
     Args:
         updates: The other value, as a view with the axes of the result.
-        places: For each axis, where its elements go, in rising order.
-        shape: Of the result.
+        places: For each axis, the positions that its elements are written to, in rising order.
+        shape: Shape of the result.
     """
 
     updates: Selection
@@ -334,7 +348,7 @@ class Embedded:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no zero is left."""
+        """True if each element of the result is written."""
         return all(
             isinstance(place, range) and place == range(size)
             for place, size in zip(self.places, self.shape, strict=True)
@@ -342,7 +356,7 @@ class Embedded:
 
 
 def embedded(value: Value, known: Known) -> Embedded | None:
-    """What an operation puts into zeros; None for every other."""
+    """The normal form of an operation that writes into zeros; None for any other operation."""
     put = None
     if value.name == "pad":
         put = _padded(value, known)
@@ -352,7 +366,10 @@ def embedded(value: Value, known: Known) -> Embedded | None:
         put = _updated(value, known)
     if put is None:
         return None
-    updates, targets = put  # for each axis: the axis of the updates, or None, and where they go
+
+    # `targets` has, for each axis, the axis of the updates or None, and the positions written to.
+    # They are sorted, so that equal embeddings are equal as data.
+    updates, targets = put
     axes: list[tuple[int | None, Positions]] = []
     places: list[Positions] = []
     for axis, target in targets:
@@ -365,7 +382,7 @@ def embedded(value: Value, known: Known) -> Embedded | None:
 
 
 def _rising(positions: Positions) -> Positions:
-    """The order in which positions rise."""
+    """The permutation that sorts positions."""
     if isinstance(positions, range):
         return range(len(positions)) if positions.step > 0 else range(len(positions) - 1, -1, -1)
     return plain(np.argsort(np.asarray(positions), kind="stable"))
@@ -386,6 +403,7 @@ def _is_zero(value: Value, known: Known) -> bool:
 def _padded(value: Value, known: Known) -> Targets | None:
     x, filler = value.reads
     config = [at(part, value.scope) for part in value.params["padding_config"]]
+    # Negative padding cuts elements off.
     if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
         return None
     return x, [
@@ -428,7 +446,7 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     inside: Sequence[int] = numbers.update_window_dims
     batch = [axis for axis in range(len(updates.shape)) if axis not in inside]
     used = {axis for axis in along.values() if axis is not None}
-    # several updates of one place
+    # Several updates of one element: a sum, not a move.
     if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):
         return None
     out: list[tuple[int | None, Positions]] = []

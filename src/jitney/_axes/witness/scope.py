@@ -1,7 +1,7 @@
-"""Whether a trace with symbolic sizes is under way, and of which.
+"""Context of the symbolic trace that is under way, if one is.
 
-It stands apart from that trace (`symbolic_trace.py`): each first call asks this, and few trace for
-more than one size.
+A file of its own, apart from that trace (`symbolic_trace.py`), since each first call reads it and
+few calls trace for more than one size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Scope:
-    """A trace under way that must do the same at every size."""
+    """A trace under way whose program must be the same at every size."""
 
     ranges: Mapping[str, tuple[int, int]]
     choices: Choices | None
@@ -29,14 +29,14 @@ SCOPE: ContextVar[Scope | None] = ContextVar("at_any_size", default=None)
 
 
 def at_any_size() -> bool:
-    """Whether what is traced now must do the same at every size, so that nothing may be chosen by a
-    size.
+    """Return whether the trace under way must give the same program at every size, so that no
+    decision may depend on a size.
     """
     return SCOPE.get() is not None
 
 
 def ranges_at_hand() -> Mapping[str, tuple[int, int]]:
-    """The symbols of the trace under way, and which sizes they stand for; none if all sizes are
+    """The symbols of the trace under way and the ranges of their sizes; none if all sizes are
     known.
     """
     scope = SCOPE.get()

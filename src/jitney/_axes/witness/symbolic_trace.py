@@ -1,5 +1,5 @@
-"""Trace a function with symbolic sizes, watched, and compare it with what it is at a size that is
-at hand.
+"""Trace a function with symbolic sizes, while its code is watched, and compare the program with a
+trace at known sizes.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class SymbolicProgram:
     Args:
         jaxpr: The program.
         ranges: Symbol -> the least and the largest size it stands for.
-        numbers: What Python computes of the sizes, by the variables of the program that stand in
-            for it, and its values at one size.
-        each: Why each new size is traced once more, for a line of the plan; None if the program is
-            the same at all sizes.
-        choices: What was chosen for it, once for all sizes.
+        numbers: Variable of the program -> the value that Python computed from the sizes in its
+            place, at one size.
+        each: The reason why each new size is traced once more, for a line of the plan; None if the
+            program is the same at all sizes.
+        choices: The choices that were made for it, once for all sizes.
     """
 
     jaxpr: Any
@@ -64,7 +64,7 @@ class SymbolicProgram:
     def numbers_at(
         self, fn: Callable[..., Any], avals: Avals, sizes: Mapping[str, int]
     ) -> list[Any]:
-        """What Python makes of other sizes, for each of `numbers`.
+        """The values of `numbers` at other sizes.
 
         Raises:
             Refused: At these sizes the function does other operations.
@@ -78,7 +78,7 @@ class SymbolicProgram:
 
 
 def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
-    """One of JAX's symbolic dimensions for each symbol, known to lie in its range."""
+    """Make a JAX symbolic dimension for each symbol, constrained to its range."""
     bounds = [
         f"{name} {sign} {bound}"
         for name, (low, high) in ranges.items()
@@ -97,21 +97,20 @@ def trace(
     *,
     choices: Choices | None = None,
 ) -> SymbolicProgram:
-    """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at
-    hand.
+    """Trace `fn` for all sizes in the ranges at once, and compare the program with traces at known
+    sizes.
 
     Args:
-        fn: Takes arrays, returns a sequence of arrays.
+        fn: Function of arrays that returns a sequence of arrays.
         avals: The abstract arguments, from a size for each symbol.
         ranges: Symbol -> the least and the largest size it stands for.
-        sizes: Symbol -> the size at hand; without it, two of the ranges.
-        choices: Where it is kept what is chosen by what the function is at some sizes; None where
-            nothing may be.
+        sizes: Symbol -> the size of the call; without it, two sizes from the ranges.
+        choices: Store of the choices that depend on sampled sizes; None where none may be made.
 
     Raises:
-        Refused: The function needs to know a size, does different things for different ones, or is
-            a derivative with rules that only go backwards.
-        Exception: What the function raises at any size, known or not.
+        Refused: The function needs to know a size, does different operations at different sizes, or
+            is a derivative with rules for reverse mode only.
+        Exception: Any exception that the function raises at known sizes too.
     """
     at_hand = [sizes] if sizes is not None else probes(ranges)
     if choices is not None:
@@ -120,12 +119,17 @@ def trace(
     demand_no_backward_rules(jaxpr)
     if not ranges:
         return SymbolicProgram(jaxpr, ranges)
+
+    # Values that Python computed from sizes must stand at the same variables at each probed size,
+    # where the interpreter of `walk.py` can put others in their place.
     seen = [witnessed(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):
         raise Refused("", "computes other numbers of its size at each size")
     if not first.numbers.keys() <= set(_evaluated(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
+
+    # The reasons why each new size has to be traced, for people.
     lines = list(dict.fromkeys(filter(None, first.places.values())))
     if choices is not None and choices.any:
         lines.append("the structure of its derivative")
@@ -136,8 +140,8 @@ def trace(
 
 
 def _evaluated(jaxpr: Any) -> Iterator[Any]:
-    """What the operations make that an evaluator comes to one by one, in a program and in those
-    whose rules evaluate them.
+    """Yield the variables that an interpreter defines equation by equation, in a program and in the
+    sub-jaxprs that rules evaluate.
     """
     for eqn in opened(jaxpr)[0].eqns:
         yield from eqn.outvars[:1]
@@ -153,7 +157,11 @@ def witnessed(
     sizes: Mapping[str, int],
     choices: Choices | None = None,
 ) -> Witness:
-    """Compare a program with symbolic sizes with what the function is at known ones."""
+    """Trace the function at known sizes, and compare the program with symbolic sizes with that.
+
+    Raises:
+        Refused: They differ.
+    """
     with _scope(ranges, choices):
         exact = make_jaxpr(_anew(fn))(*avals(sizes))
     witness = Witness(sizes, ranges)
@@ -162,11 +170,11 @@ def witnessed(
 
 
 class Choices:
-    """What is chosen once for a program, by what its function is at some sizes, and holds at all of
-    them.
+    """Choices that are made once for a program, from traces at a few known sizes, and hold at all
+    sizes.
 
-    The trace with symbolic sizes asks first; then the function is rehearsed at sizes that are
-    known. Every later trace is given the same, in the order in which they ask.
+    The symbolic trace reads them first. Then the function is rehearsed: it is traced at known sizes
+    to collect a proposal from each. Every later trace reads the same choices, in the same order.
     """
 
     def __init__(self) -> None:
@@ -176,17 +184,18 @@ class Choices:
     def begin(
         self, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]]
     ) -> None:
-        """Of which function."""
+        """Set the function to rehearse, its abstract arguments and its ranges of sizes."""
         self._begun = fn, avals, ranges
 
     @property
     def any(self) -> bool:
-        """Whether anything was chosen."""
+        """True if a choice was made."""
         return any(choice is not None for choice in self._made or ())
 
     @property
     def made(self) -> list[Any]:
-        """What was chosen, in the order of the trace."""
+        """The choices, in the order of the trace; made on first use."""
+        # Traces that propose different numbers of choices cannot be matched: none is made.
         if self._made is None:
             asked = list(self._asked())
             first = asked[0] if len({len(wishes) for wishes in asked}) == 1 else []
@@ -197,11 +206,11 @@ class Choices:
         return self._made
 
     def _asked(self) -> Iterator[list[tuple[Any, Callable[[Sequence[Any]], Any]]]]:
-        """What is asked for at the largest sizes. No size at hand is among them: what is chosen is
-        the same in every process.
+        """Yield the proposals at each of the largest sizes. The size of the call is not used, so
+        that the choice is the same in every process.
 
         Raises:
-            Refused: The function fails at one of them.
+            Refused: The function fails at one of these sizes.
         """
         if self._begun is None:
             return
@@ -211,7 +220,8 @@ class Choices:
             try:
                 with _scope(ranges, self, rehearsed=[]) as scope:
                     make_jaxpr(_anew(fn))(*avals(sizes))
-            except (Refused, DerivativeError):  # of any size
+            # These hold at any size.
+            except (Refused, DerivativeError):
                 raise
             except Exception as error:
                 at = " and ".join(map(str, sizes.values()))
@@ -221,7 +231,9 @@ class Choices:
             yield scope.rehearsed or []
 
 
-_REHEARSED = 3  # sizes; the colours of a ring of neighbours depend on the remainder by 3
+# The number of sizes to rehearse. Three, since the colours of a ring of neighbours (a stencil with
+# periodic boundaries) depend on the size modulo 3.
+_REHEARSED = 3
 
 
 def _settled(settle: Callable[[Sequence[Any]], Any], wishes: Sequence[Any]) -> Any:
@@ -229,12 +241,11 @@ def _settled(settle: Callable[[Sequence[Any]], Any], wishes: Sequence[Any]) -> A
 
 
 def chosen(wish: Callable[[], W | None], settle: Callable[[Sequence[W]], S | None]) -> S | None:
-    """What holds at all sizes of the trace under way; None where nothing is chosen.
+    """The choice that holds at all sizes of the trace under way; None if none is made.
 
     Args:
-        wish: What this would be at the size of the trace, which is known when it is asked; None for
-            nothing.
-        settle: Makes a choice of the wishes of several sizes; those of the largest stand first.
+        wish: Proposal at the size of the trace, called where that is known; None for no choice.
+        settle: Makes a choice from the proposals at several sizes, the largest size first.
     """
     scope = SCOPE.get()
     if scope is None or scope.choices is None:
@@ -253,12 +264,14 @@ def _scope(
     choices: Choices | None = None,
     rehearsed: list[tuple[Any, Callable[[Sequence[Any]], Any]]] | None = None,
 ) -> Generator[Scope]:
-    """What is traced here is traced anew, and nothing in it is chosen by a size."""
+    """Context in which bodies are traced without JAX's trace cache, and no decision depends on a
+    size.
+    """
     scope = Scope(ranges, choices, rehearsed)
     token = SCOPE.set(scope)
     try:
-        # bodies that JAX has traced before are not run again: a value that nobody has had makes it
-        # forget them
+        # JAX caches the traces of inner functions, and would not run their code. A new value of a
+        # context that is part of its cache keys makes it miss.
         with FRESH(object()):
             yield scope
     finally:
@@ -272,8 +285,12 @@ def _symbolic(
     known: Mapping[str, int],
     choices: Choices | None,
 ) -> tuple[Any, Sequence[str]]:
-    """The program with symbolic sizes, and where code looked at a size in a way that is right only
-    if each size is traced.
+    """The program with symbolic sizes, and the places where code looked at a size in a way that is
+    right only if each size is traced.
+
+    Raises:
+        Refused: Code needs to know a size.
+        Exception: Any exception that the function raises at known sizes too.
     """
     sizes = symbolic_sizes(ranges)
     jaxpr: Any = None
@@ -285,17 +302,22 @@ def _symbolic(
             raise
         except Exception as error:  # noqa: BLE001
             failed = error
+
+    # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
+    # is the reason.
     if failed is not None:
         with _scope(ranges, choices):
-            make_jaxpr(_anew(fn))(*avals(known))  # raises what is wrong at any size
+            make_jaxpr(_anew(fn))(*avals(known))
         raise Refused(place(failed), why(failed)) from failed
-    if seen.refused:  # code that catches everything has caught it
+
+    # A refusal is raised inside the user's code, which may have caught it.
+    if seen.refused:
         raise seen.refused[0]
     return jaxpr, seen.looks
 
 
 def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of its own: JAX may know `fn` from another trace."""
+    """Wrap `fn` in a new function, since JAX may have cached a trace of `fn`."""
 
     def again(*arrays: Any) -> Any:
         return fn(*arrays)
@@ -304,8 +326,8 @@ def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
-    """Two sets of sizes from the ranges; where there are several symbols their sizes are unequal if
-    they can be.
+    """Two sets of sizes from the ranges, or one if these are equal. Different symbols get different
+    sizes if the ranges allow it.
     """
     low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
     high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}

@@ -1,13 +1,17 @@
-"""Whether code that a trace has run may have looked at a size in a way that nobody sees.
+"""Bytecode audit: might a function that ran during a trace have looked at a size unseen?
 
-`type(n)` and `n is m` ask nothing of the object, so no hook sees them, and who catches the error of
-`float(n)` goes on another way. So the functions that have run (`code_that_ran.py`), those of JAX
-aside, are held against what is allowed: all operations but `is` of two objects, no handler of
-exceptions, and of what they name or are given, and of what lies in that under the names that they
-ask for, only numbers, modules and functions that are known to ask nothing, and functions written in
-Python, which are looked at when they run. What they do call is held against the same list, wherever
-it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen
-is not). Whatever is not on the list is no error: it costs a trace for each new size.
+`type(n)` and `n is m` call no method of the object, so no hook of `watch.py` sees them; and code
+that catches the error of `float(n)` goes on differently. So each function that has run
+(`code_that_ran.py`), those of JAX aside, is checked against an allowlist:
+
+- all instructions but `is` between two objects, and no exception handlers;
+- its globals and arguments, and their attributes under the names that it reads: numbers, modules
+  and functions that are known not to inspect objects, and functions written in Python, which are
+  checked when they run;
+- its calls, wherever the callee comes from (in Python 3.11 builtin functions only, so that a class
+  out of an unchecked object is missed).
+
+Code that is not on the list is not an error: it costs one trace for each new size.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ _MODULES = (
     "_operator",
 )
 _BARRED = (operator.is_, operator.is_not, contextlib.suppress)
-"""What of modules that are trusted asks for what nobody sees, or swallows errors."""
+"""Members of trusted modules that inspect objects unseen, or swallow exceptions."""
 _NAMES = (
     "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr"
     " hasattr int isinstance issubclass iter len list map max min next object pow print property"
@@ -62,15 +66,15 @@ _NAMES = (
     " ZeroDivisionError NotImplemented Ellipsis __build_class__ __import__ __debug__"
 )
 _BUILTINS = frozenset(_NAMES.split())
-"""`isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise, or
-are seen.
+"""Builtins that are allowed: `isinstance`, `hasattr` and the like read attributes, which the hooks
+see; conversions raise, or are seen.
 """
 
 
 def unknown(
     code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What a function does that is not on the list."""
+    """Yield what a function does that is not on the allowlist, as parts of a sentence."""
     summary = _summary(code)
     if (
         summary.catches_all
@@ -88,13 +92,16 @@ def unknown(
         value = names[name] if name in names else getattr(builtins, name, None)
         if not all(map(is_allowed, _within(value, asked))):
             yield f"uses `{name}`"
-    for name, value in given.items():  # arguments, their defaults, and what it closes over
+    # Arguments, their defaults, and closure variables.
+    for name, value in given.items():
         if not all(map(is_allowed, _within(value, asked))):
             yield f"is given `{name}`"
 
 
 def _rewords(summary: _Summary, names: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Whether an error may come out as one of the user's own, which is caught elsewhere."""
+    """Return whether a handler may turn an error into one of the user's own classes, which another
+    function may catch.
+    """
     values = [*(names[name] for name in summary.every if name in names), *given.values()]
     return summary.raises_again and any(
         is_a(value, types.FunctionType) or _is_own_error(value) for value in values
@@ -102,8 +109,8 @@ def _rewords(summary: _Summary, names: Mapping[str, Any], given: Mapping[str, An
 
 
 def _is_special(name: str) -> bool:
-    """Whether an attribute is one of Python's own that is not there for arithmetic, containers or
-    classes: `__class__`, `__dict__`, ...
+    """Return whether an attribute is a special one of Python's that is not there for arithmetic,
+    containers or classes: `__class__`, `__reduce__`, ...
     """
     if not (name.startswith("__") and name.endswith("__")) or name in _ORDINARY:
         return False
@@ -118,18 +125,21 @@ _PLAIN = (
     " __debug__ __future__ __dict__"
 )
 _ORDINARY = frozenset(_PLAIN.split())
-_MANY = 1 << 12  # of things in one; more are not looked through
+# Limit of the objects that are searched in one value; beyond it the value is not allowed.
+_MANY = 1 << 12
 
 
 def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
-    """A value and what lies in it: elements of containers, and attributes of these names, or of
-    all.
+    """Yield a value and the objects in it: elements of containers, and attributes with these names,
+    or all if `names` is None.
     """
     todo, seen = [value], dict[int, Any]()
     while todo:
         part = todo.pop()
         if id(part) not in seen and not is_a(part, _SINGLE):
-            seen[id(part)] = part  # held, so that its id stays its own
+            # The dict holds the object: an id is unique only while its object lives.
+            seen[id(part)] = part
+            # `type` stands for too many objects: it is not allowed.
             yield part if len(seen) <= _MANY else type
             if len(seen) > _MANY:
                 return
@@ -160,8 +170,8 @@ def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
 
 
 def _is_own_error(value: Any) -> bool:
-    """Whether a class of errors is of the user's or a library's own: nothing that JAX says of a
-    size is one.
+    """Return whether a value is an exception class of the user or a library: JAX raises none of
+    these for a size.
     """
     module = sys.modules.get(attribute(value, "__module__", ""))
     return (
@@ -174,16 +184,16 @@ def _is_own_error(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Summary:
-    """What the instructions of a function say.
+    """Summary of a function's bytecode.
 
     Args:
-        names: The global names that it uses, those aside that only the text of an error is made of.
-        every: These too.
-        caught: The global names of the errors that it catches and goes on after.
-        catches_all: Whether it catches others, too, or swallows them as a context.
-        raises_again: Whether all that it does with errors is to say them in other words.
-        compares: Whether it asks if two objects are one.
-        asked: The attributes that it asks for.
+        names: The global names that it reads, except those that only build an error message.
+        every: All global names that it reads.
+        caught: The global names of the exception classes that it catches and goes on after.
+        catches_all: True if it catches others too, or swallows them as a context manager.
+        raises_again: True if it has exception handlers, and all of them raise.
+        compares: True if it compares two objects by `is`.
+        asked: The names of the attributes that it reads.
     """
 
     names: tuple[str, ...]
@@ -204,11 +214,15 @@ def _summary(code: types.CodeType) -> _Summary:
         for at, i in enumerate(all_)
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     ]
+    # Python compiles `except E` to a load of E and CHECK_EXC_MATCH. None stands for a class that is
+    # not one global name, such as a tuple or an attribute.
     matches = [
         before.argval if before.opname == "LOAD_GLOBAL" else None
         for before, i in pairs
         if i.opname == "CHECK_EXC_MATCH"
     ]
+
+    # A handler that ends with POP_EXCEPT and no RERAISE behind it has swallowed the exception.
     handles = bool(matches) or _is_bare(pairs)
     goes_on = any(a.opname == "POP_EXCEPT" and b.opname != "RERAISE" for a, b in pairs)
     return _Summary(
@@ -224,16 +238,19 @@ def _summary(code: types.CodeType) -> _Summary:
 
 
 def _is_bare(pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]) -> bool:
-    """Whether a handler has no class of errors."""
+    """Return whether there is a bare `except`."""
+    # Its handler pops the exception without matching it.
     return any(a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in pairs)
 
 
 def _swallows(
     code: types.CodeType, pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]
 ) -> bool:
-    """Whether a function is the end of a context that may say that there was no error."""
+    """Return whether a function is an `__exit__` that may suppress the exception."""
     if code.co_name != "__exit__":
         return False
+    # Each return value has to be the constant None or False; `code` stands for an unknown one.
+    # RETURN_CONST is an instruction of some versions of Python only.
     values = [
         a.argval if a.opname == "LOAD_CONST" else code
         for a, b in pairs
@@ -244,7 +261,7 @@ def _swallows(
 
 
 def _is_for_error(rest: Sequence[dis.Instruction]) -> bool:
-    """Whether what follows runs straight to a `raise`."""
+    """Return whether the instructions lead straight to a `raise`."""
     for instruction in rest:
         if instruction.opname == "RAISE_VARARGS":
             return True
@@ -262,7 +279,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 
 
 def _is_single(instruction: dis.Instruction) -> bool:
-    """Whether an instruction puts None, True, False or ... there, which no size is."""
+    """Return whether an instruction loads None, True, False or `...`, none of which is a size."""
     return instruction.opname == "LOAD_CONST" and (
         instruction.argval is None or is_a(instruction.argval, (bool, type(...)))
     )
@@ -271,15 +288,16 @@ def _is_single(instruction: dis.Instruction) -> bool:
 def is_allowed(value: Any) -> bool:
     if is_a(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
-    # `object.__eq__` compares by `is`
+    # Slot wrappers: `object.__eq__` compares by `is`.
     if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):
         return not _is_special(value.__name__)
     if any(value is barred for barred in _BARRED):
         return False
+    # A method of a builtin object: it uses items, hashes and equality, which the hooks see.
     if is_a(value, types.BuiltinFunctionType) and not is_a(
         value.__self__, (types.ModuleType, type, type(None))
     ):
-        return True  # a method: it asks for items, hashes and equality, which is seen
+        return True
     if is_a(value, types.BuiltinFunctionType) or (
         is_a(value, type) and value.__module__ == "builtins"
     ):

@@ -1,16 +1,21 @@
-"""Find code that takes a decision from a size while the size is a symbol.
+"""Detect code that decides by a size while the size is a symbol.
 
-Ordering a symbolic size, looping over it or converting it fails by itself, unless the code catches
-that. Comparing it for equality, testing its truth, hashing it and printing it do not: JAX answers
-for a size that equals nothing but itself. Where the answer would depend on the size, the code must
-not be padded. So while a function is traced these questions are watched, and the first from outside
-JAX that has no single answer stops the trace. Whoever asks for its type or for an attribute that it
-does not have may go another way with a number: such code is traced at each size, as is code that
-may have asked unseen.
+Ordering a symbolic size, looping over it or converting it raises, unless the code catches that.
+Equality, truth, hashing and printing do not raise: JAX treats the symbol as equal to itself only.
+Where the result would differ between sizes, the function must not be padded. So these operations
+are hooked while a function is traced, and the first one from outside of JAX without a single result
+for all sizes stops the trace:
 
-The class of symbolic dimensions has no public name or hook. This file reaches it by the type of a
-public value, changes some of its methods for the time of one trace, and puts them back; one lock
-for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
+    if x.shape[0] == 3: ...     Refused("fit.py:12 (residual)", "compares the size n with 3")
+    if x.shape[0] == 0: ...     not refused if n >= 1: False at each size
+
+Code that reads the type of a size, or an attribute that a symbol does not have, may branch
+differently on a number. Such code is traced again at each size; so is code that may have looked at
+a size unseen (`code_that_ran.py`).
+
+The class of symbolic dimensions has no public name or hook. It is reached by the type of a public
+value, some of its methods are monkeypatched for the time of one trace, and a lock admits one thread
+at a time. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -43,7 +48,8 @@ _QUESTIONS = {
     "__repr__": "turns the size {0} into text",
     "__format__": "turns the size {0} into text",
 }
-_FAILING = {  # they raise where there is no single answer
+# JAX raises for these where there is no single result for all sizes.
+_FAILING = {
     "__lt__": "compares the size {0} with {1}",
     "__le__": "compares the size {0} with {1}",
     "__gt__": "compares the size {0} with {1}",
@@ -54,12 +60,12 @@ _FAILING = {  # they raise where there is no single answer
 
 @dataclass
 class Seen:
-    """What code asked of symbolic sizes.
+    """Record of the operations on symbolic sizes during a trace.
 
     Args:
-        refused: Questions whose answer is not the same at all sizes.
-        looks: Questions that have an answer of their own for symbols, such as that of a type: each
-            size has to be traced.
+        refused: Operations whose result is not the same at all sizes.
+        looks: Operations with a result that only a symbol has, such as reading its type: each size
+            has to be traced.
     """
 
     refused: list[Refused] = field(default_factory=list[Refused])
@@ -68,13 +74,14 @@ class Seen:
 
 @contextmanager
 def watched() -> Generator[Seen]:
-    """Raise `Refused` where code outside JAX decides by a symbolic size, and keep it in the list,
-    should that code catch it.
+    """Raise `Refused` where code outside of JAX decides by a symbolic size, and record it, since
+    that code may catch the exception.
 
-    One trace at a time; other threads are not watched.
+    Only one trace runs at a time; other threads are not watched.
     """
     seen = Seen()
     kind, watching = symbolic_class(), threading.get_ident()
+    # Guards against recursion: finding a refusal compares and prints sizes itself.
     asking = False
 
     def hook(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +105,8 @@ def watched() -> Generator[Seen]:
             nonlocal asking
             try:
                 return plain(self, *others)
-            except (InconclusiveDimensionOperation, TypeError):  # whoever asked may catch it
+            # Recorded before it is raised on, since the caller may catch it.
+            except (InconclusiveDimensionOperation, TypeError):
                 frame = None if asking or threading.get_ident() != watching else _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
@@ -113,7 +121,8 @@ def watched() -> Generator[Seen]:
         return asked
 
     def present(self: Any, name: str) -> Any:
-        if name == "__class__":  # isinstance, match, singledispatch
+        # Read by isinstance, match and singledispatch.
+        if name == "__class__":
             look("the type")
         return object.__getattribute__(self, name)
 
@@ -135,6 +144,8 @@ def watched() -> Generator[Seen]:
     hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
     hooks |= {name: trying(name, getattr(kind, name)) for name in _FAILING}
     hooks |= {"__getattribute__": present, "__getattr__": missing}
+
+    # Reentrant: a trace may run inside of another one, whose hooks it then wraps and restores.
     with _LOCK:
         before = {name: kind.__dict__.get(name) for name in hooks}
         for name, method in hooks.items():
@@ -151,12 +162,12 @@ def watched() -> Generator[Seen]:
 
 
 def _is_true(size: Any) -> bool:
-    """What Python says of an object that does not say it itself."""
+    """Python's default truth value, for a class without `__bool__`."""
     return True
 
 
 def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
-    # JAX counts sizes with `collections.Counter`, to say what does not fit
+    # "stdlib" is skipped: JAX counts sizes with `collections.Counter` for its error messages.
     frame = _asker("stdlib")
     if frame is None or _may(name, frame) or _decided(name, size, *others):
         return None
@@ -164,8 +175,8 @@ def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
 
 
 def _asker(*workers: Owner) -> FrameType | None:
-    """The frame that asked. Code that a tool wrote (a dataclass's `__eq__`), and those who are
-    named, ask for whoever called them.
+    """The frame that uses the size. Generated code (a dataclass's `__eq__`) and the owners in
+    `workers` are skipped: they act for their caller.
     """
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and (
@@ -179,8 +190,8 @@ _OURS = ("jax", "jaxlib", "jitney")
 
 
 def _may(name: str, frame: FrameType) -> bool:
-    """JAX asks in order to trace, and jitney in order to find a program; jitney's contracts compare
-    sizes for the user.
+    """Return whether a frame may use a size so: JAX traces with it, and jitney looks up programs by
+    it. jitney may not compare sizes, since its contracts do that for the user.
     """
     asker = owner_of(frame)
     return asker in ("jax", "jaxlib") or (
@@ -189,7 +200,7 @@ def _may(name: str, frame: FrameType) -> bool:
 
 
 def _decided(name: str, size: Any, *others: Any) -> bool:
-    """Whether the question has one answer for every size that the symbols can take."""
+    """Return whether the operation has the same result for all sizes in the ranges."""
     if name in ("__eq__", "__ne__"):
         return _settled(size, others[0])
     return name == "__bool__" and _never_equal(size)
@@ -199,19 +210,19 @@ _NO_NUMBERS = (str, bytes, tuple, list, dict, set, frozenset, type, np.dtype)
 
 
 def _settled(size: Any, other: Any) -> bool:
-    """Whether a size is equal to something, or is not, whichever size it is."""
+    """Return whether equality of a size with another value has the same result for all sizes."""
     if other is None or other is Ellipsis or is_a(other, _NO_NUMBERS):
         return True
     if is_symbolic(other):
         return _never_equal(size - other)
-    # arrays, fractions, complex numbers, and what nobody knows
+    # Unknown for arrays, fractions, complex numbers, and other classes.
     if not is_a(other, (int, float, np.integer, np.floating)):
         return False
     return not float(other).is_integer() or _never_equal(size - int(other))
 
 
 def _never_equal(difference: Any) -> bool:
-    """Whether a difference is a constant, or is known not to be zero."""
+    """Return whether a difference is a constant, or never zero in the ranges of its symbols."""
     return (
         not is_symbolic(difference)
         or _known(lambda: difference >= 1)
