@@ -11,6 +11,25 @@ _POSITIONS = "tests/axes/test_positions.py::test_"
 _RANDOM = "tests/axes/test_random.py::test_"
 _WATCH = "tests/axes/test_watch.py::test_"
 
+_DIMS = "tests/axes/test_dims.py::test_"
+
+SIZES = [
+    Mutation(
+        "a product of sizes that may be negative counts as one that grows",
+        "src/jitney/_axes/dims.py",
+        "return _is_monotone(node, least) and Expression(ast.unparse(node), node).at(least) >= 0",
+        "return _is_monotone(node, least)",
+        (f"{_DIMS}what_is_negative_at_small_sizes_is_not_cut_off[squared]",),
+    ),
+    Mutation(
+        "padding in front that may be negative counts as one that is not",
+        "src/jitney/_axes/rules/shape.py",
+        "extent(low).grows_from_zero(",
+        "extent(low).grows(",
+        (f"{_DIMS}what_is_negative_at_small_sizes_is_not_cut_off[cut_in_front]",),
+    ),
+]
+
 IDENTITIES = [
     Mutation(
         "a sum is padded with ones",
@@ -334,4 +353,4 @@ CHUNKS = [
     ),
 ]
 
-MUTATIONS = [*IDENTITIES, *REFUSALS, *MOVES, *CHUNKS]
+MUTATIONS = [*SIZES, *IDENTITIES, *REFUSALS, *MOVES, *CHUNKS]

@@ -56,17 +56,13 @@ class Extent:
                 "", f"makes an array of {self.expression.text} elements: {error}"
             ) from error
 
-    @property
-    def rises(self) -> bool:
-        """True if the form alone shows that the value is monotone in each symbol."""
-        return _is_monotone(self.expression.tree)
-
     def grows(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
         """Return whether no value exceeds that at the largest sizes, with each symbol in its range.
 
         Then the valid part of an array fits into what is allocated at the largest sizes.
         """
-        if self.rises:
+        least = {symbol: low for symbol, (low, _) in ranges.items()}
+        if _is_monotone(self.expression.tree, least):
             return True
         # Not monotone by form: try all sizes in the range, which takes a single symbol.
         if len(self.symbols) != 1:
@@ -75,6 +71,14 @@ class Extent:
         low, high = ranges[symbol]
         values = self.at({symbol: np.arange(low, high + 1)})
         return bool(np.all(values >= 0) and np.all(values <= values[-1]))
+
+    def grows_from_zero(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
+        """Return whether `grows` holds, and no value is negative."""
+        least = {symbol: low for symbol, (low, _) in ranges.items()}
+        # Without a form that shows it, `grows` has looked at each value.
+        return self.grows(ranges) and (
+            not _is_monotone(self.expression.tree, least) or self.at(least) >= 0
+        )
 
 
 def extent(dim: Dim) -> Extent:
@@ -91,30 +95,38 @@ def symbols(dim: Dim) -> frozenset[str]:
     return extent(dim).symbols if is_ragged(dim) else frozenset()
 
 
-def _is_monotone(node: ast.expr) -> bool:
-    """Return whether an expression is monotone in each symbol, by its form alone. Symbols are
-    non-negative.
+def _is_monotone(node: ast.expr, least: Mapping[str, int]) -> bool:
+    """Return whether the form of an expression shows that it does not fall in any symbol, from the
+    least sizes on.
     """
     match node:
         case ast.Constant() | ast.Name():
             return True
-        case (
-            ast.BinOp(left=left, op=ast.Add(), right=right)
-            | ast.BinOp(left=left, op=ast.Mult(), right=right)
-        ):
-            return _is_monotone(left) and _is_monotone(right)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _is_monotone(left, least) and _is_monotone(right, least)
         case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant()):
-            return _is_monotone(left)
-        case ast.BinOp(left=left, op=ast.Pow()):
-            return _is_monotone(left)
+            return _is_monotone(left, least)
+        # A product or a power of terms that do not fall does not fall if no term is negative:
+        # (n - 5)*(n - 5) is 16, 9, 4, 1, 0 before it rises.
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _rises_from_zero(left, least) and _rises_from_zero(right, least)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant()):
+            return _rises_from_zero(left, least)
         case ast.Call(func=ast.Name(id="max" | "min"), args=args):
-            return all(map(_is_monotone, args))
+            return all(_is_monotone(arg, least) for arg in args)
         case ast.Call(
             func=ast.Name(id="floordiv"), args=[first, ast.Constant(value=int() as divisor)]
         ):
-            return divisor > 0 and _is_monotone(first)
+            return divisor > 0 and _is_monotone(first, least)
         case _:
             return False
+
+
+def _rises_from_zero(node: ast.expr, least: Mapping[str, int]) -> bool:
+    """Return whether an expression is shown not to fall, and is not negative at the least sizes and
+    so nowhere.
+    """
+    return _is_monotone(node, least) and Expression(ast.unparse(node), node).at(least) >= 0
 
 
 def is_multiple(dim: Dim, symbol: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import Dim, evaluate, is_ragged, is_symbolic
+from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
 from ..rule import POINTWISE, Across, Rule, Use, nothing, ragged_dims, refuse, same, use
 from ..typed_jax import jnp, lax
 from ..walk import Op, Ranges, Walk, grows, ragged, take
@@ -171,7 +171,7 @@ def _concatenate(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     # `dynamic_update_slice` clamps a start that leaves no room. It never does so here: the valid
     # parts before are no longer than what is allocated for them.
     shape = walk.shape(op.outs[0])
-    out = lax.full(shape, np.zeros((), values[0].dtype)[()], values[0].dtype)
+    out = lax.full(shape, 0, values[0].dtype)
     at: Any = np.int32(0)
     for part, dims in zip(values, op.ins, strict=True):
         out = lax.dynamic_update_slice_in_dim(out, part, at, axis)
@@ -196,7 +196,7 @@ def _pad_uses(op: Op) -> Iterator[Use]:
 
 def _is_in_front(low: Dim, ranges: Ranges) -> bool:
     """Return whether the low padding is never negative, and largest at the largest size."""
-    return grows(low, ranges)
+    return extent(low).grows_from_zero({symbol: ranges[symbol] for symbol in symbols(low)})
 
 
 def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
