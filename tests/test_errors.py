@@ -12,7 +12,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney._errors import Where, sentence
+from jitney._errors import Where, format_error
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "errors.md").read_text()
@@ -55,7 +55,7 @@ def test_warnings_can_be_filtered():
 
 def test_a_message_has_three_lines():
     """Where and what; the rule; the fix."""
-    text = sentence(
+    text = format_error(
         Where("residual", "fit.py", 12),
         "axis 'n' has two sizes.",
         "All must agree.",

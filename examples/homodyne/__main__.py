@@ -90,7 +90,9 @@ def fits(
     ways: dict[str, Callable[[], Callable[[np.ndarray], np.ndarray]]] = {
         "in memory": lambda: in_memory(data),
         "chunked": lambda: chunked(data),
-        "streamed": lambda: journal.around(streamed(data, data.folder / "products.checkpoint")),
+        "streamed": lambda: journal.surroundings(
+            streamed(data, data.folder / "products.checkpoint")
+        ),
     }
     found: list[Fit] = []
     for way in [only] if only else list(ways):

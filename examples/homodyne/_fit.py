@@ -106,7 +106,7 @@ class Journal:
                         for x, products in zip(file["x"], file["products"], strict=True)
                     }
 
-    def around(self, products: Products) -> Products:
+    def surroundings(self, products: Products) -> Products:
         """The same products, looked up before they are evaluated, and kept."""
 
         def kept(vector: np.ndarray) -> np.ndarray:

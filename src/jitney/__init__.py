@@ -32,7 +32,7 @@ if _typing.TYPE_CHECKING:
     from ._devices.pipeline import Pipeline as Pipeline
     from ._devices.pipeline import Schedule as Schedule
     from ._devices.pipeline import pipeline as pipeline
-    from ._devices.place import place as place
+    from ._devices.put import place as place
     from ._devices.visualize import Placement as Placement
     from ._devices.visualize import visualize as visualize
     from ._diagnosis.cause import Cause as Cause
@@ -137,7 +137,7 @@ else:
             "Pipeline": "_devices.pipeline",
             "Schedule": "_devices.pipeline",
             "pipeline": "_devices.pipeline",
-            "place": "_devices.place",
+            "place": "_devices.put",
             "Placement": "_devices.visualize",
             "visualize": "_devices.visualize",
             "Cause": "_diagnosis.cause",

@@ -30,7 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ._errors import JitneyWarning, sentence
+from ._errors import JitneyWarning, format_error
 from ._owners import users_level
 
 # Limits for the width of the output, in characters.
@@ -147,7 +147,7 @@ def bar(
     if not (console.is_terminal or console.is_jupyter):
         return nullcontext(_nothing)
     if console.is_jupyter and find_spec("ipywidgets") is None:
-        text = sentence(
+        text = format_error(
             f"{name}()",
             "no progress bar is shown.",
             "A notebook draws it with the package ipywidgets, which is not installed; the run goes"

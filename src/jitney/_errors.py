@@ -34,7 +34,7 @@ class JitneyError(Exception):
         code: str | None = None,
     ):
         """Take the parts of a message, or the whole message as `where` alone."""
-        super().__init__(sentence(where, what, rule, fix) if what else str(where))
+        super().__init__(format_error(where, what, rule, fix) if what else str(where))
         if code is not None:
             self.code = code
         # Python prints a note below the traceback; `str(error)` is the message without it.
@@ -182,7 +182,7 @@ class Where:
         return call if self.file is None else f"{call} at {self.file}:{self.line}"
 
 
-def sentence(where: Where | str, what: str, rule: str, fix: str) -> str:
+def format_error(where: Where | str, what: str, rule: str, fix: str) -> str:
     """Format a message: location and event, the rule, the fix, one line each."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"
 
@@ -212,7 +212,7 @@ def repr_of(value: Any) -> str:
 _FEW = 4
 
 
-def few(texts: Sequence[str]) -> str:
+def shortlist(texts: Sequence[str]) -> str:
     """Join texts to a list, abbreviated after a few items."""
     return (
         ", ".join(texts)
@@ -221,7 +221,7 @@ def few(texts: Sequence[str]) -> str:
     )
 
 
-def counted(count: int, what: str) -> str:
+def plural(count: int, what: str) -> str:
     """Number and noun: `1 array`, `2 arrays`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
@@ -260,7 +260,7 @@ def misfit(
         fix = elsewhere.get(unknown[0]) or name_fix(unknown[0], free, "leave it out.")
     else:
         what, fix = str(error), _fix_of(str(error), parameters)
-    return sentence(where, f"{what}.", f"Its parameters are {listed}.", fix)
+    return format_error(where, f"{what}.", f"Its parameters are {listed}.", fix)
 
 
 def _fix_of(what: str, parameters: Mapping[str, inspect.Parameter]) -> str:

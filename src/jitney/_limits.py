@@ -19,7 +19,7 @@ _VARIABLES = ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True)
-class Limit:
+class HostLimit:
     """Limit, and the authority that sets it."""
 
     by: str
@@ -40,19 +40,19 @@ class Host:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     affinity: int | None = None
 
-    def cores(self) -> tuple[Limit, ...]:
+    def cores(self) -> tuple[HostLimit, ...]:
         """Number of cores the process may run on, by each limit that is set; the machine's own
         count comes first.
         """
         found = [
-            Limit("the machine", os.cpu_count() or 1),
-            Limit("the affinity of the process", self.by_affinity()),
+            HostLimit("the machine", os.cpu_count() or 1),
+            HostLimit("the affinity of the process", self.by_affinity()),
         ]
         quota = self.quota()
         if quota is not None:
-            found.append(Limit("the cgroup", whole_cores(quota)))
+            found.append(HostLimit("the cgroup", whole_cores(quota)))
         counts = ((name, self.count(name)) for name in _VARIABLES)
-        return (*found, *(Limit(name, count) for name, count in counts if count is not None))
+        return (*found, *(HostLimit(name, count) for name, count in counts if count is not None))
 
     def by_affinity(self) -> int:
         """Number of cores in the process's affinity mask, which is what XLA counts."""
@@ -135,12 +135,12 @@ class Host:
                 )
 
 
-def cores() -> tuple[Limit, ...]:
+def cores() -> tuple[HostLimit, ...]:
     """Number of cores this process may run on, by each limit that is set."""
     return Host().cores()
 
 
-def allowed_cores() -> Limit:
+def allowed_cores() -> HostLimit:
     """The least of these limits."""
     return min(cores(), key=lambda limit: limit.value)
 

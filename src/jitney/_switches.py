@@ -21,7 +21,7 @@ _FALSE = ("", "0", "false", "off", "no")
 Disabled = Literal["jit", "eager"]
 
 
-class Switched(Protocol):
+class SwitchListener(Protocol):
     """Object that decides how to run again when a switch changes."""
 
     def decide_again(self) -> None: ...
@@ -46,7 +46,7 @@ class Switch:
             else os.environ.get("JITNEY_VERIFY", "").lower() in TRUE
         )
 
-    def turns(self, switched: Switched) -> None:
+    def turns(self, switched: SwitchListener) -> None:
         """Register an object that is notified when the switch changes."""
         with self._lock:
             self._switched.add(switched)

@@ -15,13 +15,13 @@ from typing import Any, Literal
 from ._diagnosis.jax_work import Watch, watch
 from ._diagnosis.temporaries import CompiledProgram as CompiledProgram
 from ._diagnosis.temporaries import Temporaries as Temporaries
-from ._errors import JitneyWarning, OptionError, few, sentence
+from ._errors import JitneyWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_a, is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
 from ._measured.faster import Faster as Faster
 from ._measured.faster import faster
-from ._measured.measure import Measured, compared, names_of, ways_of
+from ._measured.measure import ColdCall, compared, names_of, ways_of
 from ._measured.verdict import CONFIDENCE
 from ._owners import public, users_level
 
@@ -67,13 +67,13 @@ def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
         with watch() as seen:
             f(*args, **kwargs)
         if seen.work:
-            what = few([f"{work.name}() at {work.place}" for work in seen.work])
+            what = shortlist([f"{work.name}() at {work.place}" for work in seen.work])
             where, how = (
                 f"call {number} of {names_of(f, None)[0]}()",
                 _changes(given[0], (args, kwargs)),
             )
             raise AssertionError(
-                sentence(
+                format_error(
                     where,
                     f"it traced or compiled again: {what}. {how}",
                     "After the first call all others are to find what it compiled.",
@@ -136,7 +136,7 @@ def assert_faster(
         )
     given = put(args, dict(kwargs or {}), on_device=True)
     names = names_of(a, b)
-    sides = Measured(a, names[0], given), Measured(b, names[1], given)
+    sides = ColdCall(a, names[0], given), ColdCall(b, names[1], given)
     compared(*sides, tolerance)
     found = faster(ways_of(sides), float(by), int(tries), float(seconds))
     if found.outcome == "yes":
@@ -153,10 +153,12 @@ def assert_faster(
             " it is slower than that."
         )
         raise AssertionError(
-            sentence(where, f"{names[0]} is {between}.", rule, "make it faster, or ask for less.")
+            format_error(
+                where, f"{names[0]} is {between}.", rule, "make it faster, or ask for less."
+            )
         )
     # The interval contains `by` or is too close to it, so neither outcome is shown.
-    text = sentence(
+    text = format_error(
         where,
         f"it is unknown: {names[0]} is {between}.",
         f"After {found.rounds} rounds that is on neither side of {by:g}.",
@@ -207,7 +209,7 @@ def assert_memory(
     took = int(stats.temp_size_in_bytes)
     if took > temp_mb * MB:
         raise AssertionError(
-            sentence(
+            format_error(
                 f"assert_memory({name})",
                 f"its temporaries take {took / MB:.4g} MB, where {temp_mb:g} are allowed.",
                 "Temporaries are what XLA plans besides arguments and results.",
@@ -232,7 +234,7 @@ def _changes(first: Any, later: Any) -> str:
     pairs = [(keystr(path[1:]), _kind(x), _kind(y)) for (path, x), (_, y) in zip(a, b, strict=True)]
     changed = [f"{path} was {was} and is {now}" for path, was, now in pairs if was != now]
     return (
-        f"Of its arguments {few(changed)}."
+        f"Of its arguments {shortlist(changed)}."
         if changed
         else "Its arguments are of the same kinds as those of the first call."
     )

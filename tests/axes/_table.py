@@ -21,9 +21,9 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jitney._axes import Refused, trace, uses_of
-from jitney._axes.rule import nothing
+from jitney._axes.interpreter import Op
+from jitney._axes.rule import no_uses
 from jitney._axes.rules import RULES
-from jitney._axes.walk import Op
 from jitney._jax.jaxprs import equations
 from jitney._jax.primitives import CALLS, REMATS, spelled
 from tests.axes import _cases as cases
@@ -123,7 +123,7 @@ def looks(name: str) -> bool:
     """Whether a rule has something to say of an axis; else each element is alone, or the rules of
     the program that is held say it.
     """
-    return RULES[name].uses is not nothing and spelled(name) not in HOLDERS
+    return RULES[name].uses is not no_uses and spelled(name) not in HOLDERS
 
 
 def rows() -> Iterator[tuple[list[str], str, str, str]]:
@@ -155,7 +155,7 @@ def _padded(name: str, about: Seen) -> str:
 
 def _cut(name: str, about: Seen) -> str:
     rule = RULES[name]
-    parts = [WAYS[rule.across.way]] if rule.across is not None else []
+    parts = [WAYS[rule.carried_state.way]] if rule.carried_state is not None else []
     parts += [AT_ONCE] if rule.at_once else []
     if parts:
         return "; else ".join(parts)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jitney._axes import Refused, plan_passes, pushed_forward, run_chunked_differentiable, trace
+from jitney._axes import Refused, jvp_function, plan_passes, run_chunked_differentiable, trace
 from tests.axes import _cases as cases
 from tests.axes.test_padded import arguments
 from tests.axes.test_padded_derivatives import CASES, both_ways, of_real
@@ -31,7 +31,7 @@ def in_chunks(case):
         return plan_passes(program.jaxpr, "d0", RANGES, program.numbers)
 
     def derivative(varying):
-        return planned(pushed_forward(case.flat, len(case.takes), varying), varying)
+        return planned(jvp_function(case.flat, len(case.takes), varying), varying)
 
     return lambda *arrays: run_chunked_differentiable(
         planned(case.flat), derivative, arrays, SIZE, CHUNK

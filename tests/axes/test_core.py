@@ -3,8 +3,8 @@
 import pytest
 
 from jitney._axes import Refused, demand, trace
+from jitney._axes.interpreter import Op
 from jitney._axes.rules import RULES
-from jitney._axes.walk import Op
 from jitney._jax.jaxprs import equations
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import planned
@@ -70,6 +70,8 @@ def test_each_way_on_from_chunk_to_chunk_is_gone_in_the_core():
     """Of each rule that has one."""
     used = set().union(*(along(case) for case in CORE if is_cut(case)))
     unused = {
-        name for name, rule in RULES.items() if rule.across is not None and id(rule) not in used
+        name
+        for name, rule in RULES.items()
+        if rule.carried_state is not None and id(rule) not in used
     }
     assert unused - OTHER_NAMES - OF_EQUINOX == set()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._axes import Refused, demand, pushed_forward, run_differentiable, trace
+from jitney._axes import Refused, demand, jvp_function, run_differentiable, trace
 from tests.axes import _cases as cases
 from tests.axes.test_padded import GARBAGE, HIGH, LOW, arguments, padded
 
@@ -33,7 +33,7 @@ def differentiable(case):
             given = case.avals(sizes["d0"])
             return [*given, *(given[i] for i in varying)]
 
-        found = trace(pushed_forward(case.flat, len(case.takes), varying), avals, RANGES)
+        found = trace(jvp_function(case.flat, len(case.takes), varying), avals, RANGES)
         demand(found.jaxpr, RANGES)
         return found.jaxpr
 

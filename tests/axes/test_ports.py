@@ -19,7 +19,7 @@ from examples.surrogate._step import start, step_of
 from examples.surrogate._validate import predict
 from examples.surrogate.tests._small import RUN
 from examples.trf import least_squares
-from jitney._axes.witness.code_that_ran import scanned
+from jitney._axes.symbolic.executed_code import scanned
 
 
 def looks(fn, *args):

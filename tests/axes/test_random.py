@@ -9,8 +9,8 @@ import pytest
 from jax.extend import random as ciphers
 
 from jitney._axes import Refused, demand, run_chunked, run_padded, trace
+from jitney._axes.interpreter import PaddedInterpreter
 from jitney._axes.rules import RULES
-from jitney._axes.walk import Walk
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import planned
 
@@ -61,7 +61,7 @@ def test_elements_are_counted_beyond_32_bits():
         lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
         {"d0": (4, 4)},
     ).jaxpr
-    walk = Walk({"d0": 4}, {"d0": 4}, RULES, {"d0": 2**31 - 1}, {"d0": np.int32(far)})
+    walk = PaddedInterpreter({"d0": 4}, {"d0": 4}, RULES, {"d0": 2**31 - 1}, {"d0": np.int32(far)})
     (got,) = walk.run(program, [np.zeros(4, np.float32)])
     counts = [(far + i) * wide + j for i in range(4) for j in range(wide)]
     words = [

@@ -61,7 +61,9 @@ def test_the_text_of_a_use_is_that_of_its_monoid():
 
 def test_all_that_goes_on_from_chunk_to_chunk_has_a_monoid():
     """Besides the state of a loop, and elements that are found."""
-    ways = {name: rule.across for name, rule in RULES.items() if rule.across is not None}
+    ways = {
+        name: rule.carried_state for name, rule in RULES.items() if rule.carried_state is not None
+    }
     assert {name for name, across in ways.items() if across.monoid is None} == {
         "scan",
         "top_k",

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import no_compiles, optimize
 from jitney._checks.outstanding import MOST, OUTSTANDING
-from jitney._checks.table import Table
+from jitney._checks.table import CheckTable
 from tests._checked import V, X, positive, total
 from tests._patience import patience
 from tests._tracing import count_traces
@@ -173,14 +173,14 @@ def test_who_is_interrupted_while_he_waits_loses_nothing(by):
     """
     f = optimize(checks="later")(positive)
     jax.block_until_ready(f(-X))
-    OUTSTANDING.add(Interrupting(), Table(), "f()", 1)
+    OUTSTANDING.add(Interrupting(), CheckTable(), "f()", 1)
     with pytest.raises(KeyboardInterrupt):
         jitney.wait() if by == "wait" else called(f, lambda: X)
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         jitney.wait()
 
 
-class Stopping(Table):
+class Stopping(CheckTable):
     """Checks of which somebody interrupts the error, once."""
 
     def fail(self, code):
@@ -191,7 +191,7 @@ class Stopping(Table):
 def test_who_is_interrupted_while_an_error_is_made_loses_none():
     """Nobody has been told, so the next who waits is."""
     OUTSTANDING.add(np.int32(1 << 16), Stopping(), "f()", 1)
-    OUTSTANDING.add(np.int32(0), Table(), "g()", 1)
+    OUTSTANDING.add(np.int32(0), CheckTable(), "g()", 1)
     with pytest.raises(SystemExit):
         jitney.wait()
     with pytest.raises(IndexError):  # there is no such check in that table

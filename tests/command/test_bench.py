@@ -14,11 +14,11 @@ import pytest
 from jitney._command.arguments import main
 from jitney._command.bench import measuring
 from jitney._command.bench.growth import fitted, growths
-from jitney._command.bench.made import filled, maker
-from jitney._command.bench.measuring import Memory, Run
+from jitney._command.bench.inputs import filled, maker
+from jitney._command.bench.measuring import ProgramMemory, SizeRun
+from jitney._command.bench.parsing import read_sizes
 from jitney._command.bench.plot import svg
 from jitney._command.bench.target import find
-from jitney._command.bench.typed import read_sizes
 
 SCRIPT = """
 import equinox as eqx, jax, jax.numpy as jnp, jitney
@@ -247,14 +247,16 @@ def test_exponents_are_those_of_a_power_law():
 
 
 def run_of(n, seconds, memory, axis="n"):
-    return Run({axis: n}, 0.1, 0.1, 0.3, 1, (seconds,) * 5, memory)
+    return SizeRun({axis: n}, 0.1, 0.1, 0.3, 1, (seconds,) * 5, memory)
 
 
 def test_the_upper_half_tells_growth_that_a_dispatch_hides():
     """20 us at any size and 1 ns an element: nearly constant over all sizes, linear over the upper
     ones.
     """
-    runs = [run_of(10**p, 20e-6 + 1e-9 * 10**p, Memory(4 * 10**p, 4, 0, 0)) for p in range(2, 10)]
+    runs = [
+        run_of(10**p, 20e-6 + 1e-9 * 10**p, ProgramMemory(4 * 10**p, 4, 0, 0)) for p in range(2, 10)
+    ]
     call = next(growth for growth in growths(runs) if growth.of == "warm call")
     assert call.exponent.value < 0.75
     assert call.upper.value > 0.95
@@ -266,10 +268,10 @@ def test_the_upper_half_tells_growth_that_a_dispatch_hides():
     [
         [run_of(8, 1e-3, None)],
         [
-            run_of(n, 1e-5 * n, Memory(4 * n, 4, n, 0), "a_very_long_name_of_an_axis")
+            run_of(n, 1e-5 * n, ProgramMemory(4 * n, 4, n, 0), "a_very_long_name_of_an_axis")
             for n in (10, 1000, 10**6)
         ],
-        [Run({}, 0.1, 0.1, 0.1, 1, (1e-3,) * 5, Memory(1, 1, 1, 0))],
+        [SizeRun({}, 0.1, 0.1, 0.1, 1, (1e-3,) * 5, ProgramMemory(1, 1, 1, 0))],
     ],
     ids=["one size, memory unknown", "three sizes", "no axis"],
 )

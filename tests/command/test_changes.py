@@ -15,8 +15,8 @@ import pytest
 from jitney import optimize
 from jitney._command import launch
 from jitney._command.changes import changes
-from jitney._command.happened import compiling, explained, happened
-from jitney._command.told import report
+from jitney._command.jax_log import parse_compiling, parse_explanation, read_events
+from jitney._command.run_report import report
 from tests.command._scripts import jax_explains
 
 KEPT = {
@@ -40,7 +40,7 @@ def recorded():
 
 def told(recording, **settings):
     """The programs and the changes."""
-    seen = happened(recording.events, recording.began)
+    seen = read_events(recording.events, recording.began)
     return seen, changes(seen.compiled, {**KEPT, **settings})
 
 
@@ -286,8 +286,8 @@ def test_seconds_are_counted_once():
 )
 def test_texts_that_read_otherwise_give_unknown_shapes(text):
     """JAX may write them differently one day."""
-    assert compiling(text)[1] is None
-    assert explained("TRACING CACHE MISS at x.py:3:\n  something new") is None
+    assert parse_compiling(text)[1] is None
+    assert parse_explanation("TRACING CACHE MISS at x.py:3:\n  something new") is None
 
 
 def test_what_is_recorded_is_not_said(caplog, capsys):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jitney._command.findings.clocks import unwaited
+from jitney._command.findings.clocks import wrong_timings
 from tests.command._scripts import watched
 
 HEAD = """import functools, time, timeit
@@ -51,7 +51,9 @@ WELL = {
 def found(tmp_path, body):
     """In a file of the program's, from which JAX was called."""
     (tmp_path / "bench.py").write_text(HEAD + body)
-    return unwaited([{"frames": [(str(tmp_path / "bench.py"), 9, "<module>", 1)]}, {"kind": "hit"}])
+    return wrong_timings(
+        [{"frames": [(str(tmp_path / "bench.py"), 9, "<module>", 1)]}, {"kind": "hit"}]
+    )
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -66,7 +66,7 @@ def test_the_fault_of_fusion_is_told_by_its_number(monkeypatch):
 def test_figures_are_measured(monkeypatch):
     """Of products, memory, a warm call and a compile; each is more than nothing."""
     monkeypatch.setattr(measured, "_BUDGET", 0.01)
-    checks = measured.measured()
+    checks = measured.measurements()
     assert [check.name for check in checks] == ["compile", "matmul", "memory bandwidth", "dispatch"]
     assert all(value > 0 for check in checks for value in check.data.values())
 

@@ -11,9 +11,9 @@ import pytest
 from jitney._command import changes as whole
 from jitney._command import launch
 from jitney._command.changes import changes
-from jitney._command.findings.change import Change
-from jitney._command.findings.handed import timed
-from jitney._command.happened import happened
+from jitney._command.findings.call_arguments import with_transfer_seconds
+from jitney._command.findings.change import ProposedChange
+from jitney._command.jax_log import read_events
 from jitney._command.page import page
 from tests.command._scripts import jax_explains, watched
 from tests.command.test_page import TOLD
@@ -173,7 +173,9 @@ def found_in(code, tmp_path):
         recording.stop()
         jax.config.update("jax_explain_cache_misses", explained)
     return changes(
-        happened(recording.events, recording.began).compiled, KEPT, timed(recording.lines.told())
+        read_events(recording.events, recording.began).compiled,
+        KEPT,
+        with_transfer_seconds(recording.lines.told()),
     )
 
 
@@ -321,11 +323,12 @@ for n in (3, 4, 5):
 
 def test_what_saves_memory_says_so_instead_of_seconds():
     """As the report and its page write it."""
-    change = Change(
+    change = ProposedChange(
         None, at_most=True, what="x dies", where="a.py:3", write="donate it", nbytes=8 * 2**20
     )
     assert change.to_dict()["saves"] == "at most 8.0 MiB, seconds unknown"
     assert (
-        Change(0.5, at_most=False, what="", where="", write="").to_dict()["saves"] == "about 0.50 s"
+        ProposedChange(0.5, at_most=False, what="", where="", write="").to_dict()["saves"]
+        == "about 0.50 s"
     )
     assert "at most 8.0 MiB, seconds unknown" in page({**TOLD, "changes": [change.to_dict()]})

@@ -12,7 +12,7 @@ import pytest
 
 from jitney._command.arguments import main
 from jitney._command.page import page
-from jitney._command.told import UNSEEN
+from jitney._command.run_report import UNSEEN
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

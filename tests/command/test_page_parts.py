@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney._command.launch import Recording
 from jitney._command.page.axis_sizes import axis_sizes
-from jitney._command.page.decorated import look, told
+from jitney._command.page.decorated import collect_facts, function_facts
 from jitney._command.page.flame import flame
 from jitney._command.page.memory import bytes_of, memory
 from jitney._diagnosis.counters import COMPILED, LOWERED, TRACED
@@ -150,7 +150,7 @@ def test_a_padded_function_tells_its_sizes_buckets_plan_and_bytes():
     for n in (5, 6, 5, 20, 6):
         scaled(jnp.ones(n))
     with jitney.watch() as seen:
-        row = told(scaled.core, time.perf_counter() + 60)
+        row = function_facts(scaled.core, time.perf_counter() + 60)
     assert seen.compiles + seen.cache_hits == 0
     assert (row["calls"], row["traces"]) == (5, 2)
     assert row["sizes"] == {"rows": [[5, 2, 8], [6, 2, 8], [20, 1, 32]]}
@@ -167,7 +167,7 @@ def test_a_padded_function_tells_its_sizes_buckets_plan_and_bytes():
         ("rows=8", True, 4 * 8),
         ("rows=32", True, 4 * 32),
     ]
-    late = told(scaled.core, time.perf_counter())
+    late = function_facts(scaled.core, time.perf_counter())
     assert late["plan"]["unknown"]
     assert [each["temporaries"] for each in late["programs"]] == [None, None]
     assert scaled.stats.traces == 2
@@ -183,7 +183,7 @@ def test_an_unpadded_function_tells_the_sizes_it_was_traced_for():
     for n in (4, 4, 7):
         doubled(jnp.ones((n, 3)))
     with jitney.watch() as seen:
-        row = told(doubled.core, time.perf_counter() + 60)
+        row = function_facts(doubled.core, time.perf_counter() + 60)
     assert seen.compiles + seen.cache_hits == 0
     assert row["sizes"] == {"rows": [[4, 1, None], [7, 1, None]]}
     assert row["counted"] == {"rows": "traces"}
@@ -212,10 +212,10 @@ def test_a_plan_that_would_compile_is_told_as_it_was_traced():
         each(jnp.ones(5))
     del world["gone"]
     with jitney.watch() as seen:
-        row = told(cut.core, time.perf_counter() + 60)
+        row = function_facts(cut.core, time.perf_counter() + 60)
     assert seen.compiles == 0
     assert "jit" in {line["name"] for line in row["plan"]["lines"]}
-    failed = told(padded.core, time.perf_counter() + 60)
+    failed = function_facts(padded.core, time.perf_counter() + 60)
     assert failed["plan"]["lines"] == []
     assert "gone" in failed["plan"]["unknown"]
 
@@ -233,7 +233,7 @@ def test_a_look_takes_those_that_were_traced_and_records_nothing():
     recording = Recording()
     recording.listen()
     try:
-        look(recording)
+        collect_facts(recording)
         assert "looked_at" in {each["name"] for each in recording.decorated}
         assert recording.events == []
         with recording.paused():

@@ -10,8 +10,8 @@ import pytest
 from jitney._command import changes as whole
 from jitney._command import launch
 from jitney._command.changes import changes
-from jitney._command.findings.handed import timed
-from jitney._command.happened import happened
+from jitney._command.findings.call_arguments import with_transfer_seconds
+from jitney._command.jax_log import read_events
 from tests.command._scripts import jax_explains
 
 RAGGED = """
@@ -188,7 +188,9 @@ def test_the_faults_of_a_program_are_named(style, tmp_path, monkeypatch):
         "jax_persistent_cache_min_compile_time_secs": 0.0,
     }
     found = changes(
-        happened(recording.events, recording.began).compiled, kept, timed(recording.lines.told())
+        read_events(recording.events, recording.began).compiled,
+        kept,
+        with_transfer_seconds(recording.lines.told()),
     )
     assert len(found) == len(faults), found
     for fault in faults:

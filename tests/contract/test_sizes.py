@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from jaxtyping import Shaped, jaxtyped
 
-from jitney._contract.sizes import Sizes, Unknown, evaluate, fit_shape, settle
+from jitney._contract.sizes import AxisBindings, Unknown, evaluate, fit_shape, settle
 from jitney._signature.annotations import read
 from tests._examples import examples
 
@@ -96,7 +96,7 @@ def test_what_is_not_arithmetic_is_unknown_with_a_reason(expr, reason):
 
 def fits(pairs):
     """jitney's verdict on several shapes, one after the other."""
-    sizes = Sizes()
+    sizes = AxisBindings()
     results = [
         fit_shape(read(Shaped[np.ndarray, dims]), shape, f"'a{i}'", sizes, {})
         for i, (dims, shape) in enumerate(pairs)
@@ -217,7 +217,7 @@ def test_expressions_that_stay_unknown_are_notes():
 
 def test_a_snapshot_undoes_bindings():
     """An alternative that did not fit leaves nothing behind."""
-    sizes = Sizes()
+    sizes = AxisBindings()
     before = sizes.copy()
     fit_shape(read(Shaped[np.ndarray, "n *b"]), (2, 3), "'x'", sizes, {})
     assert sizes.known == {"n": 2}

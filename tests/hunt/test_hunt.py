@@ -89,12 +89,12 @@ def misled(name, combine):
     def put(patch):
         wrong = dataclasses.replace(MONOIDS[name], combine=combine)
         for op, rule in RULES.items():
-            if rule.across is not None and rule.across.monoid is MONOIDS[name]:
+            if rule.carried_state is not None and rule.carried_state.monoid is MONOIDS[name]:
                 patch.setitem(
                     RULES,
                     op,
                     dataclasses.replace(
-                        rule, across=dataclasses.replace(rule.across, monoid=wrong)
+                        rule, carried_state=dataclasses.replace(rule.carried_state, monoid=wrong)
                     ),
                 )
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._jax.evaluation import Const, SeenAt, as_const, evaluated, numbered, without_calls
+from jitney._jax.evaluation import CallStack, Const, as_const, interpret, numbered, without_calls
 from jitney._jax.jaxprs import bound, called, opened
 
 TABLE = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
@@ -28,14 +28,14 @@ def mixed(x: Any) -> Any:
 def test_evaluated_gives_what_the_function_gives():
     x = jnp.asarray([3.0, -1.0, 4.0, -1.5, 9.0])
     expected = jax.jit(mixed)(x)
-    for got, wanted in zip(evaluated(jax.make_jaxpr(mixed)(x), [x], bound), expected, strict=True):
+    for got, wanted in zip(interpret(jax.make_jaxpr(mixed)(x), [x], bound), expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
 def test_constants_can_be_given():
     """In place of those that the program was traced with."""
     program = jax.make_jaxpr(lambda x: x + TABLE)(TABLE)
-    (got,) = evaluated(program, [TABLE], bound, constants=[10 * TABLE])
+    (got,) = interpret(program, [TABLE], bound, constants=[10 * TABLE])
     np.testing.assert_allclose(got, 11 * TABLE, rtol=1e-6)
 
 
@@ -47,7 +47,7 @@ def test_a_number_is_read_with_the_operation_that_reads_it():
         seen.append((float(np.max(value)), None if eqn is None else eqn.primitive.name))
         return value
 
-    evaluated(
+    interpret(
         jax.make_jaxpr(lambda x: (x * 2.0 + TABLE, 3.0))(TABLE), [TABLE], bound, constant=constant
     )
     assert seen == [(1.0, None), (2.0, "mul"), (3.0, None)]
@@ -77,7 +77,7 @@ def test_values_are_let_go_of_when_nothing_reads_them_any_more():
         return x
 
     program = jax.make_jaxpr(chain)(jnp.ones(4))
-    (result,) = evaluated(program, [Value()], results, lets_go=True)
+    (result,) = interpret(program, [Value()], results, lets_go=True)
     assert len(there) == 27
     assert most <= 5
     assert [ref() for ref in there if ref() is not None] == [result]
@@ -90,12 +90,12 @@ def test_calls_are_taken_apart_and_leave_their_lines():
 
     lines: list[str] = []
 
-    def results(eqn: Any, operands: list[Any], within: SeenAt) -> list[Any]:
+    def results(eqn: Any, operands: list[Any], within: CallStack) -> list[Any]:
         lines.append(within.line)
         return bound(eqn, operands)
 
     program = jax.make_jaxpr(lambda x: inner(x) * 2)(TABLE)
-    (got,) = without_calls(program, [TABLE], results, seen_at=SeenAt(start="outside"))
+    (got,) = without_calls(program, [TABLE], results, seen_at=CallStack(start="outside"))
     np.testing.assert_allclose(got, np.tanh(TABLE) * 2, rtol=1e-6)
     assert lines[0].startswith("test_evaluation.py:")
     assert lines[1] == "outside"
@@ -106,7 +106,7 @@ def test_a_program_by_numbers():
     avals: dict[int, Any] = {}
     steps: list[tuple[str, list[Any]]] = []
 
-    def results(eqn: Any, reads: list[Any], _: SeenAt) -> tuple[int, ...]:
+    def results(eqn: Any, reads: list[Any], _: CallStack) -> tuple[int, ...]:
         steps.append((eqn.primitive.name, reads))
         return numbered(eqn.outvars, avals)
 
@@ -120,4 +120,4 @@ def test_a_program_by_numbers():
 
 def test_too_few_arguments_are_an_error():
     with pytest.raises(ValueError, match="zip"):
-        evaluated(jax.make_jaxpr(jnp.add)(1.0, 2.0), [1.0], bound)
+        interpret(jax.make_jaxpr(jnp.add)(1.0, 2.0), [1.0], bound)

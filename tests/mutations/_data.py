@@ -9,8 +9,8 @@ _LOADED = "tests/export/test_loaded.py::test_"
 _DERIVATIVES = "tests/interface/test_derivatives.py::test_"
 _SCAN_STEPS = "tests/interface/test_scan_steps.py::test_"
 _STATE = "tests/interface/test_state.py::test_"
-_KEPT = "tests/kept/test_kept.py::test_"
-_LOOKED_UP = "tests/kept/test_looked_up.py::test_"
+_KEPT = "tests/serialized/test_kept.py::test_"
+_LOOKED_UP = "tests/serialized/test_dynamic_reads.py::test_"
 _PADDED_JACOBIANS = "tests/sparsity/test_padded_jacobians.py::test_"
 _SPARSITY = "tests/sparsity/test_sparsity.py::test_"
 _STAR = "tests/sparsity/test_star.py::test_"
@@ -32,7 +32,7 @@ DERIVATIVES = [
         "odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))",
         "odd, _jnp.zeros((), stack.dtype), _jnp.zeros((), stack.dtype))",
         (
-            "tests/sparsity/test_known_values.py",
+            "tests/sparsity/test_constant_folding.py",
             f"{_PADDED_JACOBIANS}derivatives_that_are_nan_spread_as_without_padding",
         ),
     ),
@@ -285,35 +285,35 @@ FILES = [
 KEPT = [
     Mutation(
         "settings of JAX are no part of the key of a kept program",
-        "src/jitney/_kept/key.py",
+        "src/jitney/_serialized/key.py",
         "repr([_versions(), _settings(), _machine(laid), registered_anywhere()])",
         "repr([_versions(), _machine(laid), registered_anywhere()])",
         (f"{_KEPT}other_settings_are_other_programs",),
     ),
     Mutation(
         "the function is no part of the key of a kept program",
-        "src/jitney/_kept/key.py",
+        "src/jitney/_serialized/key.py",
         '    walk.add(fn, "")\n',
         "",
-        ("tests/kept/test_edits.py",),
+        ("tests/serialized/test_edits.py",),
     ),
     Mutation(
         "the shapes of arguments are no part of the key of a kept program",
-        "src/jitney/_kept/key.py",
+        "src/jitney/_serialized/key.py",
         "abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))",
         "abstract.append(jax.ShapeDtypeStruct((), dtype, weak_type=weak))",
         (f"{_KEPT}other_shapes_dtypes_and_ranks_are_other_programs",),
     ),
     Mutation(
         "an entry of another key is run",
-        "src/jitney/_kept/stored.py",
+        "src/jitney/_serialized/stored.py",
         "if stored is None or stored.key != key:",
         "if stored is None:",
         (f"{_KEPT}an_entry_that_is_damaged_or_foreign_is_not_run",),
     ),
     Mutation(
         "edited libraries are taken as they were",
-        "src/jitney/_kept/asked.py",
+        "src/jitney/_serialized/request.py",
         (
             "        changed = (\n"
             "            stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)\n"
@@ -324,7 +324,7 @@ KEPT = [
     ),
     Mutation(
         "names that are looked up are not asked again",
-        "src/jitney/_kept/asked.py",
+        "src/jitney/_serialized/request.py",
         'None if is_same else "a name that it looks up stands for something else"',
         "None",
         (f"{_LOOKED_UP}what_is_looked_up_by_name_is_asked_for_again",),

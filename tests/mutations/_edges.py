@@ -32,7 +32,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an array-like in an attribute is read",
-        "src/jitney/_signature/reads.py",
+        "src/jitney/_signature/attribute_reads.py",
         "        for found in array_likes(part):\n",
         "        for found in ():\n",
         (f"{_LIKES}an_attribute_that_looks_like_an_array_is_refused_where_it_is_read",),
@@ -91,7 +91,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an object that was there is copied",
-        "src/jitney/_view/made_objects.py",
+        "src/jitney/_view/new_objects.py",
         "if not _is_only_in(objects[key], inside)}",
         "if False}",
         (f"{_RESULT}an_object_that_was_there_before_is_itself",),
@@ -105,7 +105,7 @@ MUTATIONS = [
     ),
     Mutation(
         "only the first call looks whether integers fit",
-        "src/jitney/_view/taking.py",
+        "src/jitney/_view/call_codegen.py",
         'return [f"{name}.dtype in {self._constant(WHOLE)}"]',
         "return []",
         (f"{_FITTING}integers_beyond_32_bits_are_an_error_in_each_call",),
@@ -126,17 +126,17 @@ MUTATIONS = [
     ),
     Mutation(
         "a scratch of the body's own is an update",
-        "src/jitney/_signature/reads.py",
+        "src/jitney/_signature/attribute_reads.py",
         "            self._scratch.add((id(value), name))\n",
         "",
-        ("tests/program/test_left_behind.py::test_an_attribute_that_the_body_alone_reads_is_fine",),
+        ("tests/program/test_leaked_tracers.py::test_an_attribute_that_the_body_alone_reads_is_fine",),
     ),
     Mutation(
         "a kept program has forgotten the updates of its trace",
-        "src/jitney/_kept/kept.py",
+        "src/jitney/_serialized/kept.py",
         "        self._body.warn_lost(stored.updates)\n",
         "",
-        ("tests/kept/test_kept.py::test_updates_in_place_are_said_in_each_process",),
+        ("tests/serialized/test_kept.py::test_updates_in_place_are_said_in_each_process",),
     ),
     Mutation(
         "JAX names a file of jitney's",

@@ -5,21 +5,21 @@ from __future__ import annotations
 from tests.mutations._mutation import Mutation
 
 _BENCH = "tests/command/test_bench.py::test_"
-_KEPT = "tests/command/test_kept.py::test_"
+_KEPT = "tests/command/test_cache_command.py::test_"
 _ACCEPTED = "tests/contract/test_accepted.py::test_"
 _CONTRACT = "tests/contract/test_contract.py::test_"
 _MESSAGES = "tests/contract/test_messages.py::test_"
 _SIZES = "tests/contract/test_sizes.py::test_"
 _COUNTERS = "tests/diagnosis/test_counters.py::test_"
 _RETRACES = "tests/diagnosis/test_retraces.py::test_"
-_TAKING = "tests/view/test_taking.py::test_"
+_TAKING = "tests/view/test_call_codegen.py::test_"
 _TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
-_KEPT_KEPT = "tests/kept/test_kept.py::test_"
+_KEPT_KEPT = "tests/serialized/test_kept.py::test_"
 _CORE = "tests/program/test_core.py::test_"
 _ENTRY = "tests/program/test_entry.py::test_"
 _EXAMPLES = "tests/program/test_examples.py::test_"
 _PLAN_REPORT = "tests/report/test_plan_report.py::test_"
-_PLAIN_OBJECTS = "tests/signature/test_plain_objects.py::test_"
+_PLAIN_OBJECTS = "tests/signature/test_mutable_objects.py::test_"
 _STATIC_KEYS = "tests/signature/test_static_keys.py::test_"
 _STATIC_VALUES = "tests/signature/test_static_values.py::test_"
 _CHUNK = "tests/stages/test_chunk.py::test_"
@@ -112,7 +112,7 @@ KEYS = [
     ),
     Mutation(
         "a model that has changed is taken for the one before",
-        "src/jitney/_view/taking.py",
+        "src/jitney/_view/call_codegen.py",
         (
             "        self._leave_if(\n"
             "            [\n"
@@ -122,11 +122,11 @@ KEYS = [
             "        )"
         ),
         '        self._leave_if([f"len({lies_in}) != {len(held)}"])',
-        (f"{_FLATTEN}a_static_field_is_part_of_the_key", "tests/view/test_taking.py"),
+        (f"{_FLATTEN}a_static_field_is_part_of_the_key", "tests/view/test_call_codegen.py"),
     ),
     Mutation(
         "functions that are leaves of a model are not compared",
-        "src/jitney/_view/taking.py",
+        "src/jitney/_view/call_codegen.py",
         "is_array = not (self._dynamic is None and is_told(node))",
         "is_array = True",
         (f"{_TAKING}functions_made_anew_do_not_pile_up",),
@@ -302,7 +302,7 @@ WORDS = [
     ),
     Mutation(
         "`cache prune` deletes what was used last",
-        "src/jitney/_command/kept.py",
+        "src/jitney/_command/cache_command.py",
         "(since is not None and entry.used < since)",
         "(since is not None and entry.used > since)",
         (f"{_KEPT}prune_deletes_what_its_options_name",),

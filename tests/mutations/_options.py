@@ -20,7 +20,7 @@ _AUTOCAST = "tests/stages/test_autocast.py::test_"
 _CHUNK = "tests/stages/test_chunk.py::test_"
 _JIT = "tests/stages/test_jit.py::test_"
 _PAD = "tests/stages/test_pad.py::test_"
-_PLACE = "tests/stages/test_place.py::test_"
+_PLACE = "tests/stages/test_sharding.py::test_"
 _PRECISION = "tests/stages/test_precision.py::test_"
 _REMAT = "tests/stages/test_remat.py::test_"
 _ROLL = "tests/stages/test_roll.py::test_"
@@ -141,7 +141,7 @@ RECOMPUTED = [
     ),
     Mutation(
         "layers are equal whatever their parameters",
-        "src/jitney/_saving/layers.py",
+        "src/jitney/_remat/layers.py",
         "sorted(step.eqn.params.items())",
         "sorted({}.items())",
         (f"{_ROLL}rules_that_differ_in_branches_are_each_layers_own",),
@@ -388,7 +388,7 @@ AROUND = [
     ),
     Mutation(
         "an axis of a mesh that is not there is laid along it",
-        "src/jitney/_stages/place.py",
+        "src/jitney/_stages/sharding.py",
         "            if axis not in mesh.shape:\n",
         "            if not axis:\n",
         (f"{_PLACE}an_axis_that_the_mesh_does_not_have_is_named",),
@@ -402,7 +402,7 @@ AROUND = [
     ),
     Mutation(
         "with an optional mesh there has to be one",
-        "src/jitney/_stages/place.py",
+        "src/jitney/_stages/sharding.py",
         "if request.options.mesh != OPTIONAL:",
         "if True:",
         (f"{_PLACE}an_optional_mesh_may_be_missing",),

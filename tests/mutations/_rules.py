@@ -9,7 +9,7 @@ _MONOIDS = "tests/axes/test_monoids.py::test_"
 _PADDED = "tests/axes/test_padded.py::test_"
 _POSITIONS = "tests/axes/test_positions.py::test_"
 _RANDOM = "tests/axes/test_random.py::test_"
-_WATCH = "tests/axes/test_watch.py::test_"
+_WATCH = "tests/axes/test_dim_hooks.py::test_"
 
 _DIMS = "tests/axes/test_dims.py::test_"
 
@@ -117,7 +117,7 @@ IDENTITIES = [
     ),
     Mutation(
         "one row too many is valid",
-        "src/jitney/_axes/walk.py",
+        "src/jitney/_axes/interpreter.py",
         "return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))",
         "return lax.le(positions, lax.broadcast(self.count(dims[axis]), positions.shape))",
         (f"{_PADDED}padded_equals_exact[mean]",),
@@ -176,7 +176,7 @@ REFUSALS = [
     ),
     Mutation(
         "a decision by a size is answered for a symbol",
-        "src/jitney/_axes/witness/watch.py",
+        "src/jitney/_axes/symbolic/dim_hooks.py",
         "return not float(other).is_integer() or _never_equal(size - int(other))",
         "return True",
         (f"{_WATCH}no_decision_goes_unnoticed",),
@@ -346,7 +346,7 @@ CHUNKS = [
     ),
     Mutation(
         "a part of a product counts as a part of a sum",
-        "src/jitney/_axes/rules/additive.py",
+        "src/jitney/_axes/rules/partials.py",
         "return sum(map(is_fixed, given)) == len(given) - 1",
         "return any(parts)",
         (f"{_CHUNKED}a_loop_that_reads_what_it_adds_up_is_refused",),

@@ -22,8 +22,8 @@ from examples.surrogate._expert import batch
 from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
 from jitney._jax.memory import text
-from jitney._saving import Nothing, Problem, choose, flops_text
-from jitney._saving.option import EVERYTHING
+from jitney._remat import NoneFits, Problem, choose, flops_text
+from jitney._remat.option import EVERYTHING
 
 PARTS = (0.25, 0.5, 0.75)
 
@@ -158,7 +158,7 @@ def compare(make):
         search = Known(traced, known)
         try:
             found = choose(search, budget)
-        except Nothing:
+        except NoneFits:
             print(f"  {text(budget):>10}: nothing found, of best {best}")
             continue
         grads = gradient(lambda flat, fn=found.fn: fn(flat)[0])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jitney._processes.agreement import _static
+from jitney._processes.compare_processes import _static
 
 LONG = 10**5000  # Python shows ints of up to 4,300 digits, unless it is told otherwise
 

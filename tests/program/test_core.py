@@ -232,7 +232,7 @@ class Weights:
     def times(self, x):
         return x * self.weights[0]
 
-    def alike(self, x):
+    def identical(self, x):
         """It reads all of these."""
         sums = (
             self.child.parent.times(x)
@@ -269,7 +269,7 @@ _of_record = optimize(lambda config, x: config.weights.times(x))
 _called = optimize(lambda fn, x: fn(x))
 FRESH = {
     "method": (Weights, lambda it: optimize(it.times)(X)),
-    "what leads back": (Weights, lambda it: optimize(it.alike)(X)),
+    "what leads back": (Weights, lambda it: optimize(it.identical)(X)),
     "result": (Weights, lambda it: optimize(it.with_itself)(X)[0]),
     "not compiled on disk": (Weights, lambda it: optimize(cache=False)(it.times)(X)),
     "kept program": (Weights, lambda it: optimize(cache="program")(it.times)(X)),

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from jitney._record.classes import registered_anywhere
-from jitney._record.unsure import Unsure
-from jitney._record.values import Walk
+from jitney._record.unsure import NotDeterministic
+from jitney._record.values import ContentHasher
 
 
 def digest(value):
-    walk = Walk()
+    walk = ContentHasher()
     walk.add(value)
     return walk.digest()
 
@@ -128,7 +128,7 @@ def test_a_docstring_that_is_used_counts():
 )
 def test_what_cannot_be_told_by_content_is_unsure(value):
     """Never a guess."""
-    with pytest.raises(Unsure):
+    with pytest.raises(NotDeterministic):
         digest(value)
 
 

@@ -42,9 +42,9 @@ def plain(x: Float[Array, "n"]):
     return jnp.sum(x**2)
 """
 BENCH, FIND, TYPED, WARM = (
-    "_command/bench/made.py",
+    "_command/bench/inputs.py",
     "_command/bench/target.py",
-    "_command/bench/typed.py",
+    "_command/bench/parsing.py",
     "_command/warming.py",
 )
 

@@ -23,7 +23,7 @@ X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
 ASKED, CONTAINER, RUNNING, WRITING = (
-    "_export/asked.py",
+    "_export/export_sizes.py",
     "_export/container.py",
     "_export/running.py",
     "_export/writing.py",

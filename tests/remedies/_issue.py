@@ -358,7 +358,7 @@ CASES = [
         lambda: layer_by_numpy(*of_layer(1)),
     ),
     Remedy(
-        "_export/asked.py:each",
+        "_export/export_sizes.py:size_combinations",
         "0 and 1 have programs of their own",
         lambda: loaded({"b": range(129)}),
         lambda: loaded({"b": (0, 1, range(2, 129))})(*of_layer(0)),

@@ -237,7 +237,7 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_program/entry.py:Entry.eagerly",
+        "_program/entry.py:Specialization.eagerly",
         "look for it with `jax.debug_nans(True)`",
         lambda: optimize(debug_nans=True, on_trace_error="eager")(untraceable)(X),
         lambda: optimize(debug_nans=True)(traceable)(X),
@@ -314,7 +314,7 @@ CASES = [
         2 * np.maximum(HOST, 0),
     ),
     Remedy(
-        "_signature/reads.py:Reads.refuse_unreadable",
+        "_signature/attribute_reads.py:AttributeReads.refuse_unreadable",
         "keep a list, a tuple or an array there",
         lambda: optimize(lambda x, r: x * next(r.numbers))(X, Reading(iter([2.0]))),
         lambda: optimize(lambda x, r: x * r.numbers[0])(X, Reading([2.0])),
@@ -345,7 +345,7 @@ CASES = [
         ROWS @ HOST + ROWS[:, 0],
     ),
     Remedy(
-        "_stream/sources.py:exactly",
+        "_stream/sources.py:check_slice",
         "a reader of your own returns the rows that it is asked for",
         lambda: stream({"rows": Misread()}),
         lambda: stream({"rows": Read()}),
@@ -359,7 +359,7 @@ CASES = [
         5 * HOST,
     ),
     Remedy(
-        "_program/left_behind.py:left_error",
+        "_program/leaked_tracers.py:left_error",
         "return the new value",
         lambda: left((3, 2)),
         lambda: optimize(returning)(X[:2], optimize(returning)(X, ZERO)),

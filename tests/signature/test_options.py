@@ -19,7 +19,7 @@ from jitney._signature.options import (
     NAMES,
     POLICIES,
     PRECISIONS,
-    Limit,
+    CompileLimit,
     Options,
     VmapAxis,
     read_options,
@@ -320,10 +320,10 @@ def test_a_limit_says_what_happens_past_it():
     ]
     assert limits == [
         None,
-        Limit(3, "warn"),
-        Limit(3, "warn"),
-        Limit(12, "raise"),
-        Limit(1, "eager"),
+        CompileLimit(3, "warn"),
+        CompileLimit(3, "warn"),
+        CompileLimit(12, "raise"),
+        CompileLimit(1, "eager"),
     ]
 
 

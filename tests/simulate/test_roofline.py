@@ -5,7 +5,7 @@ program.
 import pytest
 
 from jitney import Device
-from jitney._jax.hlo_work import Work
+from jitney._jax.hlo_work import ProgramCost
 from jitney._simulate.roofline import Links, links, seconds_of
 
 DEVICE = Device(
@@ -93,7 +93,7 @@ def test_work_of_a_program():
     """Products, other operations, and bytes: of an array that each turn cuts a row from, that
     row.
     """
-    work = Work(PROGRAM)
+    work = ProgramCost(PROGRAM)
     assert (work.products, work.others, work.endless) == (2 * 3 * 5 * 7, 10 * 4, 0)
     row = 16 + 4 + 16  # the row, its index, and what is written
     assert work.bytes == 10 * (row + 3 * 16) + 4 * (15 + 35 + 21)
@@ -101,5 +101,5 @@ def test_work_of_a_program():
 
 def test_a_loop_of_unknown_length_is_told():
     """It counts once."""
-    work = Work(PROGRAM.replace(', backend_config={"known_trip_count":{"n":"10"}}', ""))
+    work = ProgramCost(PROGRAM.replace(', backend_config={"known_trip_count":{"n":"10"}}', ""))
     assert (work.others, work.endless) == (4, 1)

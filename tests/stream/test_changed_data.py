@@ -69,14 +69,14 @@ def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypa
 
 def test_an_untouched_file_is_not_read_again(tmp_path, monkeypatch):
     """Its size, number and times say that it is the same."""
-    from jitney._stream.sources import Stored
+    from jitney._stream.sources import FileSource
 
     monkeypatch.setattr("jitney._stream.sources._SETTLED", -1)
     data, path, reads = saved(rows(100), tmp_path), tmp_path / "run", []
     breaks_off(monkeypatch, mean, {"x": data}, path, 6)
-    read = Stored.__getitem__
+    read = FileSource.__getitem__
     monkeypatch.setattr(
-        Stored, "__getitem__", lambda self, where: reads.append(where) or read(self, where)
+        FileSource, "__getitem__", lambda self, where: reads.append(where) or read(self, where)
     )
     stream(mean, {"x": data}, chunk={"n": 8}, checkpoint=path, progress=False)
     assert [where.start for where in reads] == list(range(48, 100, 8))
@@ -97,7 +97,7 @@ def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
 
     path = saved(rows(100_000), tmp_path)
     data = MAPPED[made](np.load(path, mmap_mode="r"))
-    part, times = jitney._stream.reading.Reader._part, []
+    part, times = jitney._stream.reading.ChunkReader._part, []
 
     def cutting(self, source, where):
         times.append(1)
@@ -105,17 +105,17 @@ def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
             os.truncate(path, 5000)
         return part(self, source, where)
 
-    monkeypatch.setattr(jitney._stream.reading.Reader, "_part", cutting)
+    monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", cutting)
     with pytest.raises(DataError, match="its file was cut to 5000 bytes; 400128 were mapped"):
         stream(mean, {"x": data}, chunk={"n": 10_000}, progress=False, retries=0)
 
 
 def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, monkeypatch):
     """After the look at its size, too: files that are given by their paths are read, not mapped."""
-    from jitney._stream.sources import Stored
+    from jitney._stream.sources import FileSource
 
     path = saved(rows(100_000), tmp_path)
-    rows_of, times = Stored._rows, []
+    rows_of, times = FileSource._rows, []
 
     def cutting(self, where):
         times.append(1)
@@ -123,7 +123,7 @@ def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, 
             os.truncate(path, 5000)
         return rows_of(self, where)
 
-    monkeypatch.setattr(Stored, "_rows", cutting)
+    monkeypatch.setattr(FileSource, "_rows", cutting)
     with pytest.raises(DataError, match="was changed, replaced or removed"):
         stream(mean, {"x": path}, chunk={"n": 10_000}, progress=False, retries=0)
 
@@ -158,7 +158,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
     data, program = SOURCES[kind](rows(100), tmp_path), of_rows(mean, kind)
     age(tmp_path)
     file = data[0] if kind == "paths" else data
-    part, times = jitney._stream.reading.Reader._part, []
+    part, times = jitney._stream.reading.ChunkReader._part, []
 
     def changing(self, source, where):
         times.append(1)
@@ -173,6 +173,6 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
                 file.write_bytes(content[:-40] if how == "cut" else content[:-4] + b"abcd")
         return part(self, source, where)
 
-    monkeypatch.setattr(jitney._stream.reading.Reader, "_part", changing)
+    monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", changing)
     with pytest.raises(DataError, match="was changed, replaced or removed since it was opened"):
         stream(program, {"x": data}, chunk={"n": 8}, progress=False, retries=0)

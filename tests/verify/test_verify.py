@@ -14,14 +14,14 @@ import jitney
 from jitney import VerificationError, _axes, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
-from jitney._body.plain import Change
+from jitney._body.plain import ProgramChange
 from jitney._precision import low_products as _autocast
 from jitney._sparsity.directions import Linearized
 from jitney._stages.remat import Remat
 from jitney._stream import verify as _verify_stream
-from jitney._stream.steps import Steps
+from jitney._stream.steps import CompiledSteps
 from jitney._switches import VERIFY
-from jitney._verify.difference import Allowed, compared
+from jitney._verify.difference import Allowed, compare_results
 from tests._arrays import array
 from tests._monitor import listening
 from tests._switched import configured, environment
@@ -173,8 +173,8 @@ class Rows:
 @pytest.mark.rest
 def test_a_piece_that_is_missing_in_a_stream_is_caught(monkeypatch):
     """Against one plain call on all of the data."""
-    found = Steps.pieces.fget
-    monkeypatch.setattr(Steps, "pieces", property(lambda steps: found(steps)[:-1]))
+    found = CompiledSteps.pieces.fget
+    monkeypatch.setattr(CompiledSteps, "pieces", property(lambda steps: found(steps)[:-1]))
     with pytest.raises(VerificationError, match="Under stream over 'n'"):
         jitney.stream(total, {"x": Rows()}, chunk={"n": 7}, progress=False)
 
@@ -290,26 +290,26 @@ def test_a_tie_that_rounding_decides_is_no_difference():
 
 def test_elementwise_results_of_padding_are_equal_to_the_bit():
     """The last bit of one element is a difference there, and none in a sum."""
-    allowed = Allowed((Change("pad", ("n",)),), 7, (True, False))
+    allowed = Allowed((ProgramChange("pad", ("n",)),), 7, (True, False))
     near = np.nextafter(np.asarray(X), np.float32(0))
-    assert compared([near, X], [X, X], allowed).path == "[0]"
-    assert compared([X, near], [X, X], allowed) is None
+    assert compare_results([near, X], [X, X], allowed).path == "[0]"
+    assert compare_results([X, near], [X, X], allowed) is None
 
 
 @pytest.mark.parametrize("other", [jnp.nan, jnp.inf, -jnp.inf])
 def test_nan_and_infinities_are_equal_or_a_difference(other):
     """On either side."""
-    allowed = Allowed((Change("chunk", ("n",)),), 7)
-    assert compared(X.at[2].set(other), X, allowed).at == (2,)
-    assert compared(X, X.at[2].set(other), allowed).at == (2,)
-    assert compared(X.at[2].set(other), X.at[2].set(other), allowed) is None
+    allowed = Allowed((ProgramChange("chunk", ("n",)),), 7)
+    assert compare_results(X.at[2].set(other), X, allowed).at == (2,)
+    assert compare_results(X, X.at[2].set(other), allowed).at == (2,)
+    assert compare_results(X.at[2].set(other), X.at[2].set(other), allowed) is None
 
 
 def test_another_dtype_or_shape_is_a_difference():
     """Whatever the numbers."""
-    allowed = Allowed((Change("pad", ("n",)),), 7)
-    assert "float16[7]" in compared(X.astype(jnp.float16), X, allowed).text
-    assert "float32[6]" in compared(X[:6], X, allowed).text
+    allowed = Allowed((ProgramChange("pad", ("n",)),), 7)
+    assert "float16[7]" in compare_results(X.astype(jnp.float16), X, allowed).text
+    assert "float32[6]" in compare_results(X[:6], X, allowed).text
 
 
 def test_donated_buffers_are_copied():

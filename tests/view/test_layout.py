@@ -18,7 +18,7 @@ import jitney._program.core
 import jitney._view.layout
 from jitney import optimize
 from jitney._signature.static_values import static_key
-from jitney._view.layout import described
+from jitney._view.layout import aval_parts
 from tests._arrays import array, weak
 from tests._examples import examples
 from tests._tracing import count_traces
@@ -157,7 +157,7 @@ def test_any_second_call_with_the_same_tree_is_no_new_trace(tree):
 )
 def test_any_array_is_described_as_jax_sees_it(leaf):
     """Shape, canonical dtype, weak type."""
-    assert described(leaf) == as_jax(leaf)
+    assert aval_parts(leaf) == as_jax(leaf)
 
 
 @pytest.mark.parametrize("number", [1, True, 1.5, 2j])
@@ -165,8 +165,8 @@ def test_a_python_number_is_described_as_jax_sees_it(number):
     """Rank 0, the default dtype of its kind, weak."""
     for on in (False, True):
         with jax.enable_x64(on):
-            assert described(number)[:2] == as_jax(number)[:2]
-            assert described(number)[2]
+            assert aval_parts(number)[:2] == as_jax(number)[:2]
+            assert aval_parts(number)[2]
 
 
 def test_x64_decides_what_a_double_is():

@@ -109,9 +109,9 @@ def test_a_fit_that_breaks_off_goes_on(data, tmp_path, broken):
         return products
 
     with pytest.raises(KeyboardInterrupt):
-        fit(Journal(path, data).around(counted(broken)), data)
+        fit(Journal(path, data).surroundings(counted(broken)), data)
     first = len(evaluated)
-    got = fit(Journal(path, data).around(counted(-1)), data)
+    got = fit(Journal(path, data).surroundings(counted(-1)), data)
     unbroken = fit(streamed(data, chunk=3000), data)
     assert got.x.tobytes() == unbroken.x.tobytes()
     assert len(evaluated) <= unbroken.nfev
@@ -122,7 +122,7 @@ def test_a_journal_of_other_data_is_put_aside(data, tmp_path):
     """Its products are not used."""
     path = tmp_path / "fit.npz"
     other = Data.make(tmp_path / "other", 5000, angles=6)
-    Journal(path, other).around(lambda x: np.ones((2, 2)))(np.ones(1))
+    Journal(path, other).surroundings(lambda x: np.ones((2, 2)))(np.ones(1))
     assert Journal(path, other).known
     assert not Journal(path, data).known
 

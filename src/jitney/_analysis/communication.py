@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import OptionError
 from .._interface.derivatives import Derivative, program_called
-from .._jax.hlo import Operation, collectives
+from .._jax.hlo import HloCollective, collectives
 from .._jax.mesh import described
 from .._owners import public
 from .._program.padded_calls import PaddedCalls
-from .._program.tolerance import decided
+from .._program.tolerance import with_policy
 from .._report.communication import Collective, Communication
 from .._signature.options import FSDP, Sharding
-from .._stages.place import Place, no_mesh
-from .._view.true_sizes import parted
+from .._stages.sharding import Place, no_mesh
+from .._view.true_sizes import split_counts
 from .._view.view import Leaf, View
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def communication(
         )
     runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
-        planned = entry.planned(*parted(runs))
+        planned = entry.planned(*split_counts(runs))
     place: Any = planned.plan.of(Place)
     # A program whose mesh is optional has no `Place` without one.
     if place is None:
         raise no_mesh(entry.core.where)
 
-    text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
+    text = with_policy(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
     operations = collectives(text, dict(place.mesh.shape))
     return Communication(
         str(entry.core.where),
@@ -68,9 +68,9 @@ def communication(
 
 
 def _grouped(
-    operations: Sequence[Operation], place: Place, view: View, rules: Sharding
+    operations: Sequence[HloCollective], place: Place, view: View, rules: Sharding
 ) -> tuple[Collective, ...]:
-    groups: dict[Any, list[Operation]] = {}
+    groups: dict[Any, list[HloCollective]] = {}
     for operation in operations:
         whole = _gathered(operation, place, view)
         # FSDP gathers parameters on purpose: not flagged.
@@ -101,7 +101,7 @@ def _grouped(
     )
 
 
-def _gathered(operation: Operation, place: Place, view: View) -> Leaf | None:
+def _gathered(operation: HloCollective, place: Place, view: View) -> Leaf | None:
     """The argument that an all-gather replicates on every device; None if there is none."""
     # Matched by shape, in any order of the axes, and by the mesh axes that it is sharded over.
     if operation.kind != "all-gather":

@@ -12,10 +12,10 @@ from .._errors import DerivativeError
 from .._interface.derivatives import Derivative, check_names, named, program_of
 from .._jax.memory import budget_of
 from .._owners import public
+from .._remat import MeasuredOption, NoneFits, Problem, choose, frontier_of, unsupported
 from .._report.frontier import Frontier, Saving
-from .._saving import Nothing, Point, Problem, choose, frontier_of, unsupported
 from .._signature.options import Wrt
-from .._stages import Place, Saved
+from .._stages import AutoRemat, Place
 from .._stages.plan import Plan
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def frontier(
             entry.on_mesh(),
             options=replace(core.options, pad=(), chunk=(), memory=None, remat=None, roll=None),
         )
-        body: Any = entry.body_inside(Plan.make(view, request), Saved)
+        body: Any = entry.body_inside(Plan.make(view, request), AutoRemat)
         chosen = [
             i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names
         ]
@@ -98,7 +98,7 @@ def frontier(
     return _frontier(str(core.where), problem, budget, point)
 
 
-def _explored(problem: Problem, budget: int | None) -> Point | None:
+def _explored(problem: Problem, budget: int | None) -> MeasuredOption | None:
     """Compile the gradient for several memory limits, or for the budget, which gives the choice;
     the compiled points are collected in `problem`.
     """
@@ -107,18 +107,18 @@ def _explored(problem: Problem, budget: int | None) -> Point | None:
     for limit in [int(part * most) for part in _PARTS] if budget is None else []:
         try:
             choose(problem, limit)
-        except Nothing:
+        except NoneFits:
             break
     if budget is None:
         return None
     try:
         return choose(problem, budget).point
-    except Nothing:
+    except NoneFits:
         return None
 
 
 def _frontier(
-    function: str, problem: Problem, budget: int | None, chosen: Point | None
+    function: str, problem: Problem, budget: int | None, chosen: MeasuredOption | None
 ) -> Frontier:
     points = sorted(problem.points.values(), key=lambda point: (-point.bytes, point.flops))
     best = {point.option for point in frontier_of(points)}

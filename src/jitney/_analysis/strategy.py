@@ -17,8 +17,8 @@ from .._signature.options import AUTO
 from .._stages import Chunk
 from .._stages.chunk import SYMBOL, in_chunks
 from .._stages.plan import Plan
-from .._stream.placement import Laid
-from .._stream.steps import widest
+from .._stream.steps import longest_chunk_steps
+from .._stream.stream_layout import StreamLayout
 
 if TYPE_CHECKING:
     from .._interface.program import Program
@@ -87,7 +87,10 @@ def strategy(
         ways = [
             Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
             _chunked(stage, body, avals, budget),
-            _way(STREAMED, lambda: widest(entry, stage, Laid.of(entry, stage), budget)[1]),
+            _way(
+                STREAMED,
+                lambda: longest_chunk_steps(entry, stage, StreamLayout.of(entry, stage), budget)[1],
+            ),
         ]
     return Strategy(str(where), stage.axis, stage.size, budget, tuple(ways))
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._jax.equinox_checks import Insides, is_callback, is_of_check
-from .._jax.jaxprs import opened, programs, source_of, unfollowed
+from .._jax.jaxprs import effectful_equations, opened, programs, source_of
 from .._jax.primitives import CALLBACKS
+from .interpreter import Op, PaddedInterpreter, zero_results
 from .refusal import Refused
 from .typed_jax import lax
-from .walk import Op, Walk, blanks
 
 
 def check_effects(op: Op) -> None:
@@ -28,7 +28,7 @@ def check_effects(op: Op) -> None:
     Raises:
         Refused: It changes a reference in place, or has another effect.
     """
-    for eqn in unfollowed([op.eqn]):
+    for eqn in effectful_equations([op.eqn]):
         kinds = ", ".join(sorted({type(effect).__name__ for effect in eqn.effects}))
         raise Refused(
             Op(eqn, seen_at=op.place).place,
@@ -75,7 +75,7 @@ def is_ordered(op: Op) -> bool:
     return any(type(effect).__name__.startswith("Ordered") for effect in op.eqn.effects)
 
 
-def answers(op: Op, *, is_used: bool) -> bool:
+def callback_result_is_read(op: Op, *, is_used: bool) -> bool:
     """Return whether the result of a callback is read, so that the operation cannot be evaluated
     without it.
 
@@ -105,7 +105,9 @@ def _is_read(program: Any) -> bool:
     return False
 
 
-def told(walk: Walk, op: Op, values: Sequence[Any], when: Any) -> list[Any]:
+def run_with_callbacks(
+    walk: PaddedInterpreter, op: Op, values: Sequence[Any], when: Any
+) -> list[Any]:
     """Evaluate an operation, with its callbacks if `when` is true: a bool, or a scalar of the
     program.
 
@@ -122,6 +124,10 @@ def told(walk: Walk, op: Op, values: Sequence[Any], when: Any) -> list[Any]:
         return walk.make(op, values)
 
     def quiet() -> list[Any]:
-        return blanks(op) if answers(op, is_used=True) else walk.muted().make(op, values)
+        return (
+            zero_results(op)
+            if callback_result_is_read(op, is_used=True)
+            else walk.muted().make(op, values)
+        )
 
     return list(lax.cond(when, loud, quiet))

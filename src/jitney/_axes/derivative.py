@@ -147,7 +147,7 @@ def _zeros(x: Any) -> Any:
     return _jax.lax.full(x.shape, 0, x.dtype)
 
 
-def pushed_forward(
+def jvp_function(
     fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]
 ) -> Callable[..., list[Any]]:
     """The JVP of a function of `count` arrays, as a function of these and the tangents of the

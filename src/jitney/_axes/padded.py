@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.jaxprs import is_written, opened, programs
+from .._jax.jaxprs import is_literal, opened, programs
 from .._jax.primitives import CALLS
 from .._jax.trees import issubdtype
 from .derivative import Derivative, with_derivative
+from .interpreter import Op, PaddedInterpreter, shape_of
 from .rules import RULES
-from .walk import Op, Walk, shape_of
 
 
 def run_padded(
@@ -37,10 +37,10 @@ def run_padded(
         valid: Symbol -> the true size, an int32 scalar.
         numbers: Values that Python computed from the true size, by variables of the program.
     """
-    return Walk(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)
+    return PaddedInterpreter(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)
 
 
-class _Finite(Walk):
+class _Finite(PaddedInterpreter):
     """Interpreter of a derivative, in which the padding of values that are not linear in the
     tangents is 1.
 
@@ -85,7 +85,7 @@ class _Finite(Walk):
     def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
         # Forward dataflow: a result is linear if an operand is. Linear values keep their padding:
         # only the values that they are multiplied by have to be finite.
-        linear = [not is_written(atom) and atom in self._linear for atom in op.eqn.invars]
+        linear = [not is_literal(atom) and atom in self._linear for atom in op.eqn.invars]
         if op.name in CALLS and any(linear):
             return self._called(op, values, linear)
         if any(linear) and not any(True for _ in programs(op.params)):
@@ -110,7 +110,7 @@ class _Finite(Walk):
             results = super().make(op, values)
             made = zip(op.eqn.outvars, program.outvars, strict=True)
             outside |= {
-                var for var, inner in made if not is_written(inner) and inner in self._linear
+                var for var, inner in made if not is_literal(inner) and inner in self._linear
             }
         finally:
             self._linear = outside

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from .._jax.trees import is_a
 from .dims import Dim, is_ragged, symbols
+from .interpreter import Op, PaddedInterpreter
 from .monoids import MONOIDS, Monoid
-from .walk import Op, Walk
 
 Kind = Literal["reduced", "scanned", "sorted", "gathered", "contracted", "mixed"]
 
@@ -46,11 +46,11 @@ class Use:
         return self.monoid is MONOIDS["add"] and self.refused is None
 
 
-Way = Literal["folded", "placed", "picked", "topped", "written", "cumulated", "looped"]
+CarryKind = Literal["folded", "placed", "picked", "topped", "written", "cumulated", "looped"]
 
 
 @dataclass(frozen=True)
-class Across:
+class CarriedState:
     """The state that an operation carries from chunk to chunk where its axis is cut.
 
     Args:
@@ -62,7 +62,7 @@ class Across:
         monoid: The monoid that combines states; None if there is none.
     """
 
-    way: Way
+    way: CarryKind
     monoid: Monoid | None = None
 
 
@@ -83,8 +83,8 @@ class Rule:
     """
 
     uses: Callable[[Op], Iterable[Use]]
-    pad: Callable[[Walk, Op, list[Any]], list[Any]]
-    across: Across | None = None
+    pad: Callable[[PaddedInterpreter, Op, list[Any]], list[Any]]
+    carried_state: CarriedState | None = None
     at_once: bool = False
     makes: bool = False
 
@@ -131,14 +131,14 @@ def ragged_dims(dims: Iterable[Dim]) -> list[Dim]:
     return [dim for dim in dims if is_ragged(dim)]
 
 
-def nothing(op: Op) -> Iterator[Use]:
+def no_uses(op: Op) -> Iterator[Use]:
     """No uses: each element is treated alone."""
     return iter(())
 
 
-def same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def evaluate_unchanged(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     """Evaluate the operation unchanged, on padded operands."""
     return walk.bind(op, values)
 
 
-POINTWISE = Rule(nothing, same)
+POINTWISE = Rule(no_uses, evaluate_unchanged)

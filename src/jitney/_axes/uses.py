@@ -14,12 +14,12 @@ from typing import Any
 from .._jax.jaxprs import opened
 from .._jax.primitives import spelled
 from .dims import is_countable
+from .interpreter import Op, Ranges, grows, mentions
 from .refusal import Refused
 from .rule import Use, ragged_dims, refuse
 from .rules import RULES
-from .rules.control import inner
+from .rules.control import forward_programs
 from .rules.pseudo_inverse import is_pseudo_inverse
-from .walk import Op, Ranges, grows, mentions
 
 
 def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
@@ -55,7 +55,7 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
 
         # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `pseudo_inverse.py`.
         signs_cancel = is_pseudo_inverse(op)
-        for program in inner(op):
+        for program in forward_programs(op):
             for each in uses_of(program, ranges, op.place):
                 yield (
                     each

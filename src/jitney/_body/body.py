@@ -1,8 +1,9 @@
 """Calls of one kind as functions of flat arrays: planned, built, and run without `jit`. Nothing
 here is compiled.
 
-A `Body` is one tree structure with one set of static values. The plan is made, and the contract
-checked, on abstract values. `_program/entry.py` adds what compiles it. One call goes through
+A `CallPlanner` is one tree structure with one set of static values. The plan is made, and the
+contract checked, on abstract values. `_program/entry.py` adds what compiles it. One call goes
+through
 
     Layout.view     arrays -> View: path, shape, dtype and annotation of each array
     Plan.make       View -> Plan: every stage decided on shapes, then the contract checked
@@ -22,7 +23,7 @@ import jax
 
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
-from .._contract.sizes import Sizes
+from .._contract.sizes import AxisBindings
 from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import JitneyWarning
 from .._jax.mesh import current as current_mesh
@@ -30,23 +31,23 @@ from .._jax.mesh import is_manual
 from .._own_time import OWN_TIME
 from .._owners import users_level
 from .._precision import Policy
+from .._signature.attribute_reads import Statics
 from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL
-from .._signature.reads import Statics
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
 from .._stages.stage import Request, Stage
 from .._view.layout import Layout
 from .._view.module_axes import InModule, axes_in_modules, with_modules
-from .._view.named_axes import beside, named_axes, sizes_of, with_counts
+from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint
 from .._view.result import Outcome, refuse_used_up, unmixed
-from .._view.true_sizes import Counts, KnownSizes, knowing, known
+from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known
 from .._view.view import View
 from .call_key import trace_key
-from .function import Function
+from .function import FunctionInfo
 from .plain import plain_function, plain_run, without
-from .updates import Given, in_words, told
+from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class Planned:
     view: View
     plan: Plan
     named: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    sizes: Sizes | None = field(default=None, compare=False)
+    sizes: AxisBindings | None = field(default=None, compare=False)
     notes: tuple[str, ...] = ()
 
 
-class Body:
+class CallPlanner:
     """A function of flat arrays.
 
     Args:
@@ -73,7 +74,7 @@ class Body:
     run: Callable[..., Any]
     """Runs a call; set by whoever compiles the body."""
 
-    def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
+    def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):
         self.core = core
         self.layout = layout
         self.weak_statics = statics
@@ -101,7 +102,7 @@ class Body:
         # Call key -> outcome of its verification, for keys that have been run plainly too.
         self.verified: dict[Hashable, str] = {}
 
-    def of(self, core: Function) -> Self:
+    def of(self, core: FunctionInfo) -> Self:
         """Return the body of another function for the same calls."""
         return type(self)(core, self.layout, self.weak_statics, self.key)
 
@@ -157,7 +158,7 @@ class Body:
     def planned(
         self,
         arrays: Sequence[Any],
-        counts: Counts | None = None,
+        counts: TrueSizes | None = None,
         *,
         jit: bool = True,
         mesh: Any = None,
@@ -219,7 +220,7 @@ class Body:
         )
 
     @property
-    def is_laid(self) -> bool:
+    def is_sharded(self) -> bool:
         """True if its arrays are sharded over devices in this context: `shard` is given, and a mesh
         exists or is required.
         """
@@ -262,7 +263,7 @@ class Body:
         planned: Planned,
         arrays: Sequence[Any],
         outcome: Outcome,
-        counts: Counts | None = None,
+        counts: TrueSizes | None = None,
     ) -> Any:
         """Return the results of a call run by its plan, checked and rebuilt to the user's
         structure.
@@ -297,7 +298,7 @@ class Body:
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
             values = self.layout.values(flat, statics, for_body=True)
-            given = Given(
+            given = ArgumentSnapshot(
                 core.binder, values, dict(zip(map(id, statics), self.statics, strict=True))
             )
 
@@ -341,7 +342,9 @@ class Body:
             self.updates = tuple(dict.fromkeys((*self.updates, *updates)))
             if self.core.counters.warn_once("updates in place"):
                 warnings.warn(
-                    told(self.core.where, self.updates), JitneyWarning, stacklevel=users_level()
+                    lost_updates_message(self.core.where, self.updates),
+                    JitneyWarning,
+                    stacklevel=users_level(),
                 )
 
     def names_of_statics(self) -> dict[int, str]:
@@ -378,7 +381,9 @@ class Body:
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
                 reason = mask.prove(self.body_inside(plan, Mask)).program.each
         except Refused as refusal:
-            explained = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
+            explained = with_shape_hint(
+                view, named_axes(view), sizes_of(view, named_axes(view)), refusal
+            )
             return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
 
         # Padded, but Python computes numbers from the size, so each new size is traced.

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from .._view.layout import described
-from .._view.true_sizes import Counts
+from .._view.layout import aval_parts
+from .._view.true_sizes import TrueSizes
 
 
-def trace_key(arrays: Sequence[Any], counts: Counts | None = None) -> Hashable:
+def trace_key(arrays: Sequence[Any], counts: TrueSizes | None = None) -> Hashable:
     """Return the key that separates the traces of one entry."""
-    return (*(described(array) for array in arrays), counts and counts.key)
+    return (*(aval_parts(array) for array in arrays), counts and counts.key)
 
 
 def padded_key(leaves: Sequence[tuple[Any, ...]]) -> Hashable:

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._jax.mesh import automatically, dividing, explicit_around, laid, spec
+from .._jax.mesh import automatically, dividing, explicit_around, spec, with_explicit_sharding
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
 from .._stages import Place, Vmap
 from .._stages.derive import Derived
 from .._stages.shard import named_results
 from .._view.named_axes import named_axes
 from .._view.result import Outcome
-from .body import Body, Planned
+from .body import CallPlanner, Planned
 
 _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 
 
-def is_rewritten(body: Body) -> bool:
+def is_rewritten(body: CallPlanner) -> bool:
     """Return whether an option rewrites the program of a function such that it takes no explicit
     axes.
     """
@@ -47,7 +47,7 @@ class Explicit:
     arrays: Sequence[Any]
     specs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
-    def left(self, out: Any, body: Body, planned: Planned, outcome: Outcome) -> Any:
+    def left(self, out: Any, body: CallPlanner, planned: Planned, outcome: Outcome) -> Any:
         """Return the result with explicit shardings.
 
         A named axis is sharded as that axis of the arguments is. A result without named axes is
@@ -85,12 +85,14 @@ class Explicit:
                 tails = (of_shapes.get(leaf.shape[at:], ()) for at in range(len(leaf.shape)))
                 tail = next(filter(any, tails), ())
                 wanted[len(wanted) - len(tail) :] = tail
-            found.append(laid(x, self.mesh, dividing(self.mesh, leaf.shape, wanted)))
+            found.append(
+                with_explicit_sharding(x, self.mesh, dividing(self.mesh, leaf.shape, wanted))
+            )
         return tree_unflatten(treedef, found)
 
 
 @contextmanager
-def without_explicit(body: Body, arrays: Sequence[Any]) -> Generator[Explicit]:
+def without_explicit(body: CallPlanner, arrays: Sequence[Any]) -> Generator[Explicit]:
     """Scope of a trace in which no axis is explicit, if an option rewrites the program."""
     flat, treedef = tree_flatten(arrays)
     mesh = explicit_around(flat) if is_rewritten(body) else None

@@ -11,7 +11,7 @@ from typing import Any, Self
 from .._contract.contract import Contract, contract_of
 from .._diagnosis.counters import Counters
 from .._diagnosis.history import History
-from .._diagnosis.remedies import Asked
+from .._diagnosis.remedies import AuthorContext
 from .._errors import Where
 from .._jax.debug_names import Flat, named_as
 from .._signature.annotations import annotated_names
@@ -20,10 +20,10 @@ from .._signature.hints import AnyHint
 from .._signature.options import AUTO, Options
 from .._signature.static_values import has_hash
 from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
-from .made_for import Log
+from .trace_log import TraceLog
 
 
-class Function:
+class FunctionInfo:
     """A function with its options, referenced weakly: the programs that a user holds keep it
     alive.
     """
@@ -44,7 +44,7 @@ class Function:
         self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
-        self.log = Log()
+        self.log = TraceLog()
         self.history = History(self.where, self.counters, self._alive, self.asked)
 
     def fn(self) -> Callable[..., Any]:
@@ -66,9 +66,9 @@ class Function:
         fn = self.fn()
         return named_as(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
 
-    def asked(self) -> Asked:
+    def asked(self) -> AuthorContext:
         """Return the axes and options that the author has written."""
-        return Asked(tuple(self.contract.axes), self.options, self.positions)
+        return AuthorContext(tuple(self.contract.axes), self.options, self.positions)
 
     def _alive(self) -> Any:
         return next((fn for reference in self._fns if (fn := reference()) is not None), None)
@@ -87,7 +87,7 @@ class Function:
         same._fns, same.options = (lambda: fn,), options
         same.contract = replace(self.contract, result=AnyHint("anything"))
         same.counters = Counters(self.name)
-        same.log = Log()
+        same.log = TraceLog()
         same.history = History(self.where, same.counters, same._alive, same.asked)
         return same
 

@@ -25,7 +25,7 @@ _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 
 
 @dataclass(frozen=True)
-class Change:
+class ProgramChange:
     """A change that jitney makes to a program.
 
     Args:
@@ -42,11 +42,11 @@ class Change:
         )
 
 
-class Stripped:
+class PlainRun:
     """Options that one plain run leaves out of the programs below the outermost."""
 
     def __init__(self) -> None:
-        self.changes: dict[Change, None] = {}
+        self.changes: dict[ProgramChange, None] = {}
 
     def add(self, options: Options, fn: Any) -> None:
         # Below an outer trace nothing is padded.
@@ -54,14 +54,14 @@ class Stripped:
 
 
 @contextmanager
-def plainly() -> Generator[Stripped]:
+def plainly() -> Generator[PlainRun]:
     """Scope of one plain run."""
-    stripped = Stripped()
+    stripped = PlainRun()
     with PLAIN(stripped):
         yield stripped
 
 
-def plain_run() -> Stripped | None:
+def plain_run() -> PlainRun | None:
     """Return the plain run that is under way here, if any."""
     return PLAIN.value
 
@@ -97,35 +97,35 @@ def plain_function(fn: Any) -> Any:
     )
 
 
-def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
+def changes_of(options: Options, fn: Any) -> tuple[ProgramChange, ...]:
     """Return the changes that jitney may make to a program of a function, by its options."""
-    changes: list[Change] = []
+    changes: list[ProgramChange] = []
     derived = fn if isinstance(fn, Derived) else None
     if options.pad:
-        changes.append(Change("pad", tuple(name for name, _ in options.pad)))
+        changes.append(ProgramChange("pad", tuple(name for name, _ in options.pad)))
     if options.chunk:
         changes.append(
-            Change(
+            ProgramChange(
                 "accumulate" if options.accumulate else "chunk",
                 tuple(name for name, _ in options.chunk),
             )
         )
     elif options.memory is not None:
-        changes.append(Change("memory"))
+        changes.append(ProgramChange("memory"))
     if options.shard is not None:
-        changes.append(Change("shard", tuple(name for name, _ in options.shard.axes)))
+        changes.append(ProgramChange("shard", tuple(name for name, _ in options.shard.axes)))
     if options.remat is not None or (
         derived is not None and (derived.remat or derived.memory is not None)
     ):
-        changes.append(Change("remat"))
+        changes.append(ProgramChange("remat"))
     if options.roll is not None:
-        changes.append(Change("roll"))
+        changes.append(ProgramChange("roll"))
     if derived is not None and derived.what in _JACOBIANS:
-        changes.append(Change("jacobian"))
+        changes.append(ProgramChange("jacobian"))
     if options.compiler == "fast":
-        changes.append(Change("compiler"))
+        changes.append(ProgramChange("compiler"))
     if options.precision is not None and options.precision != "f64":
-        changes += [Change(f"precision={name}") for name in _products(options)]
+        changes += [ProgramChange(f"precision={name}") for name in _products(options)]
     return tuple(changes)
 
 

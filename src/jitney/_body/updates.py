@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._errors import Where, few, sentence
+from .._errors import Where, format_error, shortlist
 from .._jax.trees import Path, tree_flatten_with_path
 from .._signature.binding import Binder
-from .._signature.plain_objects import state
+from .._signature.mutable_objects import state
 from .._signature.static_values import Unkeyed, static_key
 from .._view.layout import name_of
 from .._view.static_fields import loose_parts
@@ -23,7 +23,7 @@ Update = tuple[str, bool, bool]
 """Path in the arguments, whether a value was there, and whether a value is there now."""
 
 
-class Given:
+class ArgumentSnapshot:
     """Arguments of a body, as they were before it ran: the leaves, the contents of static values,
     and the static fields of modules.
 
@@ -97,11 +97,11 @@ def in_words(update: Update) -> str:
     return f"{path!r} {'has changed' if was and now else 'is new' if now else 'is gone'}"
 
 
-def told(where: Where, updates: Sequence[str]) -> str:
+def lost_updates_message(where: Where, updates: Sequence[str]) -> str:
     """Return the warning."""
-    return sentence(
+    return format_error(
         where,
-        f"the body updates its arguments in place: {few(updates)}.",
+        f"the body updates its arguments in place: {shortlist(updates)}.",
         "It runs while it is traced, on containers of its own, and not at all in later calls: what"
         " it writes there reaches no caller.",
         "return what has changed, and go on with that (of Flax NNX, `nnx.split` and `nnx.merge`); "

@@ -4,14 +4,14 @@
         x = eqx.error_if(x, x < 0, "a")   ->   # flag == 0: no check has failed
         return jnp.sqrt(x)                     # else `Table.fail(int(flag))` raises Equinox's error
 
-`flagged` evaluates a jaxpr in this form, on the liveness of `live.py`. `Table` numbers the checks
-of a function. `Outstanding` holds the numbers of calls under `checks="later"` until they are read.
-`with_checks` turns a number back into checks where an exported program is run.
+`evaluate_flagged` evaluates a jaxpr in this form, on the liveness of `live.py`. `CheckTable`
+numbers the checks of a function. `Outstanding` holds the numbers of calls under `checks="later"`
+until they are read. `with_checks` turns a number back into checks where an exported program is run.
 """
 
-from .again import with_checks as with_checks
-from .flagged import Kept as Kept
-from .flagged import flagged as flagged
+from .flag_interpreter import Unflaggable as Unflaggable
+from .flag_interpreter import evaluate_flagged as evaluate_flagged
 from .outstanding import OUTSTANDING as OUTSTANDING
-from .table import Table as Table
-from .table import parted as parted
+from .reinsert import with_checks as with_checks
+from .table import CheckTable as CheckTable
+from .table import split_code as split_code

@@ -22,11 +22,11 @@ from typing import Any, Final, NamedTuple, Never
 
 import numpy as np
 
-from .._errors import few
+from .._errors import shortlist
 from .._jax.equinox_checks import FAILURE, fail_as, words_of
 from .._owners import public
 from .at_exit import at_exit
-from .table import Table
+from .table import CheckTable
 
 MOST: Final = 32
 """Most unread numbers of one thread: an error is raised at most so many calls late, and so many
@@ -34,12 +34,12 @@ programs may be queued on the device.
 """
 
 
-class Number(NamedTuple):
+class PendingFlag(NamedTuple):
     """Flag that one call returned. A plain tuple, since every call creates one."""
 
     # The flag on its device, not read yet.
     value: Any
-    table: Table
+    table: CheckTable
     where: Any
     # Number of the call of its function, as `stats.calls` counts.
     call: int
@@ -51,17 +51,17 @@ class Number(NamedTuple):
         return f"call {self.call} of {self.where}"
 
 
-Numbers = deque[Number]
+Numbers = deque[PendingFlag]
 
 
 class Failure(NamedTuple):
     """Call whose check failed, with a function that raises its error."""
 
-    number: Number
+    number: PendingFlag
     fail: Callable[[], Never]
 
 
-class Outstanding:
+class PendingFlags:
     """Queues of unread numbers of all threads."""
 
     def __init__(self) -> None:
@@ -89,9 +89,9 @@ class Outstanding:
             else:
                 self._take(numbers, oldest)
 
-    def add(self, value: Any, table: Table, where: Any, call: int) -> None:
+    def add(self, value: Any, table: CheckTable, where: Any, call: int) -> None:
         """Append the number of a call to the queue of this thread."""
-        self._mine().append(Number(value, table, where, call, next(self._order)))
+        self._mine().append(PendingFlag(value, table, where, call, next(self._order)))
 
     def wait(self) -> None:
         """Block until all numbers of all threads are read.
@@ -168,7 +168,7 @@ class Outstanding:
                 numbers.appendleft(failure.number)
             raise
 
-    def _take(self, numbers: Numbers, number: Number) -> bool:
+    def _take(self, numbers: Numbers, number: PendingFlag) -> bool:
         """Remove a number if it is still the oldest of its queue; return whether it was.
 
         Another thread or a signal handler may have removed it in the meantime.
@@ -189,7 +189,7 @@ class _Mine:
         self.numbers: Numbers = deque()
 
 
-OUTSTANDING: Final = Outstanding()
+OUTSTANDING: Final = PendingFlags()
 
 
 @public
@@ -204,7 +204,7 @@ def wait() -> None:
     OUTSTANDING.wait()
 
 
-def _first(numbers: Numbers) -> Number | None:
+def _first(numbers: Numbers) -> PendingFlag | None:
     try:
         return numbers[0]
     # Testing the length first would be a race: `wait` in another thread may empty the queue in
@@ -213,7 +213,7 @@ def _first(numbers: Numbers) -> Number | None:
         return None
 
 
-def _failure(number: Number) -> Failure | None:
+def _failure(number: PendingFlag) -> Failure | None:
     try:
         code = int(np.asarray(number.value))
     # Errors of checks that stayed callbacks, of other callbacks, and of the device.
@@ -232,14 +232,12 @@ def _raise(failures: Sequence[Failure]) -> Never:
             " its results is wrong too."
         )
         if others:
-            error.add_note(
-                "Failed behind it:"
-                f" {few([f'{failure.number.text} ({_said(failure)})' for failure in others])}."
-            )
+            texts = [f"{failure.number.text} ({_error_text(failure)})" for failure in others]
+            error.add_note(f"Failed behind it: {shortlist(texts)}.")
         raise
 
 
-def _said(failure: Failure) -> str:
+def _error_text(failure: Failure) -> str:
     try:
         failure.fail()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told

@@ -23,7 +23,7 @@ LEAST_INDEX, MOST_INDEX = -_HALF, _HALF - 1
 _Int = TypeVar("_Int", int, Array)
 
 
-class Table:
+class CheckTable:
     """Checks of all programs of one function, by number. 0 means no check."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Table:
         Raises:
             EquinoxRuntimeError: Always, in Equinox's words.
         """
-        check, index = parted(code)
+        check, index = split_code(code)
         fail(self._checks[check], index)
 
     @property
@@ -69,7 +69,7 @@ def message_bits(index: int) -> int:
     return min(max(index, LEAST_INDEX), MOST_INDEX) & MASK
 
 
-def parted(code: _Int) -> tuple[_Int, _Int]:
+def split_code(code: _Int) -> tuple[_Int, _Int]:
     """Split a code into the position of its check, from 0, and its message index.
 
     The code is an int or an int32 array. `Table.fail` takes the same two numbers.

@@ -1,8 +1,8 @@
 """Argument parsers of the subcommands, and `main`, which imports and runs the one that was typed.
 
 `python -m jitney cache ls --json` becomes `Namespace(what="ls", json=True, module_of="kept", ...)`;
-`main` imports `jitney._command.kept` and calls its `carry_out` with that namespace. Parsing is
-separate from the commands so that `--help` and wrong options import none of them.
+`main` imports `jitney._command.cache_command` and calls its `carry_out` with that namespace.
+Parsing is separate from the commands so that `--help` and wrong options import none of them.
 
 Exit statuses: 0; 1, a check failed or the cache is off; 2, the arguments are not understood, or a
 file is missing. `run` returns the status of the program that it runs.
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .._errors import JitneyError, sentence
+from .._errors import JitneyError, format_error
 from .._version import __version__
 
 _PROG = "python -m jitney"
@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
         what = message if message.endswith(".") else f"{message}."
         self.exit(
             2,
-            sentence(
+            format_error(
                 self.prog,
                 what,
                 f"Its usage is `{self.format_usage().removeprefix('usage: ').strip()}`.",

@@ -28,14 +28,14 @@ import jax.scipy.signal
 import jax.scipy.special
 import jax.scipy.stats
 
-from .._errors import few
+from .._errors import shortlist
 from .._owners import short
-from .findings.change import Change
-from .findings.handed import handed
+from .findings.call_arguments import argument_changes
+from .findings.change import ProposedChange
+from .findings.promotion import promotion_changes
 from .findings.reads import reads
 from .findings.statics import statics
-from .findings.widened import widened
-from .happened import Compiled, Explained
+from .jax_log import CompileRecord, Explanation
 
 _MOST = 10
 # Seconds below which a change is not worth a line.
@@ -80,10 +80,10 @@ _DIRECTORY, _SECONDS = "jax_compilation_cache_dir", "jax_persistent_cache_min_co
 
 
 def changes(
-    compiled: Sequence[Compiled],
+    compiled: Sequence[CompileRecord],
     settings: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]] = (),
-) -> tuple[Change, ...]:
+) -> tuple[ProposedChange, ...]:
     """Return up to ten changes, largest saving first, then those with unknown seconds by memory.
 
     Args:
@@ -92,12 +92,17 @@ def changes(
         lines: Events recorded by `findings/lines.py`.
     """
     found = [
-        *_made_anew(compiled),
+        *_recreated(compiled),
         *_sizes(compiled),
         *_operations(compiled),
         *_not_kept(compiled, settings),
     ]
-    found += [*statics(compiled), *widened(compiled, lines), *reads(lines), *handed(lines)]
+    found += [
+        *statics(compiled),
+        *promotion_changes(compiled, lines),
+        *reads(lines),
+        *argument_changes(lines),
+    ]
     # Small savings are not worth a line: in seconds if they are known, else in bytes.
     kept = [
         change
@@ -109,13 +114,13 @@ def changes(
     )
 
 
-def _made_anew(compiled: Sequence[Compiled]) -> Iterator[Change]:
+def _recreated(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield the functions that were created again on the same line with an equal program.
 
     All programs but the first of each function were compiled for nothing.
     """
     seen: set[str] = set()
-    again: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
+    again: dict[tuple[str, int, str], list[CompileRecord]] = defaultdict(list)
     for each in compiled:
         # Only the user's own functions: a library that creates functions anew cannot be fixed here.
         # The key is recorded after the test, so that the first program of a key never counts.
@@ -129,8 +134,8 @@ def _made_anew(compiled: Sequence[Compiled]) -> Iterator[Change]:
             again[each.cause.file, each.cause.line, each.name].append(each)
         seen.add(each.key)
     for (file, line, name), several in again.items():
-        calls = few(list(dict.fromkeys(str(each.place) for each in several if each.place)))
-        yield Change(
+        calls = shortlist(list(dict.fromkeys(str(each.place) for each in several if each.place)))
+        yield ProposedChange(
             sum(each.seconds for each in several),
             at_most=False,
             what=(
@@ -145,9 +150,9 @@ def _made_anew(compiled: Sequence[Compiled]) -> Iterator[Change]:
         )
 
 
-def _sizes(compiled: Sequence[Compiled]) -> Iterator[Change]:
+def _sizes(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield the user's functions that were compiled for several sizes, by dtypes and ranks."""
-    groups: dict[Any, dict[Any, Compiled]] = defaultdict(dict)
+    groups: dict[Any, dict[Any, CompileRecord]] = defaultdict(dict)
     for each in compiled:
         read = None if each.shapes is None else [_array(shape) for shape in each.shapes]
         at = _defined_at(each)
@@ -166,7 +171,7 @@ def _sizes(compiled: Sequence[Compiled]) -> Iterator[Change]:
             yield change
 
 
-def _defined_at(each: Compiled) -> tuple[str, int] | None:
+def _defined_at(each: CompileRecord) -> tuple[str, int] | None:
     """Return file and line of the definition of a user's function, or None for any other program.
 
     Under `jax.grad` and its kin JAX reports no cause; the line of the call stands in for the
@@ -184,7 +189,9 @@ def _defined_at(each: Compiled) -> tuple[str, int] | None:
     return each.place.file, each.place.line
 
 
-def _padded(name: str, where: str, kinds: Any, programs: Mapping[Any, Compiled]) -> Change | None:
+def _padded(
+    name: str, where: str, kinds: Any, programs: Mapping[Any, CompileRecord]
+) -> ProposedChange | None:
     several = list(programs)
     # The set of padded shapes: as many programs as `pad="pow2"` would compile.
     shared = {
@@ -213,7 +220,7 @@ def _padded(name: str, where: str, kinds: Any, programs: Mapping[Any, Compiled])
     )
 
     # Programs are taken to cost the same, and a padded program may cost more: hence "at most".
-    return Change(
+    return ProposedChange(
         whole * spared / len(several),
         at_most=True,
         what=(
@@ -255,7 +262,7 @@ def _first(axes: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int]]:
 
 
 def _pad_line(
-    name: str, kinds: Any, axes: Mapping[tuple[int, int], str], programs: Sequence[Compiled]
+    name: str, kinds: Any, axes: Mapping[tuple[int, int], str], programs: Sequence[CompileRecord]
 ) -> str:
     """Return the line to write: a decorator, with annotations where JAX named the arguments."""
     pad = ", ".join(f'"{axis}": "pow2"' for axis in _first(axes))
@@ -322,14 +329,14 @@ def _annotation(i: int, dtype: str, array: Any, axes: Mapping[tuple[int, int], s
     )
 
 
-def _paths(programs: Sequence[Compiled], count: int) -> list[str] | None:
+def _paths(programs: Sequence[CompileRecord], count: int) -> list[str] | None:
     """Return the names of the arguments that change, in order.
 
     None unless JAX named as many arguments as change, all of them whole arguments and not leaves of
     one.
     """
     for each in programs:
-        cause: Explained | None = each.cause
+        cause: Explanation | None = each.cause
         paths = (
             [detail.split(", now ")[0] for detail in cause.details]
             if cause and cause.why == "other shapes or types"
@@ -340,7 +347,7 @@ def _paths(programs: Sequence[Compiled], count: int) -> list[str] | None:
     return None
 
 
-def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
+def _operations(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield groups of JAX's own operations that were compiled outside of any `jit`, by function.
 
     JAX never explains the compilation of its own functions. Under `jax.grad` and its kin it does
@@ -348,7 +355,7 @@ def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
     out.
     """
     explained = {each.name for each in compiled if each.cause is not None}
-    groups: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
+    groups: dict[tuple[str, int, str], list[CompileRecord]] = defaultdict(list)
     for each in compiled:
         if (
             each.cause is None
@@ -361,8 +368,8 @@ def _operations(compiled: Sequence[Compiled]) -> Iterator[Change]:
         if len(several) < _SMALL:
             continue
         counts = Counter(each.name for each in several)
-        named = few([f"{name} {n}" if n > 1 else name for name, n in counts.most_common()])
-        yield Change(
+        named = shortlist([f"{name} {n}" if n > 1 else name for name, n in counts.most_common()])
+        yield ProposedChange(
             sum(each.seconds for each in several),
             at_most=True,
             what=f"{len(several)} programs for operations of JAX outside of any jit ({named})",
@@ -382,7 +389,9 @@ def _is_jaxs(name: str, file: str) -> bool:
     )
 
 
-def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iterator[Change]:
+def _not_kept(
+    compiled: Sequence[CompileRecord], settings: Mapping[str, Any]
+) -> Iterator[ProposedChange]:
     """Yield the programs that a later run could read from the persistent cache instead."""
     missed = [each for each in compiled if not each.hit]
     least = settings.get(_SECONDS, 0.0)
@@ -392,7 +401,7 @@ def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iter
             f'jax.config.update("{_DIRECTORY}", "/a/folder/of/your/own");'
             f' jax.config.update("{_SECONDS}", 0)'
         )
-        yield Change(
+        yield ProposedChange(
             seconds,
             _BOUND,
             f"{len(missed)} programs are compiled at each start: the persistent cache is off",
@@ -407,7 +416,7 @@ def _not_kept(compiled: Sequence[Compiled], settings: Mapping[str, Any]) -> Iter
             f"{len(quick)} programs that compile in less than {least:g} s are not kept in the"
             " persistent cache"
         )
-        yield Change(sum(quick), _BOUND, what, "the start", write)
+        yield ProposedChange(sum(quick), _BOUND, what, "the start", write)
 
 
 def _array(text: str) -> tuple[str, tuple[int, ...]] | None:
@@ -422,7 +431,7 @@ def _array(text: str) -> tuple[str, tuple[int, ...]] | None:
 
 def _span(sizes: Sequence[int]) -> str:
     return (
-        few([str(size) for size in sizes])
+        shortlist([str(size) for size in sizes])
         if len(sizes) <= 4
         else f"{len(sizes)} sizes from {sizes[0]} to {sizes[-1]}"
     )

@@ -13,7 +13,7 @@ _ENTRY, _STAMP = "-cache", "-atime"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """Compiled program in the persistent cache.
 
     Args:
@@ -30,12 +30,12 @@ class Entry:
     used: float
 
 
-def entries(folder: Path) -> list[Entry]:
+def entries(folder: Path) -> list[CacheEntry]:
     """Return the programs in a folder, last used first.
 
     A program that another process deletes during the listing is left out.
     """
-    found: list[Entry] = []
+    found: list[CacheEntry] = []
     for file in os.scandir(folder):
         if file.name.endswith(_ENTRY):
             try:
@@ -45,14 +45,14 @@ def entries(folder: Path) -> list[Entry]:
             # JAX appends a hexadecimal hash to the name of the program.
             program = re.sub(r"-[0-9a-f]{16,}$", "", file.name.removesuffix(_ENTRY))
             found.append(
-                Entry(
+                CacheEntry(
                     Path(file.path), program, status.st_size, max(status.st_atime, status.st_mtime)
                 )
             )
     return sorted(found, key=lambda entry: -entry.used)
 
 
-def delete(gone: Iterable[Entry]) -> int:
+def delete(gone: Iterable[CacheEntry]) -> int:
     """Delete the files and time stamps of entries, nothing else; return the bytes freed."""
     freed = 0
     for entry in gone:

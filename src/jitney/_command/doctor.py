@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from .._errors import JitneyWarning, counted
+from .._errors import JitneyWarning, plural
 from .._jax.compile_cache import cache
 from .._jax.compile_cache.entries import damaged
 from .._limits import Host
@@ -59,7 +59,7 @@ def _checks(*, measure: bool) -> Iterator[Check]:
     yield Check("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set")
     yield faults.fusion()
     if measure:
-        yield from measured.measured()
+        yield from measured.measurements()
 
 
 def _shown(checks: list[Check]) -> str:
@@ -166,7 +166,7 @@ def _cache() -> Check:
     )
     broken = damaged(facts.directory)
     value = (
-        f"{counted(len(kept), 'program')}, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory}"
+        f"{plural(len(kept), 'program')}, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory}"
         f" ({facts.reason})"
     )
     data = {

@@ -88,7 +88,7 @@ class Recording:
         self._jax = ""
         # Value of `jax_explain_cache_misses` before; None until JAX is imported.
         self._explained: bool | None = None
-        self._taken: list[_Taken] = []
+        self._taken: list[_LogFilter] = []
 
     def listen(self) -> None:
         """Start recording; JAX has been imported."""
@@ -105,12 +105,12 @@ class Recording:
             if name.startswith("jax.") and name.endswith(_LOGGERS)
         ]:
             logger = logging.getLogger(name)
-            self._taken.append(_Taken(self, logger, explained=explained))
+            self._taken.append(_LogFilter(self, logger, explained=explained))
         if jax.__version_info__ < _EXPLAINS:
             self.unexplained = _UNEXPLAINED
         else:
             config.update("jax_explain_cache_misses", True)  # noqa: FBT003 - JAX's own
-        self.lines = _beside("lines").watch_lines(jax)
+        self.lines = _import_by_path("lines").watch_lines(jax)
 
     def stop(self) -> None:
         """Stop recording; the listeners stay registered, and do nothing."""
@@ -121,7 +121,7 @@ class Recording:
             config: Any = sys.modules["jax"].config
             config.update("jax_explain_cache_misses", self._explained)
         for taken in self._taken:
-            taken.give_back()
+            taken.restore()
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
@@ -167,7 +167,7 @@ class Recording:
         return found
 
 
-def _beside(name: str) -> Any:
+def _import_by_path(name: str) -> Any:
     """Import a file of `findings` by its path.
 
     As a module of jitney it would import the package, and with it JAX.
@@ -183,7 +183,7 @@ def _beside(name: str) -> Any:
     return sys.modules[alone]
 
 
-class _Taken(logging.Filter):
+class _LogFilter(logging.Filter):
     """Filter of one logger: records the texts of JAX, and lets pass those that pass without it."""
 
     def __init__(self, recording: Recording, logger: logging.Logger, *, explained: bool):
@@ -198,7 +198,7 @@ class _Taken(logging.Filter):
         # The lowest level, so that texts reach the filter which the logger would drop.
         logger.setLevel(logging.DEBUG)
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Remove the filter, and restore the logger's level."""
         self._logger.removeFilter(self)
         self._logger.setLevel(self._level)
@@ -296,11 +296,11 @@ def run(target: str, *, as_module: bool) -> None:
     except SystemExit:
         raise
     except BaseException:
-        _show_theirs()
+        _hide_launcher_frames()
         raise
 
 
-def _show_theirs() -> None:
+def _hide_launcher_frames() -> None:
     """Wrap the hook that shows errors, so that it sees the program's frames only.
 
     The hook may be the program's own by now.
@@ -343,7 +343,7 @@ def _folder(path: str) -> Any:
     return spec
 
 
-class _Missing(SystemExit):
+class _NoSuchProgram(SystemExit):
     """Exit because there is no such program: nothing ran that could be reported."""
 
 
@@ -352,10 +352,10 @@ def _missing(target: str, what: str) -> None:
         f"python -m jitney run {target}: {what}.\nWhat is run is a file, a folder with"
         " `__main__.py`, or -m and a module.\nFix: correct the name, or start where it is found.\n"
     )
-    raise _Missing(2)
+    raise _NoSuchProgram(2)
 
 
-def _started() -> None:
+def _run_recorded() -> None:
     """Run the program that the command line names, and have the report written at exit.
 
     The arguments are those of the usage in the docstring of this file.
@@ -371,9 +371,9 @@ def _started() -> None:
         if os.getpid() != process:
             return
         if "jax" in sys.modules:
-            from jitney._command.told import tell
+            from jitney._command.run_report import write_report
 
-            tell(recording, target, report)
+            write_report(recording, target, report)
         else:
             sys.stderr.write(
                 f"\njitney: {target} ran for {time.time() - recording.began:.2f} s and did not"
@@ -388,7 +388,7 @@ def _started() -> None:
     sys.argv = [target, *arguments]
     try:
         run(target, as_module=how == "module")
-    except _Missing:
+    except _NoSuchProgram:
         atexit.unregister(told)
         raise
     finally:
@@ -399,7 +399,7 @@ def _started() -> None:
             sys.path.append(above)
             decorates = "jitney._program.core" in sys.modules
             try:
-                importlib.import_module("jitney._command.told").over(recording)
+                importlib.import_module("jitney._command.run_report").over(recording)
                 if decorates:
                     importlib.import_module("jitney._command.page.decorated")
                     # `atexit` runs callbacks in reverse order: this one is first, while JAX works.
@@ -411,4 +411,4 @@ def _started() -> None:
 
 
 if __name__ == "__main__":
-    _started()
+    _run_recorded()

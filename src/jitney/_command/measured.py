@@ -27,7 +27,7 @@ _FLOATS = 2**24
 _CALLS = 1000
 
 
-def measured() -> list[Check]:
+def measurements() -> list[Check]:
     """Return the figures, on JAX's default device."""
     return [_compile(), _product(), _bandwidth(), _dispatch()]
 

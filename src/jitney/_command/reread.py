@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from .._errors import OptionError
-from .told import UNSEEN, write
+from .run_report import UNSEEN, write
 
 _WHERE = "python -m jitney report"
 _RULE = "It reads what `python -m jitney run --report out.json` has written."

@@ -42,7 +42,7 @@ from .kinds import (
     suggest,
     wider,
 )
-from .sizes import Mismatch, Sizes, fit_shape, settle
+from .sizes import AxisBindings, Mismatch, fit_shape, settle
 
 # Some of the types in `jax.tree_util` are unknown to pyright.
 _jtu: Any = jax.tree_util
@@ -57,17 +57,17 @@ class Unresolved(str):
 
 
 @dataclass(frozen=True)
-class Scope:
+class BindingScope:
     """Scope in which axis names are bound: one per call, and one per instance of a module."""
 
-    sizes: Sizes
+    sizes: AxisBindings
     arguments: Mapping[str, Any]
     # False inside a module, where values other than arrays are not checked.
     strict: bool = True
     leaf: str | None = None
 
 
-def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def mismatch_of(hint: Hint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
     """Mismatch between a value and its hint, or None. Sizes are bound on the way."""
     match hint:
         case ArrayHint():
@@ -92,7 +92,7 @@ def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Mismatch | None:
             return None
 
 
-def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_array(hint: ArrayHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
     if not is_array(value):
         if not scope.strict:
             return None
@@ -192,12 +192,12 @@ def _as_array(hint: ArrayHint, value: Any) -> str:
     )
 
 
-def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_static(hint: StaticHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
     fits = bearable(value, hint.hint)
     if fits is None:
         scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
     if fits is not False:
-        return None if hint.parts is None else fit(hint.parts, value, path, scope)
+        return None if hint.parts is None else mismatch_of(hint.parts, value, path, scope)
 
     # An array for a static hint has its own fix: to annotate it as an array.
     if is_array(value):
@@ -222,7 +222,7 @@ def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
     )
 
 
-def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_union(hint: UnionHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
     before = scope.sizes.copy()
     tried: list[str] = []
 
@@ -235,7 +235,7 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch
     if not options:
         return None
     for option in options:
-        problem = fit(option, value, path, scope)
+        problem = mismatch_of(option, value, path, scope)
         if problem is None:
             return None
         tried.append(f"{option.text}: {problem.what}")
@@ -251,14 +251,16 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch
     )
 
 
-def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: Scope) -> str:
+def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: BindingScope) -> str:
     """Advice for a value that fits an alternative without its first axis. `vmap` goes by the rank
     of an annotation, and a union has several ranks.
     """
     if not (getattr(value, "shape", ()) and hasattr(value, "dtype")):
         return ""
     before, element = scope.sizes.copy(), jax.ShapeDtypeStruct(value.shape[1:], value.dtype)
-    fitting = [option.text for option in options if fit(option, element, path, scope) is None]
+    fitting = [
+        option.text for option in options if mismatch_of(option, element, path, scope) is None
+    ]
     scope.sizes.restore(before)
     return (
         f"; if `vmap` is to map its first axis, annotate it {fitting[0].replace(chr(39), chr(34))}"
@@ -268,7 +270,9 @@ def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: Scope) ->
     )
 
 
-def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_container(
+    hint: ContainerHint, value: Any, path: str, scope: BindingScope
+) -> Mismatch | None:
     if not isinstance(value, hint.kind):
         return _wrong_kind(hint, value, path) if scope.strict else None
     length = len(value)
@@ -284,14 +288,14 @@ def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> 
             "pass that many items, or correct the annotation.",
         )
     for inner, child, where in children_of(hint, value, path):
-        problem = fit(inner, child, where, scope)
+        problem = mismatch_of(inner, child, where, scope)
         if problem is not None:
             return problem
 
     return None
 
 
-def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_tree(hint: TreeHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
     # jaxtyping accepts None for every PyTree.
     if value is None:
         return None
@@ -308,14 +312,14 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch |
             if hint.structure is None
             else replace(scope, leaf=f"leaf {index} of {hint.structure}")
         )
-        problem = fit(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
+        problem = mismatch_of(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
         if problem is not None:
             return problem
 
     return None
 
 
-def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_structure(name: str, structure: Any, path: str, scope: BindingScope) -> Mismatch | None:
     known = scope.sizes.structures
     if name.isidentifier():
         first, setter = known.setdefault(name, (structure, repr(path)))
@@ -385,7 +389,7 @@ def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) 
     )
 
 
-def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
+def _fit_module(hint: ModuleHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
     cls = value.__class__
     fits = bearable(value, hint.cls)
     if fits is None and scope.strict:
@@ -400,7 +404,7 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
         if children
         else {}
     )
-    inside = Scope(Sizes(), {**own, "self": value}, strict=False)
+    inside = BindingScope(AxisBindings(), {**own, "self": value}, strict=False)
     inside.sizes.notes = scope.sizes.notes
 
     # A module made under `vmap` has the mapped axes in front of every field.
@@ -416,7 +420,7 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
         )
         return None
     for inner, child, where in children:
-        problem = fit(inner, child, where, inside)
+        problem = mismatch_of(inner, child, where, inside)
         if problem is not None:
             return _per_instance(problem, value)
 
@@ -447,5 +451,5 @@ def _per_instance(problem: Mismatch, value: Any) -> Mismatch:
 
 def fits_alone(hint: Hint, value: Any) -> bool:
     """Return whether a value fits a hint by itself, whatever the other arguments are."""
-    scope = Scope(Sizes(), {})
-    return fit(hint, value, "", scope) is None
+    scope = BindingScope(AxisBindings(), {})
+    return mismatch_of(hint, value, "", scope) is None

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._errors import ContractError, JitneyWarning, Where, sentence
+from .._errors import ContractError, JitneyWarning, Where, format_error
 from .._owners import users_level
 from .._signature.annotations import hints_of
 from .._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
-from .check import Scope, Unresolved, fit, fits_alone
+from .check import BindingScope, Unresolved, fits_alone, mismatch_of
 from .kinds import accepts, arrays_in, children_of, is_array, is_number
-from .sizes import Mismatch, Sizes, settle
+from .sizes import AxisBindings, Mismatch, settle
 
 
 @dataclass(frozen=True)
@@ -90,20 +90,20 @@ def contract_of(
 
 def check_arguments(
     contract: Contract, arguments: Mapping[str, Any]
-) -> tuple[Sizes, tuple[str, ...]]:
+) -> tuple[AxisBindings, tuple[str, ...]]:
     """Compare arguments with a contract. Return the sizes that they bind, and notes on unchecked
     parts.
 
     Raises:
         ContractError: If an argument does not fit its annotation, or two disagree on an axis.
     """
-    scope = Scope(Sizes(), arguments)
+    scope = BindingScope(AxisBindings(), arguments)
     sizes = scope.sizes
 
     for parameter in contract.parameters:
         for path, value in _pieces(parameter, arguments):
             before = sizes.copy()
-            problem = fit(parameter.hint, value, path, scope)
+            problem = mismatch_of(parameter.hint, value, path, scope)
             # Defaults are not checked, as in jaxtyping.
             if problem is not None and value is parameter.default:
                 sizes.restore(before)
@@ -133,7 +133,7 @@ def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
         if isinstance(note, Unresolved) and _first_name(note) not in contract.unresolved
     ]
     if told:
-        text = sentence(
+        text = format_error(
             contract.where, f"{'; '.join(dict.fromkeys(told))}.", UNRESOLVED_RULE, UNRESOLVED_FIX
         )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
@@ -150,15 +150,15 @@ UNRESOLVED_FIX = (
 
 
 def check_result(
-    contract: Contract, result: Any, sizes: Sizes, arguments: Mapping[str, Any]
+    contract: Contract, result: Any, sizes: AxisBindings, arguments: Mapping[str, Any]
 ) -> None:
     """Compare a result with a contract, under the sizes that the arguments bound.
 
     Raises:
         ContractError: If the result does not fit.
     """
-    scope = Scope(sizes.copy(), arguments)
-    _raise(contract.where, _of_result(fit(contract.result, result, "result", scope)))
+    scope = BindingScope(sizes.copy(), arguments)
+    _raise(contract.where, _of_result(mismatch_of(contract.result, result, "result", scope)))
     _raise(contract.where, _of_result(settle(scope.sizes, arguments)))
 
 

@@ -47,7 +47,7 @@ class Later:
 
 
 @dataclass
-class Sizes:
+class AxisBindings:
     """Bindings of one check, each with the value that set it. `who` is quoted: `'t'`,
     `'model.layers[0].weight'`.
     """
@@ -60,9 +60,9 @@ class Sizes:
     later: list[Later] = field(default_factory=list[Later])
     notes: list[str] = field(default_factory=list[str])
 
-    def copy(self) -> Sizes:
+    def copy(self) -> AxisBindings:
         """Snapshot of the bindings."""
-        return Sizes(
+        return AxisBindings(
             dict(self.bound),
             dict(self.variadic),
             dict(self.structures),
@@ -70,7 +70,7 @@ class Sizes:
             list(self.notes),
         )
 
-    def restore(self, other: Sizes) -> None:
+    def restore(self, other: AxisBindings) -> None:
         """Return to a snapshot, after an alternative that did not fit."""
         saved = other.copy()
         self.bound, self.variadic, self.structures = saved.bound, saved.variadic, saved.structures
@@ -86,7 +86,7 @@ def fit_shape(
     hint: ArrayHint,
     shape: tuple[int, ...],
     who: str,
-    sizes: Sizes,
+    sizes: AxisBindings,
     arguments: Mapping[str, Any],
     leaf: str | None = None,
 ) -> Mismatch | None:
@@ -106,7 +106,7 @@ def fit_shape(
     return None if dim.name is None else _fit_variadic(dim, part, who, sizes, leaf)
 
 
-def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Mismatch | None:
+def settle(sizes: AxisBindings, arguments: Mapping[str, Any]) -> Mismatch | None:
     """Evaluate the deferred expressions, once every name is bound. An expression that remains
     unknown becomes a note.
     """
@@ -148,7 +148,7 @@ def _fit_axis(
     axis: int,
     who: str,
     text: str,
-    sizes: Sizes,
+    sizes: AxisBindings,
     arguments: Mapping[str, Any],
     leaf: str | None,
 ) -> Mismatch | None:
@@ -176,7 +176,7 @@ def _fit_axis(
 
 
 def _fit_variadic(
-    dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None
+    dim: Dim, part: tuple[int, ...], who: str, sizes: AxisBindings, leaf: str | None
 ) -> Mismatch | None:
     """Compare axes with a variadic dim by jaxtyping's rule: `*#name` may broadcast against the
     others, `*name` may not.
@@ -256,7 +256,7 @@ def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Mismatc
 
 
 def _wrong_expression(
-    expr: str, value: float, size: int, who: str, text: str, sizes: Sizes
+    expr: str, value: float, size: int, who: str, text: str, sizes: AxisBindings
 ) -> Mismatch:
     used = [
         f"{name}={got} from {by}"

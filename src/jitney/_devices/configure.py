@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import jax
 
-from .._errors import JitneyWarning, OptionError, sentence
+from .._errors import JitneyWarning, OptionError, format_error
 from .._extent import parsed_bytes
 from .._jax.compile_cache import cache as _cache
 from .._jax.memory import MOST
@@ -108,7 +108,7 @@ _ONCE = "It is read once, when the first array is made or a device is asked for.
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Settings:
     """Requested settings of JAX's start, and the limit of `memory="auto"` (None: not requested).
 
     Args:
@@ -140,7 +140,7 @@ class _Asked:
             MOST.bytes = self.most if isinstance(self.most, int) else None
 
 
-def _read(where: str, threads: Any, memory: Any, platform: Any) -> _Asked:
+def _read(where: str, threads: Any, memory: Any, platform: Any) -> _Settings:
     start: dict[str, str] = {}
     if threads is not None:
         start[_THREADS] = str(_threads(where, threads))
@@ -149,8 +149,8 @@ def _read(where: str, threads: Any, memory: Any, platform: Any) -> _Asked:
     size = None if memory is None else _memory(where, memory)
     if isinstance(size, float):
         start[_FRACTION] = f"{size:g}"
-        return _Asked(start, None)
-    return _Asked(start, size)
+        return _Settings(start, None)
+    return _Settings(start, size)
 
 
 def _now(name: str) -> str | None:
@@ -229,7 +229,7 @@ def from_environment() -> None:
             f"{asked.late} comes too late: JAX had started its backend before jitney was imported."
         )
         warnings.warn(
-            sentence(where, what, _ONCE, "import jitney first."),
+            format_error(where, what, _ONCE, "import jitney first."),
             JitneyWarning,
             stacklevel=users_level(),
         )

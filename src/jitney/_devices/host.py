@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import DonationError, TraceError, counted
+from .._errors import DonationError, TraceError, plural
 from .._jax.mesh import automatic, is_within_trace, outside
 from .._jax.trees import (
     device_put,
@@ -79,7 +79,7 @@ class Fetch(Generic[T]):
 
     def __repr__(self) -> str:
         return (
-            f"<jitney.host: {counted(self._count, 'array')},"
+            f"<jitney.host: {plural(self._count, 'array')},"
             f" {'here' if self.done() else 'on their way'}>"
         )
 
@@ -206,7 +206,7 @@ def _bytes(array: Any) -> Any:
         # `bitcast_convert_type` takes neither complex numbers nor booleans.
         array = _jnp.stack([array.real, array.imag], -1)
     elif array.dtype == np.bool_ or _is_narrow(array.dtype):
-        array = array.astype(_carrier(array.dtype))
+        array = array.astype(_whole_byte_dtype(array.dtype))
     return _jax.lax.bitcast_convert_type(array, np.uint8)
 
 
@@ -216,7 +216,7 @@ def _is_narrow(dtype: Any) -> bool:
     return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
 
 
-def _carrier(dtype: Any) -> np.dtype:
+def _whole_byte_dtype(dtype: Any) -> np.dtype:
     """Dtype of whole bytes that represents every value of a narrower one."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
@@ -229,7 +229,7 @@ def _unpacked(raw: np.ndarray[Any, Any], shapes: Sequence[Any]) -> list[Any]:
     for leaf in shapes:
         dtype = np.dtype(leaf.dtype)
         # The inverse of `_bytes`: narrow dtypes were widened to whole bytes.
-        stored = _carrier(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
+        stored = _whole_byte_dtype(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
         stop = start + stored.itemsize * int(np.prod(leaf.shape, dtype=int))
         array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(leaf.shape)
         values.append(array.item() if array.ndim == 0 else array)

@@ -9,7 +9,7 @@ import jax
 
 from .._jax.memory import MOST
 from .._jax.memory import text as bytes_text
-from .._limits import Limit, cores, host_memory
+from .._limits import HostLimit, cores, host_memory
 from .._owners import public
 from .._shown import Shown
 from .configure import threads_asked
@@ -64,7 +64,7 @@ class Machine(Shown):
     """
 
     devices: tuple[DeviceFacts, ...]
-    cores: tuple[Limit, ...]
+    cores: tuple[HostLimit, ...]
     threads: int | None
     host_bytes: int
     host_free: int
@@ -79,7 +79,7 @@ class Machine(Shown):
         }
 
     @property
-    def allowed_cores(self) -> Limit:
+    def allowed_cores(self) -> HostLimit:
         """The smallest limit on cores."""
         return min(self.cores, key=lambda limit: limit.value)
 

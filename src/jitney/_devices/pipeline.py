@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import MeshError, OptionError, counted
+from .._errors import MeshError, OptionError, plural
 from .._jax.mesh import (
     Mesh,
     automatic,
@@ -32,8 +32,8 @@ from .._jax.mesh import (
     current,
     described,
     explicit_around,
-    laid,
     spec,
+    with_explicit_sharding,
 )
 from .._jax.trees import is_a, tree_map, type_of
 from .._owners import public
@@ -106,7 +106,7 @@ class Schedule(Shown):
             ]
         )
         return table(
-            f"{self.microbatches} microbatches through {counted(self.stages, 'stage')}, forward",
+            f"{self.microbatches} microbatches through {plural(self.stages, 'stage')}, forward",
             rows,
         )
 
@@ -246,7 +246,7 @@ def _on_explicit(piped: Pipeline, x: Any) -> Any:
     with automatically(mesh) as brought:
         here, batch = _eqx.combine(tree_map(brought, arrays), rest)
         out = here.through(batch)
-    return laid(out, mesh, along)
+    return with_explicit_sharding(out, mesh, along)
 
 
 _ON_EXPLICIT: Any = _eqx.filter_jit(_on_explicit)

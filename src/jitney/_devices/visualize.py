@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Held:
+class ArrayPlacement:
     """Sharding of one array, and the part of it on one device.
 
     Args:
@@ -46,7 +46,7 @@ class Held:
 class Placement(Shown):
     """Result of `jitney.visualize`: each array, and the bytes of all of them on each device."""
 
-    arrays: tuple[Held, ...]
+    arrays: tuple[ArrayPlacement, ...]
     bytes: dict[str, int]
 
     def __rich__(self) -> Table:
@@ -72,7 +72,7 @@ class Placement(Shown):
         return table("who holds what", rows)
 
 
-def _drawn(held: Held) -> str:
+def _drawn(held: ArrayPlacement) -> str:
     if held.devices == 1:
         return f"on one device, {bytes_text(held.bytes)}"
     if held.parts == 1:
@@ -93,7 +93,7 @@ def visualize(tree: Any) -> Placement:
     Args:
         tree: Any pytree; leaves that are not JAX arrays have no device.
     """
-    arrays: list[Held] = []
+    arrays: list[ArrayPlacement] = []
     total: dict[Any, int] = {}
     for path, leaf in tree_flatten_with_path(tree)[0]:
         if not is_a(leaf, jax.Array) or is_a(leaf, Tracer):
@@ -104,7 +104,7 @@ def visualize(tree: Any) -> Placement:
         size = math.prod(part) * leaf.dtype.itemsize
         parts = len({str(index) for index in places.values()})
         arrays.append(
-            Held(
+            ArrayPlacement(
                 keystr(path).removeprefix(".") or "array",
                 str(leaf.dtype),
                 tuple(leaf.shape),

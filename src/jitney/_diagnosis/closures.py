@@ -44,7 +44,7 @@ def has_same_code(old: Any, new: Any) -> bool:
 
 def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     """Values that a function closes over, by name, in a form that keeps nothing alive: see
-    `worded`.
+    `weak_stand_in`.
     """
     fn = fn.func if is_a(fn, functools.partial) else fn
     # A stand-in of a function that may be gone, which has recorded its cells.
@@ -56,14 +56,14 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     found: list[tuple[str, Any]] = []
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:
-            found.append((name, worded(cell.cell_contents)))
+            found.append((name, weak_stand_in(cell.cell_contents)))
         # The cell is not bound yet.
         except ValueError:
             found.append((name, "..."))
     return tuple(found)
 
 
-def worded(value: Any) -> Any:
+def weak_stand_in(value: Any) -> Any:
     """Stand-in of a value that keeps nothing alive: a number or text itself, the code of a
     function, else the type and a short text.
     """

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._errors import counted
+from .._errors import plural
 from .._own_time import OWN_TIME
 from .._shown import Shown
 from .cause import Cause
@@ -28,7 +28,7 @@ from .cause import Cause
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .._stages.fill import Filled
+    from .._stages.fill import PaddedAxis
 
 TRACED = "/jax/core/compile/jaxpr_trace_duration"
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -137,13 +137,13 @@ class Stats(Shown):
             ),
             *([("verified", f"{self.verified}")] if self.verified else []),
             *(
-                (f"f.{name}", f"{counted(calls, 'call')}, see its own `stats`")
+                (f"f.{name}", f"{plural(calls, 'call')}, see its own `stats`")
                 for name, calls in self.derivatives.items()
             ),
             *(
                 (
                     f"axis {axis}",
-                    f"{counted(len(self.sizes[axis]), 'size')} padded by {part:.1%} on average",
+                    f"{plural(len(self.sizes[axis]), 'size')} padded by {part:.1%} on average",
                 )
                 for axis, part in self.padding.items()
             ),
@@ -163,7 +163,7 @@ class Stats(Shown):
         """
         saves = self._advised.saves
         return [
-            f"{remedy} ({seconds:.3f} s, {saves.get(remedy) or counted(times, 'program')})"
+            f"{remedy} ({seconds:.3f} s, {saves.get(remedy) or plural(times, 'program')})"
             for remedy, (seconds, times) in self._remedies()[:_SHOWN]
         ]
 
@@ -268,7 +268,7 @@ class Counters:
         self.warned.add(about)
         return first
 
-    def padded(self, axes: Iterable[Filled]) -> None:
+    def padded(self, axes: Iterable[PaddedAxis]) -> None:
         """Count a padded call."""
         for axis in axes:
             self.sizes.setdefault(axis.name, Counter())[axis.size] += 1
@@ -341,7 +341,7 @@ class Owner:
     arrays: Callable[[dict[str, Any]], Sequence[Any]] | None = None
 
 
-class Listener:
+class CounterListener:
     """The process's single listener; `_owners` maps the code of a function to the `Owner` of its
     calls.
     """
@@ -360,7 +360,7 @@ class Listener:
                 jax.monitoring.register_event_listener(self._event)
                 self._registered = True
 
-    def owns(self, function: Any, owner: Owner) -> None:
+    def attribute_to(self, function: Any, owner: Owner) -> None:
         """Attribute events below a call of `function` to the counters that `owner` finds in its
         frame.
         """
@@ -454,4 +454,4 @@ def _of_program(named: str | None, name: str) -> bool:
     return named is None or named in (name, f"jit_{name}", f"jit({name})")
 
 
-LISTENER = Listener()
+LISTENER = CounterListener()

@@ -18,11 +18,11 @@ from .._stages.derive import Derived
 from .._stages.plan import difference
 from .._view.layout import MAX_ENTRIES
 from . import remedies
+from .cache_drops import DROPPED
 from .cause import Cause
-from .closures import cells, changed_cells, worded
+from .closures import cells, changed_cells, weak_stand_in
 from .counters import Call, Counters, Event
-from .dropped_programs import DROPPED
-from .remedies import Asked
+from .remedies import AuthorContext
 from .retraces import TraceRecord, causes, sentence_of
 
 # Number of earlier calls that a new one is compared with.
@@ -33,7 +33,7 @@ _FUNCTIONS = 1024
 
 
 @dataclass(frozen=True)
-class _Made:
+class _SeenFunction:
     """Decorated function that may be created anew, in words that keep neither it nor its arguments
     alive.
     """
@@ -57,7 +57,7 @@ class History:
     where: Where
     counters: Counters
     fn: Callable[[], Any]
-    asked: Callable[[], Asked]
+    asked: Callable[[], AuthorContext]
     _near: list[TraceRecord] = field(default_factory=list[TraceRecord])
     _seen: dict[Hashable, tuple[int, int, int]] = field(
         default_factory=dict[Hashable, tuple[int, int, int]]
@@ -217,7 +217,7 @@ def _replanned(old: TraceRecord, new: TraceRecord) -> int:
 
 
 def _before(
-    where: Where, fn: Callable[[], Any], asked: Callable[[], Asked], record: TraceRecord
+    where: Where, fn: Callable[[], Any], asked: Callable[[], AuthorContext], record: TraceRecord
 ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
     """Nearest record and causes for a first call, whose function may have been created anew."""
     made = _LINES.find(fn(), asked())
@@ -237,16 +237,16 @@ def _before(
     return made.record, found
 
 
-class _Lines:
+class _FunctionsByLine:
     """Functions by the line that creates them: a function that is created anew per call compiles
     per call.
     """
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, _Made] = {}
+        self._made: dict[Hashable, _SeenFunction] = {}
         self._lock = threading.Lock()
 
-    def find(self, fn: Any, asked: Asked) -> _Made | None:
+    def find(self, fn: Any, asked: AuthorContext) -> _SeenFunction | None:
         """Find a function that the same line created before, of the same code and around the same
         functions.
         """
@@ -265,17 +265,17 @@ class _Lines:
         ]
         return made if all(a == b for a, b in wrapped) else None
 
-    def remember(self, fn: Any, asked: Asked, record: TraceRecord) -> None:
+    def remember(self, fn: Any, asked: AuthorContext, record: TraceRecord) -> None:
         key, fn = _line(fn, asked), _written(fn)
         if key is None:
             return
         with self._lock:
             if len(self._made) >= _FUNCTIONS:
                 del self._made[next(iter(self._made))]
-            self._made[key] = _Made(fn.__code__, cells(fn), _in_words(record))
+            self._made[key] = _SeenFunction(fn.__code__, cells(fn), _in_words(record))
 
 
-_LINES = _Lines()
+_LINES = _FunctionsByLine()
 
 
 def _written(fn: Any) -> Any:
@@ -285,11 +285,11 @@ def _written(fn: Any) -> Any:
 
 def _in_words(record: TraceRecord) -> TraceRecord:
     """Copy of a record that keeps nothing alive of the call."""
-    static = tuple((path, worded(value)) for path, value in record.static)
+    static = tuple((path, weak_stand_in(value)) for path, value in record.static)
     return replace(record, static=static, fields=(), tree=(), plan=None, keys=None)
 
 
-def _line(fn: Any, asked: Asked) -> Hashable | None:
+def _line(fn: Any, asked: AuthorContext) -> Hashable | None:
     """Key of a line that creates functions; a derivative has the key of its function's line."""
     if isinstance(fn, Derived):
         inner = _line(fn.fn, asked)

@@ -304,7 +304,7 @@ def no_compiles() -> NoCompiles:
 _FORBIDDEN: ContextVar[bool] = ContextVar("_FORBIDDEN", default=False)
 
 
-class _Listener:
+class _WatchListener:
     """Receiver of JAX's reports, which passes them on to each `Watch`."""
 
     def __init__(self) -> None:
@@ -384,4 +384,4 @@ def _named(name: str) -> str:
     return name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
 
 
-_LISTENER = _Listener()
+_LISTENER = _WatchListener()

@@ -99,7 +99,7 @@ def need_of(error: BaseException, paths: Sequence[str] = ()) -> Need | None:
         kind,
         tuple(
             _arguments(str(error), paths)
-            or dict.fromkeys(n for x in _blamed(error, kind) for n in _origin(x, paths))
+            or dict.fromkeys(n for x in _suspects(error, kind) for n in _origin(x, paths))
         ),
     )
 
@@ -147,7 +147,7 @@ def _stands_in(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.\]'\"]){re.escape(name)}(?![\w.\['\"])", text) is not None
 
 
-def _blamed(error: BaseException, kind: Kind) -> list[Any]:
+def _suspects(error: BaseException, kind: Kind) -> list[Any]:
     """Traced values that are at fault if the message names none."""
     # The values that the user's line passed to JAX; else the only scalar among the local variables
     # of the user's function, if there is only one.

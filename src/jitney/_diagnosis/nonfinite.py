@@ -33,8 +33,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jitney._errors import NonFiniteError, Where, sentence
-from jitney._jax.evaluation import applied, evaluated
+from jitney._errors import NonFiniteError, Where, format_error
+from jitney._jax.evaluation import applied, interpret
 from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
 
@@ -188,7 +188,7 @@ def locate(
         None if there is nothing to report: the results are finite, or their infinities came in with
         arguments and constants.
     """
-    tracer = _Tracer()
+    tracer = _NonfiniteInterpreter()
     with (
         jax.debug_nans(False),  # noqa: FBT003 - JAX's own, they would raise here
         jax.debug_infs(False),  # noqa: FBT003 - JAX's own, they would raise here
@@ -246,7 +246,7 @@ def message(
             "pass finite numbers; to find their origin, run the code that made them with"
             " debug_nans=True."
         )
-        return sentence(
+        return format_error(
             where,
             f"argument {name} already has a {finding.kind}, {finding.inputs}{lanes}",
             rule,
@@ -258,7 +258,7 @@ def message(
             f"a result has a {finding.kind}, but no operation makes one when they run one at a"
             f" time{lanes}"
         )
-        return sentence(
+        return format_error(
             where,
             what,
             rule,
@@ -270,12 +270,12 @@ def message(
             f"a {finding.kind} is written into the code at"
             f" {finding.source}{_inside(finding)}{lanes}"
         )
-        return sentence(
+        return format_error(
             where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True."
         )
 
     fix = f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
-    return sentence(where, f"{_story(finding)}{lanes}", rule, fix)
+    return format_error(where, f"{_story(finding)}{lanes}", rule, fix)
 
 
 def _story(finding: Finding) -> str:
@@ -334,7 +334,7 @@ def _special(eqn: Any, operands: Sequence[_Value]) -> str:
     return ""
 
 
-class _Tracer:
+class _NonfiniteInterpreter:
     """Interpreter of jaxprs, which numbers its marks in the order of evaluation."""
 
     def __init__(self) -> None:
@@ -367,7 +367,7 @@ class _Tracer:
                 return _Value(data)
             return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))
 
-        return evaluated(jaxpr, arguments, results, constant=constant, lets_go=True)
+        return interpret(jaxpr, arguments, results, constant=constant, lets_go=True)
 
     def step(
         self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
@@ -485,7 +485,11 @@ class _Loop:
         )
 
     def marks(
-        self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str
+        self,
+        tracer: _NonfiniteInterpreter,
+        results: list[_Value],
+        path: tuple[str, ...],
+        source: str,
     ) -> list[dict[Kind, _Mark]]:
         """Marks of the results; if infinities come and go in too many iterations, those of NaNs
         alone.
@@ -497,7 +501,11 @@ class _Loop:
         return [{} for _ in results] if marks is None else marks
 
     def visit(
-        self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str
+        self,
+        tracer: _NonfiniteInterpreter,
+        kinds: tuple[Kind, ...],
+        path: tuple[str, ...],
+        source: str,
     ) -> list[dict[Kind, _Mark]] | None:
         """Interpret each iteration that produces a new NaN or infinity; None if there are too
         many.
@@ -510,7 +518,7 @@ class _Loop:
         for _ in range(_VISITS):
             # Slots whose maker is known do not stop the run again.
             settled = [
-                [_settled(marks, kind) for kind in kinds]
+                [_maker_is_known(marks, kind) for kind in kinds]
                 for marks in (*(value.marks for value in carry), *ys)
             ]
             at, data, stopped = stride(
@@ -597,7 +605,7 @@ def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -
     return news
 
 
-def _settled(marks: dict[Kind, _Mark], kind: Kind) -> bool:
+def _maker_is_known(marks: dict[Kind, _Mark], kind: Kind) -> bool:
     """Return whether a maker that is worth reporting is known, so that later ones are not looked
     for.
     """

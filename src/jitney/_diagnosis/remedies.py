@@ -23,7 +23,7 @@ from .._view.view import Leaf
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuthorContext:
     """Axes of the signature, and options that the author has written."""
 
     axes: tuple[str, ...]
@@ -36,7 +36,7 @@ class Asked:
         return axis in self.axes or axis in [mapped.name for mapped in self.options.vmap]
 
 
-def for_size(asked: Asked, leaf: Leaf, axis: str, old: int, new: int) -> str:
+def for_size(asked: AuthorContext, leaf: Leaf, axis: str, old: int, new: int) -> str:
     """Remedy for a named axis whose size differs; empty if buckets may help, which is proven
     later.
     """
@@ -119,7 +119,7 @@ def for_positions(argument: str) -> str:
     )
 
 
-def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
+def for_static(asked: AuthorContext, path: str, argument: str, old: Any, new: Any) -> str:
     """Remedy for a static value; empty for a number that may be an array, which is proven later."""
     if argument in asked.positions:
         return for_positions(argument)

@@ -17,20 +17,20 @@ import jax
 from .._jax.settings import settings_of_programs
 from .._jax.trees import type_of
 from .._signature.identity import kind_of
-from .._signature.told_apart import are_one
+from .._signature.strict_keys import are_one
 from .._stages.plan import Plan, difference
 from .._view.layout import static_text
 from .._view.view import Leaf, View
 from . import remedies
 from .cause import Cause
 from .closures import cells, changed_cells, has_same_code, is_same, line_of
-from .remedies import Asked
+from .remedies import AuthorContext
 
 _UNKNOWN = "the arguments, JAX's settings and the mesh are the same"
 
 
 @dataclass(frozen=True)
-class Given:
+class CallerArray:
     """Dtype and placement of one array as the caller passed it, which its program does not show.
 
     Args:
@@ -60,7 +60,7 @@ class TraceRecord:
         static: Static values by path.
         keys: Cache key of the static values.
         plan: Decisions of the stages; None if the program was compiled again without a trace.
-        around: Settings of JAX, mesh and outer transform; see `around`.
+        around: Settings of JAX, mesh and outer transform; see `surroundings`.
         tree: Structure of each argument.
         absent: Paths of leaves that are None.
         fields: Static fields of modules, by path.
@@ -79,11 +79,11 @@ class TraceRecord:
     static: tuple[tuple[str, Any], ...]
     keys: Any
     plan: Plan | None
-    around: tuple[tuple[str, str], ...] = ()
+    surroundings: tuple[tuple[str, str], ...] = ()
     tree: tuple[tuple[str, Any], ...] = ()
     absent: frozenset[str] = frozenset()
     fields: tuple[tuple[str, Any], ...] = ()
-    given: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    given: Mapping[str, CallerArray] = field(default_factory=dict[str, CallerArray])
     axes: Mapping[str, tuple[str | None, ...]] = field(
         default_factory=dict[str, tuple[str | None, ...]]
     )
@@ -102,11 +102,11 @@ class TraceRecord:
             (leaf.path, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in self.view.leaves
         )
         return hash(
-            (self.keys, leaves, self.around, self.sizes if self.numbers else (), self.numbers)
+            (self.keys, leaves, self.surroundings, self.sizes if self.numbers else (), self.numbers)
         )
 
 
-def around(*, nested: bool) -> tuple[tuple[str, str], ...]:
+def surroundings(*, nested: bool) -> tuple[tuple[str, str], ...]:
     """Surroundings of a trace: settings of JAX, the mesh of the context, and whether an outer
     transform traces.
     """
@@ -120,7 +120,7 @@ def around(*, nested: bool) -> tuple[tuple[str, str], ...]:
     )
 
 
-def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...]:
+def causes(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> tuple[Cause, ...]:
     """Differences between two calls that require a new program."""
     found = [
         *_of_structure(old, new),
@@ -244,10 +244,10 @@ def _tree_text(tree: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _of_arrays(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+def _of_arrays(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> Iterator[Cause]:
     before = {leaf.path: leaf for leaf in old.view.leaves if leaf.counts is None}
     # With another `jax_enable_x64` the same array has another dtype: that setting is the cause.
-    wider = dict(old.around).get("setting jax_enable_x64") != dict(new.around).get(
+    wider = dict(old.surroundings).get("setting jax_enable_x64") != dict(new.surroundings).get(
         "setting jax_enable_x64"
     )
     for leaf in new.view.leaves:
@@ -287,7 +287,7 @@ def _of_arrays(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cau
 
 
 def _of_shape(
-    old: TraceRecord, new: TraceRecord, was: Leaf, leaf: Leaf, asked: Asked
+    old: TraceRecord, new: TraceRecord, was: Leaf, leaf: Leaf, asked: AuthorContext
 ) -> Iterator[Cause]:
     names, names_before = new.axes.get(leaf.path, ()), old.axes.get(leaf.path, ())
     changed = [i for i, (a, b) in enumerate(zip(was.shape, leaf.shape, strict=False)) if a != b]
@@ -310,7 +310,7 @@ def _size(shape: Sequence[int]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+def _of_statics(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> Iterator[Cause]:
     # The same static objects with other content: plain objects are compared by what they hold.
     if old.keys == new.keys and old.generation != new.generation:
         for path, was, now in new.changed:
@@ -346,8 +346,8 @@ def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Ca
 
 
 def _of_surroundings(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
-    before = dict(old.around)
-    for what, value in new.around:
+    before = dict(old.surroundings)
+    for what, value in new.surroundings:
         if before.get(what, value) == value:
             continue
         if what == "mesh":
@@ -433,7 +433,7 @@ def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause
     """Text of the differences from the nearest earlier trace, in one line."""
     if old is None or found[0].kind in ("cache eviction", "unknown"):
         return "first call" if found[0].kind == "first call" else "; ".join(map(_told, found))
-    before = dict(old.around)
+    before = dict(old.surroundings)
     beside = ("function", "static value")
     plans = [] if old.plan is None or new.plan is None else difference(old.plan, new.plan)
     differences = [
@@ -442,7 +442,7 @@ def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause
         *plans,
         *(
             f"{what} {before[what]} -> {value}"
-            for what, value in new.around
+            for what, value in new.surroundings
             if before.get(what, value) != value
         ),
     ]

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import JitneyWarning, Where, few, sentence
+from .._errors import JitneyWarning, Where, format_error, shortlist
 from .._jax.trees import is_a, type_of
 from .._owners import users_level
 from .._signature.static_values import Opaque
@@ -107,7 +107,7 @@ class Variety:
             " compiling."
         )
         warnings.warn(
-            sentence(
+            format_error(
                 self._where,
                 what,
                 "Each value of a static argument is a program of its own.",
@@ -121,10 +121,10 @@ class Variety:
 
     def _of_arrays(self, path: str, value: Any, fields: Sequence[str]) -> None:
         name = type_of(value).__name__
-        text = sentence(
+        text = format_error(
             self._where,
             f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with"
-            f" arrays: {few(fields)}.",
+            f" arrays: {shortlist(fields)}.",
             f"JAX has no tree for `{name}`: its arrays are constants, each value is traced and"
             " compiled, and the annotations of its fields are not read.",
             f"make `{name}` an eqx.Module, or write @jax.tree_util.register_dataclass above its"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._errors import ExportError, sentence
+from .._errors import ExportError, format_error
 from .._jax.trees import is_a
 from .header import is_members, made_of_header
 
@@ -188,7 +188,7 @@ def _check_line(line: bytes, where: str) -> None:
 
 def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
-    broken = sentence(
+    broken = format_error(
         where, "its parts do not have the lengths that it says.", _ONLY, "export it anew."
     )
     if len(body) < start:

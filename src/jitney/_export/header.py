@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import ExportError, JitneyError, sentence
+from .._errors import ExportError, JitneyError, format_error
 from .._jax.trees import is_a, type_of
 
 
@@ -120,7 +120,7 @@ def made_of_header(make: Callable[[], Any], where: str) -> Any:
 
 
 def _foreign(where: str) -> str:
-    return sentence(
+    return format_error(
         where,
         "its header is none that jitney has written.",
         "What is loaded is a file of `f.export(...)`.",

@@ -13,14 +13,14 @@ import jax
 import numpy as np
 
 from .._contract.contract import check_arguments
-from .._errors import ContractError, counted, few
+from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.trees import is_a
 from .._owners import public, shorten
 from .._shown import Shown
 from .._signature.binding import Binder
-from .._view.layout import described
+from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .header import check_header, made_of_header
@@ -123,7 +123,7 @@ class Loaded(Shown):
             with self._numbers():
                 taken = self._taken(self._binder.bind(args, kwargs))
                 # Once per shapes and dtypes a program is chosen, checked and deserialised.
-                key = (_jax.config.jax_enable_x64, *map(described, taken.arrays))
+                key = (_jax.config.jax_enable_x64, *map(aval_parts, taken.arrays))
                 run = self._runs.get(key)
                 if run is None:
                     run = self._runs[key] = self._run(self._that_fits(taken.arrays))
@@ -161,7 +161,7 @@ class Loaded(Shown):
 
         # The contract explains a mismatch in terms of the annotations, if it finds one.
         if self._header["checks_contract"]:
-            stand_ins = [jax.ShapeDtypeStruct(*described(array)[:2]) for array in arrays]
+            stand_ins = [jax.ShapeDtypeStruct(*aval_parts(array)[:2]) for array in arrays]
             check_arguments(
                 self.contract,
                 {name: built(tree, stand_ins) for name, tree in self._arguments.items()},
@@ -169,8 +169,9 @@ class Loaded(Shown):
         given, wanted, ranges = nearest(self._header["programs"], arrays)
         raise ContractError(
             self._where,
-            f"no exported program takes {few(given)}.",
-            f"The nearest takes {few(wanted)}{ranges and f' with {ranges}'}, and it is not made"
+            f"no exported program takes {shortlist(given)}.",
+            f"The nearest takes {shortlist(wanted)}{ranges and f' with {ranges}'}, and it is not"
+            " made"
             " anew for others.",
             "pass such arrays, or export it for more: sizes={...}, where range(2, 129) stands for"
             " all sizes of an axis up to 128, and (0, 1, range(2, 129)) for 0 and 1 too, which are"
@@ -269,7 +270,7 @@ class Loaded(Shown):
     def __repr__(self) -> str:
         return (
             f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name},"
-            f" {counted(len(self.programs), 'program')}>"
+            f" {plural(len(self.programs), 'program')}>"
         )
 
 

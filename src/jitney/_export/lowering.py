@@ -13,18 +13,18 @@ from jax import export as jax_export
 
 from .. import _axes
 from .._axes import Refused
-from .._body.body import Body
-from .._checks import Kept, Table, flagged
-from .._errors import ExportError, Where, few
+from .._body.body import CallPlanner
+from .._checks import CheckTable, Unflaggable, evaluate_flagged
+from .._errors import ExportError, Where, shortlist
 from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
 from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, source_of
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._program.entry import Entry
-from .._program.tolerance import decided
+from .._program.entry import Specialization
+from .._program.tolerance import with_policy
 from .._view.named_axes import in_names
 from .._view.result import Mixed
-from .trees import Held, Slot
+from .trees import Slot, StaticLeaf
 
 _jax: Any = jax
 _export: Any = jax_export
@@ -36,7 +36,7 @@ _RULE = "A file holds what XLA compiles, and no code of Python's."
 
 
 @dataclass(frozen=True)
-class Traced:
+class ExportTrace:
     """A traced program of flat arrays.
 
     Args:
@@ -48,24 +48,24 @@ class Traced:
     result: Any
 
 
-def traced(entry: Entry, arrays: Sequence[Any]) -> Traced:
+def traced(entry: Specialization, arrays: Sequence[Any]) -> ExportTrace:
     """Trace the program for these shapes."""
     try:
-        made = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+        made = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
     finally:
         entry.land()
-    return Traced(
+    return ExportTrace(
         made.jaxpr, _result(_jax.tree.structure(made.out_info), len(made.jaxpr.out_avals))
     )
 
 
-def traced_for(entry: Entry, resized: Resized, ranges: Mapping[str, range]) -> Traced:
+def traced_for(entry: Specialization, resized: Resized, ranges: Mapping[str, range]) -> ExportTrace:
     """Trace the program for all sizes in these ranges, and prove that it is the same for each.
 
     Raises:
         ExportError: It depends on the size.
     """
-    body: Body = entry
+    body: CallPlanner = entry
     names = list(ranges)
     seen: list[Any] = []
 
@@ -97,7 +97,7 @@ def traced_for(entry: Entry, resized: Resized, ranges: Mapping[str, range]) -> T
         raise _needs_sizes(
             entry.core.where, names, "it returns something besides arrays that depends on the size"
         )
-    return Traced(program.jaxpr, results[0])
+    return ExportTrace(program.jaxpr, results[0])
 
 
 def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
@@ -122,7 +122,7 @@ def _result(treedef: Any, count: int) -> Any:
     # A `Mixed` result has its static leaves apart; insert them at their positions among the arrays.
     leaves = list(whole.arrays)
     for i, leaf in whole.outcome.rest:
-        leaves.insert(i, Held(leaf))
+        leaves.insert(i, StaticLeaf(leaf))
     return tree_unflatten(whole.outcome.treedef, leaves)
 
 
@@ -138,7 +138,7 @@ def _plain(result: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Lowered:
+class ExportLowered:
     """A lowered program and the messages of its checks.
 
     Args:
@@ -150,20 +150,20 @@ class Lowered:
     checks: tuple[tuple[str, ...], ...]
 
 
-def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> Lowered:
+def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None) -> ExportLowered:
     """Lower a program for platforms. If it has run-time checks, the number of the failed check
     becomes an additional last result.
 
     Raises:
         ExportError: It calls Python, or has operations that only this version of XLA knows.
     """
-    closed, table = program.closed, Table()
+    closed, table = program.closed, CheckTable()
     has_checks = has_equinox_checks(closed)
 
     def flat(*arrays: Any) -> Any:
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
-        out, flag = flagged(closed, arrays, table)
+        out, flag = evaluate_flagged(closed, arrays, table)
         # Checks of dead values are dropped, so there may be none left.
         return [*out, flag] if len(table) else out
 
@@ -177,7 +177,7 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
     jitted = _jax.jit(flat)
     try:
         made = jitted.trace(*specs)
-    except Kept as kept:
+    except Unflaggable as kept:
         raise ExportError(
             where,
             f"its run-time checks cannot be exported: {kept}.",
@@ -197,7 +197,9 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
             "so it holds only what they promise to know.",
             "replace that operation, or compile where the code is.",
         ) from error
-    return Lowered(exported, tuple(_messages(callback, where) for callback in table.callbacks))
+    return ExportLowered(
+        exported, tuple(_messages(callback, where) for callback in table.callbacks)
+    )
 
 
 def _messages(callback: Any, where: Where) -> tuple[str, ...]:
@@ -219,7 +221,7 @@ def _refuse_callbacks(program: Any, where: Where) -> None:
     lines = dict.fromkeys(f"`{eqn.primitive.name}`{_at(source_of(eqn))}" for eqn in calls)
     raise ExportError(
         where,
-        f"it calls Python: {few(list(lines))}.",
+        f"it calls Python: {shortlist(list(lines))}.",
         _RULE,
         "leave out what calls Python (`jax.debug.print`, `io_callback`, `pure_callback`), or call"
         " it around the loaded program.",

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.extend.core import primitives
 
-from .._checks import parted
+from .._checks import split_code
 from .._errors import DerivativeError, ExportError
 from .._jax.equinox_checks import fail_with
 from .._jax.trees import Tracer, is_a
@@ -205,7 +205,7 @@ def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
         )
     failed = int(np.asarray(flag))
     if failed:
-        check, index = parted(failed)
+        check, index = split_code(failed)
         fail_with(checks[check], index)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._extent import Unreadable, read_dim
 from .._jax.trees import is_a
-from .._view.layout import described
+from .._view.layout import aval_parts
 from .._view.named_axes import in_names
 
 
@@ -23,7 +23,7 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
         bound: Numbers of the arrays that the program is bound to.
     """
     pairs = [
-        (aval, *described(array))
+        (aval, *aval_parts(array))
         for i, (aval, array) in enumerate(zip(program["arrays"], arrays, strict=True))
         if i not in bound
     ]
@@ -73,7 +73,7 @@ def nearest(
     """
     given = [
         {"shape": shape, "dtype": str(dtype), "weak": weak}
-        for shape, dtype, weak in map(described, arrays)
+        for shape, dtype, weak in map(aval_parts, arrays)
     ]
     differing = [
         [i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])]

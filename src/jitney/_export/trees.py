@@ -37,7 +37,7 @@ class Slot:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class StaticLeaf:
     """Placeholder for a static leaf in a tree."""
 
     value: Any
@@ -67,7 +67,7 @@ def described(tree: Any, path: str) -> Tree:
     kind = type_of(tree)
     if is_a(tree, Slot):
         return {"is": "array", "number": tree.number, "scalar": tree.scalar}
-    if is_a(tree, Held):
+    if is_a(tree, StaticLeaf):
         return {"is": "static", "value": _data(tree.value, path)}
     if tree is None:
         return {"is": "none"}

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax import export as jax_export
 
-from .._errors import ExportError, sentence
+from .._errors import ExportError, format_error
 
 _jax: Any = jax
 _export: Any = jax_export
@@ -81,7 +81,7 @@ def deserialized(
 
 
 def _no_program(where: str) -> str:
-    return sentence(
+    return format_error(
         where,
         "what it holds is not the program that its header tells of.",
         "A program is loaded only as it was written.",

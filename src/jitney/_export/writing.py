@@ -19,18 +19,25 @@ from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where
 from .._jax.settings import settings
 from .._jax.trees import extended, is_a, issubdtype, tree_unflatten, words_of_keys
-from .._program.entry import Entry
+from .._program.entry import Specialization
 from .._report.plan_report import report
 from .._signature.hints import ScalarHint
 from .._signature.options import Options
 from .._version import __version__
-from .._view.layout import jit_is_off, traced
-from .asked import Program, Sizes, arrays_at, at_hand, each, resizing
+from .._view.layout import is_nested_trace, jit_is_off
 from .container import path_of, write
 from .contract_data import contract_data
-from .lowering import Lowered, Traced, lowered, traced_for
+from .export_sizes import (
+    ExportSizes,
+    Program,
+    arrays_at,
+    missing_sizes,
+    resizing,
+    size_combinations,
+)
+from .lowering import ExportLowered, ExportTrace, lowered, traced_for
 from .lowering import traced as traced_at
-from .trees import Held, Slot, Tree, Unportable, described
+from .trees import Slot, StaticLeaf, Tree, Unportable, described
 
 _jax: Any = jax
 _random: Any = jax.random
@@ -72,7 +79,7 @@ def export(
     writer = _Writer(program, where, _bound_names(program, where), vjp_order, platforms)
 
     # Arguments and bound arrays are the same in all parts, so those of the first are written.
-    parts = [writer.part(args, kwargs, at) for at in each(sizes, where)]
+    parts = [writer.part(args, kwargs, at) for at in size_combinations(sizes, where)]
     first = parts[0]
     members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)} | {
         f"program {i}": p.content for i, p in enumerate(parts)
@@ -123,12 +130,15 @@ class _Writer:
     vjp_order: int
     platforms: Sequence[str] | None
 
-    def part(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], at: Sizes) -> _Part:
+    def part(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], at: ExportSizes) -> _Part:
         """Build the part for one set of sizes."""
         entry, examples = self.program.abstract(
-            args, dict(kwargs), at_hand(self.program, at, args, kwargs, self.where), warn=False
+            args,
+            dict(kwargs),
+            missing_sizes(self.program, at, args, kwargs, self.where),
+            warn=False,
         )
-        if traced(examples) or jit_is_off():
+        if is_nested_trace(examples) or jit_is_off():
             raise ExportError(
                 self.where,
                 "it is called while something is traced, or `jit` is off.",
@@ -144,7 +154,7 @@ class _Writer:
                 raise
             raise explained from error
 
-    def _made(self, entry: Entry, examples: Sequence[Any], at: Sizes) -> _Part:
+    def _made(self, entry: Specialization, examples: Sequence[Any], at: ExportSizes) -> _Part:
         resized = resizing(entry, examples, at, self.where)
         arrays = arrays_at(resized, examples, at.representative(), self.where)
         made = (
@@ -161,7 +171,7 @@ class _Writer:
         )
 
 
-def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
+def _serialized(known: ExportLowered, vjp_order: int, where: Where) -> bytes:
     """Serialise a program with its derivatives, which JAX computes here.
 
     Raises:
@@ -253,7 +263,7 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
 
 
 def _arguments(
-    entry: Entry, arrays: Sequence[Any], bound: Sequence[str], where: Where
+    entry: Specialization, arrays: Sequence[Any], bound: Sequence[str], where: Where
 ) -> dict[str, Tree]:
     """Return the trees of the arguments that are not bound, by name."""
     layout = entry.layout
@@ -264,7 +274,7 @@ def _arguments(
     for number, (i, leaf) in enumerate(zip(layout.dynamic, view.leaves, strict=True)):
         leaves[i] = Slot(number, leaf.hint.kind if isinstance(leaf.hint, ScalarHint) else None)
     for i, value in zip(layout.static, entry.statics, strict=True):
-        leaves[i] = Held(value)
+        leaves[i] = StaticLeaf(value)
     names = [parameter.name for parameter in entry.core.contract.parameters]
     parts = zip(names, tree_unflatten(layout.treedef, leaves), strict=True)
     return {name: _described(part, name, where) for name, part in parts if name not in bound}
@@ -285,11 +295,11 @@ def _described(tree: Any, path: str, where: Where) -> Tree:
 
 def _told(
     program: Program,
-    entry: Entry,
+    entry: Specialization,
     arrays: Sequence[Any],
-    at: Sizes,
-    made: Traced,
-    known: Lowered,
+    at: ExportSizes,
+    made: ExportTrace,
+    known: ExportLowered,
     where: Where,
 ) -> dict[str, Any]:
     """Return the header entry of one program."""
@@ -326,7 +336,11 @@ def _aval(aval: Any, path: str) -> dict[str, Any]:
 
 
 def _bound_arrays(
-    entry: Entry, examples: Sequence[Any], arrays: Sequence[Any], bound: Sequence[str], where: Where
+    entry: Specialization,
+    examples: Sequence[Any],
+    arrays: Sequence[Any],
+    bound: Sequence[str],
+    where: Where,
 ) -> list[tuple[dict[str, Any], bytes]]:
     """Return the arrays that the program is bound to, which the file holds by value."""
     held: list[tuple[dict[str, Any], bytes]] = []

@@ -28,7 +28,7 @@ KEPT = "_jitney_derived"
 """Name of the slot of a state that holds its cache."""
 
 
-class Kept:
+class DerivedCache:
     """Derived values of a state with certain contents.
 
     Args:
@@ -51,7 +51,7 @@ class KeptValue:
         return self.trace is None or self.trace == trace
 
 
-class Reading:
+class DerivedCaches:
     """Caches of the states that are read while one derived field is computed, with all fields that
     its rule reads. Nothing changes these states meanwhile.
     """
@@ -59,7 +59,7 @@ class Reading:
     def __init__(self) -> None:
         # By `id`, with the state itself: an id belongs to one object only as long as that is alive.
         # A state on the way may have no other reference, and the next one could reuse its id.
-        self._kept: dict[int, tuple[Any, Kept, Kept]] = {}
+        self._kept: dict[int, tuple[Any, DerivedCache, DerivedCache]] = {}
 
     def value(self, state: Any, rule: Callable[[Any], Any]) -> Any:
         """Return a derived value, computed unless it is cached for the current settings and trace.
@@ -72,7 +72,7 @@ class Reading:
         """
         key, trace = (rule, settings()), _core.get_opaque_trace_state()
         if id(state) not in self._kept:
-            self._kept[id(state)] = (state, _lasting(state), Kept(None))
+            self._kept[id(state)] = (state, _lasting(state), DerivedCache(None))
         _, lasting, passing = self._kept[id(state)]
 
         # A value without tracers is valid in any trace.
@@ -87,12 +87,12 @@ class Reading:
         return value
 
 
-def _lasting(state: Any) -> Kept:
+def _lasting(state: Any) -> DerivedCache:
     """Return the cache in a state; a new one if its contents have changed."""
     held = _held(state)
-    kept: Kept | None = getattr(state, KEPT, None)
+    kept: DerivedCache | None = getattr(state, KEPT, None)
     if kept is None or held is None or kept.held is None or not _same(kept.held, held):
-        kept = Kept(held)
+        kept = DerivedCache(held)
         # `object`'s method, as a state is a frozen dataclass.
         object.__setattr__(state, KEPT, kept)
     return kept

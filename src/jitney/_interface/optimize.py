@@ -25,8 +25,8 @@ from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
+from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
-from .._signature.plain_objects import is_plain
 from .._switches import disabled
 from .program import Program
 

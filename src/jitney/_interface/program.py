@@ -36,18 +36,18 @@ from .._diagnosis.tracer_errors import (
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
-from .._program.core import REGISTRY, Core
-from .._program.entry import Entry, Retry, Undecided, ran_eagerly
+from .._program.core import REGISTRY, CompiledFunction
+from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
 from .._program.examples import abstract_values
-from .._program.left_behind import left_error
+from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
-from .._program.tolerance import decide, decided
+from .._program.tolerance import decide, with_policy
 from .._report.plan_report import Report, report
+from .._signature.option_text import option_texts
 from .._signature.options import Options
-from .._signature.written import written
 from .._view.fitting import demand_floats_fit
-from .._view.layout import traced, unwrap_statics
+from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
 from .tools import Tools
@@ -76,7 +76,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def __init__(
         self,
-        core: Core,
+        core: CompiledFunction,
         fn: Callable[P, R],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -181,14 +181,14 @@ class Program(Tools[R], Generic[P, R]):
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
     def _not_traceable(
-        self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any
+        self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Any
     ) -> Any:
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
             raise untraced from error
         # The failed trace does not count: the call is counted as an eager one.
         core.counters.misses -= 1
-        if not traced(arrays):
+        if not is_nested_trace(arrays):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
             warnings.warn(
@@ -272,7 +272,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            lowered = decided(entry, arrays, lambda: entry.lowered(arrays))
+            lowered = with_policy(entry, arrays, lambda: entry.lowered(arrays))
             return Lowered(self._core, entry, lowered, self._args, self._kwargs)
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -289,7 +289,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            traced = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+            traced = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
             return Traced(self._core, entry, traced, self._args, self._kwargs)
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -308,7 +308,7 @@ class Program(Tools[R], Generic[P, R]):
         try:
             with entry.numbers():
                 return unmixed(
-                    decided(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays))
+                    with_policy(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays))
                 )
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -424,7 +424,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, sizes)
         try:
-            return decided(entry, arrays, lambda: entry.ahead(arrays))
+            return with_policy(entry, arrays, lambda: entry.ahead(arrays))
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
             if explained is None:
@@ -434,7 +434,7 @@ class Program(Tools[R], Generic[P, R]):
             entry.land()
 
     @property
-    def core(self) -> Core:
+    def core(self) -> CompiledFunction:
         """State that is shared with programs of equal functions with equal options."""
         return self._core
 
@@ -510,7 +510,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def abstract(
         self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
-    ) -> tuple[Entry, tuple[Any, ...]]:
+    ) -> tuple[Specialization, tuple[Any, ...]]:
         """Return the entry of a call, and its arrays or abstract values; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
@@ -550,7 +550,7 @@ class Program(Tools[R], Generic[P, R]):
         return inspect.signature(self.__wrapped__)
 
     def __repr__(self) -> str:
-        chosen = written(self._core.options)
+        chosen = option_texts(self._core.options)
         return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
 
     def __dir__(self) -> list[str]:
@@ -649,7 +649,7 @@ class _Function:
     function alive.
     """
 
-    def __init__(self, core: Core, fn: Callable[..., Any]):
+    def __init__(self, core: CompiledFunction, fn: Callable[..., Any]):
         self.core = core
         self.fn = fn
 
@@ -679,7 +679,7 @@ def _given(names: dict[str, Any]) -> Sequence[Any]:
 # Compiles below these methods belong to the program: the listener finds their frames, and reads the
 # local variables `self`, `entry` and `arrays`.
 for _method in (_program.__call__, _program.ahead, _program.trace, _program.lower):
-    LISTENER.owns(
+    LISTENER.attribute_to(
         _method,
         Owner(_counters, lambda names, call: names["entry"].compiled(_given(names), call), _given),
     )

@@ -19,7 +19,7 @@ from .._jax.trees import is_a, keystr, tree_flatten_with_path, type_of
 from .._owners import public
 from .._signature.binding import signature_of
 from .._signature.static_values import Unkeyed, static_key
-from .._signature.told_apart import are_one
+from .._signature.strict_keys import are_one
 from .optimize import optimize
 from .program import Program
 

@@ -17,7 +17,7 @@ from .._errors import OptionError
 from .._jax.trees import is_a, is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
-from .._signature.told_apart import are_one
+from .._signature.strict_keys import are_one
 
 T = TypeVar("T")
 _jax: Any = jax

@@ -22,8 +22,8 @@ from .._errors import OptionError, StateError
 from .._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
 from .._owners import shorten
 from .._signature.annotations import fields_of
-from .derived import KEPT, Reading
-from .state_vector import core_leaves, joined, like, made
+from .derived import KEPT, DerivedCaches
+from .state_vector import core_leaves, from_vector, joined, like
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -86,7 +86,7 @@ class _Reading:
     fields: list[tuple[Any, DerivedField[Any]]] = field(
         default_factory=list[tuple[Any, DerivedField[Any]]]
     )
-    values: Reading = field(default_factory=Reading)
+    values: DerivedCaches = field(default_factory=DerivedCaches)
 
 
 _READING: ContextVar[_Reading | None] = ContextVar("reading", default=None)
@@ -124,7 +124,7 @@ class _Of:
     def __get__(self, state: S | None, owner: type[S]) -> Callable[..., S]:
         if state is not None:
             return functools.partial(like, state)
-        return functools.partial(made, owner)
+        return functools.partial(from_vector, owner)
 
 
 class State(eqx.Module):

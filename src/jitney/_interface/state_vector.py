@@ -145,7 +145,7 @@ def like(state: Any, vector: Any) -> Any:
 
 
 @public
-def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
+def from_vector(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
     """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
     dims = {

@@ -24,8 +24,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .evaluation import evaluated
-from .jaxprs import bound, is_written, opened, programs, variables
+from .evaluation import interpret
+from .jaxprs import bound, is_literal, opened, programs, variables
 from .primitives import CALLBACKS
 from .trees import is_a
 
@@ -161,7 +161,7 @@ def only_raises(program: Any) -> bool:
         if _raises(eqn) or not never.isdisjoint(variables(eqn.invars)):
             never.update(eqn.outvars)
     return bool(plain.outvars) and all(
-        not is_written(atom) and atom in never for atom in plain.outvars
+        not is_literal(atom) and atom in never for atom in plain.outvars
     )
 
 
@@ -178,7 +178,7 @@ def which(eqn: Any, operands: Sequence[Any]) -> Any:
         return [_jax.lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in inner.outvars]
 
     # The first operand of a `cond` is the index of the branch.
-    evaluated(eqn.params["branches"][1], operands[1:], results)
+    interpret(eqn.params["branches"][1], operands[1:], results)
     return told[0]
 
 

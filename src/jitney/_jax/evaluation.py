@@ -1,6 +1,6 @@
 """Interpreters of jaxprs, equation by equation, over any domain of values.
 
-`evaluated` is the one place that keeps the environment from variables to values. Its callers choose
+`interpret` is the one place that keeps the environment from variables to values. Its callers choose
 the domain and the transfer function: concrete arrays and tracers, values with their producers,
 dependence sets, or numbers in an SSA list.
 """
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from jax.extend import core
 
-from .jaxprs import called, is_written, opened, source_of, variables
+from .jaxprs import called, is_literal, opened, source_of, variables
 
 _core: Any = core
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def _as_it_is(value: Any, _aval: Any, _eqn: Any) -> Any:
     return value
 
 
-def evaluated(
+def interpret(
     jaxpr: Any,
     values: Iterable[T],
     results: Callable[[Any, list[T]], Iterable[T]],
@@ -65,7 +65,7 @@ def evaluated(
     done = _done(program) if lets_go else None
     for eqn in program.eqns:
         inputs = [
-            constant(atom.val, atom.aval, eqn) if is_written(atom) else env[atom]
+            constant(atom.val, atom.aval, eqn) if is_literal(atom) else env[atom]
             for atom in eqn.invars
         ]
         env.update(zip(eqn.outvars, results(eqn, inputs), strict=True))
@@ -73,7 +73,7 @@ def evaluated(
         for atom in next(done) if done is not None else ():
             env.pop(atom, None)
     return [
-        constant(atom.val, atom.aval, None) if is_written(atom) else env[atom]
+        constant(atom.val, atom.aval, None) if is_literal(atom) else env[atom]
         for atom in program.outvars
     ]
 
@@ -91,7 +91,7 @@ def _done(program: Any) -> Iterator[list[Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class SeenAt:
+class CallStack:
     """Stack of the call equations around an equation.
 
     Args:
@@ -115,12 +115,12 @@ class SeenAt:
 def without_calls(
     jaxpr: Any,
     values: Iterable[T],
-    results: Callable[[Any, list[T], SeenAt], Iterable[T]],
+    results: Callable[[Any, list[T], CallStack], Iterable[T]],
     inside: Callable[[Any], Any | None] = called,
     *,
     constants: Iterable[T] | None = None,
     constant: Callable[[Any, Any, Any], T] = _as_it_is,
-    seen_at: SeenAt = SeenAt(),
+    seen_at: CallStack = CallStack(),
 ) -> list[T]:
     """Interpret a jaxpr with its calls inlined.
 
@@ -131,7 +131,7 @@ def without_calls(
             around it, to the values of its results.
         inside: Jaxpr to inline for an equation; None to pass the equation to `results`.
         constants: Values of its constants; by default `constant` of each.
-        constant: Value of a literal or constant; see `evaluated`.
+        constant: Value of a literal or constant; see `interpret`.
         seen_at: Calls around the jaxpr itself.
     """
 
@@ -139,10 +139,10 @@ def without_calls(
         program = inside(eqn)
         if program is None:
             return results(eqn, inputs, seen_at)
-        held_by = SeenAt((*seen_at.calls, eqn), seen_at.start)
+        held_by = CallStack((*seen_at.calls, eqn), seen_at.start)
         return without_calls(program, inputs, results, inside, constant=constant, seen_at=held_by)
 
-    return evaluated(jaxpr, values, of, constants=constants, constant=constant)
+    return interpret(jaxpr, values, of, constants=constants, constant=constant)
 
 
 # SSA form: values by number.
@@ -178,5 +178,5 @@ def numbered(atoms: Iterable[Any], avals: dict[int, Any]) -> tuple[int, ...]:
 
 
 def as_const(value: Any, _aval: Any, _eqn: Any) -> Const:
-    """Wrap a literal of a jaxpr whose values are numbered; a `constant` for `evaluated`."""
+    """Wrap a literal of a jaxpr whose values are numbered; a `constant` for `interpret`."""
     return Const(value)

@@ -46,7 +46,7 @@ Groups = frozenset[frozenset[int]]
 
 
 @dataclass(frozen=True)
-class Operation:
+class HloCollective:
     """A collective of a compiled program."""
 
     kind: str
@@ -67,11 +67,11 @@ class Operation:
     widened: bool
 
 
-def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
+def collectives(text: str, mesh: Mapping[str, int]) -> list[HloCollective]:
     """Return the collectives of a program that was compiled for a mesh with these axes."""
     lines, loops = _Lines(text), _computations_in_loops(text)
     axes = _groups_by_axes(mesh)
-    operations: list[Operation] = []
+    operations: list[HloCollective] = []
     computation = ""
     for row in text.splitlines():
         started = HEAD.match(row)
@@ -95,7 +95,7 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
             )
             where = (lines.of(row), in_loop, match["name"], computation)
             operations.append(
-                Operation(match["kind"], size // 8, whole, along, *where, arrays, widened)
+                HloCollective(match["kind"], size // 8, whole, along, *where, arrays, widened)
             )
     return operations
 

@@ -43,7 +43,7 @@ _NO_TRAFFIC = frozenset(_VIEWS.split())
 
 
 @dataclass(frozen=True)
-class Row:
+class Instruction:
     """An instruction of a computation."""
 
     name: str
@@ -68,11 +68,11 @@ class Row:
         return _INNER.findall(self.rest) + (_OPERANDS.findall(branches[1]) if branches else [])
 
 
-class Work:
+class ProgramCost:
     """Operations and memory traffic of one run of a compiled program on one device."""
 
     def __init__(self, text: str):
-        self._rows: dict[str, dict[str, Row]] = {}
+        self._rows: dict[str, dict[str, Instruction]] = {}
         self._entry = ""
         computation = ""
 
@@ -131,7 +131,7 @@ class Work:
         """
         cut_out: dict[str, int] = {}
         for rows in self._rows.values():
-            users: dict[str, list[Row]] = {}
+            users: dict[str, list[Instruction]] = {}
             for row in rows.values():
                 for operand in row.operands:
                     users.setdefault(operand, []).append(row)
@@ -174,15 +174,15 @@ class Work:
             if computation not in fused
         )
 
-    def _all(self) -> Iterator[tuple[str, Row, int]]:
+    def _all(self) -> Iterator[tuple[str, Instruction, int]]:
         for computation, times in self.turns.items():
             for row in self._rows[computation].values():
                 yield computation, row, times
 
-    def _operand(self, computation: str, row: Row, i: int) -> Row:
+    def _operand(self, computation: str, row: Instruction, i: int) -> Instruction:
         return self._rows[computation][row.operands[i]]
 
-    def _product(self, computation: str, row: Row) -> int:
+    def _product(self, computation: str, row: Instruction) -> int:
         left, right = (self._operand(computation, row, i).arrays[0][1] for i in (0, 1))
         if row.op == "dot":
             axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", row.rest)
@@ -202,7 +202,7 @@ class Work:
         )
         return 2 * row.elements * math.prod(kernel)
 
-    def _other(self, computation: str, row: Row) -> int:
+    def _other(self, computation: str, row: Instruction) -> int:
         if row.op in ("reduce", "reduce-window", "scatter"):
             kinds = [self._operand(computation, row, i) for i in range(len(row.operands))]
             # A reduction costs one operation per element of its largest input; a scatter, per
@@ -219,7 +219,7 @@ class Work:
             row.elements if _is_float(row) and row.op not in (*_MOVES, "dot", "convolution") else 0
         )
 
-    def _traffic(self, computation: str, row: Row) -> int:
+    def _traffic(self, computation: str, row: Instruction) -> int:
         if (
             row.op in _NO_TRAFFIC
             or row.op.startswith(("all-", "collective-", "reduce-scatter"))
@@ -246,7 +246,7 @@ class Work:
             self._read(inside, i, size) for i, size in enumerate(sizes)
         )
 
-    def _written(self, inside: dict[str, Row], row: Row) -> int:
+    def _written(self, inside: dict[str, Instruction], row: Instruction) -> int:
         """Return the bytes that a fusion writes: for an array updated in place, those of the
         update.
         """
@@ -264,7 +264,7 @@ class Work:
             )
         return written if roots else row.bytes
 
-    def _read(self, inside: dict[str, Row], i: int, size: int) -> int:
+    def _read(self, inside: dict[str, Instruction], i: int, size: int) -> int:
         """Return the bytes that a fusion reads of argument `i`: if it is only sliced or updated,
         those of the slices.
         """
@@ -283,7 +283,7 @@ class Work:
         # An update in place does not read its target.
         return sum(0 if row.op == "dynamic-update-slice" else row.bytes for row in uses)
 
-    def _only_widens(self, row: Row) -> bool:
+    def _only_widens(self, row: Instruction) -> bool:
         """Return whether an instruction only converts types: the CPU compiler widens 16-bit numbers
         in memory, other compilers do so while reading.
         """
@@ -293,7 +293,7 @@ class Work:
             == {"parameter", "convert"}
         )
 
-    def _narrow(self, computation: str, row: Row) -> int:
+    def _narrow(self, computation: str, row: Instruction) -> int:
         return (
             min(row.bytes, self._operand(computation, row, 0).bytes)
             if self._only_widens(row)
@@ -301,25 +301,25 @@ class Work:
         )
 
 
-def _turns_of(row: Row) -> int | None:
+def _turns_of(row: Instruction) -> int | None:
     if row.op != "while":
         return 1
     known = _TURNS.search(row.rest)
     return int(known[1]) if known else None
 
 
-def _behind(inside: dict[str, Row], row: Row) -> Row:
+def _behind(inside: dict[str, Instruction], row: Instruction) -> Instruction:
     """Return the instruction that a row is a view of."""
     while row.op in ("bitcast", "copy", "reshape") and row.operands:
         row = inside[row.operands[0]]
     return row
 
 
-def _is_float(row: Row) -> bool:
+def _is_float(row: Instruction) -> bool:
     return any(kind.startswith(("f", "bf", "c")) for kind, _ in row.arrays)
 
 
-def _row(line: str) -> Row | None:
+def _row(line: str) -> Instruction | None:
     """Parse `ROOT %name = shape op(operands), attributes`; None if the line is not an
     instruction.
     """
@@ -338,7 +338,7 @@ def _row(line: str) -> Row | None:
         if op in ("constant", "parameter")
         else tuple(_OPERANDS.findall(arguments[: _closing(f"({arguments}") - 1]))
     )
-    return Row(named[2], op, arrays, operands, arguments, named[1] is not None)
+    return Instruction(named[2], op, arrays, operands, arguments, named[1] is not None)
 
 
 def _closing(text: Sequence[str] | str) -> int:

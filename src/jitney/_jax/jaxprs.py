@@ -25,14 +25,14 @@ def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
 
 
-def is_written(atom: Any) -> bool:
+def is_literal(atom: Any) -> bool:
     """Return whether an operand is a literal."""
     return isinstance(atom, core.Literal)
 
 
 def variables(atoms: Iterable[Any]) -> Iterator[Any]:
     """Yield the variables among the operands, without literals."""
-    return (atom for atom in atoms if not is_written(atom))
+    return (atom for atom in atoms if not is_literal(atom))
 
 
 def called(eqn: Any) -> Any | None:
@@ -80,7 +80,7 @@ def calls_back(jaxpr: Any) -> bool:
     return any(eqn.primitive.name in (*CALLBACKS, "pure_callback") for eqn in equations(jaxpr))
 
 
-def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
+def effectful_equations(eqns: Iterable[Any]) -> Iterator[Any]:
     """Yield the equations, nested ones included, with effects other than those of callbacks: writes
     to references, or checks.
 
@@ -95,7 +95,7 @@ def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
             and not any(held.effects for held in inner)
         ):
             yield eqn
-        yield from unfollowed(inner)
+        yield from effectful_equations(inner)
 
 
 def name_of(eqn: Any) -> str:

@@ -17,7 +17,7 @@ _jax: Any = jax
 JITTED: Any = type_of(_jax.jit(len))
 
 
-def told(jitted: Any) -> tuple[Any, str] | None:
+def jit_options(jitted: Any) -> tuple[Any, str] | None:
     """Return the wrapped function, and the options of `jax.jit` as text; None if this JAX has
     another form of state.
     """

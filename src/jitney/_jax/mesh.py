@@ -295,7 +295,7 @@ def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
         yield brought
 
 
-def laid(x: Any, found: Any, along: Sequence[Any]) -> Any:
+def with_explicit_sharding(x: Any, found: Any, along: Sequence[Any]) -> Any:
     """Return an array from such a scope with its sharding on the explicit mesh as a part of its
     type.
     """
@@ -312,7 +312,7 @@ def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -
     along = spec(array)
     with automatically(found) as brought:
         out = how(brought(array), shape)
-    return laid(out, found, dividing(found, shape, along))
+    return with_explicit_sharding(out, found, dividing(found, shape, along))
 
 
 def dividing(found: Any, shape: Sequence[int], along: Sequence[Any]) -> list[Any]:
@@ -342,7 +342,7 @@ def described(found: Any) -> str:
     return ", ".join(f"{name}={size}" for name, size in found.shape.items())
 
 
-def told_of(mesh: Any) -> tuple[str, str]:
+def mesh_fingerprint(mesh: Any) -> tuple[str, str]:
     """Describe one of JAX's meshes in a form that is the same in another process: its axes, and its
     devices in order.
     """

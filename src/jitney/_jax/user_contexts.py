@@ -16,7 +16,7 @@ FRESH: Any = _jax.make_user_context(None)
 """Context of a trace with symbolic sizes, in which all bodies run again."""
 PLAIN: Any = _jax.make_user_context(None)
 """Context of a call that is traced plainly inside of another trace."""
-KEPT: Any = _jax.make_user_context(None)
+SERIALIZED: Any = _jax.make_user_context(None)
 """Context of a trace whose program is cached for other processes. All bodies run again in it, so
 that their reads are observed.
 """

@@ -23,7 +23,9 @@ _FIX = (
 )
 
 
-def apart(ours: Any, theirs: Any, names: tuple[str, str], tolerance: float | None) -> float:
+def largest_difference(
+    ours: Any, theirs: Any, names: tuple[str, str], tolerance: float | None
+) -> float:
     """Return the largest difference of two results, relative to the largest element of each array.
 
     Raises:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._diagnosis.jax_work import watch
-from .._errors import OptionError, counted
+from .._errors import OptionError, plural
 from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._owners import public
 from .._shown import Shown
 from .arguments import Put, check_calls, put
-from .equal import apart
-from .fed import is_constant
+from .constant_result import is_constant
+from .equal import largest_difference
 from .rounds import Side, rounds
 from .verdict import CONFIDENCE, Verdict, judged, quartiles
 
@@ -141,7 +141,7 @@ class Measurement(Shown):
             rows.append(("", "arguments", *("copied, untimed" for _ in sides)))
         if self.transfer_arrays:
             what = (
-                f"{counted(self.transfer_arrays, 'array')} of {bytes_text(self.transfer_bytes)},"
+                f"{plural(self.transfer_arrays, 'array')} of {bytes_text(self.transfer_bytes)},"
                 " before"
             )
             rows.append(("to the device", what, _time(self.transfer_seconds)))
@@ -159,7 +159,7 @@ class Measurement(Shown):
         return f"{told}, with {CONFIDENCE:.0%} confidence" if self.verdict.low else told
 
 
-class Measured:
+class ColdCall:
     """Function with its arguments; the constructor calls it once, and records time and work."""
 
     def __init__(self, f: Callable[..., Any], name: str, given: Put):
@@ -243,8 +243,8 @@ def measure(
     # Cold calls, one function after the other, and their results compared.
     given = put(args, dict(kwargs or {}), on_device=on_device)
     names = names_of(f, against)
-    ours = Measured(f, names[0], given)
-    theirs = None if against is None else Measured(against, names[1], given)
+    ours = ColdCall(f, names[0], given)
+    theirs = None if against is None else ColdCall(against, names[1], given)
     off = None if theirs is None else compared(ours, theirs, tolerance)
 
     # Warm calls in turn; a column has the seconds of one function.
@@ -263,7 +263,7 @@ def measure(
 _rounds = rounds
 
 
-def ways_of(sides: Sequence[Measured]) -> list[Side]:
+def ways_of(sides: Sequence[ColdCall]) -> list[Side]:
     """Return the warm calls of functions.
 
     If one function donates its arguments all get copies, since single calls take longer than calls
@@ -273,7 +273,7 @@ def ways_of(sides: Sequence[Measured]) -> list[Side]:
     return [side.way(copies=copies) for side in sides]
 
 
-def compared(ours: Measured, theirs: Measured, tolerance: float | None) -> float | None:
+def compared(ours: ColdCall, theirs: ColdCall, tolerance: float | None) -> float | None:
     """Return the difference of the first results, and release them; None if nothing is compared.
 
     Raises:
@@ -282,7 +282,11 @@ def compared(ours: Measured, theirs: Measured, tolerance: float | None) -> float
     results = ours.result, theirs.result
     # Released before the warm calls, so that their memory is free.
     ours.result = theirs.result = None
-    return None if tolerance == math.inf else apart(*results, (ours.name, theirs.name), tolerance)
+    return (
+        None
+        if tolerance == math.inf
+        else largest_difference(*results, (ours.name, theirs.name), tolerance)
+    )
 
 
 def _bound(f: Callable[..., Any], given: Put) -> Callable[[], Any]:

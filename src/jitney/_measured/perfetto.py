@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .profile_figures import Ran, by_thread, operations_of
-from .trace_file import Span, Trace
+from .profile_figures import OperationRun, by_thread, operations_of
+from .trace_file import ProfilerTrace, Span
 
 # Number of the added process, and of its first row. JAX's own numbers, on CPUs and devices, are
 # smaller.
@@ -21,7 +21,7 @@ _ROWS = 1_000_000
 _MICROSECOND = 1e3
 
 
-def write(trace: Trace, theirs: Path, file: Path) -> None:
+def write(trace: ProfilerTrace, theirs: Path, file: Path) -> None:
     """Write JAX's events and the scopes in the format of Chrome's traces, which Perfetto reads."""
     recorded = json.loads(gzip.decompress(theirs.read_bytes()))
     title = {
@@ -40,7 +40,7 @@ def write(trace: Trace, theirs: Path, file: Path) -> None:
     )
 
 
-def _scopes(ran: Sequence[Ran]) -> Iterator[dict[str, Any]]:
+def _scopes(ran: Sequence[OperationRun]) -> Iterator[dict[str, Any]]:
     """Yield an event for each scope, from the first to the last of its operations in a row.
 
     The program is the outermost scope.
@@ -59,7 +59,7 @@ def _scopes(ran: Sequence[Ran]) -> Iterator[dict[str, Any]]:
                 yield _event(number, name, start, end)
 
 
-def _run(each: Ran) -> tuple[tuple[str, Any], ...]:
+def _run(each: OperationRun) -> tuple[tuple[str, Any], ...]:
     """Return the scopes of an operation with the program first, which is distinct for each run."""
     return (
         (each.program, each.span.facts.get("run_id")),
@@ -67,7 +67,7 @@ def _run(each: Ran) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _innermost(thread: Sequence[Ran]) -> list[Ran]:
+def _innermost(thread: Sequence[OperationRun]) -> list[OperationRun]:
     """Return the operations that contain no other."""
     # Operations are sorted by their start, so the next one shows whether anything is inside.
     following = [*thread[1:], None]

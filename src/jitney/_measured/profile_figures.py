@@ -21,7 +21,7 @@ from typing import Any
 
 from .._program.entry import SCOPE
 from .annotations import CALLED, COMPILED
-from .trace_file import Compiled, Operation, Span, Trace, parts_of
+from .trace_file import HloOperation, HloProgram, ProfilerTrace, Span, parts_of
 
 _JIT = re.compile(r"^jit\((.*)\)$")
 _TRANSFORM = re.compile(r"^(jvp|transpose|vmap|vjp|linearize)\((.*)\)$")
@@ -96,13 +96,13 @@ class Figures:
     operations: tuple[OperationTime, ...]
 
 
-def figures(trace: Trace) -> Figures:
+def figures(trace: ProfilerTrace) -> Figures:
     """Sum the seconds of a trace by program, scope and operation."""
     ran = operations_of(trace)
     inside: defaultdict[tuple[str, str, str, str], float] = defaultdict(float)
     times = Counter[tuple[str, str, str, str]]()
     for thread in by_thread(ran):
-        for each, alone in zip(thread, _alone(thread), strict=True):
+        for each, alone in zip(thread, _self_times(thread), strict=True):
             key = each.program, " / ".join(each.scopes), each.name, each.operation.place
             inside[key] += alone
             times[key] += 1
@@ -124,7 +124,7 @@ def _longest(times: Iterable[OperationTime]) -> tuple[OperationTime, ...]:
 
 
 @dataclass(frozen=True)
-class Ran:
+class OperationRun:
     """Run of one operation.
 
     Args:
@@ -136,13 +136,13 @@ class Ran:
     """
 
     span: Span
-    operation: Operation
+    operation: HloOperation
     program: str
     scopes: tuple[str, ...]
     name: str
 
 
-def operations_of(trace: Trace) -> list[Ran]:
+def operations_of(trace: ProfilerTrace) -> list[OperationRun]:
     """Return the runs of operations, by row and start.
 
     With devices in the trace the host's spans of operations are only their dispatch, and are left
@@ -155,7 +155,7 @@ def operations_of(trace: Trace) -> list[Ran]:
 
     names = _functions(trace, spans)
     paths: dict[str, tuple[tuple[str, ...], str]] = {}
-    out: list[Ran] = []
+    out: list[OperationRun] = []
     for span in spans:
         program = span.facts.get("program_id"), span.facts.get("hlo_module")
         operation = trace.operation(span)
@@ -163,7 +163,7 @@ def operations_of(trace: Trace) -> list[Ran]:
             paths[operation.path] = scopes_of(operation.path)
         scopes, name = paths[operation.path]
         out.append(
-            Ran(
+            OperationRun(
                 span,
                 operation,
                 names[program],
@@ -174,9 +174,9 @@ def operations_of(trace: Trace) -> list[Ran]:
     return [each for thread in by_thread(out) for each in _within_others(thread)]
 
 
-def _within_others(thread: Sequence[Ran]) -> Iterator[Ran]:
+def _within_others(thread: Sequence[OperationRun]) -> Iterator[OperationRun]:
     """Yield the operations of a row, those with a partial path in their enclosing scopes."""
-    open_: list[Ran] = []
+    open_: list[OperationRun] = []
     for each in thread:
         # A stack of the operations that are running: spans are sorted by their start.
         while open_ and open_[-1].span.end <= each.span.start:
@@ -192,7 +192,7 @@ def _within_others(thread: Sequence[Ran]) -> Iterator[Ran]:
         yield whole
 
 
-def _functions(trace: Trace, spans: Sequence[Span]) -> dict[tuple[Any, Any], str]:
+def _functions(trace: ProfilerTrace, spans: Sequence[Span]) -> dict[tuple[Any, Any], str]:
     """Return the function of each program, by id and name of the program."""
     names: dict[tuple[Any, Any], str] = {}
     for span in spans:
@@ -204,7 +204,7 @@ def _functions(trace: Trace, spans: Sequence[Span]) -> dict[tuple[Any, Any], str
     return names
 
 
-def _function(program: Compiled) -> str:
+def _function(program: HloProgram) -> str:
     paths = [parts_of(operation.path) for operation in program.operations.values()]
     names = Counter(match[1] for path in paths if len(path) > 1 and (match := _JIT.match(path[0])))
     return names.most_common(1)[0][0] if names else program.name.removeprefix("jit_")
@@ -252,9 +252,9 @@ def _bare(part: str) -> tuple[str, bool]:
     return part, backward
 
 
-def by_thread(ran: Sequence[Ran]) -> list[list[Ran]]:
+def by_thread(ran: Sequence[OperationRun]) -> list[list[OperationRun]]:
     """Return the operations of each row of the trace by their start, the outer ones first."""
-    threads: defaultdict[int, list[Ran]] = defaultdict(list)
+    threads: defaultdict[int, list[OperationRun]] = defaultdict(list)
     for each in ran:
         threads[each.span.thread].append(each)
     return [
@@ -263,7 +263,7 @@ def by_thread(ran: Sequence[Ran]) -> list[list[Ran]]:
     ]
 
 
-def _alone(thread: Sequence[Ran]) -> list[float]:
+def _self_times(thread: Sequence[OperationRun]) -> list[float]:
     """Return the nanoseconds of each operation without those inside of it."""
     alone = [each.span.end - each.span.start for each in thread]
     open_: list[int] = []
@@ -278,7 +278,7 @@ def _alone(thread: Sequence[Ran]) -> list[float]:
     return [max(0.0, each) for each in alone]
 
 
-def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
+def _programs(trace: ProfilerTrace, ran: Sequence[OperationRun]) -> tuple[ProgramTime, ...]:
     devices: defaultdict[str, defaultdict[Any, list[Span]]] = defaultdict(lambda: defaultdict(list))
     runs: defaultdict[str, set[Any]] = defaultdict(set)
     for each in ran:
@@ -320,7 +320,7 @@ class _Call:
     compiling: float
 
 
-def _calls(trace: Trace) -> dict[str, list[_Call]]:
+def _calls(trace: ProfilerTrace) -> dict[str, list[_Call]]:
     """Return the calls of Programs, by name."""
     threads: defaultdict[int, list[Span]] = defaultdict(list)
     for span in trace.spans:

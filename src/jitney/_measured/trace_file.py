@@ -54,7 +54,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Operation:
+class HloOperation:
     """Operation of a compiled program.
 
     Args:
@@ -70,14 +70,14 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class HloProgram:
     """Compiled program in the trace: its name, and its operations by name."""
 
     name: str
-    operations: dict[str, Operation]
+    operations: dict[str, HloOperation]
 
 
-class Trace:
+class ProfilerTrace:
     """Spans of a trace, and the compiled programs that they may belong to.
 
     A span has the name and the id of its program, but the id is not reliable: a program from the
@@ -86,9 +86,9 @@ class Trace:
     operation gets the properties on which all candidates agree.
     """
 
-    def __init__(self, spans: list[Span], programs: list[Compiled]):
+    def __init__(self, spans: list[Span], programs: list[HloProgram]):
         self.spans = spans
-        self._programs: dict[_Key, list[Compiled]] = {}
+        self._programs: dict[_Key, list[HloProgram]] = {}
         ran: defaultdict[_Key, set[str]] = defaultdict(set)
         for span in spans:
             if span.is_operation:
@@ -100,13 +100,13 @@ class Trace:
             self._programs[key] = [
                 program for program in named if names <= set(program.operations)
             ] or named
-        self._operations: dict[tuple[_Key, str], Operation] = {}
+        self._operations: dict[tuple[_Key, str], HloOperation] = {}
 
-    def programs(self, span: Span) -> list[Compiled]:
+    def programs(self, span: Span) -> list[HloProgram]:
         """Return the programs that an operation may belong to."""
         return self._programs[_key(span)]
 
-    def operation(self, span: Span) -> Operation:
+    def operation(self, span: Span) -> HloOperation:
         """Return the operation of a span."""
         key = _key(span), str(span.facts[_OPERATION])
         if key not in self._operations:
@@ -125,19 +125,19 @@ def _key(span: Span) -> _Key:
     return str(span.facts.get("program_id")), str(span.facts.get("hlo_module"))
 
 
-def _agreed(name: str, operations: list[Operation]) -> Operation:
+def _agreed(name: str, operations: list[HloOperation]) -> HloOperation:
     """Return the properties of an operation that all candidates share; of paths a prefix."""
     if not operations:
-        return Operation(name)
+        return HloOperation(name)
     paths, places = {each.path for each in operations}, {each.place for each in operations}
     place = places.pop() if len(places) == 1 else ""
     if len(paths) == 1:
-        return Operation(name, paths.pop(), place)
+        return HloOperation(name, paths.pop(), place)
     parts = [parts_of(path) for path in paths]
     shared = 0
     while all(len(each) > shared + 1 and each[shared] == parts[0][shared] for each in parts):
         shared += 1
-    return Operation(name, "/".join([*parts[0][:shared], re.sub(r"\.\d+$", "", name)]), place)
+    return HloOperation(name, "/".join([*parts[0][:shared], re.sub(r"\.\d+$", "", name)]), place)
 
 
 def parts_of(path: str) -> list[str]:
@@ -152,16 +152,16 @@ def parts_of(path: str) -> list[str]:
     return parts
 
 
-def read(file: Path, facts: Iterable[str]) -> Trace:
+def read(file: Path, facts: Iterable[str]) -> ProfilerTrace:
     """Return the operations in a trace file, and the spans with any of the given facts."""
     wanted = frozenset([*facts, _OPERATION])
     planes = [_message(plane) for plane in _message(memoryview(file.read_bytes())).get(_PLANES, ())]
     programs = [
-        Compiled(_text(module, _MODULE_NAME), dict(_operations(module)))
+        HloProgram(_text(module, _MODULE_NAME), dict(_operations(module)))
         for module in _modules(planes)
     ]
     lines = ((plane, _message(line)) for plane in planes for line in plane.get(_LINES, ()))
-    return Trace(
+    return ProfilerTrace(
         [
             span
             for thread, (plane, line) in enumerate(lines, 1)
@@ -257,7 +257,7 @@ def _modules(planes: list[Message]) -> Iterator[Message]:
                     yield _first(_first(fact, _BYTES), _MODULE)
 
 
-def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
+def _operations(module: Message) -> Iterator[tuple[str, HloOperation]]:
     frames = _first(module, _FRAMES)
     files = [bytes(name).decode() for name in frames.get(_FILES, ())]
     locations = [
@@ -283,13 +283,13 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
         )
 
     # First pass: all instructions, and the operations inside of each computation.
-    fused: dict[int, list[Operation]] = {}
-    found: list[tuple[Operation, Message]] = []
+    fused: dict[int, list[HloOperation]] = {}
+    found: list[tuple[HloOperation, Message]] = []
     for computation in map(_message, module.get(_COMPUTATIONS, ())):
-        inside = fused[_number(computation, _COMPUTATION_ID)] = list[Operation]()
+        inside = fused[_number(computation, _COMPUTATION_ID)] = list[HloOperation]()
         for instruction in map(_message, computation.get(_INSTRUCTIONS, ())):
             metadata = _first(instruction, _METADATA)
-            operation = Operation(
+            operation = HloOperation(
                 _text(instruction, _NAME), _text(metadata, _PATH), place(metadata)
             )
             found.append((operation, instruction))
@@ -304,7 +304,7 @@ def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
             ]
             places = {each.place for each in inside}
             together = ";".join(dict.fromkeys(each.path for each in inside))
-            operation = Operation(
+            operation = HloOperation(
                 operation.name, together, places.pop() if len(places) == 1 else ""
             )
         yield operation.name, operation

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from .._lazy import names
 
 if TYPE_CHECKING:
-    from .fed_by import Label as Label
-    from .fed_by import Site as Site
     from .low_products import Tally as Tally
     from .low_products import autocast as autocast
     from .low_products import tallies as tallies
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
     from .policy import Policy as Policy
     from .policy import is_line as is_line
     from .policy import tokens as tokens
+    from .product_labels import Label as Label
+    from .product_labels import ProductSite as ProductSite
     from .products import SOLVERS as SOLVERS
     from .products import breaks_low as breaks_low
     from .products import elsewhere as elsewhere
@@ -33,8 +33,8 @@ else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
-            "Label": "fed_by",
-            "Site": "fed_by",
+            "Label": "product_labels",
+            "ProductSite": "product_labels",
             "Tally": "low_products",
             "autocast": "low_products",
             "tallies": "low_products",

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._errors import JitneyWarning, OptionError, TraceError, sentence
+from .._errors import JitneyWarning, OptionError, TraceError, format_error
 from .._jax.trees import Tracer, is_a, is_number, is_whole, issubdtype, tree_map
 from .._owners import public, users_level
 
@@ -177,7 +177,7 @@ class LossScale(eqx.Module):
         if not np.any(np.asarray(self.streak) <= -steps):
             return False
 
-        text = sentence(
+        text = format_error(
             _WHERE,
             f"the last {steps} steps or more were skipped, all at the least factor,"
             f" {self.least:g}.",

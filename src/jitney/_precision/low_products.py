@@ -17,12 +17,12 @@ from typing import Any
 
 import jax
 
-from .._errors import few
+from .._errors import shortlist
 from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
 from .._jax.primitives import CALLS, REMATS
 from .._jax.trees import type_of
-from .fed_by import Feeds, Label, Site
 from .policy import LOW, Policy
+from .product_labels import Label, ProductInterpreter, ProductSite
 from .products import SOLVERS, holds_products, low_product, solves
 
 _jax: Any = jax
@@ -54,7 +54,8 @@ class Tally:
         kept = [f"{_products(count)} in float32: {name}" for name, count in self.stays.items()]
         if self.pinned:
             kept = [
-                f"{_products(sum(self.pinned.values()))} in float32, by {few(list(self.pinned))}",
+                f"{_products(sum(self.pinned.values()))} in float32, by"
+                f" {shortlist(list(self.pinned))}",
                 *kept,
             ]
 
@@ -86,7 +87,7 @@ def tallies() -> Generator[list[Tally]]:
 
 def autocast(
     closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy: Policy
-) -> tuple[list[Any], list[Site]]:
+) -> tuple[list[Any], list[ProductSite]]:
     """Evaluate a program under a policy; return its results and its products.
 
     Args:
@@ -106,14 +107,14 @@ def autocast(
     return out, walk.sites
 
 
-class _Autocast(Feeds):
+class _Autocast(ProductInterpreter):
     def __init__(self, policy: Policy):
         self.policy = policy
         self.tally = Tally()
-        self.sites: list[Site] = []
+        self.sites: list[ProductSite] = []
         self.converted: dict[Any, tuple[Any, Sequence[Label], Any]] = {}
 
-    def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
+    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
         self.sites.append(site)
         type_, said_by = self.policy.of(site.paths, site.source)
         if site.stays is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import is_written, opened, programs, runs, source_of
+from .._jax.jaxprs import is_literal, opened, programs, runs, source_of
 from .._jax.trees import issubdtype, type_of
 
 _jnp: Any = jnp
@@ -92,11 +92,11 @@ def _constants(program: Any, given: Mapping[Any, _Constant], seen_at: str) -> It
                 else {}
             )
             yield from _constants(inner, passed, source)
-    yield from (known[atom] for atom in plain.outvars if not is_written(atom) and atom in known)
+    yield from (known[atom] for atom in plain.outvars if not is_literal(atom) and atom in known)
 
 
 def _read(atom: Any, known: Mapping[Any, _Constant], source: str) -> _Constant | None:
-    if is_written(atom):
+    if is_literal(atom):
         return (np.asarray(atom.val), source) if _is_real(atom.val) else None
     if atom not in known:
         return None

@@ -94,13 +94,13 @@ class Policy:
                 for i in range(len(path))
                 for j in range(i + 1, len(path) + 1)
             ]
-            parts = list(dict.fromkeys(map(written, spans)))
+            parts = list(dict.fromkeys(map(path_text, spans)))
             return name, difflib.get_close_matches(name, parts, n=3, cutoff=0.5) or list(
                 dict.fromkeys(paths)
             )[:4]
         return None
 
 
-def written(path: Tokens) -> str:
+def path_text(path: Tokens) -> str:
     """Path as people write it: the inverse of `tokens`."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path).removeprefix(".")

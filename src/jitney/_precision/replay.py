@@ -17,8 +17,8 @@ import numpy as np
 from .._jax.jaxprs import bound, called, programs, scan_parts, solve_operands, while_parts
 from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
-from .fed_by import Feeds, Label, Site
 from .policy import LOW
+from .product_labels import Label, ProductInterpreter, ProductSite
 from .products import holds_products, solves
 
 _jax: Any = jax
@@ -27,7 +27,7 @@ _lax: Any = jax.lax
 DOUBLE = np.dtype(np.float64)
 
 
-class _Replay(Feeds):
+class _Rebuild(ProductInterpreter):
     """Interpreter that rebuilds control flow by JAX's public functions, whose bodies may close
     over tracers.
     """
@@ -95,7 +95,7 @@ class _Replay(Feeds):
         return list(_lax.while_loop(goes_on, turn, carry))
 
 
-class Probe(_Replay):
+class Probe(_Rebuild):
     """Interpreter that rounds the factors of chosen products to a low type, in their derivatives
     too, and computes in float32.
 
@@ -110,7 +110,7 @@ class Probe(_Replay):
     def __init__(self, low: str, chosen: Mapping[str, Any]):
         self.digits: Any = _jnp.finfo(LOW[low])
         self.chosen = chosen
-        self.sites: list[Site] = []
+        self.sites: list[ProductSite] = []
 
     def enters(self, eqn: Any) -> bool:
         name = eqn.primitive.name
@@ -122,7 +122,7 @@ class Probe(_Replay):
             return False
         return name in CALLS or name in ("cond", "while", "scan")
 
-    def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
+    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
         self.sites.append(site)
         flag = self.chosen.get(site.key)
         if site.stays is not None or flag is None:
@@ -161,7 +161,7 @@ _OTHERS = (
 _ANY_TYPE = ((ARITHMETIC | LOGIC | UNROUNDED) - _SET_APART) | frozenset(_OTHERS.split())
 
 
-class Shadow(_Replay):
+class Shadow(_Rebuild):
     """Interpreter that computes every real number in float64.
 
     A primitive that is not known to support float64 is computed in its own dtype.
@@ -179,7 +179,7 @@ class Shadow(_Replay):
         out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
         return [_double(x) for x in out], origins
 
-    def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
+    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
         del site
         return self.plain(eqn, operands)
 

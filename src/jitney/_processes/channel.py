@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .._errors import sentence
-from .compare import worded
-from .connection import NONCE, Connection, connected, welcomed
+from .._errors import format_error
+from .compare_facts import worded
+from .connection import NONCE, Connection, authenticate, connect
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
@@ -167,7 +167,7 @@ class Hub:
 
         index = None
         with suppress(OSError):
-            index = welcomed(came, self.secret, claim)
+            index = authenticate(came, self.secret, claim)
         if index is None:
             with self._lock:
                 self._lines = {i: line for i, line in self._lines.items() if line is not came}
@@ -222,7 +222,7 @@ class Channel:
         Raises:
             ProcessError: Process 0 cannot be reached.
         """
-        self._line = connected(self.index, hosts, port, secret, self.timeout)
+        self._line = connect(self.index, hosts, port, secret, self.timeout)
         _thread(self._listen, self._line)
 
     def agree(self, group: Sequence[int], facts: Facts) -> str:
@@ -294,7 +294,7 @@ class Channel:
         other, or have work of its own.
         """
         if not self._over and not self._alarmed:
-            text = sentence(
+            text = format_error(
                 f"jitney, process {self.index}",
                 f"process {gone} has ended in order, this one has not.",
                 "A step over the devices of both does not come back.",
@@ -307,7 +307,7 @@ def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:
     """Print that another process has stopped, and end this one: a wait in a collective can neither
     continue nor be interrupted.
     """
-    text = sentence(
+    text = format_error(
         f"jitney, process {index}",
         f"process {message['gone']} has {message['why']}",
         "No process can go on without the others.",

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, few, sentence
+from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
 from .._jax.trees import (
     Tracer,
     device_put,
@@ -35,9 +35,9 @@ from .._jax.trees import (
 )
 from .._owners import public, users_level
 from .._view.view import is_array
-from .agreement import compare, digest, is_local, moved_to
 from .checksum import checksum
-from .python_values import Row, checksum_of, is_code, is_value, read, written
+from .compare_processes import compare, digest, is_local, with_sharding
+from .python_values import Row, checksum_of, from_rows, is_code, is_value, to_rows
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -135,7 +135,7 @@ class Checkpoints:
         """
         step, steps, (leaves, values) = self._number(step), self.steps, self._parts(tree)
         self._refuse(leaves)
-        rows = written(values)
+        rows = to_rows(values)
         self._agree("save", step, leaves, rows, numbers=True)
         if steps and step <= steps[-1]:
             raise JitneyError(
@@ -198,13 +198,13 @@ class Checkpoints:
         number = self._number(step) if step is not None else steps[-1] if steps else None
         paths, treedef = tree_flatten_with_path(like)
         leaves, values = self._parts(like)
-        self._agree("restore", number, leaves, written(values), numbers=False)
+        self._agree("restore", number, leaves, to_rows(values), numbers=False)
         if number is None:
             shapes = [name for name, leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)]
             if shapes:
                 raise JitneyError(
                     self._where,
-                    f"nothing is saved yet, and {few(shapes)} is a shape without numbers.",
+                    f"nothing is saved yet, and {shortlist(shapes)} is a shape without numbers.",
                     "A run begins with the tree as it is given.",
                     "pass arrays as long as `steps` is empty.",
                     code="J283",
@@ -214,7 +214,7 @@ class Checkpoints:
             raise JitneyError(
                 self._where,
                 f"there is no step {number}.",
-                f"Saved: {few([str(each) for each in steps]) or 'none'}.",
+                f"Saved: {shortlist([str(each) for each in steps]) or 'none'}.",
                 "ask for one of those, or leave `step` out for the newest.",
                 code="J283",
             )
@@ -256,7 +256,7 @@ class Checkpoints:
                 for i, (_, leaf) in enumerate(leaves)
             ]
         )
-        plain = iter(read(rows))
+        plain = iter(from_rows(rows))
         # Put the leaves together in the order of the tree: arrays, Python values, and the code of
         # `like`.
         made = [
@@ -300,8 +300,8 @@ class Checkpoints:
     def _without_values(self, step: int, values: Sequence[tuple[str, Any]]) -> list[Row]:
         """Values of the tree, for a checkpoint of jitney 0.2, which saved arrays only."""
         if values:
-            names = few([name for name, _ in values])
-            text = sentence(
+            names = shortlist([name for name, _ in values])
+            text = format_error(
                 self._where,
                 f"step {step} was saved by an earlier jitney, without {names}.",
                 "Earlier checkpoints kept arrays alone; numbers and texts of Python are those of"
@@ -309,7 +309,7 @@ class Checkpoints:
                 "set them to what they were; the next `save` keeps them.",
             )
             warnings.warn(text, JitneyWarning, stacklevel=users_level())
-        return written(values)
+        return to_rows(values)
 
     def _damaged(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
@@ -433,7 +433,8 @@ class Checkpoints:
         if wrong or list(old) != list(new):
             raise JitneyError(
                 self._where,
-                f"step {step} does not fit: {few(wrong) or 'its leaves come in another order'}.",
+                f"step {step} does not fit:"
+                f" {shortlist(wrong) or 'its leaves come in another order'}.",
                 "A checkpoint is restored into a tree of the same arrays, with values of Python in"
                 " the same places.",
                 "build the model and the optimiser as they were, or take the step from before the"
@@ -528,7 +529,7 @@ def _empty(leaf: Any) -> Any:
             np.uint32,
         )
     empty = np.zeros(leaf.shape, leaf.dtype)
-    return empty if _spread(leaf) is None else moved_to(empty, _spread(leaf))
+    return empty if _spread(leaf) is None else with_sharding(empty, _spread(leaf))
 
 
 def _like(value: Any, leaf: Any, impl: str) -> Any:
@@ -541,6 +542,6 @@ def _like(value: Any, leaf: Any, impl: str) -> Any:
         return value
     if _is_key(leaf):
         key = _jax.random.wrap_key_data(_jnp.asarray(value), impl=impl)
-        return key if _spread(leaf) is None else moved_to(key, _spread(leaf))
+        return key if _spread(leaf) is None else with_sharding(key, _spread(leaf))
     committed = is_a(leaf, jax.Array) and leaf.committed
     return device_put(value, leaf.sharding) if committed else _jnp.asarray(value)

@@ -68,7 +68,7 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def welcomed(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
+def authenticate(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
     """Authenticate a connection; return the number of its process, or None.
 
     Args:
@@ -95,7 +95,7 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
     return hmac.digest(secret, b"".join(parts), hashlib.sha256)
 
 
-def connected(
+def connect(
     index: int, hosts: Sequence[str], port: int, secret: bytes, timeout: float
 ) -> Connection:
     """Connect to process 0, which may be reached by any of these names: all are tried at once, and

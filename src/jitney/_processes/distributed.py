@@ -24,8 +24,8 @@ from .._jax.trees import is_number
 from .._owners import public
 from .._version import __version__
 from .channel import Channel, end_in
-from .compare import verdict_on
-from .launch import alone, given_of, listens_at, refusal, started
+from .compare_facts import verdict_on
+from .launch import alone, given_of, listens_at, refusal, start_run
 from .run import RUN
 
 # Bytes that each process sends to introduce itself; of equal length, for a collective.
@@ -146,7 +146,7 @@ def distributed(
     elif given.count == 1:
         how = None
     else:
-        how = started(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
+        how = start_run(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
     if how is None or _jax.process_count() == 1:
         RUN.processes = Processes(0, 1, f"alone: {how}" if how is not None else alone(given), host)
         return RUN.processes
@@ -154,14 +154,14 @@ def distributed(
     processes = Processes(_jax.process_index(), _jax.process_count(), how, host)
 
     channel = Channel(processes.index, timeout, grace)
-    _joined(processes, channel, given.address)
+    _open_channel(processes, channel, given.address)
     RUN.processes, RUN.channel = processes, channel
     atexit.register(RUN.leave)
     _tell_of_errors(grace)
     return processes
 
 
-def _joined(processes: Processes, channel: Channel, address: str | None) -> None:
+def _open_channel(processes: Processes, channel: Channel, address: str | None) -> None:
     """Open the connections between the processes.
 
     Raises:

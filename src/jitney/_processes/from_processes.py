@@ -14,7 +14,7 @@ from .._jax.mesh import automatic, current, described
 from .._jax.trees import device_put, is_a, is_whole, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
 from .._view.view import is_array
-from .agreement import compare, digest, is_local, members
+from .compare_processes import compare, digest, is_local, members
 from .run import RUN
 
 _jax: Any = jax

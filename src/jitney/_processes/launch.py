@@ -32,7 +32,7 @@ _jax: Any = jax
 
 
 @dataclass(frozen=True)
-class Given:
+class RunRequest:
     """Arguments and variables of the run; None is for JAX to find."""
 
     address: str | None
@@ -45,7 +45,7 @@ class Given:
         return self.address is None and self.count is None and self.index is None
 
 
-def given_of(address: str | None, count: int | None, index: int | None) -> Given:
+def given_of(address: str | None, count: int | None, index: int | None) -> RunRequest:
     """Read the arguments, and the variables for those that are left out.
 
     Raises:
@@ -84,7 +84,7 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
             "All processes connect to one port of process 0.",
             'write host and port: "10.0.0.1:1234".',
         )
-    return Given(address, count, index, by)
+    return RunRequest(address, count, index, by)
 
 
 def listens_at(address: str | None) -> tuple[str, str]:
@@ -121,8 +121,8 @@ def _number(name: str) -> int | None:
     return int(text)
 
 
-def started(
-    given: Given,
+def start_run(
+    given: RunRequest,
     devices: int | Sequence[int] | None,
     method: str | None,
     timeout: float,
@@ -231,7 +231,7 @@ def _too_late(timeout: float) -> None:
     os._exit(1)
 
 
-def alone(given: Given) -> str:
+def alone(given: RunRequest) -> str:
     if given.count == 1:
         return f"alone: one process, given {given.found}"
     tasks = os.environ.get("SLURM_NTASKS", "1")

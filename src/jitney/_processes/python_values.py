@@ -70,14 +70,14 @@ def is_code(leaf: Any) -> bool:
     )
 
 
-def written(values: Sequence[tuple[str, Any]]) -> list[Row]:
+def to_rows(values: Sequence[tuple[str, Any]]) -> list[Row]:
     """Paths and values as rows of text."""
     return [
         (path, type_of(value).__name__, _WRITE[type_of(value)](value)) for path, value in values
     ]
 
 
-def read(rows: Sequence[Row]) -> list[Any]:
+def from_rows(rows: Sequence[Row]) -> list[Any]:
     """The values of rows, to the bit."""
     return [_READ[kind](text) for _, kind, text in rows]
 

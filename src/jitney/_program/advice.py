@@ -19,22 +19,22 @@ from typing import Any
 
 import jax
 
-from .._body.function import Function
+from .._body.function import FunctionInfo
 from .._diagnosis.cause import Cause
 from .._diagnosis.counters import Advised, Counters, Event
-from .._errors import counted
+from .._errors import plural
 from .._jax.trees import canonicalize_dtype, is_a, issubdtype, tree_flatten
 from .._signature.annotations import array_of_kind
+from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
 from .._signature.hints import AnyHint, Hint
+from .._signature.option_text import bucket_written
 from .._signature.options import Options, tolerance_of
-from .._signature.reads import Statics
 from .._signature.static_values import Opaque
-from .._signature.written import bucket_written
-from .._view.layout import Layout, described
+from .._view.layout import Layout, aval_parts
 from .._view.result import unmixed
-from .entry import Entry
-from .padded_calls import Padded, PaddedCalls
+from .entry import Specialization
+from .padded_calls import PaddedCalls, PaddingRecipe
 
 _jax: Any = jax
 # The latest calls that are considered.
@@ -62,10 +62,10 @@ class _Unheard(Counters):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _RecordedCall:
     """A call that was traced."""
 
-    entry: Entry
+    entry: Specialization
     arrays: tuple[Any, ...]
     # Sizes of its named axes.
     sizes: Mapping[str, int]
@@ -74,7 +74,7 @@ class _Seen:
 
     @property
     def key(self) -> Hashable:
-        return hash(self.entry.key), tuple(map(described, self.arrays))
+        return hash(self.entry.key), tuple(map(aval_parts, self.arrays))
 
     @property
     def statics(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class _Seen:
     def key_without(self, argument: str) -> Hashable:
         """Return a key that is equal for all values of one static argument."""
         held = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
-        return tuple(map(described, self.arrays)), tuple(
+        return tuple(map(aval_parts, self.arrays)), tuple(
             (name, value) for name, value in held if name != argument
         )
 
@@ -151,18 +151,20 @@ class Advice:
         return self._known[key]
 
 
-def _seen(core: Any) -> list[_Seen]:
+def _seen(core: Any) -> list[_RecordedCall]:
     """Return the calls that were traced on their own, each once."""
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
     made = [
         each for each in core.log.made[-_LATEST:] if each.arrays is not None and each.key in entries
     ]
-    seen = [_Seen(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made]
+    seen = [
+        _RecordedCall(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made
+    ]
     return [*{each.key: each for each in seen}.values()]
 
 
 def _all(
-    core: Function, seen: Sequence[_Seen], asked: set[tuple[str, str | None]]
+    core: FunctionInfo, seen: Sequence[_RecordedCall], asked: set[tuple[str, str | None]]
 ) -> Iterator[_Proven]:
     differ = {axis for kind, axis in asked if kind == "axis"}
 
@@ -197,7 +199,10 @@ def _about(cause: Cause) -> tuple[str, str | None]:
 
 
 def _padded(
-    core: Function, seen: Sequence[_Seen], axes: Sequence[str], hints: Mapping[str, Hint]
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    axes: Sequence[str],
+    hints: Mapping[str, Hint],
 ) -> _Proven | None:
     """Return the most general buckets that save programs for some of these axes; among equally
     general ones, those that save most.
@@ -223,7 +228,7 @@ def _padded(
     for _, then, _, pads in sorted(found, key=lambda each: each[:3]):
         added = _proof(_twins(core, seen, pads, hints), seen)
         if added is not None:
-            saves = f"{counted(then, 'program')} instead of {now}, {added:.0%} of padding"
+            saves = f"{plural(then, 'program')} instead of {now}, {added:.0%} of padding"
             about = {
                 *(("axis", axis) for axis in pads),
                 *(("shape", argument) for argument in hints),
@@ -232,7 +237,9 @@ def _padded(
     return None
 
 
-def _ladders(options: Options, seen: Sequence[_Seen], axes: Sequence[str]) -> Iterator[Pads]:
+def _ladders(
+    options: Options, seen: Sequence[_RecordedCall], axes: Sequence[str]
+) -> Iterator[Pads]:
     """Yield powers of two, if nothing is written for these axes yet, then buckets fitted to the
     recorded sizes.
     """
@@ -251,18 +258,20 @@ _POW2 = Bucket(ladder="pow2")
 
 
 def _twins(
-    core: Function, seen: Sequence[_Seen], pads: Pads, hints: Mapping[str, Hint]
+    core: FunctionInfo, seen: Sequence[_RecordedCall], pads: Pads, hints: Mapping[str, Hint]
 ) -> dict[int, PaddedCalls]:
     """Return, for each entry, padded calls with these buckets."""
     twin = _twin(core, {"pad": tuple({**dict(core.options.pad), **pads}.items())}, hints)
     entries = {id(each.entry): each.entry for each in seen}
     return {
-        key: PaddedCalls(Entry(twin, entry.layout, entry.weak_statics, entry.key))
+        key: PaddedCalls(Specialization(twin, entry.layout, entry.weak_statics, entry.key))
         for key, entry in entries.items()
     }
 
 
-def _twin(core: Function, options: Mapping[str, Any], hints: Mapping[str, Hint]) -> Function:
+def _twin(
+    core: FunctionInfo, options: Mapping[str, Any], hints: Mapping[str, Hint]
+) -> FunctionInfo:
     """Return the same function with other options and annotations, whose traces nobody counts."""
     asked = replace(
         core.options, cache=True, max_compiles=None, verify=False, debug_nans=False, **options
@@ -276,7 +285,9 @@ def _twin(core: Function, options: Mapping[str, Any], hints: Mapping[str, Hint])
     return twin
 
 
-def _program(calls: PaddedCalls | None, seen: _Seen) -> tuple[Hashable, Padded | None]:
+def _program(
+    calls: PaddedCalls | None, seen: _RecordedCall
+) -> tuple[Hashable, PaddingRecipe | None]:
     """Return the key of the program of a call, and how the call is padded; None if it is not."""
     padded = None
     if calls is not None:
@@ -289,7 +300,7 @@ def _program(calls: PaddedCalls | None, seen: _Seen) -> tuple[Hashable, Padded |
     ), padded
 
 
-def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_Seen]) -> float | None:
+def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> float | None:
     """Return the mean relative padding of the axes if all of these calls run padded; None if one of
     them is refused.
     """
@@ -329,7 +340,7 @@ def _spelled(bucket: Bucket) -> str:
     return repr(bucket_written(bucket)).replace("'", '"')
 
 
-def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list[str]]:
+def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str, Hint], list[str]]:
     """Return annotations for arguments whose sizes differ and have no names, and the new names.
 
     Sizes that are always equal share a name. Calls that differ in anything besides such sizes get
@@ -338,7 +349,7 @@ def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list
     first = seen[0]
     if any(each.entry is not first.entry or len(each.arrays) != len(first.arrays) for each in seen):
         return {}, []
-    shapes = [[described(array)[0] for array in each.arrays] for each in seen]
+    shapes = [[aval_parts(array)[0] for array in each.arrays] for each in seen]
     if any(len({len(shape) for shape in column}) > 1 for column in zip(*shapes, strict=True)):
         return {}, []
 
@@ -371,7 +382,7 @@ def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list
                 names[sizes] = next(free)
             dims.append(names[sizes] if len(set(sizes)) > 1 else "_")
         new += [dim for dim in dims if dim != "_" and dim not in new]
-        hints[argument] = array_of_kind(_kind(described(first.arrays[i])[1]), " ".join(dims))
+        hints[argument] = array_of_kind(_kind(aval_parts(first.arrays[i])[1]), " ".join(dims))
     return hints, new
 
 
@@ -383,7 +394,7 @@ def _kind(dtype: Any) -> str:
 # Remedies for static numbers: arrays.
 
 
-def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven | None:
+def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) -> _Proven | None:
     """Return the remedy of an array in place of a static number, if the body accepts one and its
     results keep their types.
     """
@@ -408,7 +419,9 @@ def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven |
         values = layout.values(last.arrays, held)
         there = Layout(twin.binder, twin.contract, values, core.options.donate)
         leaves = tree_flatten(values)[0]
-        entry = Entry(twin, there, Statics(there.statics(leaves)), ("an array", last.entry.key))
+        entry = Specialization(
+            twin, there, Statics(there.statics(leaves)), ("an array", last.entry.key)
+        )
         try:
             results = _results(entry, there.pick(leaves))
         except Exception:  # noqa: BLE001 - the user's code, with what it was not written for: whatever it raises, it takes no array
@@ -417,7 +430,7 @@ def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven |
             return None
     listed = f"take {argument!r} out of `static`, and " if static != core.options.static else ""
     then = len({each.key_without(argument) for each in taken})
-    saves = f"{counted(then, 'program')} instead of {len(taken)}"
+    saves = f"{plural(then, 'program')} instead of {len(taken)}"
     return _Proven(
         f'{listed}annotate {argument}: {kind}[Array, ""], and pass an array',
         frozenset({("static value", argument)}),
@@ -429,8 +442,8 @@ def _is_number(value: Any) -> bool:
     return is_a(value, (int, float)) and not is_a(value, bool)
 
 
-def _results(entry: Entry, arrays: Sequence[Any]) -> list[Any]:
+def _results(entry: Specialization, arrays: Sequence[Any]) -> list[Any]:
     out = unmixed(_jax.eval_shape(entry.called, *arrays))
     return [
-        described(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)
+        aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)
     ]

@@ -14,15 +14,15 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
-from .._body.body import Body
-from .._body.made_for import MadeFor
+from .._body.body import CallPlanner
+from .._body.trace_log import TraceInputs
 from .._diagnosis.closures import cells
-from .._diagnosis.retraces import Given, TraceRecord, around
+from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
 from .._jax.trees import Tracer, is_a, tree_flatten_with_path
 from .._signature.static_values import Opaque
 from .._stages.stage import Skip
 from .._stages.vmap import levels_of
-from .._view.layout import described, name_of, traced
+from .._view.layout import aval_parts, is_nested_trace, name_of
 from .._view.module_axes import axes_in_modules, with_modules
 from .._view.named_axes import is_count, named_axes
 from .._view.view import View
@@ -30,7 +30,7 @@ from .._view.view import View
 _flatten_with_path: Any = tree_flatten_with_path
 
 
-def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
+def record_of(body: CallPlanner, view: View, arrays: Sequence[Any]) -> TraceRecord:
     """Return the record of a program: the arrays that it takes, and those of the call where they
     are known.
     """
@@ -52,7 +52,7 @@ def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
         tuple(zip(layout.static_names(), body.weak_statics.held, strict=True)),
         body.key,
         None,
-        around(nested=body.request.nested),
+        surroundings(nested=body.request.nested),
         tree=tuple(zip(names, children.children(), strict=True)),
         absent=frozenset(_absent(body, values)),
         fields=tuple(_static_fields(dict(zip(names, values, strict=True)))),
@@ -68,7 +68,7 @@ def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
     )
 
 
-def made_for(record: TraceRecord, arrays: Sequence[Any]) -> MadeFor:
+def trace_inputs_of(record: TraceRecord, arrays: Sequence[Any]) -> TraceInputs:
     """Return the record in short, for reports; `arrays` are those of the call."""
     sizes: dict[str, int] = {}
     for leaf in record.view.leaves:
@@ -79,7 +79,7 @@ def made_for(record: TraceRecord, arrays: Sequence[Any]) -> MadeFor:
     known = bool(record.given) and not record.outer
     stages = () if record.plan is None else record.plan.stages
     decided = tuple((stage.name, not isinstance(stage, Skip), stage.why) for stage in stages)
-    return MadeFor(
+    return TraceInputs(
         hash(record.keys),
         tuple(map(_abstract, arrays)) if known else None,
         sizes,
@@ -89,7 +89,7 @@ def made_for(record: TraceRecord, arrays: Sequence[Any]) -> MadeFor:
 
 
 def _abstract(array: Any) -> Any:
-    shape, dtype, weak = described(array)
+    shape, dtype, weak = aval_parts(array)
     place = array.sharding if is_a(array, jax.Array) and array.committed else None
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
 
@@ -104,7 +104,7 @@ _TRACERS = {
 
 def _outer(arrays: Sequence[Any]) -> str:
     """Return the text of what an outer transform does with a call."""
-    if not traced(arrays):
+    if not is_nested_trace(arrays):
         return ""
     said = sorted(
         {_TRACERS.get(type(array).__name__, "traced") for array in arrays if is_a(array, Tracer)}
@@ -112,11 +112,11 @@ def _outer(arrays: Sequence[Any]) -> str:
     return f"{' and '.join(said)} by an outer transform"
 
 
-def _given(array: Any) -> Given:
+def _given(array: Any) -> CallerArray:
     if is_a(array, Tracer):
-        return Given(str(array.dtype))
+        return CallerArray(str(array.dtype))
     place = array.sharding if is_a(array, jax.Array) and array.committed else None
-    return Given(
+    return CallerArray(
         str(array.dtype)
         if is_a(array, (jax.Array, np.ndarray, np.generic))
         else type(array).__name__,
@@ -124,7 +124,9 @@ def _given(array: Any) -> Given:
     )
 
 
-def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[str | None, ...]]:
+def _axes(
+    body: CallPlanner, view: View, values: tuple[Any, ...]
+) -> dict[str, tuple[str | None, ...]]:
     """Return the names of the axes of each array, including arrays in fields of modules."""
     fields = axes_in_modules(values)
     view = with_modules(view, [fields[i] for i in body.layout.dynamic])
@@ -139,7 +141,7 @@ def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[st
     return found
 
 
-def _absent(body: Body, values: tuple[Any, ...]) -> list[str]:
+def _absent(body: CallPlanner, values: tuple[Any, ...]) -> list[str]:
     """Return the paths of None."""
     paths = _flatten_with_path(values, is_leaf=_is_none)[0]
     return [name_of(body.core.binder, path)[1] for path, leaf in paths if leaf is None]

@@ -2,10 +2,10 @@
 
 A callback that raises cannot be exported, and Equinox translates its error in a function of its own
 around each call, which takes as long as a small program. So the program returns the number of the
-check that failed first (`_checks/flagged.py`), and the call waits for that number and raises the
-error. With `checks="later"` the call does not wait, and the number joins those that are looked at
-later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps its callbacks, and
-Equinox runs it.
+check that failed first (`_checks/flag_interpreter.py`), and the call waits for that number and
+raises the error. With `checks="later"` the call does not wait, and the number joins those that are
+looked at later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps its
+callbacks, and Equinox runs it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._body.body import Body
-from .._checks import OUTSTANDING, Kept, Table, flagged
+from .._body.body import CallPlanner
+from .._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
 from .._jax.compiler import FAST
 from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from .._jax.mesh import is_within_trace
@@ -45,16 +45,16 @@ def waits(options: Options) -> str | None:
 class CheckedCalls:
     """Runs the calls of a body whose programs hold run-time checks of Equinox."""
 
-    def __init__(self, body: Body, jitted: Any):
+    def __init__(self, body: CallPlanner, jitted: Any):
         self.body = body
         self.jitted = jitted
-        self.table = Table()
+        self.table = CheckTable()
         self.waits = True
         self._flagged: Any = Jit.of(body.request).compiled(with_number(body, jitted, self.table))
         # Types of arrays that are not tracers.
         self._plain: frozenset[Any] = frozenset()
         # Over several devices Equinox runs the program.
-        self._translating: Run | None = translating(body, jitted) if body.is_laid else None
+        self._translating: Run | None = translating(body, jitted) if body.is_sharded else None
 
     def __call__(self, *arrays: Any) -> Any:
         if self._translating is not None:
@@ -71,7 +71,7 @@ class CheckedCalls:
             out, flag = self._flagged(*arrays)
             # Block first: `np.asarray` of an array that is not ready takes some microseconds more.
             failed = int(np.asarray(flag.block_until_ready())) if self.waits else 0
-        except Kept:
+        except Unflaggable:
             # The trace has met a check that cannot be data: Equinox runs all calls from now on.
             self._translating = translating(self.body, self.jitted)
             return self._translating(*arrays)
@@ -95,7 +95,7 @@ class CheckedCalls:
             Kept: Equinox runs it.
         """
         if self._translating is not None:
-            raise Kept("with `shard` Equinox runs it")
+            raise Unflaggable("with `shard` Equinox runs it")
         return self._flagged.lower(*arrays)
 
     def _is_traced(self, arrays: Sequence[Any]) -> bool:
@@ -108,14 +108,14 @@ class CheckedCalls:
         return False
 
 
-def with_number(body: Body, jitted: Any, table: Table) -> Run:
+def with_number(body: CallPlanner, jitted: Any, table: CheckTable) -> Run:
     """Return the function as it is compiled: its results, and the number of the check that failed.
     Its trace raises Kept where the checks cannot be data.
     """
 
     def returning(*arrays: Any) -> Any:
         traced = jitted.trace(*arrays)
-        out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
+        out, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
         # An array inside `disable_jit` too.
         return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)
 
@@ -124,7 +124,7 @@ def with_number(body: Body, jitted: Any, table: Table) -> Run:
     return returning
 
 
-def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
+def checked_calls(body: CallPlanner, jitted: Any) -> CheckedCalls:
     """Return the runner of a body whose programs hold such checks.
 
     The runner is the same each time, so that programs compiled ahead are found.
@@ -136,7 +136,7 @@ def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
     return calls
 
 
-def translating(body: Body, jitted: Any) -> Run:
+def translating(body: CallPlanner, jitted: Any) -> Run:
     """Return a runner that lets Equinox run the program, so that errors read as Equinox users know
     them; it waits for the result to see them.
     """

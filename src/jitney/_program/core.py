@@ -1,4 +1,5 @@
-"""Shared state of equal functions with equal options: layouts, entries, and all that `Function` is.
+"""Shared state of equal functions with equal options: layouts, entries, and all that `FunctionInfo`
+is.
 
 A call goes `Program.__call__` -> `Core.find` -> `Entry.run`. `find` has three ways to an entry, the
 fastest first: a generated function for this pattern of types (`direct`), a known `Layout`, and a
@@ -19,30 +20,30 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._body.function import Function, can_be_weak
+from .._body.function import FunctionInfo, can_be_weak
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._errors import JitneyWarning, few, name_fix, sentence
+from .._errors import JitneyWarning, format_error, name_fix, shortlist
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._owners import users_level
 from .._signature.annotations import missing_in
+from .._signature.attribute_reads import Statics
 from .._signature.hints import AnyHint, StaticHint
-from .._signature.known_values import Known
 from .._signature.options import Options, fail
-from .._signature.reads import Statics
+from .._signature.read_hooks import unwatched
+from .._signature.recent_statics import RecentStatics
 from .._signature.static_values import Opaque, Unkeyed, unkeyed
-from .._signature.told_apart import exactly
-from .._signature.watching import unwatched
+from .._signature.strict_keys import strict_key
 from .._stages.derive import Derived
+from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
-from .._view.taking import Argument, Taker, arrays_taker, no_call, taker
 from .advice import Advice
-from .entry import Entry
+from .entry import Specialization
 
-Direct = tuple[tuple[Entry, Taker], ...]
+Direct = tuple[tuple[Specialization, Taker], ...]
 """Candidates for the calls of one pattern: an entry, and the function that takes its arrays out of
 the arguments. That function returns None for a call of another entry.
 """
@@ -65,7 +66,7 @@ def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ..
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
-class Core(Function):
+class CompiledFunction(FunctionInfo):
     """Compiled side of a function: finds the entry of a call."""
 
     def __init__(
@@ -73,7 +74,7 @@ class Core(Function):
     ):
         super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
-        self.entries: dict[Hashable, Entry] = {}
+        self.entries: dict[Hashable, Specialization] = {}
 
         # Empty for a pattern whose calls always have to be flattened.
         self.direct: dict[tuple[Any, ...], Direct] = {}
@@ -87,21 +88,23 @@ class Core(Function):
 
         self._variety = Variety(self.where, self.positions)
         names = [parameter.name for parameter in self.binder.parameters]
-        self._static_at = {names.index(name): Known() for name in options.static if name in names}
-        self._static_rest = {name: Known() for name in options.static if name not in names}
+        self._static_at = {
+            names.index(name): RecentStatics() for name in options.static if name in names
+        }
+        self._static_rest = {name: RecentStatics() for name in options.static if name not in names}
         self._kinds = [parameter.kind for parameter in self.binder.parameters]
         self.tails = {} if options.static else self.binder.tails
         self.counters.advise = Advice(self)
         _check_names(self)
         LISTENER.register()
 
-    def adopt(self, fn: Callable[..., Any]) -> Core:
+    def adopt(self, fn: Callable[..., Any]) -> CompiledFunction:
         """Serve another function that is equal to the first, and may outlive it."""
         with self.lock:
             self.serve(fn)
         return self
 
-    def of(self, fn: Callable[..., Any], options: Options) -> Core:
+    def of(self, fn: Callable[..., Any], options: Options) -> CompiledFunction:
         """Return the core of another function of the same arguments, whose result may be
         anything.
         """
@@ -126,7 +129,9 @@ class Core(Function):
                 self.where, ((name, given[name]) for name in self.options.static if name in given)
             ) from None
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
+    def find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Specialization, Sequence[Any]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
         # Look the call up by the types of its arguments.
         direct = self.direct.get(called_with(args, kwargs))
@@ -158,7 +163,7 @@ class Core(Function):
             self.remember(layout, entry, (args, kwargs), values, arrays)
         return entry, arrays
 
-    def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
+    def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Specialization:
         """Return the entry of a call: the one that its layout knows, if the objects among the
         static values are unchanged, else one that is looked up or created.
         """
@@ -179,7 +184,7 @@ class Core(Function):
         another kind can have an equal key.
         """
         # Differences that `==` of keys ignores, such as 1 and 1.0, are added to the key.
-        told = exactly(key)
+        told = strict_key(key)
         with self.lock:
             # Names that the annotations use may have been defined since the decoration.
             if self.contract.unresolved:
@@ -199,7 +204,7 @@ class Core(Function):
                 )
             return layout
 
-    def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
+    def entry(self, layout: Layout, leaves: Sequence[Any]) -> Specialization:
         """Return the entry of a call, created if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock, unwatched():
@@ -217,7 +222,9 @@ class Core(Function):
                 # With `cache="program"` the reads of the body are not watched.
                 body = None if self.options.cache == "program" else self.fn()
                 statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
-                entry = self.entries[key] = Entry(self, layout, statics, (layout.form, key[-1]))
+                entry = self.entries[key] = Specialization(
+                    self, layout, statics, (layout.form, key[-1])
+                )
                 entry.place = key
 
                 # Drop the entry when one of its objects is gone.
@@ -232,7 +239,7 @@ class Core(Function):
     def remember(
         self,
         layout: Layout,
-        entry: Entry,
+        entry: Specialization,
         called: Called,
         values: tuple[Any, ...],
         arrays: Sequence[Any],
@@ -267,7 +274,7 @@ class Core(Function):
     def _direct(
         self,
         layout: Layout,
-        entry: Entry,
+        entry: Specialization,
         called: Called,
         values: tuple[Any, ...],
         arrays: Sequence[Any],
@@ -322,7 +329,7 @@ class Core(Function):
         take = taker(args, kwargs, arguments, frozenset(layout.dynamic), arrays)
         return take and ((entry, take),)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: Specialization) -> None:
         """Drop an entry whose object is gone, and all others of its key.
 
         Runs during garbage collection, so it must not wait for a lock.
@@ -367,19 +374,19 @@ class Registry:
     """
 
     def __init__(self) -> None:
-        self._cores: weakref.WeakKeyDictionary[Any, dict[Options, Core]] = (
+        self._cores: weakref.WeakKeyDictionary[Any, dict[Options, CompiledFunction]] = (
             weakref.WeakKeyDictionary()
         )
         self._lock = threading.Lock()
 
     def core(
         self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
-    ) -> Core:
+    ) -> CompiledFunction:
         if not can_be_weak(fn):
-            return Core(fn, options, namespace)
+            return CompiledFunction(fn, options, namespace)
         with self._lock:
             cores = self._cores.setdefault(fn, {})
-        core = cores.get(options) or Core(fn, options, namespace)
+        core = cores.get(options) or CompiledFunction(fn, options, namespace)
         return cores.setdefault(options, core).adopt(fn)
 
     def clear(self) -> None:
@@ -387,7 +394,7 @@ class Registry:
         with self._lock:
             self._cores.clear()
 
-    def cores(self) -> list[Core]:
+    def cores(self) -> list[CompiledFunction]:
         """Cores of functions that are still referenced."""
         with self._lock:
             return [core for each in list(self._cores.values()) for core in list(each.values())]
@@ -403,7 +410,7 @@ def _is_array(value: Any) -> bool:
     )
 
 
-def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
+def _unresolved(core: CompiledFunction, namespace: Mapping[str, Any] | None) -> str:
     """Return the warning about annotations that cannot be used."""
     fn: Any = core.fn()
     missing = missing_in(fn.fn if is_a(fn, Derived) else fn, namespace)
@@ -412,15 +419,15 @@ def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
     near = [f"did you mean `{each.near}`?" for each in missing if each.near]
     options = [name for name in ("pad", "chunk", "vmap") if getattr(core.options, name)]
     without = f" Here `{'` and `'.join(options)}` may do less than was asked." if options else ""
-    return sentence(
+    return format_error(
         core.where,
-        f"{few(parts)} cannot be resolved.",
+        f"{shortlist(parts)} cannot be resolved.",
         UNRESOLVED_RULE + without,
         " ".join([*dict.fromkeys(near), UNRESOLVED_FIX]),
     )
 
 
-def _check_names(core: Core) -> None:
+def _check_names(core: CompiledFunction) -> None:
     """Check that the options name parameters that exist, and a new axis for `vmap`: both are known
     at decoration.
     """
@@ -480,7 +487,7 @@ def _check_names(core: Core) -> None:
         _check_rank_rule(core)
 
 
-def _check_rank_rule(core: Core) -> None:
+def _check_rank_rule(core: CompiledFunction) -> None:
     """Check that an annotation has a rank, which the rank rule of `vmap` needs."""
     if core.contract.unresolved or any(
         not isinstance(p.hint, (AnyHint, StaticHint)) for p in core.contract.parameters

@@ -1,10 +1,10 @@
-"""Specialisations of a function: an `Entry` compiles and runs all calls of one kind.
+"""Specialisations of a function: an `Specialization` compiles and runs all calls of one kind.
 
-The key of an `Entry` is a tree structure with one set of static values. The entry holds one
-`jax.jit`-ed function of flat arrays. Shapes, dtypes, weak types, shardings, x64, matmul precision,
-mesh and default device are left to that function's own key, which JAX looks up faster than Python
-could. A call is planned, and its contract checked, while JAX traces, on abstract values: once its
-key has been seen, it costs nothing extra.
+The key of an `Specialization` is a tree structure with one set of static values. The entry holds
+one `jax.jit`-ed function of flat arrays. Shapes, dtypes, weak types, shardings, x64, matmul
+precision, mesh and default device are left to that function's own key, which JAX looks up faster
+than Python could. A call is planned, and its contract checked, while JAX traces, on abstract
+values: once its key has been seen, it costs nothing extra.
 
 For example, with `@jitney.optimize(pad={"n": "pow2"})` on `def mean(x: Float[Array, "n"]): return
 x.mean()`, and 5 elements:
@@ -36,36 +36,44 @@ from typing import Any, Literal
 
 import jax
 
-from .. import _kept, _verify
+from .. import _serialized, _verify
 from .._axes import Refused, at_any_size
-from .._body.body import Body, Planned
+from .._body.body import CallPlanner, Planned
 from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
-from .._body.function import Function
+from .._body.function import FunctionInfo
 from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.trees import is_a, type_of
 from .._own_time import OWN_TIME
+from .._signature.attribute_reads import Statics
 from .._signature.options import tolerance_of
-from .._signature.reads import Statics
-from .._signature.watching import unwatched
+from .._signature.read_hooks import unwatched
 from .._stages import Jit, Place
 from .._switches import VERIFY
 from .._verify import is_verified
-from .._view.cuts import Cut
-from .._view.layout import Layout, jit_is_off, static_text, traced
+from .._view.layout import Layout, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
-from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, known, parted
-from .call_record import made_for, record_of
-from .left_behind import refuse_left_in_result
+from .._view.result_padding import Cut
+from .._view.true_sizes import (
+    KnownSizes,
+    NeedsNumbers,
+    Proof,
+    TrueSizes,
+    knowing,
+    known,
+    split_counts,
+)
+from .call_record import record_of, trace_inputs_of
+from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_uncut, warn_unlooked
 from .padded_calls import PaddedCalls, warn_refused
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
-from .wrappers import lowered, runner
+from .wrappers import lower_as_run, runner
 
 SCOPE = "jitney.optimize"
 """Name scope of all operations of a Program in profiles, which sets them apart from those of plain
@@ -95,7 +103,7 @@ class Undecided(Exception):
         self.key = key
 
 
-class Flight:
+class PendingTrace:
     """A trace under way in one thread; other threads that need the same trace wait until it has
     landed.
     """
@@ -108,7 +116,7 @@ class Flight:
         self.depth = 0
 
 
-def _told(
+def _describe_mutation(
     names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any
 ) -> tuple[str, str, str]:
     """Return the path of a mutated static value, with its text before and now."""
@@ -123,21 +131,23 @@ def ran_eagerly(error: BaseException) -> bool:
 
     The traceback decides, not the state of the entry, which another thread may have changed since.
     """
-    return any(frame.f_code is Entry.eagerly.__code__ for frame, _ in walk_tb(error.__traceback__))
+    return any(
+        frame.f_code is Specialization.eagerly.__code__ for frame, _ in walk_tb(error.__traceback__)
+    )
 
 
 State = Literal["first", "running", "eager"]
 """Behaviour of the next call of an entry: decide how calls run, run, or run without Jit."""
 
 
-class Entry(Body):
+class Specialization(CallPlanner):
     """A specialisation: a function of flat arrays, compiled once for each set of shapes and types
     that it meets.
     """
 
-    def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
+    def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):
         super().__init__(core, layout, statics, key)
-        self.flights: dict[Hashable, Flight] = {}
+        self.flights: dict[Hashable, PendingTrace] = {}
         # Padded program -> the padded axes of each of its results.
         self.cuts: dict[Hashable, list[Cut]] = {}
         # Padded program -> its proof, if each new size has to be traced.
@@ -146,7 +156,11 @@ class Entry(Body):
         self._lock = threading.Lock()
 
         is_kept = core.options.cache == "program" and not self.request.nested
-        self.kept = _kept.Kept(self, self._trace, self.cuts, self.proofs) if is_kept else None
+        self.kept = (
+            _serialized.SerializedPrograms(self, self._trace, self.cuts, self.proofs)
+            if is_kept
+            else None
+        )
 
         # How calls run. `run` is what a warm call reads: it starts as `_first`, which replaces it.
         self.jitted: Any = self._jit()
@@ -165,10 +179,10 @@ class Entry(Body):
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
         # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False
-        self._within: Entry | None = None
-        self._derived: Entry | None = None
+        self._within: Specialization | None = None
+        self._derived: Specialization | None = None
         # The next older entry of the same key, for which the plain objects had other contents.
-        self.other: Entry | None = None
+        self.other: Specialization | None = None
         # The key of this entry in `Core.entries`.
         self.place: Any = None
         VERIFY.turns(self)
@@ -176,9 +190,9 @@ class Entry(Body):
     def holds(self) -> bool:
         """Return whether the plain objects and static fields that its traces read are unchanged."""
         reads = self.reads
-        return reads is None or reads.hold()
+        return reads is None or reads.are_unchanged()
 
-    def follows(self, other: Entry | None) -> None:
+    def follows(self, other: Specialization | None) -> None:
         """Put this entry before the older ones of the same key, for which the objects had other
         contents, and drop the oldest of those.
         """
@@ -192,11 +206,11 @@ class Entry(Body):
                 id(value): name
                 for name, value in zip(self.layout.static_names(), self.statics, strict=True)
             }
-            self.changed = tuple(_told(names, *each) for each in other.reads.changed())
+            self.changed = tuple(_describe_mutation(names, *each) for each in other.reads.changed())
 
         # Unlink entries that no call can reach any more. Cut the list at the first entry past
         # either limit.
-        last: Entry = self
+        last: Specialization = self
         room = _MOST_BYTES
         for _ in range(_MOST_OTHERS):
             while last.other is not None and last.other.is_over():
@@ -244,7 +258,7 @@ class Entry(Body):
                 if entry.kept is None:
                     return entry._trace(arrays, mesh)
                 return entry.kept(
-                    arrays, None if mesh is None else _kept.Laid(mesh, shardings or ())
+                    arrays, None if mesh is None else _serialized.MeshLayout(mesh, shardings or ())
                 )
 
         # The name that profilers and JAX's own messages show.
@@ -260,7 +274,7 @@ class Entry(Body):
             return self._jit(), ()
 
         shapes = shapes_of(arrays)
-        arrays, counts = parted(arrays)
+        arrays, counts = split_counts(arrays)
         place = self.planned(arrays, counts, mesh=mesh).plan.of(Place)
         shardings = () if place is None else place.shardings[: len(arrays)]
         if counts is not None:
@@ -297,7 +311,7 @@ class Entry(Body):
         # Under an outer transform the options of outermost programs do not act
         # (`outer_transforms.py`), so `run` is replaced only if the function pads: `PaddedCalls`
         # asks about tracers at each call.
-        if self.request.nested or traced(arrays):
+        if self.request.nested or is_nested_trace(arrays):
             warn_unlooked(self)
             is_in_chunks = is_cut(self, arrays)
             if padded is None:
@@ -319,7 +333,9 @@ class Entry(Body):
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
         if is_verified(options):
-            run = _verify.Verifying(self, run, padded and padded.pads, partial(warn_unlooked, self))
+            run = _verify.VerifiedRunner(
+                self, run, padded and padded.pads, partial(warn_unlooked, self)
+            )
         self._become("running", run)
         return self.run(*arrays)
 
@@ -354,14 +370,14 @@ class Entry(Body):
         return True
 
     @property
-    def within(self) -> Entry:
+    def within(self) -> Specialization:
         """Entry for the same calls inside a trace, even where none of their arrays is a tracer: its
         layout is nested, as that of calls with tracers is.
         """
         if self._within is None:
             layout = copy.copy(self.layout)
             layout.nested = True
-            found = Entry(self.core, layout, self.weak_statics, self.key)
+            found = Specialization(self.core, layout, self.weak_statics, self.key)
             found.flights, found.chosen, found._lock = self.flights, self.chosen, self._lock
             self._within = found
         return self._within
@@ -371,7 +387,7 @@ class Entry(Body):
         if its derivative cannot be cut.
         """
         if self._derived is None:
-            self._derived = Entry(self.core, self.layout, self.weak_statics, self.key)
+            self._derived = Specialization(self.core, self.layout, self.weak_statics, self.key)
             self._derived.request = replace(self._derived.request, derived=True)
         try:
             return runner(self._derived, arrays, self._derived.jitted)(*arrays)
@@ -402,7 +418,7 @@ class Entry(Body):
         # or the trace has found that the program takes numbers computed from the sizes
         # (`NeedsNumbers`), which then join the arguments.
         while True:
-            plain, counts = parted(arrays)
+            plain, counts = split_counts(arrays)
             at_hand = KnownSizes(counts and counts.sizes)
             try:
                 with (
@@ -419,7 +435,7 @@ class Entry(Body):
                     )
                     jitted = self.jit_for(arrays)
                     return (
-                        lowered(self, given, jitted)
+                        lower_as_run(self, given, jitted)
                         if step == "run"
                         else getattr(jitted, step)(*given)
                     )
@@ -429,7 +445,7 @@ class Entry(Body):
                 numbers = needs.proof.numbers_at(counts.sizes)
                 arrays = (
                     *plain,
-                    Counts(
+                    TrueSizes(
                         counts.values, counts.names, counts.weak, numbers, counts.sizes
                     ).abstract(),
                 )
@@ -452,7 +468,7 @@ class Entry(Body):
         """Trace the body for JAX, one thread at a time for each key; a second thread waits, and
         raises Retry to be called once more.
         """
-        arrays, counts = parted(given)
+        arrays, counts = split_counts(given)
         if counts is None and self.is_plain():
             return self.plainly(*arrays)
         if jit_is_off():
@@ -466,7 +482,7 @@ class Entry(Body):
         key = trace_key(arrays, counts)
         self._demand_choice(key)
         with self._lock:
-            flight = self.flights.setdefault(key, Flight())
+            flight = self.flights.setdefault(key, PendingTrace())
         if flight.thread != threading.get_ident():
             flight.landed.wait()
             raise Retry
@@ -477,7 +493,7 @@ class Entry(Body):
         began, spent = time.perf_counter(), OWN_TIME.seconds
         try:
             with without_explicit(self, given) as explicit, looking(self):
-                arrays, counts = parted(explicit.arrays)
+                arrays, counts = split_counts(explicit.arrays)
                 planned = self.planned(arrays, counts, mesh=mesh)
                 self._remember(planned, counts)
                 outcome = Outcome()
@@ -532,7 +548,9 @@ class Entry(Body):
         """Run the same function without Jit; every other stage stays."""
         self.core.counters.eager += 1
         out = self._un_jitted(arrays)
-        if self.core.options.debug_nans and (traced(arrays) or traced(jax.tree.leaves(out))):
+        if self.core.options.debug_nans and (
+            is_nested_trace(arrays) or is_nested_trace(jax.tree.leaves(out))
+        ):
             warn_unlooked(self)
         elif self.core.options.debug_nans:
             unknown = "Which operation made it is known of traced bodies only."
@@ -566,7 +584,7 @@ class Entry(Body):
         if outcome.proof is not None and outcome.proof.program.each is not None:
             self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
 
-    def _remember(self, planned: Planned, counts: Counts | None) -> None:
+    def _remember(self, planned: Planned, counts: TrueSizes | None) -> None:
         # A symbolic size: an outer program evaluates this one abstractly, and no program comes of
         # it.
         if at_any_size():
@@ -580,7 +598,7 @@ class Entry(Body):
             numbers=0 if counts is None else len(counts.numbers),
         )
         core.history.traced(record, call)
-        core.log.add(made_for(record, arrays))
+        core.log.add(trace_inputs_of(record, arrays))
         keep_limit(core)
 
     def compiled(self, arrays: Sequence[Any], call: Call) -> Event | None:

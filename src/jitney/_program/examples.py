@@ -13,19 +13,19 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, JitneyWarning, few, name_fix, sentence
+from .._errors import ContractError, JitneyWarning, format_error, name_fix, shortlist
 from .._jax.trees import is_a
 from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
 
 if TYPE_CHECKING:
-    from .core import Core
+    from .core import CompiledFunction
 
 _VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 
 
 def abstract_values(
-    core: Core,
+    core: CompiledFunction,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     sizes: Mapping[str, int] | None,
@@ -50,7 +50,7 @@ def abstract_values(
     known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:
         if parameter.name not in given.arguments and parameter.kind not in _VARIABLE:
-            made = _made(core, parameter, known, given.arguments)
+            made = _abstract_value(core, parameter, known, given.arguments)
             if made is not None:
                 given.arguments[parameter.name] = made
 
@@ -67,7 +67,7 @@ def abstract_values(
     return given.args, given.kwargs
 
 
-def _check_sizes(core: Core, sizes: Any) -> None:
+def _check_sizes(core: CompiledFunction, sizes: Any) -> None:
     if not is_a(sizes, Mapping):
         raise ContractError(
             core.where,
@@ -115,8 +115,8 @@ def _present(contract: Contract, given: Mapping[str, Any]) -> tuple[Parameter, .
     return tuple(parameter for parameter in contract.parameters if parameter.name in given)
 
 
-def _made(
-    core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
+def _abstract_value(
+    core: CompiledFunction, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
 ) -> Any:
     """Return an abstract value built from an annotation; None leaves the parameter to its
     default.
@@ -149,7 +149,7 @@ def _made(
 
 
 def _no_size(
-    core: Core, parameter: Parameter, hint: ArrayHint, missing: list[str]
+    core: CompiledFunction, parameter: Parameter, hint: ArrayHint, missing: list[str]
 ) -> ContractError:
     names = [dim.name for dim in hint.dims if dim.name is not None]
     return ContractError(
@@ -174,7 +174,10 @@ def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int |
 
 
 def _say_what_was_mapped(
-    core: Core, examples: Mapping[str, Any], values: Mapping[str, Any], sizes: Mapping[str, int]
+    core: CompiledFunction,
+    examples: Mapping[str, Any],
+    values: Mapping[str, Any],
+    sizes: Mapping[str, int],
 ) -> None:
     """Warn where `vmap` maps more arrays than may be meant: a size of its axis maps every array
     that was left out, and a call that shares one of them is another program.
@@ -201,9 +204,10 @@ def _say_what_was_mapped(
         shared = values[guessed[0]]
         example = f"{guessed[0]}=jax.ShapeDtypeStruct({shared.shape[1:]}, {str(shared.dtype)!r})"
         warnings.warn(
-            sentence(
+            format_error(
                 core.where,
-                f"axis {axis.name!r} was put into {few([repr(name) for name in guessed])}, left out"
+                f"axis {axis.name!r} was put into {shortlist([repr(name) for name in guessed])}, left"
+                " out"
                 " of the examples.",
                 "Of what is left out every array is taken as mapped, and a call that shares one is"
                 " another program.",
@@ -216,7 +220,7 @@ def _say_what_was_mapped(
 
 
 def _with_mapped(
-    core: Core, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]
+    core: CompiledFunction, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]
 ) -> tuple[int, ...]:
     """Add the axes of `vmap` that have a size, innermost first, where this parameter has them."""
     for axis in reversed(core.options.vmap):

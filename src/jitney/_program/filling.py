@@ -27,7 +27,7 @@ import numpy as np
 
 from .._jax.mesh import explicit_around, reshaped
 from .._jax.trees import Tracer, canonicalize_dtype, device_put, is_a
-from .._stages.place import divided
+from .._stages.sharding import divided
 from .._view.layout import MAX_ENTRIES
 
 _jax: Any = jax
@@ -51,7 +51,7 @@ def is_near(array: Any) -> bool:
     return next(iter(array.devices())).platform == "cpu"
 
 
-class _Beside:
+class _PaddedOriginal:
     """A padded result, alive as long as the part that was cut from it."""
 
     def __init__(self, part: Any, whole: Any):
@@ -88,7 +88,7 @@ class Filling:
         self.crossings = self.programs = self.kept = 0
         # Seconds spent so far by going through the host, for each size.
         self._spent: dict[Hashable, float] = {}
-        self._beside: deque[_Beside] = deque(maxlen=_KEPT)
+        self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
 
     def filled(
         self, array: Any, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
@@ -151,7 +151,7 @@ class Filling:
             and result.size * result.dtype.itemsize <= _LARGEST
             and not result.weak_type
         ):
-            self._beside.append(_Beside(part, result))
+            self._beside.append(_PaddedOriginal(part, result))
         return part
 
     def _part(self, result: Any, shape: tuple[int, ...], *, alone: bool) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._body.body import Body
+from .._body.body import CallPlanner
 from .._errors import JitneyWarning, OptionError
 from .._jax.tracing import times_differentiated
 from .._jax.trees import issubdtype
@@ -30,7 +30,7 @@ _FIX = (
 )
 
 
-def demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
+def demand_lowered(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> None:
     """Check that an outer program with 32-bit numbers can hold this one.
 
     JAX lowers some operations by tracing their implementation (`argmax`, random bits, Bessel
@@ -75,7 +75,7 @@ def demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
-def _derivatives(body: Body, jitted: Any, like: Sequence[Any]) -> tuple[Any, Any]:
+def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[Any, Any]:
     """Return the program under `jax.jvp` and under `jax.vjp`, for lowering where the numbers around
     it have 32 bits.
     """
@@ -119,7 +119,7 @@ def _not_lowered(lower: Callable[[], Any]) -> Exception | None:
     return None
 
 
-def _not_in_32_bits(body: Body, how: str, error: Exception, fix: str = _FIX) -> OptionError:
+def _not_in_32_bits(body: CallPlanner, how: str, error: Exception, fix: str = _FIX) -> OptionError:
     said = str(error).partition(". ")[0].rstrip(".")
     return OptionError(
         body.core.where,

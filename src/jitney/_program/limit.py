@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import warnings
 
-from .._body.function import Function
-from .._errors import CompileError, JitneyWarning, counted, sentence
+from .._body.function import FunctionInfo
+from .._errors import CompileError, JitneyWarning, format_error, plural
 from .._owners import users_level
 
 # Causes that a message shows.
@@ -22,7 +22,7 @@ class PastLimit(CompileError):
     code: str = "J314"
 
 
-def keep_limit(core: Function) -> None:
+def keep_limit(core: FunctionInfo) -> None:
     """Count a program that is about to be compiled; a hit of the persistent cache counts as well.
 
     Raises:
@@ -31,14 +31,14 @@ def keep_limit(core: Function) -> None:
     limit = core.options.max_compiles
     if limit is None or core.counters.compile_events < limit.count:
         return
-    told = _told(core, limit.count)
+    told = _limit_message(core, limit.count)
     if limit.past != "warn":
         raise PastLimit(told)
     if core.counters.warn_once("max_compiles"):
         warnings.warn(told, JitneyWarning, stacklevel=users_level())
 
 
-def _told(core: Function, count: int) -> str:
+def _limit_message(core: FunctionInfo, count: int) -> str:
     causes = core.counters.causes
     first = len(causes) - min(len(causes), _SHOWN)
     history = "\n".join(
@@ -46,14 +46,14 @@ def _told(core: Function, count: int) -> str:
         for n, cause in enumerate(causes[first:], core.counters.traces - len(causes) + first + 1)
     )
     compiled = core.counters.compile_events
-    were = f"{counted(compiled, 'program')} {'was' if compiled == 1 else 'were'}"
+    were = f"{plural(compiled, 'program')} {'was' if compiled == 1 else 'were'}"
     what = f"it is traced anew, and {were} compiled, of max_compiles={count}:\n{history}\n "
     advised = core.counters.advise(core.counters.events)
     remedies = dict.fromkeys(
         cause.remedy for event in advised.causes for cause in event if cause.remedy
     )
     fix = "; ".join([*remedies][-_REMEDIES:]) or "keep shapes and static values the same"
-    return sentence(
+    return format_error(
         core.where,
         what.rstrip(),
         "Each new shape, dtype, static value and structure of the arguments is a program of its"

@@ -11,15 +11,20 @@ from .._errors import StaticError
 from .._view.result import unmixed
 
 if TYPE_CHECKING:
-    from .core import Core
-    from .entry import Entry
+    from .core import CompiledFunction
+    from .entry import Specialization
 
 
 class _Around:
     """Base of JAX's stages for the user's function: other attributes are JAX's."""
 
     def __init__(
-        self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        core: CompiledFunction,
+        entry: Specialization,
+        stage: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
     ):
         self._core = core
         self._entry = entry

@@ -21,13 +21,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._axes import Refused, at_any_size
-from .._body.body import Body
+from .._body.body import CallPlanner
 from .._body.plain import changes_of, plain_run
-from .._errors import JitneyWarning, sentence
+from .._errors import JitneyWarning, format_error
 from .._jax.tracing import is_staged, times_differentiated
 from .._owners import users_function, users_level
+from .._signature.option_text import option_texts
 from .._signature.options import Options
-from .._signature.written import written
 from .._stages import Chunk, Fill
 from .._verify import is_verified
 
@@ -41,14 +41,14 @@ being traced.
 _STAGED = "inside an outer `jit`, `scan` or the like"
 
 
-def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
+def is_padded(body: CallPlanner, arrays: Sequence[Any]) -> bool:
     """Return whether a traced call of a function with `pad` is padded: under one derivative and any
     number of maps it is.
     """
     if _is_part_of_ours():
         return False
     options = body.core.options
-    if body.is_laid:
+    if body.is_sharded:
         where, fix = (
             "over several devices under an outer transform",
             "call it outside of one, or take its gradient with `.grad`.",
@@ -57,7 +57,8 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
         where, fix = (
             _STAGED,
             (
-                f"pad the outer function: @jitney.optimize({written(Options(pad=options.pad))[0]})"
+                "pad the outer function:"
+                f" @jitney.optimize({option_texts(Options(pad=options.pad))[0]})"
                 " in place of its `jit`."
             ),
         )
@@ -80,7 +81,7 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
     return False
 
 
-def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
+def is_cut(body: CallPlanner, arrays: Sequence[Any]) -> bool:
     """Return whether a traced call of a function with `chunk` or `memory` is cut: with `chunk`,
     under one derivative and any number of maps, it is.
     """
@@ -102,7 +103,7 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
                 " its `jit`."
             ),
         )
-    elif options.chunk and options.memory is None and not body.is_laid and not twice:
+    elif options.chunk and options.memory is None and not body.is_sharded and not twice:
         return True
     elif twice:
         where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are cut."
@@ -119,7 +120,7 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
     return False
 
 
-def warn_uncut(body: Body, refusal: Refused) -> None:
+def warn_uncut(body: CallPlanner, refusal: Refused) -> None:
     """Warn that a derivative of a function with `chunk` cannot be cut, with the reason."""
     what = (
         f"it is not cut into chunks under an outer transform: {refusal.place or 'it'}"
@@ -137,7 +138,7 @@ def warn_uncut(body: Body, refusal: Refused) -> None:
     )
 
 
-def warn_unlooked(body: Body) -> None:
+def warn_unlooked(body: CallPlanner) -> None:
     """Warn that nobody checks the results of a traced call, if an option asks for it and no outer
     program of jitney's does it.
     """
@@ -166,7 +167,7 @@ def warn_unlooked(body: Body) -> None:
 
 
 @contextmanager
-def looking(body: Body) -> Generator[None]:
+def looking(body: CallPlanner) -> Generator[None]:
     """Scope in which a body is traced: programs that it calls are parts of a program whose results
     are checked, if the body's own results are.
     """
@@ -191,14 +192,14 @@ def _is_part_of_ours() -> bool:
     return at_any_size() or plain_run() is not None
 
 
-def _decides(body: Body, arrays: Sequence[Any], kind: type[Stage]) -> bool:
+def _decides(body: CallPlanner, arrays: Sequence[Any], kind: type[Stage]) -> bool:
     """Return whether the stage would act without the outer transform."""
     with body.numbers():
         view = body.planned(arrays, jit=False).view
         return isinstance(kind.plan(view, replace(body.request, nested=False)), kind)
 
 
-def _say(body: Body, what: str, rule: str, fix: str) -> None:
+def _say(body: CallPlanner, what: str, rule: str, fix: str) -> None:
     if body.core.counters.warn_once(what):
-        text = sentence(body.core.where, f"{what}, called by {users_function()}.", rule, fix)
+        text = format_error(body.core.where, f"{what}, called by {users_function()}.", rule, fix)
         warnings.warn(text, JitneyWarning, stacklevel=users_level())

@@ -20,38 +20,38 @@ import numpy as np
 
 from .._axes import Refused
 from .._body.call_key import padded_key
-from .._body.function import Function
-from .._errors import JitneyWarning, sentence
+from .._body.function import FunctionInfo
+from .._errors import JitneyWarning, format_error
 from .._jax.mesh import is_within_trace
 from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
 from .._owners import users_level
-from .._processes.agreement import refuse_padding
+from .._processes.compare_processes import refuse_padding
 from .._signature.options import tolerance_of
 from .._stages import Fill
 from .._stages.stage import Skip
-from .._view.cuts import Cut, shape_after
-from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
-from .._view.named_axes import beside, named_axes
-from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, knowing
+from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
+from .._view.named_axes import named_axes, with_shape_hint
+from .._view.result_padding import Cut, shape_after
+from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing
 from .._view.view import View
 from .filling import FILLING
 from .outer_transforms import is_padded
 from .wrappers import Run, runner
 
 if TYPE_CHECKING:
-    from .entry import Entry
+    from .entry import Specialization
 
 
 _UNKNOWN: Any = object()
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddingRecipe:
     """Recipe for padding the calls of one set of shapes."""
 
     fill: Fill
     shapes: tuple[tuple[int, ...], ...]
-    counts: Counts
+    counts: TrueSizes
     # Key of the program that runs them.
     key: Hashable
     # True sizes, for a trace.
@@ -85,7 +85,7 @@ class Padded:
     def abstract(self, arrays: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
         for array, shape in zip(arrays, self.shapes, strict=True):
-            old, dtype, weak = described(array)
+            old, dtype, weak = aval_parts(array)
             out.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak and old == shape))
         return out
 
@@ -101,9 +101,9 @@ class SizeRefused(Refused):
 class PaddedCalls:
     """Runs the calls of an entry whose function pads."""
 
-    def __init__(self, entry: Entry):
+    def __init__(self, entry: Specialization):
         self.entry = entry
-        self.known: dict[Hashable, Padded | None] = {}
+        self.known: dict[Hashable, PaddingRecipe | None] = {}
         self.refused: dict[Hashable, Refused] = {}
         # Key of a program -> its runner.
         self._runs: dict[Hashable, Run] = {}
@@ -113,7 +113,7 @@ class PaddedCalls:
             return self.entry.within.run(*arrays)
 
         # Inside a trace a call is padded only under the transforms that `is_padded` allows.
-        nested = traced(arrays) or (
+        nested = is_nested_trace(arrays) or (
             self.entry.request.nested and self.entry.core.options.shard is not None
         )
         if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
@@ -124,7 +124,7 @@ class PaddedCalls:
 
     def _run(self, arrays: Sequence[Any], *, whole: bool) -> Any:
         """Run one call; `whole` if no outer transform traces it."""
-        key = (*self.entry.where(), *[described(array) for array in arrays])
+        key = (*self.entry.where(), *[aval_parts(array) for array in arrays])
 
         # The recipe, which the first call of these shapes works out. None: at exact size.
         padded = self.known.get(key, _UNKNOWN)
@@ -162,7 +162,7 @@ class PaddedCalls:
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
 
-    def _first(self, key: Hashable, arrays: Sequence[Any]) -> Padded | SizeRefused | None:
+    def _first(self, key: Hashable, arrays: Sequence[Any]) -> PaddingRecipe | SizeRefused | None:
         """Work out and store how calls of these shapes are padded."""
         if len(self.known) >= MAX_ENTRIES:
             self.known = {}
@@ -183,11 +183,11 @@ class PaddedCalls:
         padded = self._as_called(arrays)
         return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
 
-    def _as_called(self, arrays: Sequence[Any]) -> Padded | None:
+    def _as_called(self, arrays: Sequence[Any]) -> PaddingRecipe | None:
         with self.entry.numbers():
-            return self.known.get((*self.entry.where(), *map(described, arrays)))
+            return self.known.get((*self.entry.where(), *map(aval_parts, arrays)))
 
-    def bucket(self, arrays: Sequence[Any]) -> Padded | None:
+    def bucket(self, arrays: Sequence[Any]) -> PaddingRecipe | None:
         """Return how calls of these shapes are padded; None if they run at exact size.
 
         Raises:
@@ -233,7 +233,7 @@ class PaddedCalls:
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
 
-        counts = Counts(
+        counts = TrueSizes(
             [np.asarray(size, np.int32) for size in sizes.values()],
             tuple(sizes),
             weak,
@@ -241,7 +241,7 @@ class PaddedCalls:
             sizes,
         )
         fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
-        return Padded(
+        return PaddingRecipe(
             fill,
             shapes,
             counts,
@@ -337,10 +337,12 @@ class PaddedCalls:
 
         view = self.entry.planned(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
-        warn_refused(self.entry.core, beside(view, named_axes(view, fill.levels), sizes, refusal))
+        warn_refused(
+            self.entry.core, with_shape_hint(view, named_axes(view, fill.levels), sizes, refusal)
+        )
         return self._run(arrays, whole=whole)
 
-    def _cut(self, padded: Padded, out: Any, *, keeps: bool) -> Any:
+    def _cut(self, padded: PaddingRecipe, out: Any, *, keeps: bool) -> Any:
         cuts = self.entry.cuts[padded.key]
         if not any(cuts):
             return out
@@ -368,16 +370,16 @@ def _true_shape(result: Any, cut: Cut, sizes: Mapping[str, int]) -> tuple[int, .
     return None if shape == was else shape
 
 
-def warn_refused(core: Function, refusal: Refused) -> None:
+def warn_refused(core: FunctionInfo, refusal: Refused) -> None:
     """Warn once that calls run at exact size, with the reason."""
     if core.counters.warn_once(f"pad {refusal.place}"):
         warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=users_level())
 
 
-def explain(core: Function, refusal: Refused) -> str:
+def explain(core: FunctionInfo, refusal: Refused) -> str:
     """Return the reason why an axis is not padded, as a message."""
     axes = " and ".join(repr(name) for name, _ in core.options.pad)
-    return sentence(
+    return format_error(
         core.where,
         f"{axes} cannot be padded here: {refusal.place or 'it'} {refusal.what}.",
         "An axis is padded only if each operation along it is proven to give what it gives at exact"

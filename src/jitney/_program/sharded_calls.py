@@ -13,19 +13,19 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from .._errors import few
+from .._errors import shortlist
 from .._jax.debug_names import body_of
 from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, is_a, tree_map
-from .._processes.agreement import agreed, moved_to
+from .._processes.compare_processes import compare_then_run, with_sharding
 from .._signature.options import OPTIONAL
-from .._stages.place import Place, no_mesh
+from .._stages.sharding import Place, no_mesh
 from .._view.layout import MAX_ENTRIES, jit_is_off
 from .wrappers import Run, runner
 
 if TYPE_CHECKING:
-    from .entry import Entry
+    from .entry import Specialization
 
 _jax: Any = jax
 _sharding: Any = jax.sharding
@@ -43,7 +43,7 @@ class ShardedCalls:
     other shapes after all, which raises OtherShapes. From then on programs are looked up by shapes.
     """
 
-    def __init__(self, entry: Entry):
+    def __init__(self, entry: Specialization):
         self.entry = entry
         self._jits: dict[Hashable, Any] = {}
         self._runs: dict[Hashable, Run] = {}
@@ -161,7 +161,7 @@ class ShardedCalls:
         explicit = mesh is not automatic(mesh)
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():
-            run = agreed(
+            run = compare_then_run(
                 runner(self.entry, inside, jitted),
                 self.entry,
                 mesh,
@@ -184,7 +184,7 @@ def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placed(array: Any, to: Any) -> Any:
-    return moved_to(array, to) if is_a(array, jax.Array) else array
+    return with_sharding(array, to) if is_a(array, jax.Array) else array
 
 
 def _abstract(array: Any, to: Any) -> Any:
@@ -208,7 +208,7 @@ def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
             ):
                 raise
             moved = [
-                moved_to(x, to) if to is not None and _lies_elsewhere(x, to) else x
+                with_sharding(x, to) if to is not None and _lies_elsewhere(x, to) else x
                 for x, to in zip(arrays, shardings, strict=True)
             ]
             if all(new is old for new, old in zip(moved, arrays, strict=True)):
@@ -296,7 +296,7 @@ def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) 
         ("from other devices", moved),
     )
     return [
-        f"{text(sum(size for size, _ in of))} {how}: {few([path for _, path in of])}"
+        f"{text(sum(size for size, _ in of))} {how}: {shortlist([path for _, path in of])}"
         for how, of in ways
         if of
     ]

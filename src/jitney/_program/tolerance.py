@@ -27,7 +27,7 @@ from .._stages.autocast import Autocast, body_of, labels_of
 from .._stages.stage import Request
 from .._view.result import Outcome
 from .core import REGISTRY
-from .entry import Entry, Undecided
+from .entry import Specialization, Undecided
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -160,7 +160,7 @@ class PrecisionReport(Shown):
         return figures(title, rows)
 
 
-def decided(entry: Entry, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
+def with_policy(entry: Specialization, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
     """Return `ask()`; each time it finds that a policy has to be chosen by values, choose one with
     these arrays and call it once more.
 
@@ -177,7 +177,7 @@ def decided(entry: Entry, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
         decide(entry, key, arrays)
 
 
-def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
+def decide(entry: Specialization, key: Hashable, arrays: Sequence[Any]) -> None:
     """Choose the policy of `precision="auto:..."` for a call key, by the values of a call.
 
     Raises:
@@ -206,7 +206,9 @@ def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
     entry.chosen[key] = Policy(report.low, pinned), why
 
 
-def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -> PrecisionReport:
+def report_on(
+    entry: Specialization, arrays: Sequence[Any], tolerance: float, low: str
+) -> PrecisionReport:
     """Return the report on a call; see `precision_report`.
 
     Raises:
@@ -258,7 +260,7 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
         roll=None,
         **alone,
     )
-    plain = Entry(
+    plain = Specialization(
         REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.weak_statics, None
     )
     return _Measured(plain, arrays, low).report(tolerance)
@@ -267,7 +269,7 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
 class _Measured:
     """Measurements of one function on one set of data."""
 
-    def __init__(self, entry: Entry, arrays: Sequence[Any], low: str):
+    def __init__(self, entry: Specialization, arrays: Sequence[Any], low: str):
         self.entry = entry
         self.arrays = [_jax.numpy.asarray(array) for array in arrays]
         self.asked = low
@@ -282,7 +284,7 @@ class _Measured:
         # Indices of the results that are real or complex numbers, out of `count`.
         self.real: list[int] = []
         self.count = 0
-        self.sites: list[_precision.Site] = []
+        self.sites: list[_precision.ProductSite] = []
 
         # The float64 shadow: the jaxpr of the body, evaluated in double precision.
         exact = body_of(self.both(_as_it_is), self.arrays)

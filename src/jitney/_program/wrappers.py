@@ -13,9 +13,9 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from .._body.body import Body
+from .._body.body import CallPlanner
 from .._body.call_key import trace_key
-from .._checks import Kept
+from .._checks import Unflaggable
 from .._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
 from .._errors import NonFiniteError
 from .._jax.compile_cache.cache import disabled as cache_disabled
@@ -23,8 +23,8 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
 from .._jax.tracing import is_staged
 from .._stages import Vmap
-from .._view.layout import traced
-from .._view.true_sizes import parted
+from .._view.layout import is_nested_trace
+from .._view.true_sizes import split_counts
 from .checked_calls import Run, checked_calls
 from .in_32_bits import demand_lowered
 from .outer_transforms import warn_unlooked
@@ -32,14 +32,14 @@ from .outer_transforms import warn_unlooked
 _config: Any = jax.config
 
 
-def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
+def runner(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Run:
     """Return the function that runs the calls which this function of JAX serves."""
     options = body.core.options
     ensure_cache()
     run: Run = jitted
 
     # An outer transform owns the compiler options, the cache and the results of its program.
-    if not (body.request.nested or traced(arrays)):
+    if not (body.request.nested or is_nested_trace(arrays)):
         if not body.checked:
             # A trace that JAX caches: the call itself finds it.
             with body.numbers():
@@ -55,23 +55,23 @@ def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
     return _in_x64(body, jitted, run) if options.precision == "f64" else run
 
 
-def lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> Any:
+def lower_as_run(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Any:
     """Return JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
     traced = jitted.trace(*arrays)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):
         body.checked = True
 
         # A program that keeps its callbacks is lowered as it is.
-        with suppress(Kept):
+        with suppress(Unflaggable):
             return checked_calls(body, jitted).lowered(*arrays)
     return traced.lower()
 
 
-def _in_x64(body: Body, jitted: Any, run: Run) -> Run:
+def _in_x64(body: CallPlanner, jitted: Any, run: Run) -> Run:
     def in_x64(*arrays: Any) -> Any:
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
-        if traced(arrays) and is_staged() and not _config.jax_enable_x64:
+        if is_nested_trace(arrays) and is_staged() and not _config.jax_enable_x64:
             demand_lowered(body, arrays, jitted)
         with jax.enable_x64(True):  # noqa: FBT003
             return run(*arrays)
@@ -86,7 +86,7 @@ def _without_cache(run: Run) -> Run:
     seen: set[Any] = set()
 
     def uncached(*arrays: Any) -> Any:
-        plain, counts = parted(arrays)
+        plain, counts = split_counts(arrays)
         key = trace_key(plain, counts)
         if key in seen:
             return run(*arrays)
@@ -117,7 +117,7 @@ def _fast(jitted: Any, run: Run) -> Run:
     return fast
 
 
-def _finite(body: Body, jitted: Any, run: Run) -> Run:
+def _finite(body: CallPlanner, jitted: Any, run: Run) -> Run:
     """Check every result for NaN and infinity; if one is found, rerun operation by operation to
     locate the first that produced it.
     """

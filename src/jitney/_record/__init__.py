@@ -1,8 +1,8 @@
 """Digest of everything that a trace can read, and a record of the code that it ran.
 
 Input: a function and the arguments of a call. Output: a text that is equal in two processes only if
-both would trace the same program, so that `_kept` can use it as a cache key. In doubt there is no
-key: `Unsure` carries the reason, and the call is traced.
+both would trace the same program, so that `_serialized` can use it as a cache key. In doubt there
+is no key: `Unsure` carries the reason, and the call is traced.
 
     SCALE = 2.0
     def f(x): return SCALE * jnp.sin(x)

@@ -21,7 +21,7 @@ import jax.core
 import numpy as np
 
 from .._jax.trees import Tracer, attribute, is_a, space_of, type_of
-from .whose import is_installed, static_attribute, whose
+from .origin import is_installed, module_origin, static_attribute
 
 _core: Any = jax.core
 LEFT_OUT = frozenset(
@@ -323,7 +323,7 @@ def _is_python(kind: Any) -> bool:
     module = sys.modules.get(str(kind.__module__))
     file: Any = getattr(module, "__file__", None)
     if (
-        whose(str(kind.__module__)) == "stdlib"
+        module_origin(str(kind.__module__)) == "stdlib"
         and str(kind.__module__).partition(".")[0] not in _OF_PYTHON
     ):
         return False

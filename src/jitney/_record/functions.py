@@ -10,10 +10,10 @@ from typing import Any
 
 from .._jax.trees import is_a, space_of
 from .._owners import owner
-from .allowed import BARRED_ATTRIBUTES
-from .instructions import Reads
-from .unsure import Unsure
-from .whose import is_installed
+from .allowlist import BARRED_ATTRIBUTES
+from .instructions import CodeReads
+from .origin import is_installed
+from .unsure import NotDeterministic
 
 MISSING = ("no such name",)
 
@@ -44,7 +44,7 @@ def is_users(fn: types.FunctionType) -> bool:
     )
 
 
-def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
+def globals_of(fn: types.FunctionType, reads: CodeReads) -> Iterator[Global]:
     """Yield the globals that the code of a function reads.
 
     Raises:
@@ -53,12 +53,14 @@ def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
 
     # Refuse code whose effect or iteration order is not a function of its reads.
     if reads.changes:
-        raise Unsure(f"`{fn.__name__}` sets the global `{reads.changes[0]}`")
+        raise NotDeterministic(f"`{fn.__name__}` sets the global `{reads.changes[0]}`")
     if reads.has_sets:
-        raise Unsure(f"`{fn.__name__}` makes a set, whose order may be another in each process")
+        raise NotDeterministic(
+            f"`{fn.__name__}` makes a set, whose order may be another in each process"
+        )
     barred = BARRED_ATTRIBUTES & reads.attributes
     if barred:
-        raise Unsure(
+        raise NotDeterministic(
             f"`{fn.__name__}` asks for `{min(barred)}`, and what that reads is not followed"
         )
 
@@ -72,7 +74,7 @@ def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
 def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]:
     package = str(fn.__globals__.get("__package__") or "")
     if level < 0 or (level > 0 and not package):
-        raise Unsure(f"`{fn.__name__}` imports while it is traced")
+        raise NotDeterministic(f"`{fn.__name__}` imports while it is traced")
 
     # A relative import of `level` dots starts at the package, `level - 1` parents up.
     whole = name
@@ -85,7 +87,7 @@ def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]
         path = ".".join(parts[:count])
         module = sys.modules.get(path)
         if module is None:
-            raise Unsure(f"`{fn.__name__}` imports `{path}` while it is traced")
+            raise NotDeterministic(f"`{fn.__name__}` imports `{path}` while it is traced")
         yield Global(path, module, (path,), None)
 
 
@@ -118,7 +120,7 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         and issubclass(value, Mapping)
         and behind[0] in ("keys", "items")
     ):
-        raise Unsure(
+        raise NotDeterministic(
             f"`{fn.__name__}` uses `{name}.{behind[0]}`, of which sets are made, whose order may be"
             " another in each process"
         )
@@ -143,6 +145,8 @@ def attribute_of(module: types.ModuleType, name: str) -> Any:
         return vars(module)[name]
     if "__getattr__" in vars(module):
         if not is_installed(module.__name__):
-            raise Unsure(f"`{module.__name__}.{name}` is made by `__getattr__` of the module")
+            raise NotDeterministic(
+                f"`{module.__name__}.{name}` is made by `__getattr__` of the module"
+            )
         return getattr(module, name, MISSING)
     return MISSING

@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from .._jax.trees import is_a
-from .by_name import ASKING, Site, site
+from .dynamic_attrs import ASKING, GetattrSite, getattr_site
 
 
 def _numbers(*names: str) -> frozenset[int]:
@@ -64,7 +64,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
-class Reads:
+class CodeReads:
     """Names that a code object and its nested functions read.
 
     Args:
@@ -122,7 +122,7 @@ class Codes:
 
 
 @lru_cache(maxsize=4096)
-def reads_of(code: CodeType) -> Reads:
+def reads_of(code: CodeType) -> CodeReads:
     """Return the names that a code object reads."""
     chains: dict[tuple[str, ...], None] = {}
     attributes: set[str] = set()
@@ -157,7 +157,7 @@ def reads_of(code: CodeType) -> Reads:
         # includes global names, which only makes the set larger
         attributes.update(part.co_names)
         words.update(_words(part.co_consts[_documented(part) :]))
-    return Reads(
+    return CodeReads(
         tuple(chains),
         frozenset(attributes),
         frozenset(words),
@@ -169,12 +169,12 @@ def reads_of(code: CodeType) -> Reads:
 
 
 @lru_cache(maxsize=4096)
-def calls_in(code: CodeType) -> dict[int, Site]:
+def calls_in(code: CodeType) -> dict[int, GetattrSite]:
     """Map the offset of each call of `getattr` or `hasattr` in a code object to its operands."""
     return {call.offset: call for _, call in _sites(code) if call is not None}
 
 
-def _sites(code: CodeType) -> list[tuple[str, Site | None]]:
+def _sites(code: CodeType) -> list[tuple[str, GetattrSite | None]]:
     """Return the loads of `getattr` and `hasattr`, each with the call it is for, if its operands
     are known.
     """
@@ -182,7 +182,7 @@ def _sites(code: CodeType) -> list[tuple[str, Site | None]]:
         return []
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
     return [
-        (step.argval, site(steps, at))
+        (step.argval, getattr_site(steps, at))
         for at, step in enumerate(steps)
         if step.opcode in _GLOBAL and step.argval in ASKING
     ]

@@ -20,9 +20,9 @@ from typing import Any
 from .._jax.trees import is_a, space_of
 from .._owners import STARTED, owner
 from .instructions import Codes
-from .standing import Look
-from .unsure import Unsure
-from .whose import CORE
+from .monkeypatch import Fingerprinter
+from .origin import CORE
+from .unsure import NotDeterministic
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Libraries:
         for name, (_, changed) in files.items():
             # A file that is newer than the process may not be the one that was imported.
             if changed > STARTED:
-                raise Unsure(f"{name} was written since this process began")
+                raise NotDeterministic(f"{name} was written since this process began")
         used: dict[str, set[str]] = {}
         for code, module in ran:
             used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
@@ -157,7 +157,7 @@ class _Seen:
     """
 
     def __init__(self) -> None:
-        self._look = Look()
+        self._look = Fingerprinter()
         self._spaces: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def said(self, module: str, within: str, names: set[str]) -> Names:

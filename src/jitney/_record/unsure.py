@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Unsure(Exception):
+class NotDeterministic(Exception):
     """The trace may read something that cannot be compared with what another process reads; the
     message is the reason.
     """

@@ -4,7 +4,8 @@ values reachable from those.
 Two processes with equal digests would trace the same program. The user's own code is hashed by
 content: functions by their bytecode, defaults, cells and globals; classes by all their attributes
 and bases; modules by those of their names that any code here reads. Installed packages are hashed
-by name only; `libraries.py` checks that they have not changed. Any other value raises `Unsure`.
+by name only; `libraries.py` checks that they have not changed. Any other value raises
+`NotDeterministic`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import Where
-from .._jax.jitted import JITTED, told
-from .._jax.mesh import Mesh, told_of
+from .._jax.jitted import JITTED, jit_options
+from .._jax.mesh import Mesh, mesh_fingerprint
 from .._jax.trees import (
     attribute,
     extended,
@@ -42,8 +43,7 @@ from .._jax.trees import (
     type_of,
     words_of_keys,
 )
-from .allowed import FORMATS, check_module, check_name
-from .by_name import ASKING
+from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     LEFT_OUT,
     annotations_text,
@@ -55,20 +55,21 @@ from .classes import (
     is_set_by_user,
     registered,
 )
+from .dynamic_attrs import ASKING
 from .functions import Global, attribute_of, globals_of, is_users
-from .instructions import Codes, Reads, codes_in, digest_of, reads_of
-from .remembered import (
-    Memory,
-    Traced,
+from .instructions import CodeReads, Codes, codes_in, digest_of, reads_of
+from .memoised import (
+    LruCacheContents,
+    TracedCacheEntries,
     attributes_of,
     is_as_computed,
-    is_remembering,
+    is_lru_cache,
     name_of,
     options_of,
 )
+from .origin import importable, is_installed, module_origin
 from .sets import OF_SETS
-from .unsure import Unsure
-from .whose import importable, is_installed, whose
+from .unsure import NotDeterministic
 
 _sharding: Any = jax.sharding
 _Primitive: Any = jax.extend.core.Primitive
@@ -111,7 +112,7 @@ _DEEPEST = 60
 _TREEDEF: Any = type(tree_flatten(0)[1])
 
 
-class Walk:
+class ContentHasher:
     """Traversal of Python values that adds what it finds to one digest.
 
     Args:
@@ -121,7 +122,7 @@ class Walk:
             digest.
     """
 
-    def __init__(self, scope: str | None = None, traced: Traced | None = None) -> None:
+    def __init__(self, scope: str | None = None, traced: TracedCacheEntries | None = None) -> None:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         # strong references: an id must not be used for a second object during the traversal
@@ -176,7 +177,7 @@ class Walk:
         if not _NOW.isdisjoint(text.strip().lower() for text in self._texts) and any(
             map(_TIMES.match, self._texts)
         ):
-            raise Unsure(
+            raise NotDeterministic(
                 "it has times of NumPy's and the text 'now' or 'today', of which each process makes"
                 " another time"
             )
@@ -253,10 +254,12 @@ class Walk:
         """Add texts to the digest."""
         self._said += texts
 
-    def fail(self, what: str) -> Unsure:
-        """Build the `Unsure` for the value at the current path, with `what` as its reason."""
+    def fail(self, what: str) -> NotDeterministic:
+        """Build the `NotDeterministic` for the value at the current path, with `what` as its
+        reason.
+        """
         named = ".".join(self._trail[-3:])
-        return Unsure(f"{f'`{named}` ' if named else 'it '}{what}")
+        return NotDeterministic(f"{f'`{named}` ' if named else 'it '}{what}")
 
     def _compound(self, value: Any, kind: Any) -> None:
         if id(kind) not in self._open:
@@ -329,7 +332,7 @@ class Walk:
         """Return the digest of one member of a set on its own: members cannot be numbered by a
         stable order.
         """
-        walk = Walk()
+        walk = ContentHasher()
         walk.add(part)
         digest = walk.digest()
         if walk.modules or walk.codes or walk.remembering:
@@ -421,10 +424,10 @@ class Walk:
             self.say("jitney mesh")
             self.add(value.mesh)
         elif kind is _sharding.Mesh:
-            self.say("mesh", *told_of(value))
-        elif is_remembering(value):
+            self.say("mesh", *mesh_fingerprint(value))
+        elif is_lru_cache(value):
             self.say("remembers", options_of(value))
-            self._many([("", Memory.of(value).fn), *attributes_of(value)])
+            self._many([("", LruCacheContents.of(value).fn), *attributes_of(value)])
             self.remembering.append(value)
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
@@ -443,7 +446,7 @@ class Walk:
         module, name = named
         # many functions share a module, which is checked once
         if module not in self._passed:
-            check_module(module, stdlib=whose(module) == "stdlib")
+            check_module(module, stdlib=module_origin(module) == "stdlib")
             self._passed.add(module)
         check_name(module, name)
         self._asked |= _OF_VIEWS & {name}
@@ -474,7 +477,7 @@ class Walk:
         self.add(owner if owner is not None else attribute(value, "__objclass__", None))
 
     def _jitted(self, value: Any) -> None:
-        inside = told(value)
+        inside = jit_options(value)
         if inside is None:
             raise self.fail("is under `jax.jit`, and this JAX does not say how")
         fn, options = inside
@@ -488,7 +491,7 @@ class Walk:
         }
         self._many([("", fn), ("", of_users)])
 
-    def ask(self, module: str, name: str) -> None:
+    def add_read(self, module: str, name: str) -> None:
         """Add the value of a module's name, or the name of an attribute that code may read of any
         value (`module` is empty).
 
@@ -498,7 +501,7 @@ class Walk:
         if not module:
             self._asked.add(name)
             return
-        check_module(module, stdlib=whose(module) == "stdlib")
+        check_module(module, stdlib=module_origin(module) == "stdlib")
         self.say("asked", module, name)
         self.add(attribute_of(sys.modules[module], name), f"{module}.{name}")
 
@@ -507,7 +510,7 @@ class Walk:
         (`_read_names`).
         """
         name = module.__name__
-        check_module(name, stdlib=whose(name) == "stdlib")
+        check_module(name, stdlib=module_origin(name) == "stdlib")
         self.say("module", name)
         self.modules[name] = module
 
@@ -560,7 +563,7 @@ class Walk:
             self._read_names()
 
     def _entries(self, remembering: Any) -> Sequence[tuple[Any, Any]]:
-        entries = Memory.of(remembering).entries
+        entries = LruCacheContents.of(remembering).entries
         return entries if self._traced is None else self._traced.before(remembering, entries)
 
     def _set_in(self, kind: Any) -> set[str]:
@@ -578,7 +581,7 @@ class Walk:
         if is_installed(name):
             return self._asked & there
         if self._asked & FORMATS:
-            raise Unsure(
+            raise NotDeterministic(
                 f"it formats, and holds the module `{name}`: a format can read any name of that"
             )
         return (self._asked | self._words) & there
@@ -614,7 +617,9 @@ class Walk:
             if named is not None:
                 self._named(named)
                 return
-            check_module(value.__module__ or "", stdlib=whose(value.__module__ or "") == "stdlib")
+            check_module(
+                value.__module__ or "", stdlib=module_origin(value.__module__ or "") == "stdlib"
+            )
         if code.co_filename.startswith("<@beartype"):
             raise self.fail("is checked by beartype, whose code has another text in each process")
         if hasattr(value, "registry") and hasattr(value, "dispatch"):
@@ -650,13 +655,13 @@ class Walk:
             if OF_SETS & names.attributes or any(chain[0] == "type" for chain in names.chains):
                 self._remakers.append((value.__name__, code))
 
-    def _globals(self, fn: types.FunctionType, names: Reads) -> None:
+    def _globals(self, fn: types.FunctionType, names: CodeReads) -> None:
 
         # Code whose reads cannot be followed is refused when it runs (`running.py`), not when it is
         # seen.
         try:
             reads = [*_checked(fn, names)]
-        except Unsure as unsure:
+        except NotDeterministic as unsure:
             self.say("barred")
             why = str(unsure).removeprefix("it ")
             self.codes.add(
@@ -713,7 +718,7 @@ def alone(scope: str) -> Callable[[Any], str]:
     """
 
     def digest(value: Any) -> str:
-        walk = Walk()
+        walk = ContentHasher()
         walk.say(scope)
         walk.add(value)
         return walk.digest()
@@ -721,7 +726,7 @@ def alone(scope: str) -> Callable[[Any], str]:
     return digest
 
 
-def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
+def _checked(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
     """Yield every global that a function reads.
 
     Raises:
@@ -730,13 +735,13 @@ def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
     """
     for read in globals_of(fn, names):
         for module in read.through:
-            check_module(module, stdlib=whose(module) == "stdlib")
+            check_module(module, stdlib=module_origin(module) == "stdlib")
         if read.module is not None and not _is_harmless(fn.__code__, names, read):
             check_name(read.module, read.name.rpartition(".")[2])
         yield read
 
 
-def _is_harmless(code: types.CodeType, names: Reads, read: Global) -> bool:
+def _is_harmless(code: types.CodeType, names: CodeReads, read: Global) -> bool:
     """Return whether a builtin that is barred elsewhere is used for its own purpose here: in code
     that `dataclasses` generates, `hash` in a `__hash__`, or `getattr` where its operands are known
     (`by_name.py`).

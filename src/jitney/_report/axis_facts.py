@@ -15,7 +15,7 @@ from .._stages.plan import Plan
 from .._view.named_axes import in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:
-    from .._program.entry import Entry
+    from .._program.entry import Specialization
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ _LARGEST = 4096
 
 
 def facts_of(
-    entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None
+    entry: Specialization, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None
 ) -> dict[str, AxisFacts]:
     """Return the facts of each named axis of a call, the other axes at their sizes.
 
@@ -122,7 +122,7 @@ def facts_of(
     return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
 
 
-def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:
+def _facts(entry: Specialization, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:
     fn = entry.body_inside(plan, Mask)
     try:
         program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))

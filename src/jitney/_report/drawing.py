@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .._errors import few
-from .._stages import Chunk, Fill, Jit, Place, Saved
+from .._errors import shortlist
+from .._stages import AutoRemat, Chunk, Fill, Jit, Place
 from .._stages.chunk import Cut
 from .._stages.plan import Plan
 from .._stages.stage import Skip, Stage
@@ -74,7 +74,7 @@ def draw(
     # Downwards from the outermost stage: open a frame for each that is taken.
     for stage in plan.stages:
         inside = stage.inner(view)
-        name = "remat" if isinstance(stage, Saved) else stage.name
+        name = "remat" if isinstance(stage, AutoRemat) else stage.name
         if name in told and not isinstance(stage, Skip):
             pen.y += 6
             frames.append(pen.y)
@@ -147,4 +147,7 @@ def _arrays(view: View) -> str:
     Scalars with the true sizes, which padding adds, are left out: they are not the caller's.
     """
     leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
-    return few([f"{leaf.path}[{','.join(map(str, leaf.shape))}]" for leaf in leaves]) or "no arrays"
+    return (
+        shortlist([f"{leaf.path}[{','.join(map(str, leaf.shape))}]" for leaf in leaves])
+        or "no arrays"
+    )

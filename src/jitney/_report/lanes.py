@@ -19,11 +19,11 @@ from .._stages.plan import Plan
 from .._view.view import View
 
 if TYPE_CHECKING:
-    from .._program.entry import Entry
+    from .._program.entry import Specialization
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedControlFlow:
     """Branch or loop that all elements of a mapped axis go through together.
 
     Args:
@@ -35,7 +35,7 @@ class Joined:
     is_loop: bool
 
 
-def joined_lanes(plan: Plan, entry: Entry, view: View) -> list[Joined]:
+def joined_lanes(plan: Plan, entry: Specialization, view: View) -> list[JoinedControlFlow]:
     """Find the branches and loops that differ between the elements of the mapped axes.
 
     The body is traced for one element, and mapped: `vmap` turns a `cond` whose predicate is mapped
@@ -52,8 +52,8 @@ def joined_lanes(plan: Plan, entry: Entry, view: View) -> list[Joined]:
     # A `cond` that `vmap` turned into a select is missing from the mapped program.
     branches = Counter(_branches(one)) - Counter(_branches(mapped))
     return [
-        *(Joined(place, is_loop=False) for place in branches),
-        *(Joined(place, is_loop=True) for place in dict.fromkeys(_joining(mapped))),
+        *(JoinedControlFlow(place, is_loop=False) for place in branches),
+        *(JoinedControlFlow(place, is_loop=True) for place in dict.fromkeys(_joining(mapped))),
     ]
 
 

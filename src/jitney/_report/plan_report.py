@@ -1,7 +1,8 @@
 """Report of a plan: text, in colours on a terminal, a dict, or HTML in a notebook.
 
-Input is a plan on abstract values; output is a `Report` whose `Line`s are decisions with reasons.
-Some lines need a trace of the body, or a compiled gradient, for which this file asks the stages.
+Input is a plan on abstract values; output is a `Report` whose `PlanLine`s are decisions with
+reasons. Some lines need a trace of the body, or a compiled gradient, for which this file asks the
+stages.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from .lanes import joined_lanes
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .._program.core import Core
-    from .._program.entry import Entry
+    from .._program.core import CompiledFunction
+    from .._program.entry import Specialization
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanLine:
     """Decision: its subject, whether it was taken, and the reason."""
 
     name: str
@@ -78,7 +79,7 @@ class Report(Shown):
 
     function: str
     plan: Plan
-    lines: tuple[Line, ...]
+    lines: tuple[PlanLine, ...]
     arguments: tuple[str, ...]
     static: tuple[str, ...]
     axes: tuple[tuple[str, int, str], ...]
@@ -140,7 +141,9 @@ class Report(Shown):
         return f"{self.draw()}{html_of(self)}"
 
 
-def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = True) -> Report:
+def report(
+    core: CompiledFunction, entry: Specialization, arrays: Sequence[Any], *, compiles: bool = True
+) -> Report:
     """Plan a call on abstract values, and return every decision.
 
     Args:
@@ -170,7 +173,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
     inside = isinstance(core.fn(), Derived)
     hidden = _hidden(core, inside=inside)
     stages = [
-        Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
+        PlanLine("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
         for s in plan.stages
         if s.name not in hidden
     ]
@@ -180,13 +183,13 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
     if chunk is not None and ready:
         with entry.numbers():
             cut = chunk.cut(entry.body_inside(plan, Chunk))
-        stages.append(Line("passes", cut.passes is not None, cut.text))
+        stages.append(PlanLine("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
-            stages.append(Line("memory", taken=True, why=str(cut.fit)))
+            stages.append(PlanLine("memory", taken=True, why=str(cut.fit)))
 
     # Lines that need more than the plan: the placement of the arrays, and traces of the body.
     stages += [
-        Line("transfer", taken=True, why=why)
+        PlanLine("transfer", taken=True, why=why)
         for why in transfers(plan.of(Place), arrays, entry.paths)
     ]
     if ready:
@@ -196,7 +199,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
     stages += _lanes(planned.plan, entry, planned.view) if ready else []
     stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
     stages += [
-        Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()
+        PlanLine(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()
     ]
 
     sizes = planned.sizes.bound if planned.sizes is not None else {}
@@ -208,7 +211,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
             *stages,
             *donation,
             *_around(core, planned.notes, _verified(entry, arrays, ready=ready), _late(entry)),
-            *_kept(core, entry, arrays),
+            *_serialized_line(core, entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
@@ -218,7 +221,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = 
     )
 
 
-def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
+def _hidden(core: CompiledFunction, *, inside: bool) -> tuple[str, ...]:
     """Return the names of stages without a line.
 
     Of the two stages of `remat` it is the one that is not in use, and both if `remat` is inside a
@@ -239,8 +242,12 @@ def _for_each(axes: Sequence[str]) -> str:
 
 
 def _derivative(
-    core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]
-) -> list[Line]:
+    core: CompiledFunction,
+    plan: Plan,
+    entry: Specialization,
+    arrays: Sequence[Any],
+    padded: Sequence[Decision],
+) -> list[PlanLine]:
     """Return how a derivative is computed, if the program is one.
 
     `padded` are the decisions that were made while the derivative was proven for a bucket.
@@ -255,28 +262,31 @@ def _derivative(
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
         made = exact[:1]
     lines = [
-        Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made
+        PlanLine("derivative", taken=True, why=f"{decision.mode}: {decision.why}")
+        for decision in made
     ]
     mapped = plan.of(Vmap)
     if mapped is not None:
-        lines.append(Line("derivative", taken=True, why=_for_each(mapped.axes)))
+        lines.append(PlanLine("derivative", taken=True, why=_for_each(mapped.axes)))
     return lines
 
 
 def _rematerialised(
-    core: Core, plan: Plan, entry: Entry, view: View, *, compiles: bool
-) -> list[Line]:
+    core: CompiledFunction, plan: Plan, entry: Specialization, view: View, *, compiles: bool
+) -> list[PlanLine]:
     """Return the line on recomputation in the backward pass of a derivative."""
     derived = core.fn()
     if not isinstance(derived, Derived) or not derived.remat:
         return []
     if derived.remat == AUTO:
         return [
-            Line("remat", taken=True, why="inside the derivative: what is saved is the line above")
+            PlanLine(
+                "remat", taken=True, why="inside the derivative: what is saved is the line above"
+            )
         ]
     why = f"inside the derivative: the backward pass keeps what `{derived.remat}` says"
     return [
-        Line(
+        PlanLine(
             "remat",
             taken=True,
             why=why + (_recomputed(core, derived, entry, plan, view) if compiles else ""),
@@ -284,7 +294,9 @@ def _rematerialised(
     ]
 
 
-def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: View) -> str:
+def _recomputed(
+    core: CompiledFunction, derived: Derived, entry: Specialization, plan: Plan, view: View
+) -> str:
     """Return what a policy of `remat` gains, by compiling the gradient with and without it."""
     if core.options.chunk or core.options.pad:
         return ""
@@ -306,7 +318,7 @@ def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: Vi
     )
 
 
-def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[PlanLine]:
     """Return the layers of the body that become loops, and those that do not; traces the body."""
     if plan.of(Roll) is None:
         return []
@@ -318,18 +330,18 @@ def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
         if need_of(error) is None:
             raise
         return [
-            Line(
+            PlanLine(
                 "layers",
                 taken=False,
                 why="the body cannot be traced, so nothing says which there are",
             )
         ]
-    return [Line("layers", taken, why) for taken, why in made] or [
-        Line("layers", taken=False, why=NONE)
+    return [PlanLine("layers", taken, why) for taken, why in made] or [
+        PlanLine("layers", taken=False, why=NONE)
     ]
 
 
-def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+def _products(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[PlanLine]:
     """Return what an autocast does with the products of the body; traces the body."""
     stage = plan.of(Autocast)
     if stage is None or stage.policy is None:
@@ -341,16 +353,16 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
         if need_of(error) is None:
             raise
         return [
-            Line(
+            PlanLine(
                 "products",
                 taken=False,
                 why="the body cannot be traced, so nothing says which there are",
             )
         ]
-    return [Line("products", bool(counts[0].cast), text) for text in counts[0].lines]
+    return [PlanLine("products", bool(counts[0].cast), text) for text in counts[0].lines]
 
 
-def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
+def _constants(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
     """Return the constants of the body that overflow to infinity in its compute dtype.
 
     Traces the body twice, in the dtype of the arguments and in the compute dtype.
@@ -375,20 +387,20 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
         except CAUGHT as error:
             if need_of(error) is None:
                 raise
-            return [Line("constants", taken=False, why=why.format(""))]
+            return [PlanLine("constants", taken=False, why=why.format(""))]
         try:
             # With wider arguments the body may mix dtypes, which strict promotion would refuse.
             with jax.numpy_dtype_promotion("standard"):
                 outside = body_of(entry.body_inside(plan, Precision), wide)
         except Exception:  # noqa: BLE001 - the body is the user's, and may refuse any type but the one it is computed in
             return [
-                Line("constants", taken=False, why=why.format(" in the types of its arguments"))
+                PlanLine("constants", taken=False, why=why.format(" in the types of its arguments"))
             ]
         found = _precision.lost_constants(outside, inside, low)
 
     limit = f"whose largest number is {_largest(low):.6g}"
     return [
-        Line(
+        PlanLine(
             "constants",
             taken=False,
             why=f"{value:g} at {line} is {'-' * (value < 0)}inf in {low}, {limit}",
@@ -397,7 +409,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
     ]
 
 
-def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
+def _lanes(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
     """Return the branches and loops that the elements of a mapped axis go through together.
 
     Traces the body.
@@ -411,7 +423,7 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
         if need_of(error) is None:
             raise
         return [
-            Line(
+            PlanLine(
                 "lanes",
                 taken=False,
                 why="the body cannot be traced, so nothing says which branches there are",
@@ -428,7 +440,7 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
     )
     cure = f'; chunk={{"{mapped.axes[0]}": 1}} works on one at a time, ' if is_free else ""
 
-    lines: list[Line] = []
+    lines: list[PlanLine] = []
     for each_joined in found:
         what = "goes on until the slowest ends" if each_joined.is_loop else "computes every branch"
         own = (
@@ -437,12 +449,12 @@ def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
             else ""
         )
         lines.append(
-            Line("lanes", taken=True, why=f"{each} {what}: {each_joined.place}{cure}{own}")
+            PlanLine("lanes", taken=True, why=f"{each} {what}: {each_joined.place}{cure}{own}")
         )
     return lines
 
 
-def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
+def _donation(entry: Specialization, view: View, arrays: Sequence[Any]) -> list[PlanLine]:
     """Return the bytes that donation saves, and the buffers that no result can take over.
 
     JAX pairs buffers with results by shape and dtype, one result for each buffer; the compiler's
@@ -454,7 +466,7 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
         if need_of(error) is None:
             raise
         return [
-            Line(
+            PlanLine(
                 "donation",
                 taken=False,
                 why="the body cannot be traced, so nothing says which buffers could be reused",
@@ -463,7 +475,7 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
 
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
     taken: list[Leaf] = []
-    lines: list[Line] = []
+    lines: list[PlanLine] = []
 
     # Each donated buffer uses up one free result of its shape and dtype.
     for leaf in (view.leaves[i] for i in entry.request.donated):
@@ -475,11 +487,11 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
             f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its"
             f" shape and dtype ({leaf})"
         )
-        lines.append(Line("donation", taken=False, why=why))
+        lines.append(PlanLine("donation", taken=False, why=why))
 
     saved = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in taken)
     buffers = f"{len(taken)} buffer{'s' if len(taken) > 1 else ''}"
-    reused = Line(
+    reused = PlanLine(
         "donation",
         taken=True,
         why=f"saves {text(saved)}: results take over {buffers} of {_listing(taken)}",
@@ -491,10 +503,12 @@ def _listing(leaves: Sequence[Leaf]) -> str:
     return ", ".join(dict.fromkeys(leaf.argument for leaf in leaves))
 
 
-def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> list[Line]:
+def _around(
+    core: CompiledFunction, notes: Sequence[str], verified: PlanLine, late: PlanLine
+) -> list[PlanLine]:
     """Return the decisions besides the stages."""
     options = core.options
-    contract = Line(
+    contract = PlanLine(
         "contract",
         options.check,
         "checked once for each new call key" if options.check else "`check=False`",
@@ -512,21 +526,21 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
 
     return [
         contract,
-        *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),
-        Line(
+        *(PlanLine("contract", taken=False, why=note) for note in (*notes, *unresolved)),
+        PlanLine(
             "cache",
             kept,
             where if options.cache else "`cache=False`: compiled in every process anew",
         ),
-        Line("max_compiles", options.max_compiles is not None, _limited(core)),
-        Line(
+        PlanLine("max_compiles", options.max_compiles is not None, _limited(core)),
+        PlanLine(
             "trace errors",
             options.on_trace_error == "eager",
             _on_trace_error(options.on_trace_error),
         ),
         verified,
         late,
-        Line(
+        PlanLine(
             "debug_nans",
             options.debug_nans,
             (
@@ -538,52 +552,56 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
     ]
 
 
-def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+def _serialized_line(
+    core: CompiledFunction, entry: Specialization, arrays: Sequence[Any]
+) -> list[PlanLine]:
     """Return the state of the serialised program of `cache="program"`."""
     if core.options.cache != "program":
         return []
     if entry.kept is None:
         return [
-            Line("kept program", taken=False, why="not kept: under an outer transform it is traced")
+            PlanLine(
+                "kept program", taken=False, why="not kept: under an outer transform it is traced"
+            )
         ]
     with entry.numbers():
         # The arrays that the program gets: padded ones, if it pads.
         given = arrays if entry.padded is None else entry.padded.given(arrays)
-        return [Line("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
+        return [PlanLine("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
 
 
-def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
+def _verified(entry: Specialization, arrays: Sequence[Any], *, ready: bool) -> PlanLine:
     """Return whether the plain function is run too, for comparison; traces it."""
     options = entry.core.options
     if options.disabled is not None:
-        return Line("verify", taken=False, why="JITNEY_DISABLE leaves nothing to compare")
+        return PlanLine("verify", taken=False, why="JITNEY_DISABLE leaves nothing to compare")
     if not is_verified(options) or not ready:
-        return Line("verify", taken=False, why="not asked for" if ready else "not called yet")
+        return PlanLine("verify", taken=False, why="not asked for" if ready else "not called yet")
     try:
-        return Line("verify", *_verify.forecast(entry, arrays))
+        return PlanLine("verify", *_verify.forecast(entry, arrays))
     except CAUGHT as error:
         if need_of(error) is None:
             raise
-        return Line(
+        return PlanLine(
             "verify",
             taken=False,
             why="the body cannot be traced, so there is nothing to compare with",
         )
 
 
-def _late(entry: Entry) -> Line:
+def _late(entry: Specialization) -> PlanLine:
     """Return who raises the error of a run-time check."""
     why = waits(entry.core.options)
     if why is None and entry.request.nested:
         why = "under an outer trace checks are Equinox's own callbacks"
-    return Line(
+    return PlanLine(
         "late checks",
         why is None,
         why or "a later call raises what one finds, `jitney.wait()`, or the end of Python",
     )
 
 
-def _limited(core: Core) -> str:
+def _limited(core: CompiledFunction) -> str:
     limit = core.options.max_compiles
     return (
         "not asked for"

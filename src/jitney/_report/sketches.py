@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 
 from .. import _axes
-from .._errors import few
+from .._errors import shortlist
 from .._jax.primitives import spelled
 from .._stages.chunk import Cut
-from .._stages.fill import Filled
-from .._stages.place import Place
+from .._stages.fill import PaddedAxis
+from .._stages.sharding import Place
 from .._svg import box, folded, words
 from .._view.view import View
 
@@ -30,7 +30,7 @@ _COLOURS = "abcd"
 _LABEL = 84
 
 
-def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
+def bucket(axis: PaddedAxis, x: float, y: float, wide: float) -> Sketch:
     """Draw the cells of one padded axis: the valid ones, and the masked padding."""
     valid = wide * axis.size / axis.high
     cells = min(axis.high, _CELLS)
@@ -111,7 +111,9 @@ def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> S
 def _does(passes: _axes.Passes, number: int) -> str:
     """Return what a pass carries from chunk to chunk, and its results, in words."""
     each = passes.passes[number]
-    names = few(list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed))))
+    names = shortlist(
+        list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed)))
+    )
     given = (
         f"gives {len(each.emits)} result{'s' if len(each.emits) > 1 else ''} chunk by chunk"
         if each.emits

@@ -19,7 +19,7 @@ import numpy as np
 from .._errors import ContractError, Where
 from .._jax.trees import is_a, is_node, type_of
 from .._owners import owner_of_class
-from .plain_objects import is_plain, parts_of
+from .mutable_objects import is_plain, parts_of
 from .static_values import PLAIN
 
 _PROTOCOLS = (

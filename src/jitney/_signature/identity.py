@@ -96,7 +96,7 @@ def _made(value: Any) -> Identity:
         return known
 
 
-def living(stand_in: Identity) -> Any:
+def dereference(stand_in: Identity) -> Any:
     """Get the object behind a stand-in.
 
     Raises:

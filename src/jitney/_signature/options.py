@@ -97,7 +97,7 @@ class Sharding:
 
 
 @dataclass(frozen=True)
-class Limit:
+class CompileLimit:
     """Maximum number of programs that one function may compile, and the reaction beyond it: "warn",
     "raise" or "eager".
     """
@@ -127,7 +127,7 @@ class Options:
     check: bool = True
     checks: str = "now"
     on_trace_error: str = "raise"
-    max_compiles: Limit | None = None
+    max_compiles: CompileLimit | None = None
     compiler: str = "default"
     debug_nans: bool = False
     shard: Sharding | None = None
@@ -459,11 +459,11 @@ def _memory(where: Where | str, value: Any) -> int | str | None:
     return size
 
 
-def _max_compiles(where: Where | str, value: Any) -> Limit | None:
+def _max_compiles(where: Where | str, value: Any) -> CompileLimit | None:
     if value is None:
         return None
     if is_whole(value) and value > 0:
-        return Limit(int(value), _PAST[0])
+        return CompileLimit(int(value), _PAST[0])
     said = re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value) if is_a(value, str) else None
     if said is None:
         fail(
@@ -472,7 +472,7 @@ def _max_compiles(where: Where | str, value: Any) -> Limit | None:
             "It is a number above 0, and what happens past it, which is a warning.",
             'write max_compiles=3, "raise:3" or "eager:3".',
         )
-    return Limit(int(said[2]), said[1])
+    return CompileLimit(int(said[2]), said[1])
 
 
 _PAST = ("warn", "raise", "eager")

@@ -27,7 +27,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import StaticError, Where, sentence
+from .._errors import StaticError, Where, format_error
 from .._jax.trees import Tracer, attribute, is_a, issubdtype, space_of, type_of, words_of_keys
 from .attributes import attributes_of
 from .construction import construction, has_coarse_equality
@@ -91,7 +91,7 @@ class Unkeyed(StaticError):
     """
 
     def __init__(self, what: str, rule: str, fix: str):
-        super().__init__(sentence("Static values", f"one {what}", rule, fix))
+        super().__init__(format_error("Static values", f"one {what}", rule, fix))
         self.told = what, rule, fix
 
 

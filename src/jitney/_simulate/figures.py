@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._jax.memory import text
-from .._saving import flops_text
+from .._remat import flops_text
 from .._shown import Shown
 from .device import Device
 

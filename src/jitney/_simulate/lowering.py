@@ -11,25 +11,25 @@ from typing import Any
 import jax
 import jax.export
 
-from .._checks import Kept, Table
+from .._checks import CheckTable, Unflaggable
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
-from .._errors import OptionError, few
+from .._errors import OptionError, shortlist
 from .._jax.equinox_checks import has_equinox_checks
-from .._jax.hlo_work import Work
+from .._jax.hlo_work import ProgramCost
 from .._jax.jaxprs import equations, source_of
 from .._jax.mesh import current, on_paper
 from .._jax.trees import tree_flatten
 from .._precision import elsewhere
 from .._program.checked_calls import with_number
-from .._program.entry import Entry, Retry, Undecided
+from .._program.entry import Retry, Specialization, Undecided
 from .._program.tolerance import decide
 from .._stages import Jit, Place
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic
 from .other_process import CompiledElsewhere
 from .roofline import links, products_by_type, seconds_of, sends
-from .traffic import Sent, sent
+from .traffic import Transfer, transfers_of
 
 _LARGEST = 3
 
@@ -37,7 +37,7 @@ _LARGEST = 3
 class Case:
     """Program on a mesh, exported for another process."""
 
-    def __init__(self, entry: Entry, arrays: Sequence[Any], mesh: Sizes):
+    def __init__(self, entry: Specialization, arrays: Sequence[Any], mesh: Sizes):
         self.entry, self.mesh = entry, mesh
         self._has_checks = False
         with self._scope():
@@ -83,12 +83,12 @@ class Case:
                     self._has_checks = has_equinox_checks(jaxpr)
                     if self._has_checks:
                         jitted = Jit.of(entry.request).compiled(
-                            with_number(entry, jitted, Table()), shardings or None
+                            with_number(entry, jitted, CheckTable()), shardings or None
                         )
                         jaxpr = jitted.trace(*arrays).jaxpr
                     _refuse_callbacks(entry, jaxpr)
                     return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
-            except Kept as kept:
+            except Unflaggable as kept:
                 raise _refused(
                     entry,
                     f"a run-time check of Equinox keeps its callback: {kept}",
@@ -106,8 +106,10 @@ class Case:
 
     def simulation(self, program: CompiledElsewhere, device: Device, seconds: float) -> Simulation:
         """Return the figures of the compiled program."""
-        work = Work(program.text)
-        traffic = tuple(self._traffic(sent(program.text, program.divided, self.mesh), work, device))
+        work = ProgramCost(program.text)
+        traffic = tuple(
+            self._traffic(transfers_of(program.text, program.divided, self.mesh), work, device)
+        )
         # Text and memory are those of one device's part, so all figures are of one device.
         return Simulation(
             str(self.entry.core.where),
@@ -125,7 +127,9 @@ class Case:
             seconds,
         )
 
-    def _traffic(self, operations: Sequence[Sent], work: Work, device: Device) -> Iterator[Traffic]:
+    def _traffic(
+        self, operations: Sequence[Transfer], work: ProgramCost, device: Device
+    ) -> Iterator[Traffic]:
         shard = self.entry.core.options.shard
         rules = shard and shard.over(self.mesh)
         groups: dict[Any, list[tuple[int, int]]] = {}
@@ -173,7 +177,9 @@ class Case:
             shares.append(Share(leaf.path, size, along))
         return tuple(sorted(shares, key=lambda share: -share.bytes)[:_LARGEST])
 
-    def _notes(self, work: Work, traffic: Sequence[Traffic], device: Device) -> Iterator[str]:
+    def _notes(
+        self, work: ProgramCost, traffic: Sequence[Traffic], device: Device
+    ) -> Iterator[str]:
         """Yield the assumptions behind the figures, in words."""
         count = math.prod(self.mesh.values())
         yield (
@@ -219,7 +225,7 @@ class Case:
         if work.branches:
             yield "All branches of conditionals are counted."
         if work.opaque:
-            yield f"Calls of libraries count as no operations: {few(work.opaque)}."
+            yield f"Calls of libraries count as no operations: {shortlist(work.opaque)}."
 
 
 def _flat(avals: Sequence[Any]) -> tuple[int, ...]:
@@ -250,7 +256,7 @@ def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, 
     return parts | {first: total - sum(parts.values()) + parts[first]} if total else {}
 
 
-def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
+def _refuse_callbacks(entry: Specialization, jaxpr: Any) -> None:
     """Check that a program does not call back into Python, since callbacks cannot be exported.
 
     Raises:
@@ -269,6 +275,6 @@ def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
 _WITHOUT_CHECKS = "start Python with EQX_ON_ERROR=nan, which makes NaNs of what fails instead."
 
 
-def _refused(entry: Entry, what: str, fix: str) -> OptionError:
+def _refused(entry: Specialization, what: str, fix: str) -> OptionError:
     rule = "The program is compiled in another process, which has nothing of this one's Python."
     return OptionError(entry.core.where, f"{what}.", rule, fix, code="J208")

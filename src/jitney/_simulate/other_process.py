@@ -66,11 +66,11 @@ class CompiledElsewhere:
     temporaries: int
 
 
-class Failed(Exception):
+class CompileFailure(Exception):
     """Failure of the other process; the message is the last line of its output."""
 
 
-def compiled(
+def compile_elsewhere(
     programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]],
 ) -> list[CompiledElsewhere]:
     """Compile exported programs, each for the sizes of its mesh and with its donated arguments.
@@ -121,7 +121,7 @@ def compiled(
             ]
             # Lines with "@" are C++ stack frames.
             last = [line for line in lines if not line.lstrip().startswith("@")]
-            raise Failed(last[-1] if last else f"it ended with {other.returncode}")
+            raise CompileFailure(last[-1] if last else f"it ended with {other.returncode}")
         return [CompiledElsewhere(*answer) for answer in answered]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._jax.jaxprs import called, opened, programs
-from .._saving import of_equation
+from .._remat import of_equation
 from .device import Device
 
 

@@ -14,14 +14,14 @@ from .._interface.derivatives import Derivative, program_of
 from .._jax.mesh import Mesh, current
 from .._jax.trees import is_a
 from .._owners import public
-from .._program.entry import Entry
+from .._program.entry import Specialization
 from .._signature.options import Wrt
-from .._stages.place import no_mesh
-from .._view.layout import described
+from .._stages.sharding import no_mesh
+from .._view.layout import aval_parts
 from .device import Device, device_of
 from .figures import Simulation, Sizes, Sweep
 from .lowering import Case
-from .other_process import MOST, Failed, compiled
+from .other_process import MOST, CompileFailure, compile_elsewhere
 
 if TYPE_CHECKING:
     from .._interface.program import Program
@@ -102,14 +102,16 @@ def simulate(
     meshes = [_mesh_of(entry, given) for given in several]
     arrays = [
         jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
-        for shape, dtype, weak in map(described, arrays)
+        for shape, dtype, weak in map(aval_parts, arrays)
     ]
 
     # All meshes are compiled by one process, which has the devices of the largest.
     cases = [Case(entry, arrays, axes) for axes in meshes]
     try:
-        answers = compiled([(case.exported, dict(case.mesh), case.donated) for case in cases])
-    except Failed as failure:
+        answers = compile_elsewhere(
+            [(case.exported, dict(case.mesh), case.donated) for case in cases]
+        )
+    except CompileFailure as failure:
         raise MeshError(
             entry.core.where,
             f"it could not be compiled for {max(map(_count, meshes))} virtual devices: {failure}",
@@ -129,7 +131,7 @@ def _count(mesh: Sizes) -> int:
     return math.prod(mesh.values())
 
 
-def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
+def _mesh_of(entry: Specialization, mesh: Any) -> dict[str, int]:
     """Return the sizes of a mesh.
 
     Raises:

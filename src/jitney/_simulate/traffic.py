@@ -13,12 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .._jax.hlo import Operation, bits, collectives
-from .._jax.hlo_work import Work
+from .._jax.hlo import HloCollective, bits, collectives
+from .._jax.hlo_work import ProgramCost
 
 
 @dataclass(frozen=True)
-class Sent:
+class Transfer:
     """Collective of a compiled program.
 
     Args:
@@ -34,7 +34,7 @@ class Sent:
     computation: str
 
 
-def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
+def transfers_of(text: str, divided: str, mesh: Mapping[str, int]) -> list[Transfer]:
     """Return the collectives of a compiled program, as they are on other devices.
 
     Args:
@@ -43,7 +43,7 @@ def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
         mesh: Number of devices along each axis.
     """
     before = _by_size(divided, mesh)
-    transfers: list[Sent] = []
+    transfers: list[Transfer] = []
     for collective in collectives(text, mesh):
         sizes: dict[str, int] = {}
         for dtype, shape in collective.arrays:
@@ -58,7 +58,7 @@ def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
             kind, size = own if not known else known.pop(0) if len(known) > 1 else known[0]
             sizes[kind] = sizes.get(kind, 0) + size
         transfers += [
-            Sent(kind, size, collective.along, collective.computation)
+            Transfer(kind, size, collective.along, collective.computation)
             for kind, size in sizes.items()
         ]
     return transfers
@@ -73,20 +73,22 @@ def _by_size(
     """
     if not divided:
         return {}
-    cuts = Work(divided).cuts()
+    cuts = ProgramCost(divided).cuts()
     kinds: dict[tuple[str, tuple[str, ...], int], list[tuple[str, int]]] = {}
     for collective in collectives(divided, mesh):
         for dtype, shape in collective.arrays:
             count = math.prod(shape)
-            kind, kept = _kept(collective, count, cuts, [mesh[axis] for axis in collective.along])
+            kind, kept = _reduced_form(
+                collective, count, cuts, [mesh[axis] for axis in collective.along]
+            )
             kinds.setdefault((collective.kind, collective.along, count), []).append(
                 (kind, bits(dtype) * kept // 8)
             )
     return kinds
 
 
-def _kept(
-    collective: Operation, count: int, cuts: Mapping[str, int], sizes: Sequence[int]
+def _reduced_form(
+    collective: HloCollective, count: int, cuts: Mapping[str, int], sizes: Sequence[int]
 ) -> tuple[str, int]:
     """Return the kind of a collective on other devices, and the elements that each device gets."""
     # The device cuts out a part, and the parts of all devices are the whole: a reduce-scatter.

@@ -16,12 +16,12 @@ from .._lazy import names
 
 if TYPE_CHECKING:
     from .at_any_size import coloured as coloured
+    from .colours.modes import REVERSE as REVERSE
+    from .colours.modes import WAYS as WAYS
+    from .colours.modes import Mode as Mode
+    from .colours.modes import PassMode as PassMode
     from .colours.star import has_symmetric_hessian as has_symmetric_hessian
-    from .colours.ways import REVERSE as REVERSE
-    from .colours.ways import WAYS as WAYS
-    from .colours.ways import Mode as Mode
-    from .colours.ways import Way as Way
-    from .jacobian_mode import Made as Made
+    from .jacobian_mode import JacobianResult as JacobianResult
     from .jacobian_mode import UnknownPositions as UnknownPositions
     from .jacobian_mode import elements as elements
     from .jacobian_mode import jacobian as jacobian
@@ -31,13 +31,13 @@ else:
         __name__,
         {
             "coloured": "at_any_size",
-            "REVERSE": "colours.ways",
-            "WAYS": "colours.ways",
-            "Way": "colours.ways",
+            "REVERSE": "colours.modes",
+            "WAYS": "colours.modes",
+            "PassMode": "colours.modes",
             "has_symmetric_hessian": "colours.star",
-            "Made": "jacobian_mode",
+            "JacobianResult": "jacobian_mode",
             "UnknownPositions": "jacobian_mode",
-            "Mode": "colours.ways",
+            "Mode": "colours.modes",
             "elements": "jacobian_mode",
             "jacobian": "jacobian_mode",
             "possible": "jacobian_mode",

@@ -18,12 +18,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._axes import Refused, chosen, is_symbolic
+from .._axes import Refused, is_symbolic, shared_choice
 from .._own_time import OWN_TIME
-from .colours.colouring import Scheme, scheme_by, scheme_of
-from .colours.ways import REVERSE, Mode, Way
+from .colours.colouring import Colouring, scheme_by, scheme_of
+from .colours.modes import REVERSE, Mode, PassMode
 from .directions import Leaves, Linearized, Shape
-from .jacobian_mode import WORTH, Made, in_place, possible, run_of, shaped
+from .jacobian_mode import WORTH, JacobianResult, in_place, possible, run_of, shaped
 from .pattern import Pattern
 from .typed_numpy import np
 
@@ -43,7 +43,7 @@ class _Wish:
     pattern: Pattern
     ins: Sequence[Shape]
     outs: Sequence[Shape]
-    ways: tuple[Way, ...]
+    ways: tuple[PassMode, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Form:
         why: Reason for a line of the plan.
     """
 
-    by: Way
+    by: PassMode
     count: int
     apart: int
     ins: Sequence[Shape]
@@ -97,8 +97,8 @@ class _Tables:
 
 
 def coloured(
-    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]
-) -> Made | None:
+    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[PassMode, ...]
+) -> JacobianResult | None:
     """Jacobian of a function of lists of arrays, in a trace that holds for all sizes of a bucket.
 
     None if colouring is not chosen.
@@ -107,7 +107,7 @@ def coloured(
         Refused: At the size of this trace it takes more passes than were chosen.
     """
     with OWN_TIME.running():
-        form = chosen(lambda: _wish(fn, at, mode, ways), lambda wishes: _form(wishes, mode))
+        form = shared_choice(lambda: _wish(fn, at, mode, ways), lambda wishes: _form(wishes, mode))
     if form is None:
         return None
     linearized = Linearized.of(fn, at, forward=form.by == "forward" or form.apart > 0)
@@ -122,11 +122,11 @@ def coloured(
             if symbol is None
             else _stand_ins(form, symbol)
         )
-    return Made(*_blocks(linearized, form, tables), "coloured", form.why)
+    return JacobianResult(*_blocks(linearized, form, tables), "coloured", form.why)
 
 
 def _wish(
-    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...]
+    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[PassMode, ...]
 ) -> _Wish | None:
     """Pattern and modes at one size; None if dense passes are cheap, or no pattern is found.
 
@@ -146,7 +146,7 @@ def _wish(
     )
 
 
-def _dense(ways: Sequence[Way], taken: int, made: int) -> int:
+def _dense(ways: Sequence[PassMode], taken: int, made: int) -> int:
     """Cost of the dense passes, in forward passes."""
     return min(taken if way == "forward" else REVERSE * made for way in ways)
 
@@ -178,7 +178,7 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
     # If the counts differ among the rehearsed sizes, another size may take one more.
     most = max(counts) + (len(set(counts)) > 1)
 
-    made = Scheme(scheme.by, scheme.colours, most, scheme.apart)
+    made = Colouring(scheme.by, scheme.colours, most, scheme.apart)
     if made.cost > limit:
         return None
 

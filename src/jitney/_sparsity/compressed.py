@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from .._jax.sparse_arrays import bcoo
-from .colours.colouring import Scheme
+from .colours.colouring import Colouring
 from .directions import Leaves, Linearized, Shape
 from .pattern import Pattern
 from .typed_numpy import np
@@ -25,7 +25,7 @@ _LARGEST = 2**31 - 1
 def compressed(
     linearized: Linearized,
     pattern: Pattern,
-    scheme: Scheme,
+    scheme: Colouring,
     *,
     as_sparse: bool,
     batch: int | None = None,
@@ -88,7 +88,7 @@ class _Places:
     """
 
     def __init__(
-        self, pattern: Pattern, scheme: Scheme, outs: Sequence[Shape], ins: Sequence[Shape]
+        self, pattern: Pattern, scheme: Colouring, outs: Sequence[Shape], ins: Sequence[Shape]
     ):
         self.rows, self.columns = pattern.rows, pattern.indices
         self.forward, self.scheme = scheme.by == "forward", scheme
@@ -171,7 +171,7 @@ def _basis(leaves: Leaves, ends: Any) -> list[Any]:
     ]
 
 
-def _by_colour(scheme: Scheme, leaves: Leaves) -> list[Any]:
+def _by_colour(scheme: Colouring, leaves: Leaves) -> list[Any]:
     """Stack of directions, each the sum of all elements of one colour."""
     directions: list[Any] = []
     at = 0

@@ -19,10 +19,10 @@ import numpy as np
 
 from .._jax.evaluation import Ref
 from .._jax.jaxprs import opened, scan_parts, solve_operands, source_of, while_parts
-from .._saving import FlatProgram, Step
+from .._remat import FlatProgram, Step
+from .constant_folding import FoldedValues, Programs, constant
 from .dependence_rules import POSITIONS, READ, RULES
-from .known_values import Constants, Programs, constant
-from .operation import Found, SparsityOp, everything
+from .operation import MaybePattern, SparsityOp, everything
 from .pattern import Pattern, TooDenseError, stacked, union
 
 _LONGEST_LOOP = 1 << 10
@@ -30,11 +30,11 @@ _LONGEST_LOOP = 1 << 10
 
 def dependence(
     jaxpr: Any,
-    patterns: Sequence[Found],
+    patterns: Sequence[MaybePattern],
     programs: Programs | None = None,
     given: Sequence[Any] = (),
     blurred: dict[int, str] | None = None,
-) -> list[Found]:
+) -> list[MaybePattern]:
     """Patterns of the results of a program.
 
     Args:
@@ -51,15 +51,17 @@ def dependence(
     programs = programs or Programs()
     known = programs.known(jaxpr, given)
     flat = known.flat
-    reached: dict[int, Found] = dict(
+    reached: dict[int, MaybePattern] = dict(
         zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True)
     )
     # Values that rules will read are computed together, in one compiled program.
     values = known.values(
-        _asked(known, {number for number, pattern in reached.items() if pattern is not None})
+        _values_to_fold(
+            known, {number for number, pattern in reached.items() if pattern is not None}
+        )
     )
 
-    def pattern(ref: Ref) -> Found:
+    def pattern(ref: Ref) -> MaybePattern:
         return reached.get(ref) if isinstance(ref, int) else None
 
     def value(ref: Ref) -> Any:
@@ -91,7 +93,7 @@ def dependence(
     return [pattern(ref) for ref in flat.gives]
 
 
-def _is_blurred(name: str, patterns: Sequence[Found], values: Sequence[Any]) -> bool:
+def _is_blurred(name: str, patterns: Sequence[MaybePattern], values: Sequence[Any]) -> bool:
     """Return whether an equation reads or writes at positions that are unknown and do not vary
     themselves.
     """
@@ -139,7 +141,7 @@ class _Sources:
         return frozenset[int]().union(*(self._of[number] for number in numbers))
 
 
-def _asked(known: Constants, varying: set[int]) -> list[int]:
+def _values_to_fold(known: FoldedValues, varying: set[int]) -> list[int]:
     """Known values that rules will read: those of equations on operands that vary."""
     asked: dict[int, None] = {}
     for step in known.flat.steps:
@@ -162,7 +164,9 @@ def _asked(known: Constants, varying: set[int]) -> list[int]:
     return list(asked)
 
 
-def _plain(eqn: Any, patterns: Sequence[Found], values: Sequence[Any]) -> Sequence[Found]:
+def _plain(
+    eqn: Any, patterns: Sequence[MaybePattern], values: Sequence[Any]
+) -> Sequence[MaybePattern]:
     shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
     op = SparsityOp(
         eqn.primitive.name,
@@ -189,26 +193,26 @@ class _Nested:
     """
 
     eqn: Any
-    patterns: Sequence[Found]
+    patterns: Sequence[MaybePattern]
     values: Sequence[Any]
     programs: Programs
 
     def locally(
         self, body: Any, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[Any]
-    ) -> list[Found]:
+    ) -> list[MaybePattern]:
         """Patterns of the results of a body in terms of its own varying arguments, laid out as
         columns in their order.
         """
         # These local patterns are the same in every iteration.
         total = sum(size for size, on in zip(sizes, varying, strict=True) if on)
-        columns: list[Found] = []
+        columns: list[MaybePattern] = []
         at = 0
         for size, on in zip(sizes, varying, strict=True):
             columns.append(Pattern.identity(at, size, total) if on else None)
             at += size * on
         return dependence(body, columns, self.programs, given)
 
-    def everything(self) -> list[Found]:
+    def everything(self) -> list[MaybePattern]:
         """Patterns in which all results depend on all that any operand depends on."""
         ins, outs = (
             [tuple(atom.aval.shape) for atom in atoms]
@@ -221,7 +225,7 @@ class _Nested:
         )
 
 
-def _cond(loop: _Nested) -> list[Found]:
+def _cond(loop: _Nested) -> list[MaybePattern]:
     # The branch itself varies, so every result depends on it.
     if loop.patterns[0] is not None:
         return loop.everything()
@@ -232,12 +236,12 @@ def _cond(loop: _Nested) -> list[Found]:
     return [_either(parts) for parts in zip(*branches, strict=True)]
 
 
-def _either(parts: Sequence[Found]) -> Found:
+def _either(parts: Sequence[MaybePattern]) -> MaybePattern:
     there = [part for part in parts if part is not None]
     return union(there) if there else None
 
 
-def _scan(loop: _Nested) -> list[Found]:
+def _scan(loop: _Nested) -> list[MaybePattern]:
     eqn = loop.eqn
     consts, carry, xs = scan_parts(eqn, list(loop.patterns))
     given, *rest = scan_parts(eqn, list(loop.values))
@@ -262,7 +266,7 @@ def _scan(loop: _Nested) -> list[Found]:
 
     # Compose the local pattern with that of the carry, iteration by iteration: each may read
     # another row of `xs`.
-    now: list[Found] = [
+    now: list[MaybePattern] = [
         (pattern or _nothing(size, columns)) if on else None
         for pattern, size, on in zip(
             carry, sizes[len(consts) : len(consts) + len(carry)], carried, strict=True
@@ -270,7 +274,7 @@ def _scan(loop: _Nested) -> list[Found]:
     ]
     widths = sizes[len(consts) + len(carry) :]
     steps = range(length - 1, -1, -1) if eqn.params["reverse"] else range(length)
-    made: dict[int, list[Found]] = {}
+    made: dict[int, list[MaybePattern]] = {}
     for step in steps:
         here = [
             x and x.take(np.arange(step * width, (step + 1) * width))
@@ -294,7 +298,7 @@ def _scan(loop: _Nested) -> list[Found]:
     return [*now, *ys]
 
 
-def _stacked(parts: Sequence[Found]) -> Found:
+def _stacked(parts: Sequence[MaybePattern]) -> MaybePattern:
     there = [part for part in parts if part is not None]
     return stacked(there) if there else None
 
@@ -303,7 +307,7 @@ def _nothing(size: int, columns: int) -> Pattern:
     return Pattern(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), columns)
 
 
-def _while(loop: _Nested) -> list[Found]:
+def _while(loop: _Nested) -> list[MaybePattern]:
     """Rule of `while`: join the pattern of the carry with that after one more iteration, until a
     fixpoint.
     """
@@ -317,7 +321,7 @@ def _while(loop: _Nested) -> list[Found]:
     given = [*while_parts(eqn, list(loop.values))[1], *(None for _ in carry)]
     columns = next(p for p in loop.patterns if p is not None).columns
 
-    now: list[Found] = list(carry)
+    now: list[MaybePattern] = list(carry)
     for _ in range(_LONGEST_LOOP):
         local = loop.locally(body, sizes, [p is not None for p in (*consts, *now)], given)
         basis = stacked([p for p in (*consts, *now) if p is not None])
@@ -336,7 +340,7 @@ def _while(loop: _Nested) -> list[Found]:
     raise TooDenseError
 
 
-def _linear_solve(loop: _Nested) -> list[Found]:
+def _linear_solve(loop: _Nested) -> list[MaybePattern]:
     operands = solve_operands(loop.eqn, list(loop.patterns))
     lengths = loop.eqn.params["const_lengths"]
     rest = [p for p in loop.patterns if p is not None and not any(p is q for q in operands)]

@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .gathered import are_sure, gathered, is_sure, scattered, window_sizes
-from .operation import Found, Shape, SparsityOp, everything
+from .flat_positions import are_sure, gathered, is_sure, scattered, window_sizes
+from .operation import MaybePattern, Shape, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import np
 
 
-def gather(op: SparsityOp) -> list[Found]:
+def gather(op: SparsityOp) -> list[MaybePattern]:
     """Rule of `gather`: known start indices give exact positions."""
     if op.varying != [0]:
         return everything(op)
@@ -44,7 +44,7 @@ def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Patte
     return pattern.merge(np.broadcast_to(groups, shape), groups.size), kept
 
 
-def dynamic_slice(op: SparsityOp) -> list[Found]:
+def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
     if op.varying != [0]:
         return everything(op)
     pattern, shape = op.pattern(0), op.shapes[0]
@@ -74,7 +74,7 @@ def _clipped(start: Any, last: int) -> int:
     return min(max(int(start), 0), last)
 
 
-def dynamic_update_slice(op: SparsityOp) -> list[Found]:
+def dynamic_update_slice(op: SparsityOp) -> list[MaybePattern]:
     if any(i > 1 for i in op.varying):
         return everything(op)
     shape, window = op.shapes[0], op.shapes[1]
@@ -110,7 +110,7 @@ def dynamic_update_slice(op: SparsityOp) -> list[Found]:
     return [union(parts)]
 
 
-def scatter(op: SparsityOp) -> list[Found]:
+def scatter(op: SparsityOp) -> list[MaybePattern]:
     """Rule of scatters: updates go to known indices, and a plain scatter drops what it
     overwrites.
     """

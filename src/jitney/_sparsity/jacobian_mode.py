@@ -12,17 +12,17 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from .._jax.jaxprs import calls_back, opened, programs, unfollowed
+from .._jax.jaxprs import calls_back, effectful_equations, opened, programs
 from .._jax.memory import Misfit, compiled_bytes, fit, text
 from .._jax.trees import Tracer, is_a
 from .._own_time import OWN_TIME
-from .colours.colouring import Scheme, scheme_of
+from .colours.colouring import Colouring, scheme_of
+from .colours.modes import REVERSE, WAYS, Mode, PassMode
 from .colours.star import star_scheme
-from .colours.ways import REVERSE, WAYS, Mode, Way
 from .compressed import compressed, dense
 from .directions import Leaves, Linearized
+from .fold_decisions import fold_decisions
 from .pattern import Pattern
-from .settled import settled
 from .timed import seconds
 
 _jax: Any = jax
@@ -51,7 +51,7 @@ class UnknownPositions(Exception):
 
 
 @dataclass(frozen=True)
-class Made:
+class JacobianResult:
     """Jacobian, with the mode that computed it.
 
     Args:
@@ -71,12 +71,12 @@ def jacobian(
     fn: Callable[[Leaves], Leaves],
     at: Leaves,
     mode: Mode,
-    ways: tuple[Way, ...] = WAYS,
+    ways: tuple[PassMode, ...] = WAYS,
     *,
     as_sparse: bool,
     budget: int | None = None,
     symmetric: bool = False,
-) -> Made:
+) -> JacobianResult:
     """Jacobian of a function of lists of arrays. The function is traced once.
 
     Args:
@@ -95,18 +95,18 @@ def jacobian(
     """
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     with OWN_TIME.running():
-        traced = settled(traced, at)
+        traced = fold_decisions(traced, at)
 
     # Cost of the dense passes in each mode.
     taken, made = elements(at), elements(shapes)
     costs = f"{taken} forward passes or {made} backward ones, of about {REVERSE} each"
-    asked: tuple[Way, ...] = tuple(way for way in WAYS if way == mode)
+    asked: tuple[PassMode, ...] = tuple(way for way in WAYS if way == mode)
     if asked:
         ways, costs = asked, f"mode={mode!r}; {costs}"
     else:
         ways, note = possible(traced, ways)
         costs = f"{note}; {costs}" if note else costs
-    passes: dict[Way, float] = {
+    passes: dict[PassMode, float] = {
         way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways
     }
     best = min(passes, key=lambda way: passes[way])
@@ -165,10 +165,12 @@ def jacobian(
         with OWN_TIME.running():
             batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
         why = f"{why}; {note}"
-    return Made(*blocks(linearized, batch), mode_found, why)
+    return JacobianResult(*blocks(linearized, batch), mode_found, why)
 
 
-def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> tuple[Way, str]:
+def _timed(
+    traced: Any, at: Leaves, passes: Mapping[PassMode, float], best: PassMode
+) -> tuple[PassMode, str]:
     """Faster of forward and reverse, where the counts of passes are close and large enough to
     matter.
     """
@@ -177,7 +179,7 @@ def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> t
     if low < _MANY or high > _CLOSE * low or calls_back(traced):
         return best, ""
 
-    def dense_by(way: Way) -> Any:
+    def dense_by(way: PassMode) -> Any:
         def made(fn: Callable[[Leaves], Leaves], at: Leaves) -> Any:
             return dense(Linearized.of(fn, at, forward=way == "forward"), way, as_sparse=False)[1]
 
@@ -237,7 +239,7 @@ def _fitting(
     return chunks.width, f"chunked: {chunks.width} of {directions} directions at a time, {chunks}"
 
 
-def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
+def possible(traced: Any, ways: tuple[PassMode, ...]) -> tuple[tuple[PassMode, ...], str]:
     """Modes that a program allows, of those that may be used, and the reason why others drop
     out.
     """
@@ -256,10 +258,10 @@ def in_place(traced: Any) -> bool:
 
     Then a value depends on more than the operands of its equation.
     """
-    return next(unfollowed(opened(traced)[0].eqns), None) is not None
+    return next(effectful_equations(opened(traced)[0].eqns), None) is not None
 
 
-def shaped(pattern: Pattern, scheme: Scheme) -> str:
+def shaped(pattern: Pattern, scheme: Colouring) -> str:
     """Shape of a sparsity pattern, for a line of the plan."""
     if scheme.mirrored is not None:
         return " (symmetric)"

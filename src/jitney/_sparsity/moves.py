@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .operation import Found, Rule, SparsityOp, everything
+from .operation import MaybePattern, Rule, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import np
 
 
-def elementwise(op: SparsityOp) -> list[Found]:
+def elementwise(op: SparsityOp) -> list[MaybePattern]:
     """Rule of elementwise primitives: each element depends on the same element of the operands.
 
     Axes of size 1 are stretched.
@@ -29,7 +29,7 @@ def _stretched(op: SparsityOp, i: int) -> Pattern:
     )
 
 
-def scaled(op: SparsityOp) -> list[Found]:
+def scaled(op: SparsityOp) -> list[MaybePattern]:
     """Rule of products: elementwise, but the pattern is empty where the other factor is a known
     zero.
 
@@ -44,7 +44,7 @@ def scaled(op: SparsityOp) -> list[Found]:
     return [pattern]
 
 
-def selected(op: SparsityOp) -> list[Found]:
+def selected(op: SparsityOp) -> list[MaybePattern]:
     """Rule of `select_n`: the case that a known predicate takes, or all cases."""
     which = op.values[0]
     if which is None:
@@ -75,11 +75,11 @@ def sliced(op: SparsityOp) -> Any:
     ]
 
 
-def concatenated(op: SparsityOp) -> list[Found]:
+def concatenated(op: SparsityOp) -> list[MaybePattern]:
     return [_assembled(op, lambda parts: np.concatenate(parts, op.params["dimension"]))]
 
 
-def stack(op: SparsityOp) -> list[Found]:
+def stack(op: SparsityOp) -> list[MaybePattern]:
     return [_assembled(op, lambda parts: np.stack(parts, op.params["axis"]))]
 
 
@@ -94,18 +94,18 @@ def _assembled(op: SparsityOp, join: Callable[[list[Any]], Any]) -> Pattern:
     return union(patterns)
 
 
-def split(op: SparsityOp) -> list[Found]:
+def split(op: SparsityOp) -> list[MaybePattern]:
     axis = op.params["axis"]
     parts = np.split(op.positions(0), np.cumsum(op.params["sizes"])[:-1], axis)
     return [op.pattern(0).take(part) for part in parts]
 
 
-def unstack(op: SparsityOp) -> list[Found]:
+def unstack(op: SparsityOp) -> list[MaybePattern]:
     axis = op.params["axis"]
     return [op.pattern(0).take(np.take(op.positions(0), i, axis)) for i in range(len(op.outs))]
 
 
-def padded(op: SparsityOp) -> list[Found]:
+def padded(op: SparsityOp) -> list[MaybePattern]:
     # Negative padding crops, so only source elements that land inside are kept.
     target = np.full(op.out, -1)
     source = op.positions(0)
@@ -124,7 +124,7 @@ def padded(op: SparsityOp) -> list[Found]:
     return [union(parts)]
 
 
-def summed(op: SparsityOp) -> list[Found]:
+def summed(op: SparsityOp) -> list[MaybePattern]:
     """Rule of sums over axes: rows that are added up are merged."""
     kept = [1 if axis in op.params["axes"] else size for axis, size in enumerate(op.shapes[0])]
     into = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), op.shapes[0])
@@ -136,7 +136,7 @@ def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
     operand's shape.
     """
 
-    def rule(op: SparsityOp) -> list[Found]:
+    def rule(op: SparsityOp) -> list[MaybePattern]:
         parts: list[Pattern] = []
         for i in op.varying:
             shape, along = op.shapes[i], axes(op, len(op.shapes[i]))

@@ -11,7 +11,7 @@ from .pattern import Pattern, union
 from .typed_numpy import np
 
 Shape = tuple[int, ...]
-Found = Pattern | None
+MaybePattern = Pattern | None
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SparsityOp:
     params: Mapping[str, Any]
     shapes: Sequence[Shape]
     outs: Sequence[Shape]
-    patterns: Sequence[Found]
+    patterns: Sequence[MaybePattern]
     values: Sequence[Any]
 
     @property
@@ -43,10 +43,10 @@ class SparsityOp:
         return np.arange(math.prod(self.shapes[i])).reshape(self.shapes[i])
 
 
-Rule = Callable[[SparsityOp], Sequence[Found]]
+Rule = Callable[[SparsityOp], Sequence[MaybePattern]]
 
 
-def everything(op: SparsityOp) -> list[Found]:
+def everything(op: SparsityOp) -> list[MaybePattern]:
     """Top element: every element of every result depends on all that any operand depends on."""
     whole = union(
         [op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying]

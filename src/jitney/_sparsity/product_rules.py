@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .operation import Found, Shape, SparsityOp, everything
+from .operation import MaybePattern, Shape, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import np
 
 
-def product(op: SparsityOp) -> list[Found]:
+def product(op: SparsityOp) -> list[MaybePattern]:
     """Rule of `dot_general`: an element depends on the contracted line of the varying operand,
     except where the other operand is a known zero.
     """
@@ -62,7 +62,7 @@ def _out_shape(side: int, groups: int, free: int, their_free: int) -> Shape:
     return (groups, free, their_free) if side == 0 else (groups, their_free, free)
 
 
-def convolution(op: SparsityOp) -> list[Found]:
+def convolution(op: SparsityOp) -> list[MaybePattern]:
     """Rule of convolutions: an element depends on its window of a varying input, and on
     everything if the kernel varies.
     """
@@ -118,7 +118,7 @@ def convolution(op: SparsityOp) -> list[Found]:
     return [windows.take(back.transpose(np.argsort((out_batch, out_feature, *out_spatial))))]
 
 
-def linear_algebra(op: SparsityOp) -> list[Found]:
+def linear_algebra(op: SparsityOp) -> list[MaybePattern]:
     """Rule of solves and factorisations: a result depends on the matrices at its own batch index
     alone.
     """

@@ -27,7 +27,7 @@ from .._jax.trees import is_a
 from .typed_numpy import np
 
 _jax: Any = jax
-Made = Callable[[Any, Sequence[Any]], Any]
+TimedFunction = Callable[[Any, Sequence[Any]], Any]
 """Builds the function to time from the user's function and its arguments."""
 
 # Timed calls, of which the fastest counts.
@@ -65,7 +65,9 @@ class Times:
 _KNOWN = Times()
 
 
-def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float] | None:
+def seconds(
+    traced: Any, at: Sequence[Any], ways: Mapping[str, TimedFunction]
+) -> dict[str, float] | None:
     """Seconds of a call in each mode, on made-up arguments; None if the program is too large to
     compile for this.
 
@@ -89,13 +91,15 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
     return times
 
 
-def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float]:
+def _measured(
+    traced: Any, at: Sequence[Any], ways: Mapping[str, TimedFunction]
+) -> dict[str, float]:
     program, constants = opened(traced)
     given = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]
     fastest: dict[str, float] = {}
     for name, made in ways.items():
 
-        def call(constants: Any, at: Any, made: Made = made) -> Any:
+        def call(constants: Any, at: Any, made: TimedFunction = made) -> Any:
             def fn(arrays: Sequence[Any]) -> Any:
                 return applied(program, constants, arrays)
 
@@ -140,7 +144,7 @@ def _path(key: str) -> Path | None:
     return None if modes is None else modes / f"{key[:32]}.json"
 
 
-def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | None:
+def _read(path: Path | None, ways: Mapping[str, TimedFunction]) -> dict[str, float] | None:
     """Times that an earlier process has measured; None if there are none or they do not fit."""
     try:
         stored: Any = json.loads(path.read_text()) if path is not None else None

@@ -19,16 +19,16 @@ inside-out. For `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles
 - Remat stands outside Precision: in the other order low-precision copies would be saved as well.
 """
 
+from .auto_remat import AutoRemat as AutoRemat
 from .chunk import Chunk as Chunk
 from .fill import Fill as Fill
 from .jit import Jit as Jit
 from .mask import Mask as Mask
-from .place import Place as Place
 from .precision import Precision as Precision
 from .remat import Remat as Remat
 from .roll import Roll as Roll
-from .saved import Saved as Saved
 from .shard import Shard as Shard
+from .sharding import Place as Place
 from .vmap import Vmap as Vmap
 
-PIPELINE = (Fill, Place, Jit, Saved, Roll, Shard, Chunk, Vmap, Mask, Remat, Precision)
+PIPELINE = (Fill, Place, Jit, AutoRemat, Roll, Shard, Chunk, Vmap, Mask, Remat, Precision)

@@ -17,7 +17,7 @@ from typing import Any, Self
 import jax
 
 from .. import _precision
-from .._errors import OptionError, Where, few
+from .._errors import OptionError, Where, shortlist
 from .._jax.debug_names import named_like
 from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
@@ -90,7 +90,7 @@ class Autocast(Stage):
             if low
             else "every product in float32"
         )
-        said = few([f"{name} in {type_}" for name, type_ in policy.exceptions])
+        said = shortlist([f"{name} in {type_}" for name, type_ in policy.exceptions])
         slow = [emulated(type_) or "" for type_ in policy.types]
         return cls(
             policy,

@@ -19,7 +19,7 @@ from .._errors import AxisError, Where
 from .._jax.memory import budget_of, compiled_bytes, text
 from .._view.result import Outcome
 from .._view.view import View
-from .place import Place
+from .sharding import Place
 from .stage import Fn, Request, Stage
 
 
@@ -88,7 +88,7 @@ class Whole(Stage):
         def whole(*arrays: Any) -> Any:
             avals = [leaf.abstract() for leaf in self.view.leaves]
             taken = compiled_bytes(
-                fn if self.placed is None else _axes.spread(fn), avals, self.placed
+                fn if self.placed is None else _axes.partition_safe(fn), avals, self.placed
             )
             if taken > self.budget:
                 raise AxisError(

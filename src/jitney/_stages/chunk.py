@@ -25,11 +25,19 @@ from .._jax.primitives import spelled
 from .._jax.trees import is_a
 from .._own_time import OWN_TIME
 from .._signature.options import AUTO
-from .._view.named_axes import beside, clash_of, in_names, is_count, named_axes, shape_at, sizes_of
+from .._view.named_axes import (
+    clash_of,
+    in_names,
+    is_count,
+    named_axes,
+    shape_at,
+    sizes_of,
+    with_shape_hint,
+)
 from .._view.result import Outcome
 from .._view.view import View
 from .bounded import Bounded, Whole, is_open
-from .place import Place
+from .sharding import Place
 from .stage import Fn, Request, Skip, Stage
 from .vmap import OneByOne, levels_of
 
@@ -78,7 +86,7 @@ class Cut:
             return done
         return (
             f"{done} on each of {self.devices.parts} devices along {self.devices.text};"
-            f" {_axes.told(self.passes)}"
+            f" {_axes.describe_collectives(self.passes)}"
         )
 
     def _beside(self, passes: _axes.Passes) -> str:
@@ -100,8 +108,8 @@ class Cut:
         return f"{out}; {text(kept)} are kept of what is carried into each chunk" if kept else out
 
 
-Asked = Literal["chunk", "memory", "stream"]
-_WITHOUT: dict[Asked, str] = {
+ChunkPurpose = Literal["chunk", "memory", "stream"]
+_WITHOUT: dict[ChunkPurpose, str] = {
     "chunk": "drop the axis from `chunk`",
     "memory": "give `memory` room for all of it",
     "stream": "stream along another axis",
@@ -135,7 +143,7 @@ class Chunk(Stage):
     # True if an outer transform may differentiate the program.
     derived: bool = field(default=False, compare=False)
     # Option that cuts the axis, for errors.
-    asked: Asked = field(default="chunk", compare=False)
+    asked: ChunkPurpose = field(default="chunk", compare=False)
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | OneByOne | Bounded | Whole | Skip:
@@ -182,7 +190,12 @@ class Chunk(Stage):
 
     @classmethod
     def of(
-        cls, view: View, request: Request, axis: str, chunk: int | None, asked: Asked = "chunk"
+        cls,
+        view: View,
+        request: Request,
+        axis: str,
+        chunk: int | None,
+        asked: ChunkPurpose = "chunk",
     ) -> Self | None:
         """Stage for one axis, of any size; None if no array has the axis.
 
@@ -306,7 +319,7 @@ class Chunk(Stage):
             self._check_summed(passes)
             self._check_order(passes)
         except Refused as refusal:
-            explained = beside(
+            explained = with_shape_hint(
                 self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal
             )
             if self.derived:
@@ -408,7 +421,9 @@ class Chunk(Stage):
 
         The body is compiled as it runs: over devices, Shard stands around it.
         """
-        return compiled_bytes(fn if self.placed is None else _axes.spread(fn), avals, self.placed)
+        return compiled_bytes(
+            fn if self.placed is None else _axes.partition_safe(fn), avals, self.placed
+        )
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
         if any(is_a(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()):
@@ -495,7 +510,7 @@ class Chunk(Stage):
         )
         levels = tuple((name, (*dims, *(dims[i] for i in varying))) for name, dims in self.levels)
         return replace(self, view=along, levels=levels).passes(
-            _axes.pushed_forward(fn, len(self.view.leaves), varying)
+            _axes.jvp_function(fn, len(self.view.leaves), varying)
         )
 
     def at(self, axis: str) -> Chunk:

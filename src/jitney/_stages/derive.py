@@ -27,7 +27,7 @@ from jax.extend.core import InconclusiveDimensionOperation
 from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
-from .._errors import DerivativeError, Where, few, name_fix, repr_of
+from .._errors import DerivativeError, Where, name_fix, repr_of, shortlist
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
@@ -45,10 +45,10 @@ from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO
-from .._sparsity import REVERSE, WAYS, Mode, Way
-from .remat import within
+from .._sparsity import REVERSE, WAYS, Mode, PassMode
+from .auto_remat import choose_residuals
+from .remat import remat_to_fit
 from .roll import rolling_tree
-from .saved import saving
 
 _jax: Any = jax
 _eqx: Any = eqx
@@ -233,7 +233,7 @@ def _traced_positions(
     arguments = tuple(dict.fromkeys(source.argument for source in sources))
     paths = list(dict.fromkeys(source.path for source in sources if source.path))
     line = next((source.line for source in sources if source.line), "")
-    sources_told = few([repr(path) for path in paths]) or "a value that is traced"
+    sources_told = shortlist([repr(path) for path in paths]) or "a value that is traced"
     what = (
         f"which elements are read hangs on {sources_told}{f', at {line}' if line else ''},"
         f" and is not known while it is traced: all {elements:,} elements of the sparse derivative"
@@ -370,7 +370,7 @@ class _Derivation:
             passes = _axes.plan_passes(program, symbol, ranges)
             if passes.levels > 1:
                 raise Refused(
-                    _axes.waiting(passes),
+                    _axes.coupling_statistic(passes),
                     "makes a statistic of the whole of it, which the term of each element needs"
                     " before terms are added up: sums along it that wait for one another,"
                     f" {passes.levels} levels of them",
@@ -391,7 +391,7 @@ class _Derivation:
         )
 
     def _jacobian_of(
-        self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS, of: Any = None
+        self, fn: Any, mode: Mode, ways: tuple[PassMode, ...] = WAYS, of: Any = None
     ) -> tuple[Any, dict[str, Any]]:
         """Value of a function of the arguments, and its Jacobian by argument, in the structure of
         the value.
@@ -473,7 +473,7 @@ class _Derivation:
                 return _Positions(name, name + keystr(path), line, is_whole)
         return _Positions("", "", line, is_whole=False)
 
-    def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
+    def _way_at_any_size(self, fn: Any, ways: tuple[PassMode, ...]) -> PassMode:
         """Choose the cheaper dense mode, the same for all sizes.
 
         Raises:
@@ -497,7 +497,7 @@ class _Derivation:
             )
             raise Refused("", what) from error
 
-    def _jacobian_at_any_size(self, fn: Any, way: Way) -> tuple[Any, dict[str, Any]]:
+    def _jacobian_at_any_size(self, fn: Any, way: PassMode) -> tuple[Any, dict[str, Any]]:
         """Dense Jacobian, by the same passes at every size."""
         transform = _jax.jacfwd if way == "forward" else _jax.jacrev
 
@@ -573,7 +573,7 @@ class _Derivation:
 
         traced: Any = _jax.make_jaxpr(value)(leaves)
         with OWN_TIME.running():
-            choice = within(traced, leaves, budget)
+            choice = remat_to_fit(traced, leaves, budget)
         self.primal = lambda at: choice.fn(tree_flatten(at)[0])
         self._decided("reverse", f"{_BACKWARD}; {choice.why}")
 
@@ -587,7 +587,7 @@ class _Derivation:
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
 
-        chosen = saving(self.where, flat, leaves, budget)
+        chosen = choose_residuals(self.where, flat, leaves, budget)
         if chosen.again:
             self.primal = lambda at: tree_unflatten(form, chosen.fn(tree_flatten(at)[0]))
         self._decided("reverse", f"{how}; {chosen.why}")

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from .._signature.buckets import Bucket
-from .._view.cuts import cuts_of
 from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
+from .._view.result_padding import cuts_of
 from .._view.view import View
 from .stage import Request, Skip, Stage
 from .vmap import levels_of
 
 
 @dataclass(frozen=True)
-class Filled:
+class PaddedAxis:
     """Padded axis with the sizes that share its bucket: from `low` to `high`, the size of the
     bucket.
     """
@@ -39,7 +39,7 @@ class Filled:
 class Fill(Stage):
     """Arrays padded to buckets, before Jit."""
 
-    axes: tuple[Filled, ...]
+    axes: tuple[PaddedAxis, ...]
     levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
     why: str = field(compare=False)
     name: str = field(default="fill", compare=False)
@@ -55,12 +55,12 @@ class Fill(Stage):
         levels = levels_of(view, request)
         sizes = sizes_of(view, named_axes(view, levels))
 
-        axes: list[Filled] = []
+        axes: list[PaddedAxis] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
             decided = _filled(name, sizes.get(name), bucket, request.divisor(name))
             reasons.append(str(decided))
-            if isinstance(decided, Filled):
+            if isinstance(decided, PaddedAxis):
                 axes.append(decided)
 
         why = "; ".join(reasons)
@@ -109,7 +109,7 @@ class Fill(Stage):
         return results
 
 
-def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled | str:
+def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> PaddedAxis | str:
     if size is None:
         return f"no array has an axis {name!r}"
     bounds = bucket.range(size, divisor)
@@ -117,4 +117,4 @@ def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled
         return f"{name}={size} runs as it is: " + (
             "sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}"
         )
-    return Filled(name, *bounds, size)
+    return PaddedAxis(name, *bounds, size)

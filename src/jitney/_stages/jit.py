@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import jax
 
-from .._errors import few
+from .._errors import shortlist
 from .._jax.compiler import FAST
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import own_jit
@@ -89,5 +89,5 @@ def _donation(view: View, request: Request) -> str:
         return "no buffer is donated, because `debug_nans` runs a bad call again"
     given = [leaf.path for i, leaf in enumerate(view.leaves) if i in request.donated]
     missing = [name for name in request.options.donate if not view.of(name)]
-    text = "donates " + (few(given) or "nothing")
+    text = "donates " + (shortlist(given) or "nothing")
     return f"{text}; {', '.join(missing)} holds no array" if missing else text

@@ -21,7 +21,7 @@ from jax.extend.core import primitives
 from .. import _axes
 from .._axes import Refused
 from .._jax.trees import canonicalize_dtype
-from .._view.named_axes import Named, in_names, is_count, named_axes, shape_at, sizes_of
+from .._view.named_axes import NamedAxis, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
@@ -115,7 +115,7 @@ class Mask(Stage):
 
     def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
         """Abstract arguments of the body, given a size for each symbol."""
-        named: Sequence[Sequence[Named]] = named_axes(self.view)
+        named: Sequence[Sequence[NamedAxis]] = named_axes(self.view)
         known = sizes_of(self.view, named)
         changed = {s.name: sizes[s.symbol] for s in self.symbols}
         return [
@@ -218,7 +218,7 @@ class Mask(Stage):
         along = View(
             (*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying))
         )
-        program = replace(self, view=along).prove(_axes.pushed_forward(fn, count, varying)).program
+        program = replace(self, view=along).prove(_axes.jvp_function(fn, count, varying)).program
         outcome.refuse_differences()
         if program.each is not None:
             raise Refused(

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import jax
 
-from .._jax.evaluation import SeenAt, applied, without_calls
+from .._jax.evaluation import CallStack, applied, without_calls
 from .._jax.jaxprs import bound, called, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.primitives import PLAIN_CALLS
@@ -55,7 +55,7 @@ class Choice:
     why: str
 
 
-def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
+def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
     """Rematerialise the bodies of loops in a scalar function of a list of arrays, if the budget
     needs it.
 
@@ -93,7 +93,7 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
     whole = taken(applied)
     if whole <= budget:
         return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
-    less = taken(recomputed)
+    less = taken(evaluate_with_remat)
     if less >= whole:
         return Choice(
             as_it_is,
@@ -101,16 +101,16 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
             " does not bring down",
         )
     return Choice(
-        lambda arrays: recomputed(program, constants, arrays)[0],
+        lambda arrays: evaluate_with_remat(program, constants, arrays)[0],
         f"remat of the bodies of loops: {text(less)} instead of {text(whole)},"
         f" {'of' if less <= budget else 'more than'} {text(budget)}",
     )
 
 
-def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+def evaluate_with_remat(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
     """Evaluate a program with `jax.checkpoint` around the body of every `scan`."""
 
-    def results(eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
+    def results(eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
         return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)
 
     def inside(eqn: Any) -> Any | None:
@@ -125,7 +125,7 @@ def _loop(eqn: Any, operands: list[Any]) -> list[Any]:
     count = len(carry)
 
     def turn(carry: Any, row: Any) -> Any:
-        out = recomputed(body, constants, [*fixed, *carry, *row])
+        out = evaluate_with_remat(body, constants, [*fixed, *carry, *row])
         return out[:count], out[count:]
 
     # Inside a scan `prevent_cse` is not needed: the loops of the forward and of the backward pass

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import equinox as eqx
 
-from .. import _saving
+from .. import _remat
 from .._axes import at_any_size
 from .._jax.trees import Tracer, is_a, tree_flatten, tree_unflatten
 from .._signature.options import AUTO
@@ -81,7 +81,7 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
             # Concrete arrays: nothing is compiled. Symbolic sizes: the layers are rolled when the
             # program is traced with known sizes.
             return fn(*arrays)
-        made = _saving.Rolled.of(fn, arrays, differentiated=differentiated)
+        made = _remat.RolledFunction.of(fn, arrays, differentiated=differentiated)
         lines = _LINES.get()
         if lines is not None:
             lines.update(dict.fromkeys(made.lines))

@@ -17,10 +17,10 @@ from .. import _axes
 from .._signature.hints import Hint
 from .._signature.options import Sharding
 from .._view.module_axes import axes_in_modules
-from .._view.named_axes import Named, named_axes
+from .._view.named_axes import NamedAxis, named_axes
 from .._view.result import Outcome, is_computed
 from .._view.view import Leaf, View, leaf_hints
-from .place import Place, sharding, spec_of
+from .sharding import Place, sharding, spec_of
 from .stage import Fn, Request, Skip, Stage
 
 _lax: Any = jax.lax
@@ -51,7 +51,7 @@ class Shard(Stage):
         )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        fn = _axes.spread(fn) if self._is_xlas else fn
+        fn = _axes.partition_safe(fn) if self._is_xlas else fn
         if not self.request.nested:
             return fn
 
@@ -83,14 +83,14 @@ class Shard(Stage):
             for x, leaf, axes in zip(results, leaves, named, strict=True)
         ]
 
-    def _placed(self, x: Any, leaf: Leaf, axes: Sequence[Named]) -> Any:
+    def _placed(self, x: Any, leaf: Leaf, axes: Sequence[NamedAxis]) -> Any:
         spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
         return _lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x
 
 
 def named_results(
     hint: Hint | None, results: Sequence[Any], outcome: Outcome
-) -> tuple[list[Leaf], Sequence[Sequence[Named]]]:
+) -> tuple[list[Leaf], Sequence[Sequence[NamedAxis]]]:
     """Return the results as leaves, with the axes that have a name by annotation or by a field
     of a module.
     """

@@ -15,7 +15,7 @@ from typing import Self
 import jax
 
 from .. import _axes
-from .._errors import ContractError, counted, few
+from .._errors import ContractError, plural, shortlist
 from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
 from .._view.result import Outcome
@@ -46,7 +46,7 @@ class Vmap(Stage):
             dims = (
                 _by_rank(view, axis, request)
                 if axis.dims is None
-                else _as_said(view, axis, request)
+                else _by_option(view, axis, request)
             )
             if all(dim is None for dim in dims):
                 reasons.append(
@@ -139,7 +139,7 @@ class OneByOne(Stage):
 
     def wrapped(self, fn: Fn, dims: Dims) -> Fn:
         """Run the function over the axis in a loop."""
-        return _axes.one_by_one(fn, dims, is_differentiated=self.is_differentiated)
+        return _axes.map_sequentially(fn, dims, is_differentiated=self.is_differentiated)
 
 
 def _drop(view: View, dims: Dims) -> View:
@@ -203,7 +203,7 @@ def _refuse_unnamed(
             )
 
 
-def _as_said(view: View, axis: VmapAxis, request: Request) -> Dims:
+def _by_option(view: View, axis: VmapAxis, request: Request) -> Dims:
     said = dict(axis.dims or ())
     return tuple(
         _position(leaf, said[leaf.argument], axis, request) if leaf.argument in said else None
@@ -249,8 +249,8 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
         dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True)
     )
     return (
-        f"{axis.name}={size} over {few([leaf.path for leaf, _ in mapped])};"
-        f" {counted(shared, 'array')} broadcast"
+        f"{axis.name}={size} over {shortlist([leaf.path for leaf, _ in mapped])};"
+        f" {plural(shared, 'array')} broadcast"
     )
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from .._errors import DataError
 from .._jax.trees import is_a
 from .._view.fitting import demand_whole_numbers_fit
-from .sources import Host, exactly, source_of, stamp_of
+from .sources import Host, check_slice, source_of, stamp_of
 
 _jax: Any = jax
 T = TypeVar("T")
 
 
-def opened(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str, Any], int]:
+def open_sources(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str, Any], int]:
     """Open the sources of all arguments; return them and the number of failed attempts.
 
     Raises:
@@ -39,14 +39,14 @@ def opened(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str,
         failures += 1
 
     def source(name: str, value: Any) -> Any:
-        return again(
+        return retry(
             lambda: source_of(name, value, where), retries, f"Opening {name!r} failed", failed
         )
 
     return {name: source(name, value) for name, value in data.items()}, failures
 
 
-def again(read: Callable[[], T], retries: int, note: str, failed: Callable[[], None]) -> T:
+def retry(read: Callable[[], T], retries: int, note: str, failed: Callable[[], None]) -> T:
     """Call `read`, with retries after an `OSError`; a missing or forbidden file is not retried."""
     for tried in range(retries + 1):
         try:
@@ -80,7 +80,7 @@ class Source:
     dtype: Any
 
 
-class Reader:
+class ChunkReader:
     """Reader of several arrays; a chunk is named by its first row.
 
     Args:
@@ -187,9 +187,9 @@ class Reader:
 
         def read() -> Host:
             with _jax.enable_x64(self._wide):
-                return exactly(source.data[place], shape, source.data.dtype, source.name)
+                return check_slice(source.data[place], shape, source.data.dtype, source.name)
 
-        return again(
+        return retry(
             read,
             self.retries,
             f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed",

@@ -1,9 +1,9 @@
 """Checkpoint file of a stream, and the position that a run starts from.
 
 The file holds the carry of the pass under way with a SHA-256 checksum, and is replaced atomically.
-`resumed` returns the first chunk of the data, or the first chunk that the checkpoint does not have
-once the rows before it are found unchanged. `_Run.__call__` in `stream.py` loops over the remaining
-chunks (`left`).
+`start_position` returns the first chunk of the data, or the first chunk that the checkpoint does
+not have once the rows before it are found unchanged. `_Run.__call__` in `stream.py` loops over the
+remaining chunks (`remaining_pieces`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, few, sentence
+from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
 from .._jax.trees import is_a
 from .._owners import users_level
 
 if TYPE_CHECKING:
-    from .placement import Laid
-    from .reading import Reader
+    from .reading import ChunkReader
+    from .stream_layout import StreamLayout
 
 _MAGIC = b"jitney checkpoint 2\n"
 _UNFINISHED = ".unfinished-"
@@ -40,7 +40,7 @@ _SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Progress:
+class CheckpointState:
     """State of a run after a chunk, as the checkpoint holds it.
 
     Args:
@@ -48,7 +48,7 @@ class Progress:
         at: Number of elements of the axis that the pass has done.
         values: Results of earlier passes, by the number of their value.
         state: Carry of the pass: for each accumulating operation its arrays.
-        known: Checksums and stamps of the rows that were read; see `Reader`.
+        known: Checksums and stamps of the rows that were read; see `ChunkReader`.
     """
 
     index: int
@@ -74,10 +74,10 @@ class Position:
     at: int = 0
     values: Mapping[int, Any] = field(default_factory=dict[int, Any])
     state: Any = None
-    progress: Progress | None = None
+    progress: CheckpointState | None = None
 
 
-def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
+def start_position(kept: Checkpoint | None, reader: ChunkReader, laid: StreamLayout) -> Position:
     """Return where a run starts: after the chunks of its checkpoint, or at the first chunk without
     one.
 
@@ -92,7 +92,9 @@ def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
     return Position(record.index, record.at, record.values, laid.accumulated(record.state), record)
 
 
-def left(pieces: Sequence[tuple[int, int]], done: int, *, back: bool) -> list[tuple[int, int]]:
+def remaining_pieces(
+    pieces: Sequence[tuple[int, int]], done: int, *, back: bool
+) -> list[tuple[int, int]]:
     """The chunks of a pass that are still to do; with `back`, from the last to the first."""
     if not back:
         return [piece for piece in pieces if piece[0] >= done]
@@ -143,7 +145,7 @@ class Checkpoint:
                 code="J283",
             )
 
-    def read(self) -> Progress | None:
+    def read(self) -> CheckpointState | None:
         """Read the file; None if it does not exist.
 
         Raises:
@@ -172,7 +174,7 @@ class Checkpoint:
                 other = [name for name in self.key if key.get(name) != self.key[name]]
                 raise JitneyError(
                     self.where,
-                    f"the checkpoint {self.path} is of another run: {few(other)} differ.",
+                    f"the checkpoint {self.path} is of another run: {shortlist(other)} differ.",
                     "A run goes on with what it began with.",
                     "give another file name, or remove the file to begin anew.",
                     code="J282",
@@ -191,9 +193,9 @@ class Checkpoint:
                 for i in range(nodes)
             ]
             known = {name[1:]: file[name] for name in file.files if name.startswith("r")}
-        return Progress(index, at, values, state, known)
+        return CheckpointState(index, at, values, state, known)
 
-    def reached(self, progress: Progress) -> None:
+    def save_if_due(self, progress: CheckpointState) -> None:
         """Write the file if it is due; called after each chunk."""
         self._missed += 1
         passed = time.monotonic() - self._last
@@ -211,7 +213,7 @@ class Checkpoint:
                 self._warned = True
                 warnings.warn(failure, JitneyWarning, stacklevel=users_level())
 
-    def write(self, progress: Progress) -> str | None:
+    def write(self, progress: CheckpointState) -> str | None:
         """Write the file; waits for the device.
 
         Returns:
@@ -226,7 +228,7 @@ class Checkpoint:
             # chunk.
             self._last, self._missed = time.monotonic(), 0
             old = "the one from before stays" if self.path.exists() else "there is none yet"
-            return sentence(
+            return format_error(
                 self.where,
                 f"the checkpoint {self.path} could not be written ({error.strerror or error});"
                 f" {old}.",
@@ -238,7 +240,7 @@ class Checkpoint:
         self.saves += 1
         return None
 
-    def _content(self, progress: Progress) -> bytes:
+    def _content(self, progress: CheckpointState) -> bytes:
         parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
         parts.update(
             _plain(f"s{i:04}.{j:04}", np.asarray(x))

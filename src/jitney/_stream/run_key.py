@@ -11,9 +11,9 @@ import jaxlib
 import numpy as np
 
 from .._axes import Passes
-from .._jax.jaxprs import is_written, opened, programs
+from .._jax.jaxprs import is_literal, opened, programs
 from .._jax.trees import is_a
-from .._processes.agreement import digest
+from .._processes.compare_processes import digest
 from .host_code import host_code
 
 _jax: Any = jax
@@ -55,7 +55,7 @@ def _called_back(eqn: Any) -> Iterator[str]:
 
 
 def _constants(eqn: Any) -> Iterator[Any]:
-    yield from (atom.val for atom in eqn.invars if is_written(atom))
+    yield from (atom.val for atom in eqn.invars if is_literal(atom))
     for part in programs(eqn.params):
         program, constants = opened(part)
         yield from constants

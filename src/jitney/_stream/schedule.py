@@ -22,7 +22,7 @@ _jax: Any = jax
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScheduledPass:
     """Pass over the chunks.
 
     Args:
@@ -55,7 +55,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PassSchedule:
     """Passes of a stream, in order.
 
     Args:
@@ -75,7 +75,7 @@ class Schedule:
     axes: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
     dtypes: Mapping[int, np.dtype[Any]]
-    turns: tuple[Turn, ...]
+    turns: tuple[ScheduledPass, ...]
     is_wide: bool
 
     @classmethod
@@ -135,19 +135,21 @@ class Schedule:
         )
 
 
-def _turn(passes: Passes, work: Chunked, pass_: Any) -> Turn:
+def _turn(passes: Passes, work: Chunked, pass_: Any) -> ScheduledPass:
     states = pass_.states(passes.streamed)
     firsts = [node.makes[0] for node in states]
     emits: list[Any] = [(position, passes.flat.gives[position]) for position in pass_.emits]
     keeps = tuple((n, firsts.index(n)) for n in pass_.keeps)
     makes = tuple(tuple(work.accumulated(node)) for node in states)
-    return Turn(pass_.back, tuple(emits), tuple(pass_.collects), bool(pass_.replays), keeps, makes)
+    return ScheduledPass(
+        pass_.back, tuple(emits), tuple(pass_.collects), bool(pass_.replays), keeps, makes
+    )
 
 
-def _read_turn(said: Any) -> Turn:
+def _read_turn(said: Any) -> ScheduledPass:
     back, emits, collects, replays, keeps, makes = said
     pairs = [tuple((first, second) for first, second in part) for part in (emits, keeps)]
-    return Turn(
+    return ScheduledPass(
         back,
         pairs[0],
         tuple(collects),

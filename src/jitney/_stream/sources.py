@@ -50,7 +50,7 @@ def source_of(name: str, value: Any, where: str) -> Any:
         and len(value) > 0
         and all(is_sliceable(part) or is_a(part, (str, Path)) for part in value)
     ):
-        return Joined([source_of(name, part, where) for part in value], name, where)
+        return ConcatenatedSource([source_of(name, part, where) for part in value], name, where)
     if (
         not is_sliceable(value)
         and is_a(value, Iterable)
@@ -77,7 +77,7 @@ def abstract(value: Any) -> Any:
     return value
 
 
-def exactly(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
+def check_slice(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
     """Return the rows that were read, if they have the requested shape and dtype.
 
     Raises:
@@ -100,7 +100,7 @@ def read_whole(value: Any, name: str) -> Any:
     """Read all rows of a source; any other value stays as it is."""
     if not is_sliceable(value) or is_a(value, (jax.Array, np.ndarray)):
         return value
-    return exactly(value[0 : value.shape[0]], tuple(value.shape), value.dtype, name)
+    return check_slice(value[0 : value.shape[0]], tuple(value.shape), value.dtype, name)
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ class Stamp:
 
 def stamp_of(value: Any) -> Stamp | None:
     """Stamp of data that were given by the paths of their files, else None."""
-    if is_a(value, Stored):
+    if is_a(value, FileSource):
         return value.stamp
-    if not is_a(value, Joined):
+    if not is_a(value, ConcatenatedSource):
         return None
     stamps = [stamp_of(part) for part in value.parts]
     known = [stamp for stamp in stamps if stamp is not None]
@@ -201,7 +201,7 @@ class Mapped:
         return rows
 
 
-class Stored:
+class FileSource:
     """Array of a file that was given by its path; each reading checks that the file has not
     changed.
 
@@ -262,7 +262,7 @@ class Stored:
             )
 
 
-class Joined:
+class ConcatenatedSource:
     """Arrays concatenated along their first axis, read as one."""
 
     def __init__(self, parts: Sequence[Any], name: str, where: str):
@@ -284,7 +284,7 @@ class Joined:
             first, last = max(0, where.start - start), min(where.stop, stop) - start
             if first < last:
                 pieces.append(
-                    exactly(
+                    check_slice(
                         part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name
                     )
                 )
@@ -377,9 +377,9 @@ def is_reversible(value: Any) -> bool:
     """Return whether chunks can be read from the last to the first without reading all rows before
     each.
     """
-    if is_a(value, Joined):
+    if is_a(value, ConcatenatedSource):
         return all(map(is_reversible, value.parts))
-    return is_reversible(value.array) if is_a(value, Stored) else not is_a(value, Sequential)
+    return is_reversible(value.array) if is_a(value, FileSource) else not is_a(value, Sequential)
 
 
 def _iterated(name: str, value: Any, where: str) -> Sequential:
@@ -430,7 +430,7 @@ def _file(name: str, path: Path, where: str) -> Any:
                 "write it again, with np.save or np.savez.",
                 code="J313",
             ) from error
-        return Stored(array, path.absolute(), stamp, name)
+        return FileSource(array, path.absolute(), stamp, name)
     raise ContractError(
         where,
         f"{path} is of no kind that is read here.",

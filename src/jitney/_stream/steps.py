@@ -25,12 +25,12 @@ from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import named
 from .._view.result import Outcome
-from .placement import Laid
 from .run_key import program_key
-from .schedule import Schedule
+from .schedule import PassSchedule
+from .stream_layout import StreamLayout
 
 if TYPE_CHECKING:
-    from .._program.entry import Entry
+    from .._program.entry import Specialization
 
 _jax: Any = jax
 CHUNK_BYTES = 256 * 2**20
@@ -39,7 +39,7 @@ CHUNK_BYTES = 256 * 2**20
 """
 
 
-class Runnable:
+class StreamProgram:
     """Functions that a stream runs, for one length of data and one chunk size.
 
     Args:
@@ -64,7 +64,12 @@ class Runnable:
     """Values -> results."""
 
     def __init__(
-        self, entry: Entry, stage: Chunk, laid: Laid, schedule: Schedule, outcome: Outcome
+        self,
+        entry: Specialization,
+        stage: Chunk,
+        laid: StreamLayout,
+        schedule: PassSchedule,
+        outcome: Outcome,
     ):
         self.entry = entry
         self.stage = stage
@@ -112,7 +117,7 @@ class Runnable:
         )
 
 
-class Steps(Runnable):
+class CompiledSteps(StreamProgram):
     """Steps that are planned and compiled in this process.
 
     Args:
@@ -124,7 +129,12 @@ class Steps(Runnable):
     """
 
     def __init__(
-        self, entry: Entry, stage: Chunk, laid: Laid, size: int, like: Steps | None = None
+        self,
+        entry: Specialization,
+        stage: Chunk,
+        laid: StreamLayout,
+        size: int,
+        like: CompiledSteps | None = None,
     ):
         # The plan does not depend on the chunk size, so a search over sizes plans once.
         outcome, self.passes = (
@@ -137,7 +147,7 @@ class Steps(Runnable):
             entry,
             stage,
             laid,
-            Schedule.of(self.passes, self.work, laid.rounded(size), stage.size),
+            PassSchedule.of(self.passes, self.work, laid.rounded(size), stage.size),
             outcome,
         )
 
@@ -166,7 +176,7 @@ class Steps(Runnable):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @staticmethod
-    def _planned(entry: Entry, stage: Chunk) -> tuple[Outcome, Passes]:
+    def _planned(entry: Specialization, stage: Chunk) -> tuple[Outcome, Passes]:
         outcome = Outcome()
         request = replace(
             entry.request,
@@ -291,7 +301,9 @@ class Steps(Runnable):
         return on_all.results(KnownValues(dict(values)), emitted)
 
 
-def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, Fit]:
+def longest_chunk_steps(
+    entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int
+) -> tuple[CompiledSteps, Fit]:
     """Steps with the longest chunks that the budget allows, and the fit on one device.
 
     Raises:
@@ -299,11 +311,11 @@ def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, 
         Misfit: A chunk of one element exceeds the budget.
     """
     # Planned once; each measured width reuses the plan and compiles its own steps.
-    first = Steps(entry, stage, laid, 1)
-    made: dict[int, Steps] = {}
+    first = CompiledSteps(entry, stage, laid, 1)
+    made: dict[int, CompiledSteps] = {}
 
     def measure(width: int) -> int:
-        made[width] = Steps(entry, stage, laid, width * laid.parts, first)
+        made[width] = CompiledSteps(entry, stage, laid, width * laid.parts, first)
         return made[width].bytes()
 
     fitting = fit(measure, stage.suiting(first.passes), budget)
@@ -314,7 +326,7 @@ def _new(known: KnownValues, values: Mapping[int, Any]) -> dict[int, Any]:
     return {n: x for n, x in known.values.items() if n not in values}
 
 
-def _check_held(entry: Entry, stage: Chunk, passes: Passes) -> None:
+def _check_held(entry: Specialization, stage: Chunk, passes: Passes) -> None:
     """Refuse values that operations need whole, if they exceed the budget."""
     # Data of a stream have any length, so a sort or the like is done on the whole only if that is
     # small.
@@ -333,7 +345,7 @@ def _check_held(entry: Entry, stage: Chunk, passes: Passes) -> None:
         )
 
 
-def _check_keys(entry: Entry, stage: Chunk, passes: Passes) -> None:
+def _check_keys(entry: Specialization, stage: Chunk, passes: Passes) -> None:
     """Refuse random keys in chunks: files do not contain any, and NumPy has no dtype for them."""
     out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
     out += [n for pass_ in passes.passes for n in pass_.collects]

@@ -37,19 +37,19 @@ from .._report.streamed import Streamed, StreamStats
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
-from .kept_steps import kept_steps
-from .placement import Laid
-from .reading import Reader, Source, opened
-from .resume import Checkpoint, left, resumed
-from .resume import Progress as Reached
+from .reading import ChunkReader, Source, open_sources
+from .resume import Checkpoint, remaining_pieces, start_position
+from .resume import CheckpointState as Reached
 from .run_key import platform, value_key
+from .serialized_steps import load_or_plan_steps
 from .sources import abstract, is_reversible, read_whole
-from .steps import CHUNK_BYTES, Runnable, Steps, widest
+from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, longest_chunk_steps
+from .stream_layout import StreamLayout
 from .verify import verify_stream
 
 if TYPE_CHECKING:
     from .._interface.program import Program
-    from .._program.entry import Entry
+    from .._program.entry import Specialization
 
 R = TypeVar("R")
 _jax: Any = jax
@@ -160,7 +160,7 @@ def stream(
             code="J220",
         )
 
-    sources, failures = opened(data, where, retries)
+    sources, failures = open_sources(data, where, retries)
     entry, arrays = program.abstract(
         (), {name: abstract(value) for name, value in sources.items()}, None
     )
@@ -182,7 +182,7 @@ def stream(
                 code="J218",
             )
 
-        laid = Laid.of(entry, stage)
+        laid = StreamLayout.of(entry, stage)
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
@@ -192,7 +192,7 @@ def stream(
                 for leaf, array in zip(view.leaves, arrays, strict=True)
             ]
 
-            run = _Run(
+            run = _StreamRun(
                 steps,
                 [leaf.path for leaf in view.leaves],
                 values,
@@ -280,8 +280,8 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
 
 
 def _steps(
-    entry: Entry, arrays: Sequence[Any], stage: Chunk, laid: Laid, size: int | None
-) -> Runnable:
+    entry: Specialization, arrays: Sequence[Any], stage: Chunk, laid: StreamLayout, size: int | None
+) -> StreamProgram:
     """Steps of an earlier run over data of this length, or new ones."""
     key = (
         laid,
@@ -294,23 +294,25 @@ def _steps(
     if steps is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        steps = entry.streams[key] = kept_steps(
+        steps = entry.streams[key] = load_or_plan_steps(
             entry, arrays, stage, laid, size, partial(_planned, entry, stage, laid, size)
         )
     return steps
 
 
-def _planned(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
+def _planned(
+    entry: Specialization, stage: Chunk, laid: StreamLayout, size: int | None
+) -> CompiledSteps:
     return (
-        Steps(entry, stage, laid, size)
+        CompiledSteps(entry, stage, laid, size)
         if size
         else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
     )
 
 
-def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
+def _widest(entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int) -> CompiledSteps:
     try:
-        return widest(entry, stage, laid, budget)[0]
+        return longest_chunk_steps(entry, stage, laid, budget)[0]
     except Misfit as misfit:
         raise AxisError(
             entry.core.where,
@@ -334,12 +336,12 @@ def _on_host(value: Any) -> Any:
     )
 
 
-class _Run:
+class _StreamRun:
     """A single run over one set of data."""
 
     def __init__(
         self,
-        steps: Runnable,
+        steps: StreamProgram,
         names: Sequence[str],
         values: Sequence[Any],
         retries: int,
@@ -363,7 +365,7 @@ class _Run:
         self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}
         where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
-        self.reader = Reader(
+        self.reader = ChunkReader(
             sources, steps.pieces, retries, where, passes=len(plan.turns), kept=kept
         )
 
@@ -387,8 +389,8 @@ class _Run:
             )
 
     def key(self) -> dict[str, str]:
-        """Digests of all that a checkpoint must agree on, by the words of messages; `Reader` checks
-        the rows.
+        """Digests of all that a checkpoint must agree on, by the words of messages; `ChunkReader`
+        checks the rows.
         """
         steps = self.steps
         texts = {
@@ -423,14 +425,16 @@ class _Run:
                 code="J284",
             )
 
-        begins = resumed(kept, self.reader, steps.laid)
+        begins = start_position(kept, self.reader, steps.laid)
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
         done = (
-            first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
+            first * len(steps.pieces)
+            + len(steps.pieces)
+            - len(remaining_pieces(steps.pieces, at, back=back))
         )
 
         with _bar(steps, done, show=progress) as advance:
@@ -475,7 +479,7 @@ class _Run:
                                 state,
                                 self._known(p, over),
                             )
-                            kept.reached(reached)
+                            kept.save_if_due(reached)
                     values.update(turn.known(steps.join[p](state)))
                     values.update({n: _jax.numpy.asarray(x) for n, x in collected.items()})
                     # Only the first pass of a resumed run starts in the middle.
@@ -498,7 +502,7 @@ class _Run:
         """Checksums of the chunks that are done; after the first pass, of all chunks."""
         pieces = self.steps.pieces
         missing = (
-            set(left(pieces, at, back=self.schedule.turns[0].back))
+            set(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
             if index == 0
             else set[tuple[int, int]]()
         )
@@ -508,7 +512,7 @@ class _Run:
         """The chunks that are still to do, with start and length; each is read during the step
         before it.
         """
-        pieces = left(self.steps.pieces, done, back=back)
+        pieces = remaining_pieces(self.steps.pieces, done, back=back)
         if not pieces:
             return
         with ThreadPoolExecutor(1) as reader:
@@ -551,7 +555,9 @@ class _Run:
         return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
 
 
-def _bar(steps: Runnable, done: int, *, show: bool) -> AbstractContextManager[Callable[[], None]]:
+def _bar(
+    steps: StreamProgram, done: int, *, show: bool
+) -> AbstractContextManager[Callable[[], None]]:
     """Progress bar, or nothing; its value is called after each chunk."""
     if not show:
         return nullcontext(lambda: None)

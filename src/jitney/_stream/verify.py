@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._body.plain import Change, changes_of
-from .._errors import JitneyWarning, sentence
+from .._body.plain import ProgramChange, changes_of
+from .._errors import JitneyWarning, format_error
 from .._jax.memory import text
 from .._jax.trees import is_a
 from .._owners import users_level
@@ -20,14 +20,14 @@ from .._verify import Verification, is_verified
 from .sources import is_sliceable
 
 if TYPE_CHECKING:
-    from .._program.entry import Entry
+    from .._program.entry import Specialization
 
 LIMIT = 2**30
 """Largest number of bytes of data that are read whole for the comparison."""
 
 
 def verify_stream(
-    entry: Entry,
+    entry: Specialization,
     chunk: tuple[str, int],
     values: Sequence[Any],
     result: Any,
@@ -60,7 +60,7 @@ def verify_stream(
                 f" up to {text(LIMIT)}."
             )
             warnings.warn(
-                sentence(core.where, what, rule, "stream a part of them to verify."),
+                format_error(core.where, what, rule, "stream a part of them to verify."),
                 JitneyWarning,
                 stacklevel=users_level(),
             )
@@ -73,7 +73,7 @@ def verify_stream(
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
     options = replace(core.options, chunk=(chunk,), memory=None)
     changes = (
-        Change("stream", (chunk[0],)),
+        ProgramChange("stream", (chunk[0],)),
         *changes_of(replace(core.options, chunk=(), memory=None, pad=()), core.fn()),
     )
     entry.verified[key] = Verification(entry, streamed, changes, options).verify(arrays, result)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from .._lazy import names
 
 if TYPE_CHECKING:
-    from .asked import is_verified as is_verified
+    from .enabled import is_verified as is_verified
     from .verification import Verification as Verification
-    from .verification import Verifying as Verifying
+    from .verification import VerifiedRunner as VerifiedRunner
     from .verification import forecast as forecast
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
-            "is_verified": "asked",
+            "is_verified": "enabled",
             "Verification": "verification",
-            "Verifying": "verification",
+            "VerifiedRunner": "verification",
             "forecast": "verification",
         },
     )

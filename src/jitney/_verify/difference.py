@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._body.plain import Change
+from .._body.plain import ProgramChange
 from .._jax.linearized import Linear
 from .._jax.sparse_arrays import is_bcoo
 from .._jax.trees import (
@@ -116,7 +116,7 @@ class Allowed:
         alone: Which results are elementwise.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[ProgramChange, ...]
     count: int
     alone: tuple[bool, ...] = ()
 
@@ -206,7 +206,7 @@ def _pushed(linear: Linear) -> Any:
     return linear(linear.draw(np.random.default_rng(0)))
 
 
-def compared(
+def compare_results(
     ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None
 ) -> Difference | None:
     """Return the largest difference between two results, if there is one.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .._jax.evaluation import SeenAt, without_calls
+from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import opened, runs
 from .._jax.primitives import ARITHMETIC, LOGIC, REARRANGED
 
@@ -25,7 +25,7 @@ def elementwise(closed: Any) -> list[bool]:
     return without_calls(closed, [True] * len(program.invars), _results, runs, constant=_alone)
 
 
-def _results(eqn: Any, inside: Sequence[bool], _: SeenAt) -> Sequence[bool]:
+def _results(eqn: Any, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
     return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(
         eqn.outvars
     )

@@ -15,7 +15,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from .._jax.evaluation import SeenAt, without_calls
+from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, runs
 from .._jax.primitives import PRODUCTS, UNROUNDED
 
@@ -71,7 +71,7 @@ class _Noise:
         up = _jax.random.bernoulli(_jax.random.fold_in(self.key, self.count), shape=array.shape)
         return array * _jnp.where(up, _jnp.asarray(1 + size, dtype), _jnp.asarray(1 - size, dtype))
 
-    def results(self, eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
+    def results(self, eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
         """Return the results of an operation, changed."""
         out, name = bound(eqn, operands), eqn.primitive.name
         return (

@@ -14,7 +14,7 @@ import jax
 from .._axes import Refused
 from .._body.plain import plain_function
 from .._errors import JitneyError
-from .._jax.evaluation import SeenAt, without_calls
+from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, called, name_of, source_of
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
@@ -175,7 +175,7 @@ class EachOperation:
         self.labels.clear()
         made: list[list[Any]] = []
 
-        def results(eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
+        def results(eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
             out = bound(eqn, operands)
             if _computes(eqn):
                 place = source_of(eqn)

@@ -19,18 +19,18 @@ import jax
 import numpy as np
 from jax.extend import core as jax_core
 
-from .._body.body import Body
-from .._body.plain import Change, Stripped, changes_of, plain_run, plainly
+from .._body.body import CallPlanner
+from .._body.plain import PlainRun, ProgramChange, changes_of, plain_run, plainly
 from .._diagnosis.counters import LISTENER, Counters, Owner
-from .._errors import JitneyWarning, sentence
+from .._errors import JitneyWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes, free_bytes, text
 from .._jax.trees import is_a, tree_flatten
 from .._owners import users_level
 from .._signature.options import Options
-from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
+from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from .._view.result import unmixed
-from .difference import Allowed, Difference, compared, tree_of
+from .difference import Allowed, Difference, compare_results, tree_of
 from .elementwise import elementwise
 from .noise import noisy
 
@@ -45,10 +45,10 @@ def tells(effects: Iterable[Any]) -> str | None:
     return f"it has effects ({', '.join(kinds)}), which would happen twice" if kinds else None
 
 
-class Plainly:
+class PlainProgram:
     """Plain program of a body for arrays of one set of shapes, traced and not compiled yet."""
 
-    def __init__(self, body: Body, arrays: Sequence[Any]):
+    def __init__(self, body: CallPlanner, arrays: Sequence[Any]):
         self.body = body
 
         def written(*arrays: Any) -> Any:
@@ -58,7 +58,7 @@ class Plainly:
             self.traced: Any = own_jit()(body.core.called_as_written(written, body.paths)).trace(
                 *arrays
             )
-        self.stripped: Stripped = stripped
+        self.stripped: PlainRun = stripped
         self._compiled: Any = None
 
     @property
@@ -107,7 +107,7 @@ class Plainly:
         )
 
 
-class Verifying:
+class VerifiedRunner:
     """Runs the calls of a body, and verifies each new one.
 
     Args:
@@ -119,7 +119,7 @@ class Verifying:
 
     def __init__(
         self,
-        body: Body,
+        body: CallPlanner,
         run: Callable[..., Any],
         pads: Callable[[Sequence[Any]], bool] | None,
         unlooked: Callable[[], None],
@@ -130,7 +130,7 @@ class Verifying:
         self.unlooked = unlooked
 
     def __call__(self, *arrays: Any) -> Any:
-        if traced(arrays):
+        if is_nested_trace(arrays):
             self.unlooked()
             return self.run(*arrays)
         if jit_is_off():
@@ -148,7 +148,7 @@ class Verifying:
         given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
         # An outer trace may call with concrete arrays.
-        if traced(_jax.tree.leaves(out)):
+        if is_nested_trace(_jax.tree.leaves(out)):
             self.unlooked()
             return out
 
@@ -168,14 +168,14 @@ class Verifying:
         where = self.body.where()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
         return (
-            *map(described, arrays),
+            *map(aval_parts, arrays),
             shardings,
             where,
             settings.jax_enable_x64,
             settings.jax_default_matmul_precision,
         )
 
-    def _changes(self, arrays: Sequence[Any]) -> tuple[Change, ...]:
+    def _changes(self, arrays: Sequence[Any]) -> tuple[ProgramChange, ...]:
         core = self.body.core
         options = core.options
         if self.pads is not None and not self.pads(arrays):
@@ -195,9 +195,9 @@ class Verification:
 
     def __init__(
         self,
-        body: Body,
+        body: CallPlanner,
         again: Callable[[Sequence[Any]], Any],
-        changes: Sequence[Change],
+        changes: Sequence[ProgramChange],
         options: Options | None = None,
     ):
         self.body = body
@@ -229,7 +229,7 @@ class Verification:
             return None, "left out: its arrays lie on several processes"
 
         # Reasons to leave the call out.
-        plain = Plainly(self.body, arrays)
+        plain = PlainProgram(self.body, arrays)
         self.changes = tuple(dict.fromkeys((*self.changes, *plain.stripped.changes)))
         if not self.changes:
             return None, "left out: nothing was changed"
@@ -241,7 +241,7 @@ class Verification:
         count = max((int(np.size(x)) for x in arrays if hasattr(x, "shape")), default=1)
         allowed = Allowed(self.changes, count, tuple(elementwise(plain.traced.jaxpr)))
         expected, got = plain(arrays), tree_of(ours)
-        difference = compared(got, expected, allowed, lambda: plain.spread(arrays, allowed))
+        difference = compare_results(got, expected, allowed, lambda: plain.spread(arrays, allowed))
         if difference is None or difference.at is None:
             return difference, "verified"
         return self._not_xlas(difference, plain, arrays, got, expected, allowed)
@@ -249,7 +249,7 @@ class Verification:
     def _not_xlas(
         self,
         difference: Difference,
-        plain: Plainly,
+        plain: PlainProgram,
         arrays: Sequence[Any],
         got: Any,
         expected: Any,
@@ -261,10 +261,10 @@ class Verification:
         # Judge by the operations of the plain program, each compiled on its own: is it plain
         # `jax.jit` that is off, and does our result agree with them?
         slowly = plain.step_by_step(arrays)
-        own = compared(expected, slowly, allowed)
+        own = compare_results(expected, slowly, allowed)
         if own is None:
             return difference, "differs"
-        if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
+        if compare_results(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
             return (
                 difference,
                 (
@@ -274,7 +274,7 @@ class Verification:
             )
 
         warnings.warn(
-            sentence(
+            format_error(
                 self.body.core.where,
                 f"plain `jax.jit` gives {difference.plain!r} where its operations one by one, and"
                 f" this program, give {difference.ours!r}.",
@@ -305,7 +305,7 @@ def _verified(
     raise failure(verification, arrays, difference, said)
 
 
-LISTENER.owns(_verified, Owner(lambda names: names["counters"]))
+LISTENER.attribute_to(_verified, Owner(lambda names: names["counters"]))
 
 
 def _copied(array: Any) -> Any:
@@ -323,9 +323,9 @@ def _on_one_device(array: Any) -> Any:
     return _jax.numpy.asarray(np.asarray(array))
 
 
-def forecast(body: Body, arrays: Sequence[Any]) -> tuple[bool, str]:
+def forecast(body: CallPlanner, arrays: Sequence[Any]) -> tuple[bool, str]:
     """Return whether a call with such arrays will be verified, and why, for its plan."""
-    plain = Plainly(body, arrays)
+    plain = PlainProgram(body, arrays)
     changes = dict.fromkeys(
         (*changes_of(body.core.options, body.core.fn()), *plain.stripped.changes)
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import ContractError, JitneyWarning, Where, sentence
+from .._errors import ContractError, JitneyWarning, Where, format_error
 from .._jax.trees import canonicalize_dtype, is_a
 from .._owners import users_level
 
@@ -41,7 +41,7 @@ def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Any])
             is_a(array, (np.ndarray, np.generic))
             and array.dtype.kind in "fc"
             and array.size
-            and is_cut(array.dtype)
+            and is_narrowed(array.dtype)
         ):
             _demand_floats(where, path, np.asarray(array))
 
@@ -59,7 +59,7 @@ def demand_whole_numbers_fit(
             is_a(array, (np.ndarray, np.generic))
             and array.dtype in WHOLE
             and array.size
-            and is_cut(array.dtype)
+            and is_narrowed(array.dtype)
         ):
             low = np.dtype(canonicalize_dtype(array.dtype))
             limits, least, most = np.iinfo(low), array.min(), array.max()
@@ -67,7 +67,7 @@ def demand_whole_numbers_fit(
                 raise _beyond(where, path, array.dtype, least if least < limits.min else most, low)
 
 
-def is_cut(dtype: np.dtype[Any]) -> bool:
+def is_narrowed(dtype: np.dtype[Any]) -> bool:
     """Return whether JAX converts a dtype to fewer bits under the current configuration."""
     return dtype.itemsize >= 8 and canonicalize_dtype(dtype) != dtype
 
@@ -91,7 +91,7 @@ def _warn_of_spread(
     least, most, moved = numbers.min(), numbers.max(), np.abs(numbers - rounded).max()
     # A constant array has no spread, hence no differences to lose.
     if moved > _LOST * (most - least) > 0:
-        text = sentence(
+        text = format_error(
             where,
             f"{path!r} has float64 numbers between {least:.17g} and {most:.17g}, which move by up"
             f" to {moved:.3g} as float32.",

@@ -19,9 +19,9 @@ import jax
 import numpy as np
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
-from .._signature.told_apart import exactly
+from .._signature.strict_keys import strict_key
+from .call_codegen import Taker, is_keyed_by_value, leaves_taker
 from .nodes import children
-from .taking import Taker, is_told, leaves_taker
 
 _NODES = (tuple, eqx.Module)
 _NO_KEYWORDS: dict[str, Any] = {}
@@ -37,7 +37,7 @@ _MOST_SEEN = 64
 _MOST_TAKERS = 8
 
 
-class Structure:
+class ModuleStructure:
     """Key of modules with one tree structure and one type for each leaf. It is compared by
     identity, which is fast.
 
@@ -52,22 +52,23 @@ class Structure:
         self.constants = constants
 
 
-_structures: weakref.WeakValueDictionary[Hashable, Structure] = weakref.WeakValueDictionary()
+_structures: weakref.WeakValueDictionary[Hashable, ModuleStructure] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
-    """Get the unique `Structure` of a tree with these leaves."""
-    constants = tuple(leaf for leaf in leaves if is_told(leaf))
+def structure(treedef: Hashable, leaves: Sequence[Any]) -> ModuleStructure:
+    """Get the unique `ModuleStructure` of a tree with these leaves."""
+    constants = tuple(leaf for leaf in leaves if is_keyed_by_value(leaf))
     with _lock:
         return _structures.setdefault(
-            (treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(len(constants))
+            (treedef, strict_key([treedef]), *map(type, leaves), *constants),
+            ModuleStructure(len(constants)),
         )
 
 
 def constants_in(key: Any) -> int:
     """Number of leaves that the key of a call's arguments identifies by value."""
-    return sum(part.constants for part in key if is_a(part, Structure))
+    return sum(part.constants for part in key if is_a(part, ModuleStructure))
 
 
 class _Class:
@@ -80,9 +81,9 @@ class _Class:
 
     def __init__(self) -> None:
         self.seen = 0
-        self.takers: tuple[tuple[Taker, Structure], ...] = ()
+        self.takers: tuple[tuple[Taker, ModuleStructure], ...] = ()
 
-    def taken(self, module: Any) -> tuple[Sequence[Any], Structure] | None:
+    def taken(self, module: Any) -> tuple[Sequence[Any], ModuleStructure] | None:
         """Leaves of a module and its part of the key, if a function fits; None otherwise."""
         for take, of in self.takers:
             leaves = take((module,), _NO_KEYWORDS)

@@ -36,12 +36,12 @@ from .._signature.array_likes import a_kind, array_like_error, array_likes, mean
 from .._signature.binding import Binder
 from .._signature.copies import Copies, snapshot
 from .._signature.hints import ScalarHint
-from .._signature.known_values import Known
-from .._signature.plain_objects import article, first_used_up
+from .._signature.mutable_objects import article, first_consumable
+from .._signature.recent_statics import RecentStatics
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, unkeyed
-from .._signature.told_apart import exactly
-from .building import holds_modules
+from .._signature.strict_keys import strict_key
 from .module_axes import InModule, axes_in_modules
+from .result_codegen import holds_modules
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -73,7 +73,7 @@ class Layout:
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
-        self.nested = traced(leaves)
+        self.nested = is_nested_trace(leaves)
 
         self._refuse_lost_meanings(leaves)
         for i in self.static:
@@ -84,7 +84,7 @@ class Layout:
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         kinds = tuple(type_of(leaves[i]) for i in self.static)
 
-        self.form: tuple[Any, ...] = (self.treedef, exactly([self.treedef]), self.dynamic, kinds)
+        self.form: tuple[Any, ...] = (self.treedef, strict_key([self.treedef]), self.dynamic, kinds)
         """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
         """Values beside the leaves that traces can see and callers can change in place."""
@@ -128,7 +128,7 @@ class Layout:
         """
         for i in self.static:
             leaf, path = leaves[i], self.names[i][1]
-            self._refuse_used_up(repr(path), unwrapped(leaf))
+            self._refuse_used_up(repr(path), unwrap_static(leaf))
             self._refuse_array_likes(leaf, path)
         for part in self.loose:
             self._refuse_used_up("a static field", part)
@@ -142,7 +142,7 @@ class Layout:
             )
 
     def _refuse_used_up(self, what: str, value: Any) -> None:
-        used_up = first_used_up(value)
+        used_up = first_consumable(value)
         if used_up is not None:
             raise StaticError(
                 self._where,
@@ -236,7 +236,7 @@ class Layout:
         arrays.
         """
         kinds = tuple(type_of(leaves[i]) for i in self.static if i < len(leaves))
-        same = (treedef, exactly([treedef]), self.dynamic, kinds) == self.form
+        same = (treedef, strict_key([treedef]), self.dynamic, kinds) == self.form
         return same and all(map(operator.is_, self.pick(list(leaves)), arrays))
 
     def static_names(self) -> tuple[str, ...]:
@@ -258,10 +258,10 @@ class Layout:
 
 def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: Any) -> Leaf:
     argument, path = name
-    return Leaf(path, argument, *described(array), hint, None if inside is None else inside.hint)
+    return Leaf(path, argument, *aval_parts(array), hint, None if inside is None else inside.hint)
 
 
-def traced(leaves: Iterable[Any]) -> bool:
+def is_nested_trace(leaves: Iterable[Any]) -> bool:
     """Return whether a call with these leaves stands inside another trace."""
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
@@ -274,7 +274,7 @@ def jit_is_off() -> bool:
     return options.jax_disable_jit
 
 
-def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
+def aval_parts(array: Any) -> tuple[tuple[int, ...], Any, bool]:
     """Shape, dtype (as JAX converts it) and weak type of an array, a tracer, an abstract value or a
     Python number.
     """
@@ -287,7 +287,9 @@ def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
 
 
 def wrap_statics(
-    values: tuple[Any, ...], positions: Mapping[int, Known], names: Mapping[str, Known]
+    values: tuple[Any, ...],
+    positions: Mapping[int, RecentStatics],
+    names: Mapping[str, RecentStatics],
 ) -> tuple[Any, ...]:
     """Wrap the arguments at `positions` as static leaves, and likewise those in `names` among
     `**kwargs`, which come last.
@@ -305,10 +307,10 @@ def wrap_statics(
 
 def unwrap_statics(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Inverse of `wrap_statics`."""
-    return tree_map(unwrapped, values)
+    return tree_map(unwrap_static, values)
 
 
-def unwrapped(leaf: Any) -> Any:
+def unwrap_static(leaf: Any) -> Any:
     """Leaf as the caller passed it."""
     return leaf.value if isinstance(leaf, Opaque) else leaf
 

@@ -21,7 +21,7 @@ from .view import Leaf, View
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedAxis:
     """Axis of an array, and the size that its annotation gives: a name, or an expression such as
     `n+1`.
     """
@@ -32,7 +32,7 @@ class Named:
 
 def named_axes(
     view: View, levels: Sequence[tuple[str, Sequence[int | None]]] = ()
-) -> tuple[tuple[Named, ...], ...]:
+) -> tuple[tuple[NamedAxis, ...], ...]:
     """Named axes of each array.
 
     Args:
@@ -46,11 +46,11 @@ def named_axes(
     )
 
 
-def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Named, ...]:
+def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[NamedAxis, ...]:
     places = list(range(len(leaf.shape)))
 
     # A mapped axis is removed before the next level, whose position counts in what is left.
-    named = [Named(places.pop(dim), name) for name, dim in mapped if dim is not None]
+    named = [NamedAxis(places.pop(dim), name) for name, dim in mapped if dim is not None]
     hint = leaf.hint
     if not isinstance(hint, ArrayHint):
         return tuple(named)
@@ -71,12 +71,12 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
         # A `?name` has one size per leaf, and a `#name` of size 1 is broadcast: neither names an
         # axis here.
         if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
-            named.append(Named(place, text))
+            named.append(NamedAxis(place, text))
 
     return tuple(named)
 
 
-def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
+def sizes_of(view: View, named: Sequence[Sequence[NamedAxis]]) -> dict[str, int]:
     """Size of each axis that some annotation names by itself, not only within an expression."""
     sizes: dict[str, int] = {}
     for leaf, axes in zip(view.leaves, named, strict=True):
@@ -86,7 +86,7 @@ def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
     return sizes
 
 
-def clash_of(axis: str, view: View, named: Sequence[Sequence[Named]]) -> Mismatch | None:
+def clash_of(axis: str, view: View, named: Sequence[Sequence[NamedAxis]]) -> Mismatch | None:
     """Mismatch of two arrays in the size of an axis, or None.
 
     All arrays are cut alike along a chunked axis, so this check runs with `check=False` too.
@@ -101,7 +101,7 @@ def clash_of(axis: str, view: View, named: Sequence[Sequence[Named]]) -> Mismatc
 
 
 def shape_at(
-    leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], changed: Mapping[str, Any]
+    leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """Shape of an array with other sizes for some axes, possibly symbolic ones.
 
@@ -138,8 +138,8 @@ def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, Any]) -> Any:
     return value
 
 
-def beside(
-    view: View, named: Sequence[Sequence[Named]], sizes: Mapping[str, int], refusal: Refused
+def with_shape_hint(
+    view: View, named: Sequence[Sequence[NamedAxis]], sizes: Mapping[str, int], refusal: Refused
 ) -> Refused:
     """The refusal, with a hint added if shapes did not fit: an array that has as many elements as a
     named axis, without being annotated with it.
@@ -163,7 +163,7 @@ def beside(
 
 
 def _unnamed(
-    view: View, named: Sequence[Sequence[Named]], name: str, size: int, message: str
+    view: View, named: Sequence[Sequence[NamedAxis]], name: str, size: int, message: str
 ) -> str | None:
     for leaf, axes in zip(view.leaves, named, strict=True):
         for axis, count in enumerate(leaf.shape):

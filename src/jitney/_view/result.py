@@ -27,14 +27,14 @@ from .._jax.trees import (
     type_of,
 )
 from .._signature.copies import Copies, snapshot
-from .._signature.identity import Identity, living
-from .._signature.plain_objects import article, is_plain, is_used_up
+from .._signature.identity import Identity, dereference
+from .._signature.mutable_objects import article, is_consumable, is_plain
 from .._signature.static_values import keyer_of
-from .._signature.told_apart import exactly
-from .building import Build, builder, holds_modules
-from .cuts import Cut
-from .layout import described
-from .made_objects import made_in
+from .._signature.strict_keys import strict_key
+from .layout import aval_parts
+from .new_objects import new_objects_in
+from .result_codegen import Build, builder, holds_modules
+from .result_padding import Cut
 from .true_sizes import Proof
 from .view import is_array
 
@@ -70,7 +70,7 @@ class Outcome:
     def rest(self) -> tuple[tuple[int, Any], ...]:
         """Static leaves of the result, by index among the leaves."""
         return tuple(
-            (i, living(leaf) if type(leaf) is Identity else leaf) for i, leaf in self._rest
+            (i, dereference(leaf) if type(leaf) is Identity else leaf) for i, leaf in self._rest
         )
 
     @rest.setter
@@ -87,7 +87,7 @@ class Outcome:
         """
         leaves, self.treedef = tree_flatten(result)
         # This comes first, as any other reference to the objects would count as one from outside.
-        self.made = made_in(result, leaves)
+        self.made = new_objects_in(result, leaves)
         # A result contains functions as they are, so only plain objects get their stand-in.
         stand_ins = {id(stand_in()): stand_in for stand_in in given if is_plain(stand_in.kind)}
         self._rest = tuple(
@@ -108,7 +108,7 @@ class Outcome:
         first, *others = [
             (
                 treedef,
-                exactly([treedef]),
+                strict_key([treedef]),
                 tuple((i, type_of(value), _key(value)) for i, value in rest),
             )
             for treedef, rest in self.seen
@@ -157,7 +157,7 @@ class Outcome:
     def _without_levels(self, leaf: Any) -> Any:
         if not is_array(leaf):
             return leaf
-        shape, dtype, weak = described(leaf)
+        shape, dtype, weak = aval_parts(leaf)
         return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
 
     def output(self, arrays: Sequence[Any]) -> Any:
@@ -173,7 +173,7 @@ class Outcome:
 
 def _renewed(leaf: Any, copies: Copies | None = None) -> Any:
     """Static leaf of a result for one caller."""
-    return living(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
+    return dereference(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
 
 
 def refuse_used_up(where: Where, result: Any) -> None:
@@ -183,7 +183,7 @@ def refuse_used_up(where: Where, result: Any) -> None:
         StaticError: It contains an iterator or a coroutine.
     """
     for leaf in tree_flatten(result)[0]:
-        if is_used_up(leaf):
+        if is_consumable(leaf):
             raise StaticError(
                 where,
                 f"the result is or holds {article(leaf)}.",

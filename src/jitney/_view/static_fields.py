@@ -13,7 +13,7 @@ import equinox as eqx
 from .._jax.trees import is_a, tree_flatten, type_of
 from .._owners import owner_of_class
 from .._signature.copies import snapshot
-from .._signature.plain_objects import first_used_up, is_settled
+from .._signature.mutable_objects import first_consumable, is_immutable
 from .nodes import is_leaf, nodes
 
 _OTHERS = ("user", "generated", "library")
@@ -25,7 +25,7 @@ def loose_parts(values: Any) -> tuple[Any, ...]:
         part
         for node in nodes(values)
         for part in _beside(node)
-        if not is_settled(part) or first_used_up(part) is not None
+        if not is_immutable(part) or first_consumable(part) is not None
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from .._jax.trees import register_pytree_node
 
 
-class Counts:
+class TrueSizes:
     """True sizes as a pytree: one int32 scalar for each padded axis.
 
     Args:
@@ -52,13 +52,13 @@ class Counts:
         """Part of the program's key."""
         return self.names, self.weak, len(self.numbers)
 
-    def abstract(self) -> Counts:
+    def abstract(self) -> TrueSizes:
         """The same with shapes and dtypes in place of the numbers."""
         values, numbers = (
             [jax.ShapeDtypeStruct((), np.int32) for _ in self.values],
             [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.numbers],
         )
-        return Counts(values, self.names, self.weak, numbers, self.sizes)
+        return TrueSizes(values, self.names, self.weak, numbers, self.sizes)
 
 
 # Limits for one program: sizes whose numbers are memoised, and bytes of these numbers.
@@ -151,15 +151,17 @@ def known() -> KnownSizes:
     return _KNOWN.get()
 
 
-def parted(arrays: Sequence[Any]) -> tuple[Sequence[Any], Counts | None]:
+def split_counts(arrays: Sequence[Any]) -> tuple[Sequence[Any], TrueSizes | None]:
     """Split the arrays of a call from its true sizes, which are None if it is not padded."""
     return (
-        (arrays[:-1], arrays[-1]) if arrays and isinstance(arrays[-1], Counts) else (arrays, None)
+        (arrays[:-1], arrays[-1])
+        if arrays and isinstance(arrays[-1], TrueSizes)
+        else (arrays, None)
     )
 
 
 register_pytree_node(
-    Counts,
+    TrueSizes,
     lambda counts: ((*counts.values, *counts.numbers), (counts.names, counts.weak)),
-    lambda what, values: Counts(values[: len(what[0])], *what, numbers=values[len(what[0]) :]),
+    lambda what, values: TrueSizes(values[: len(what[0])], *what, numbers=values[len(what[0]) :]),
 )

@@ -25,13 +25,13 @@ import numpy as np
 
 from ..._jax.evaluation import Const, Ref, as_const, numbered, numbers_of, values_at, without_calls
 from ..._jax.jaxprs import bound, equations, opened
-from ..rules.control import depends_on_rows, entered
+from ..interpreter import ragged_axes
+from ..rules.control import depends_on_rows, inlined_program
 from ..typed_jax import lax, make_jaxpr
-from ..walk import ragged
 
 
 @dataclass(frozen=True)
-class _Step:
+class _BranchStep:
     """An operation of a branch. `stage` is the number of hoisted operations that it depends on in a
     chain; `is_out` marks a hoisted one.
     """
@@ -47,9 +47,9 @@ class _Step:
 class _Branch:
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
-    steps: tuple[_Step, ...]
+    steps: tuple[_BranchStep, ...]
 
-    def out(self, stage: int) -> list[_Step]:
+    def out(self, stage: int) -> list[_BranchStep]:
         return [step for step in self.steps if step.is_out and step.stage == stage]
 
     def values(
@@ -59,7 +59,7 @@ class _Branch:
         # Backward: the steps that are needed. Then forward: evaluate them.
         known = {**dict(zip(self.takes, operands, strict=True)), **found}
         needed = set(numbers_of(refs))
-        todo: list[_Step] = []
+        todo: list[_BranchStep] = []
         for step in reversed(self.steps):
             if not step.is_out and not needed.isdisjoint(step.makes):
                 todo.append(step)
@@ -71,7 +71,7 @@ class _Branch:
         return values_at(refs, known)
 
 
-def without_looks(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
+def hoist_uses(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
     """A jaxpr equivalent to a `cond`, in which no branch uses the axis; None if hoisting is not
     possible, or there is nothing to hoist.
 
@@ -124,18 +124,18 @@ def _all(programs: Sequence[Any]) -> Iterator[Any]:
 
 def _taken_apart(program: Any, looks: Callable[[Any], bool]) -> _Branch:
     avals: dict[int, Any] = {}
-    steps: list[_Step] = []
+    steps: list[_BranchStep] = []
     stage: dict[int, int] = {}
 
     def results(eqn: Any, reads: list[Ref], _within: Any) -> Sequence[Ref]:
         makes = numbered(eqn.outvars, avals)
         at, is_out = max((stage.get(n, 0) for n in numbers_of(reads)), default=0), looks(eqn)
-        steps.append(_Step(eqn, tuple(reads), makes, at, is_out))
+        steps.append(_BranchStep(eqn, tuple(reads), makes, at, is_out))
         stage.update(dict.fromkeys(makes, at + is_out))
         return makes
 
     def inside(eqn: Any) -> Any | None:
-        return without_looks(eqn, looks) if eqn.primitive.name == "cond" else entered(eqn)
+        return hoist_uses(eqn, looks) if eqn.primitive.name == "cond" else inlined_program(eqn)
 
     takes = numbered(opened(program)[0].invars, avals)
     gives = without_calls(program, takes, results, inside, constant=as_const)
@@ -147,7 +147,7 @@ def _chosen(
     operands: Sequence[Any],
     branches: Sequence[_Branch],
     found: list[dict[int, Any]],
-    steps: Sequence[tuple[int, _Step]],
+    steps: Sequence[tuple[int, _BranchStep]],
 ) -> list[Any]:
     """The operands of the hoisted operations of one stage; zeros for those of branches that are not
     taken.
@@ -188,7 +188,7 @@ def _finished(
     # once. In one cond the latter would count as made per chunk.
     out: list[Any] = [None for _ in avals]
     for has_axis in (False, True):
-        mine = [i for i, aval in enumerate(avals) if bool(ragged(aval.shape)) == has_axis]
+        mine = [i for i, aval in enumerate(avals) if bool(ragged_axes(aval.shape)) == has_axis]
 
         def branch(b: int, mine: Sequence[int] = mine) -> Callable[[], list[Any]]:
             def taken() -> list[Any]:

@@ -6,8 +6,8 @@ from disk or host; `run_chunked` drives them inside of a program, as one `lax.sc
     for each pass:  settle -> start -> (step, step, ..., step) -> together -> finish
     at the end:     results
 
-`step` evaluates the nodes of a pass on one chunk with a `Walk` whose arrays are as long as the
-chunk, and whose `start` and `whole` give positions and sizes of the whole axis.
+`step` evaluates the nodes of a pass on one chunk with a `PaddedInterpreter` whose arrays are as
+long as the chunk, and whose `start` and `whole` give positions and sizes of the whole axis.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ import numpy as np
 
 from ..._jax.evaluation import Const
 from ..._jax.jaxprs import scan_parts
-from ..callbacks import answers, told
+from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..derivative import Derivative, with_derivative
+from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits, from_bits
 from ..monoids import Monoid
 from ..rules import RULES
 from ..typed_jax import jnp, lax
-from ..walk import Op, Walk
-from .along import carried, is_along, monoid_of, way_of
+from .cut_axis import carry_kind, initial_carry, is_along, monoid_of
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
 from .over_devices import Devices
-from .parts import Parts
+from .partial_results import PartialResults
 from .passes import Pass, Passes
-from .picks import picked, top_begins, topped
+from .picks import merge_top_k, read_positions, top_begins
 
 _jax: Any = jax
 State = list[list[Any]]
 """The carried values of each node with a state, in the order of the nodes."""
-Kept = dict[int, list[Any]]
+StoredCarries = dict[int, list[Any]]
 """Number of a node's first result -> its carry into a chunk, in the pass of its own direction."""
 
 
@@ -114,14 +114,16 @@ class Chunked:
             )
             known.values.update(zip(node.makes, out, strict=True))
 
-    def _once(self, devices: Devices, walk: Walk, node: Node, values: list[Any]) -> list[Any]:
+    def _once(
+        self, devices: Devices, walk: PaddedInterpreter, node: Node, values: list[Any]
+    ) -> list[Any]:
         """Evaluate a node that calls back on the first device, and send what the callback returns
         to the others.
         """
-        out = told(walk, node.op, values, devices.index() == 0)
+        out = run_with_callbacks(walk, node.op, values, devices.index() == 0)
         return (
             [lax.all_gather(x, devices.along)[0] for x in out]
-            if answers(node.op, is_used=True)
+            if callback_result_is_read(node.op, is_used=True)
             else out
         )
 
@@ -129,7 +131,7 @@ class Chunked:
         """The initial states of a pass."""
         return [self._begin(node, known) for node in work.states(self.passes.streamed)]
 
-    def kept(self, work: Pass, state: State) -> Kept:
+    def kept(self, work: Pass, state: State) -> StoredCarries:
         """The carries into a chunk that a later pass replays from."""
         keys = [node.makes[0] for node in work.states(self.passes.streamed)]
         return {key: state[keys.index(key)] for key in work.keeps}
@@ -144,7 +146,7 @@ class Chunked:
         count: Any,
         allocated: int,
         *,
-        kept: Kept | None = None,
+        kept: StoredCarries | None = None,
         here: Any = True,
     ) -> tuple[State, list[Any]]:
         """Evaluate one chunk.
@@ -204,7 +206,9 @@ class Chunked:
                 )
                 new.append(after)
             else:
-                out = told(walk, node.op, values, self._is_told(node, start, here=here))
+                out = run_with_callbacks(
+                    walk, node.op, values, self._is_told(node, start, here=here)
+                )
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
         return new, known.read(
             [*(self.passes.flat.gives[i] for i in work.emits), *work.collects], made
@@ -238,10 +242,10 @@ class Chunked:
         gives = self.passes.flat.gives
         return [emitted[i] if i in emitted else known.read([ref])[0] for i, ref in enumerate(gives)]
 
-    def _walk(self, allocated: int, count: Any, start: Any = None) -> Walk:
+    def _walk(self, allocated: int, count: Any, start: Any = None) -> PaddedInterpreter:
         symbol = self.passes.symbol
         starts = {} if start is None else {symbol: start}
-        walk = Walk(
+        walk = PaddedInterpreter(
             {symbol: allocated},
             {symbol: count},
             RULES,
@@ -268,7 +272,7 @@ class Chunked:
             str(monoid.accumulator(self.passes.flat.dtypes[n]))
             for node in nodes
             if node.parts is not None
-            or way_of(node.op) not in ("looped", "placed", "picked", "topped")
+            or carry_kind(node.op) not in ("looped", "placed", "picked", "topped")
             for n, monoid in zip(
                 self.accumulated(node) or node.makes, monoids_of(node), strict=True
             )
@@ -278,11 +282,14 @@ class Chunked:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
     def _begin(self, node: Node, known: KnownValues) -> list[Any]:
-        op, way = node.op, way_of(node.op)
+        op, way = node.op, carry_kind(node.op)
         if node.parts is not None:
             dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
             made = zip(self.accumulated(node), monoids_of(node), strict=True)
-            return [_begun(monoid, dims[n], monoid.accumulator(dtypes[n])) for n, monoid in made]
+            return [
+                _identity_array(monoid, dims[n], monoid.accumulator(dtypes[n]))
+                for n, monoid in made
+            ]
         # The carry alone is read; streamed operands are not known yet.
         if way == "looped":
             values = [
@@ -291,7 +298,7 @@ class Chunked:
                 else known.read([ref])[0]
                 for ref in node.reads
             ]
-            return [jnp.asarray(x) for x in carried(op, values)]
+            return [jnp.asarray(x) for x in initial_carry(op, values)]
         if way == "topped":
             return top_begins(op)
         if way == "picked":
@@ -330,7 +337,13 @@ class Chunked:
         )
 
     def _add(
-        self, walk: Walk, node: Node, parts: Parts, values: list[Any], state: list[Any], when: Any
+        self,
+        walk: PaddedInterpreter,
+        node: Node,
+        parts: PartialResults,
+        values: list[Any],
+        state: list[Any],
+        when: Any,
     ) -> tuple[list[Any], list[Any]]:
         """Evaluate a loop, branch or solve over another axis on one chunk: the results that are
         made per chunk (None for partial ones), and the partial results so far.
@@ -340,9 +353,9 @@ class Chunked:
         begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
         for i, monoid in parts.begun.items():
             begins[i] = lax.select(
-                is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype)
+                is_first, begins[i], _identity_array(monoid, begins[i].shape, begins[i].dtype)
             )
-        out = told(walk, node.op, begins, when)
+        out = run_with_callbacks(walk, node.op, begins, when)
         both = list(zip(out, parts.monoids, strict=True))
         added = [(x, monoid) for x, monoid in both if monoid is not None]
         new = [
@@ -352,12 +365,18 @@ class Chunked:
         return [None if monoid is not None else x for x, monoid in both], new
 
     def _carry(
-        self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool
+        self,
+        walk: PaddedInterpreter,
+        node: Node,
+        values: list[Any],
+        state: list[Any],
+        *,
+        back: bool,
     ) -> tuple[list[Any], list[Any]]:
         """Evaluate an operation with a state on one chunk: its results (None where they are known
         only after the pass), and the next state.
         """
-        op, way = node.op, way_of(node.op)
+        op, way = node.op, carry_kind(node.op)
         rule = RULES[op.name]
         if way == "looped":
             constants, _, xs = scan_parts(op.eqn, values)
@@ -366,12 +385,12 @@ class Chunked:
         if way == "written":
             return [None], rule.pad(walk, op, [state[0], values[1], _as(values[2], state[0].dtype)])
         if way == "topped":
-            return [None for _ in node.makes], topped(walk, op, values[0], state, back=back)
+            return [None for _ in node.makes], merge_top_k(walk, op, values[0], state, back=back)
         if way == "picked":
-            return [None], [picked(walk, op, values, state[0])]
+            return [None], [read_positions(walk, op, values, state[0])]
         if way == "placed":
             part = rule.pad(walk, op, values)[0]
-            return [None], _further(
+            return [None], _merge_argmax(
                 op,
                 values[0],
                 part,
@@ -399,14 +418,14 @@ def _as(x: Any, dtype: Any) -> Any:
 def _identity(op: Op, shape: Any) -> Any:
     """The identity of an operation's monoid, in the dtype that it accumulates in."""
     monoid = monoid_of(op)
-    return _begun(monoid, shape, monoid.accumulator(op.eqn.outvars[0].aval.dtype))
+    return _identity_array(monoid, shape, monoid.accumulator(op.eqn.outvars[0].aval.dtype))
 
 
-def _begun(monoid: Monoid, shape: Any, dtype: Any) -> Any:
+def _identity_array(monoid: Monoid, shape: Any, dtype: Any) -> Any:
     return lax.full(shape, monoid.identity(dtype), dtype)
 
 
-def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
+def _wide(walk: PaddedInterpreter, op: Op, values: list[Any]) -> Any:
     """The result for one chunk in the accumulator's dtype, not yet rounded to the program's."""
     dtype = op.eqn.outvars[0].aval.dtype
     wide = monoid_of(op).accumulator(dtype)
@@ -418,7 +437,9 @@ def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
     return _as(RULES[op.name].pad(walk, op.changed(preferred_element_type=wide), values)[0], wide)
 
 
-def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool) -> list[Any]:
+def _merge_argmax(
+    op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool
+) -> list[Any]:
     """The next state of an argmax or argmin: index in the whole axis and value. Ties go to the
     first element, and the first NaN wins over all numbers.
     """
@@ -472,7 +493,7 @@ def run_chunked_differentiable(
     def along(passes: Passes, arrays: Sequence[Any], _: None, tangents: Sequence[Any]) -> list[Any]:
         with passes.width:
             work = Chunked(passes, size, is_differentiated=True)
-            return _in_turn(
+            return _scan_chunks(
                 work, [*arrays, *tangents], size, chunk, frozenset(passes.flat.takes[len(arrays) :])
             )
 
@@ -482,7 +503,7 @@ def run_chunked_differentiable(
 def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
     passes, devices = work.passes, work.devices
     if devices is None:
-        return _in_turn(work, arrays, size, chunk)
+        return _scan_chunks(work, arrays, size, chunk)
 
     # Constant results stay outside of `shard_map`.
     gives, takes = passes.flat.gives, passes.flat.takes
@@ -490,7 +511,7 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
     emitted = {i for turn in passes.passes for i in turn.emits}
 
     def here(*parts: Any) -> list[Any]:
-        out = _in_turn(work, parts, size // devices.parts, chunk)
+        out = _scan_chunks(work, parts, size // devices.parts, chunk)
         return [out[i] for i in made]
 
     ins = tuple(devices.spec(passes.axis(n) if n in passes.streamed else None) for n in takes)
@@ -499,7 +520,7 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
     return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
 
 
-def _in_turn(
+def _scan_chunks(
     work: Chunked,
     arrays: Sequence[Any],
     size: int,
@@ -537,8 +558,8 @@ def _in_turn(
         else lax.convert_element_type(work.devices.index() * size, np.int32)
     )
     emitted: dict[int, Any] = {}
-    kept: Kept = {}
-    kept_rest: Kept = {}
+    kept: StoredCarries = {}
+    kept_rest: StoredCarries = {}
 
     for number, turn in enumerate(passes.passes, 1):
         with _jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
@@ -562,7 +583,7 @@ def _in_turn(
                 return new, (moved(outs), work.kept(turn, state))
 
             def remainder(
-                state: State, before: Kept, turn: Pass = turn, here: KnownValues = here
+                state: State, before: StoredCarries, turn: Pass = turn, here: KnownValues = here
             ) -> tuple[State, Any]:
                 at = full * chunk
                 cut = {

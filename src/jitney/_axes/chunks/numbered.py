@@ -15,18 +15,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..._jax.evaluation import Const, Ref, SeenAt, as_const, numbered, numbers_of, without_calls
+from ..._jax.evaluation import CallStack, Const, Ref, as_const, numbered, numbers_of, without_calls
 from ..._jax.jaxprs import called, equations, opened, programs
 from ..callbacks import check_effects, is_ordered
 from ..dims import evaluate, symbols
+from ..interpreter import Op, Ranges, mentions
 from ..monoids import Monoid
 from ..refusal import Refused
 from ..rule import Use
-from ..rules.control import entered
-from ..walk import Op, Ranges, mentions
-from .along import accumulates, carried, checked_uses, is_cumulated, monoid_of, uses_along, way_of
-from .branches import without_looks
-from .parts import Parts, parts_of
+from ..rules.control import inlined_program
+from .branches import hoist_uses
+from .cut_axis import (
+    accumulates,
+    carry_kind,
+    checked_uses,
+    initial_carry,
+    is_cumulated,
+    monoid_of,
+    uses_along,
+)
+from .partial_results import PartialResults, find_partials
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Node:
     waits: tuple[int, ...] = ()
     is_mute: bool = False
     uses: tuple[Use, ...] = ()
-    parts: Parts | None = None
+    parts: PartialResults | None = None
 
     @property
     def numbers(self) -> list[int]:
@@ -114,9 +122,9 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
         if is_number(eqn):
             return None
         return (
-            without_looks(eqn, looks)
+            hoist_uses(eqn, looks)
             if eqn.primitive.name == "cond" and is_torn(eqn)
-            else entered(eqn)
+            else inlined_program(eqn)
         )
 
     def is_torn(eqn: Any) -> bool:
@@ -129,7 +137,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
             return False
         try:
             if checked_uses(Op(eqn, ranges)):
-                parts_of(Op(eqn, ranges), [False for _ in eqn.invars])
+                find_partials(Op(eqn, ranges), [False for _ in eqn.invars])
         except Refused:
             return True
         return False
@@ -142,7 +150,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
             and any(True for _ in uses_along(op))
         )
 
-    def results(eqn: Any, reads: list[Ref], within: SeenAt) -> Sequence[Ref]:
+    def results(eqn: Any, reads: list[Ref], within: CallStack) -> Sequence[Ref]:
         if is_number(eqn):
             return [Const(numbers[eqn.outvars[0]])]
         # An identity on values; shardings are decided outside of this program.
@@ -201,9 +209,9 @@ def begins_with(node: Node) -> list[Any]:
     """The operands that an accumulation starts from: the initial carry of a loop, the operand of a
     scatter.
     """
-    way = way_of(node.op)
+    way = carry_kind(node.op)
     return (
-        carried(node.op, list(node.reads))
+        initial_carry(node.op, list(node.reads))
         if way == "looped"
         else list(node.reads[:1])
         if way == "written"

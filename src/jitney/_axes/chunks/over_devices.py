@@ -22,11 +22,11 @@ import numpy as np
 
 from ..._jax.jaxprs import inside
 from ..._jax.primitives import spelled
-from ..callbacks import answers, is_ordered
+from ..callbacks import callback_result_is_read, is_ordered
 from ..monoids import MONOIDS, Monoid, highest, sendable
 from ..refusal import Refused
 from ..typed_jax import jnp, lax
-from .along import is_along, monoid_of, way_of
+from .cut_axis import carry_kind, is_along, monoid_of
 from .numbered import Node, has_state, monoids_of
 from .passes import Pass, Passes
 
@@ -151,7 +151,7 @@ class Devices:
 
 
 def _is_placed(node: Node) -> bool:
-    return node.parts is None and way_of(node.op) == "placed"
+    return node.parts is None and carry_kind(node.op) == "placed"
 
 
 def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
@@ -180,9 +180,9 @@ def check_order(passes: Passes, devices: Devices) -> None:
         if (
             node.parts is None
             and has_state(node, passes.streamed)
-            and way_of(node.op) not in ("folded", "placed", "written")
+            and carry_kind(node.op) not in ("folded", "placed", "written")
         ):
-            few = way_of(node.op) in ("picked", "topped")
+            few = carry_kind(node.op) in ("picked", "topped")
             what = (
                 "looks for elements of it on all devices"
                 if few
@@ -208,7 +208,11 @@ def check_order(passes: Passes, devices: Devices) -> None:
                 node.op.place,
                 f"calls back in order, which several devices do not (`{spelled(node.op.name)}`)",
             )
-        if node.token is not None and is_along(node.op) and answers(node.op, is_used=True):
+        if (
+            node.token is not None
+            and is_along(node.op)
+            and callback_result_is_read(node.op, is_used=True)
+        ):
             raise Refused(
                 node.op.place,
                 f"calls back for each element, and needs the answer (`{spelled(node.op.name)}`)",
@@ -220,7 +224,7 @@ def check_order(passes: Passes, devices: Devices) -> None:
 _ANSWERED = ("io_callback", "pure_callback")
 
 
-def told(passes: Passes) -> str:
+def describe_collectives(passes: Passes) -> str:
     """Describe the collectives at the end of a pass, for a line of the plan."""
     counts = Counter(_collectives(passes))
     sent = [

@@ -15,10 +15,10 @@ from typing import Any
 from ..._jax.evaluation import Const
 from ..._jax.primitives import spelled
 from ..dims import evaluate
+from ..interpreter import ragged_axes
 from ..refusal import Refused
-from ..walk import ragged
-from ..wide import scope_of
-from .along import carried, monoid_of, way_of
+from ..x64 import x64_scope
+from .cut_axis import carry_kind, initial_carry, monoid_of
 from .numbered import Node, NumberedProgram, has_state, size_per_element
 
 
@@ -103,7 +103,7 @@ class Passes:
     @property
     def width(self) -> AbstractContextManager[Any]:
         """Context manager that enables 64-bit types if the program has such values."""
-        return scope_of(*(node.op.eqn for node in self.flat.nodes))
+        return x64_scope(*(node.op.eqn for node in self.flat.nodes))
 
     def demand_no_callbacks(self) -> None:
         """Check that a chunk may be evaluated twice.
@@ -121,7 +121,7 @@ class Passes:
 
     def axis(self, number: int) -> int:
         """The position of the cut axis in a streamed value."""
-        return ragged(self.flat.dims[number])[0]
+        return ragged_axes(self.flat.dims[number])[0]
 
     def axis_of_result(self, position: int) -> int:
         """The position of the cut axis in a result that comes out chunk by chunk."""
@@ -144,8 +144,8 @@ def bytes_per_element(passes: Passes) -> int:
 def _carried_bytes(node: Node) -> int:
     """Bytes of the state that an operation carries from chunk to chunk."""
     op = node.op
-    if way_of(op) == "looped":
-        avals = [atom.aval for atom in carried(op, list(op.eqn.invars))]
+    if carry_kind(op) == "looped":
+        avals = [atom.aval for atom in initial_carry(op, list(op.eqn.invars))]
         return sum(size_per_element(aval.shape) * aval.dtype.itemsize for aval in avals)
     aval = op.eqn.outvars[0].aval
     return size_per_element(aval.shape) * monoid_of(op).accumulator(aval.dtype).itemsize
@@ -154,5 +154,7 @@ def _carried_bytes(node: Node) -> int:
 def _bytes(node: Node) -> int:
     avals = [atom.aval for atom in node.op.eqn.outvars]
     return sum(
-        size_per_element(aval.shape) * aval.dtype.itemsize for aval in avals if ragged(aval.shape)
+        size_per_element(aval.shape) * aval.dtype.itemsize
+        for aval in avals
+        if ragged_axes(aval.shape)
     )

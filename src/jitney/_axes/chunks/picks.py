@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..dims import evaluate
+from ..interpreter import Op, PaddedInterpreter, ragged_axes, take
 from ..low_bits import as_bits, from_bits
 from ..monoids import last_in_order
 from ..rules import RULES
-from ..rules.index import wide
+from ..rules.index import to_int32
 from ..typed_jax import jnp, lax
-from ..walk import Op, Walk, ragged, take
 
 
 def top_begins(op: Op) -> list[Any]:
@@ -30,7 +30,9 @@ def top_begins(op: Op) -> list[Any]:
     ]
 
 
-def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> list[Any]:
+def merge_top_k(
+    walk: PaddedInterpreter, op: Op, x: Any, state: Sequence[Any], *, back: bool
+) -> list[Any]:
     """The next state of a `top_k`: the k largest elements of all chunks so far, in descending
     order, and their indices in the whole axis.
 
@@ -81,18 +83,18 @@ def can_be_picked(op: Op) -> bool:
     """Return whether an operation reads single elements along the axis, and its result does not
     have the axis.
     """
-    if any(map(ragged, op.outs)):
+    if any(map(ragged_axes, op.outs)):
         return False
     return op.name != "gather" or all(
-        op.params["slice_sizes"][axis] == 1 for axis in ragged(op.ins[0])
+        op.params["slice_sizes"][axis] == 1 for axis in ragged_axes(op.ins[0])
     )
 
 
-def picked(walk: Walk, op: Op, values: Sequence[Any], state: Any) -> Any:
+def read_positions(walk: PaddedInterpreter, op: Op, values: Sequence[Any], state: Any) -> Any:
     """The next state of a read at positions: this chunk's elements where a position lies in it, the
     state elsewhere.
     """
-    (axis,) = ragged(op.ins[0])
+    (axis,) = ragged_axes(op.ins[0])
     start = walk.start_of(op.ins[0][axis])
     if op.name == "gather":
         return _gathered(walk, op, values, state, start, axis)
@@ -108,25 +110,25 @@ def picked(walk: Walk, op: Op, values: Sequence[Any], state: Any) -> Any:
     return lax.select(inside, part, state)
 
 
-def _whole(walk: Walk, op: Op, axis: int) -> Any:
+def _whole(walk: PaddedInterpreter, op: Op, axis: int) -> Any:
     return jnp.asarray(evaluate(op.ins[0][axis], walk.whole), np.int32)
 
 
-def _dynamic(walk: Walk, op: Op, values: Sequence[Any], axis: int) -> tuple[Any, Any]:
+def _dynamic(walk: PaddedInterpreter, op: Op, values: Sequence[Any], axis: int) -> tuple[Any, Any]:
     """Positions along the cut axis, and the operand sliced along the other axes."""
     x, *starts = values
     windows = op.params["slice_sizes"]
     begin = lax.clamp(
-        np.int32(0), wide(starts[axis]), _whole(walk, op, axis) - np.int32(windows[axis])
+        np.int32(0), to_int32(starts[axis]), _whole(walk, op, axis) - np.int32(windows[axis])
     )
-    others = [np.int32(0) if i == axis else wide(at) for i, at in enumerate(starts)]
+    others = [np.int32(0) if i == axis else to_int32(at) for i, at in enumerate(starts)]
     x = lax.dynamic_slice(
         x, others, [x.shape[axis] if i == axis else size for i, size in enumerate(windows)]
     )
     return begin + jnp.arange(windows[axis], dtype=np.int32), x
 
 
-def _static(walk: Walk, op: Op, x: Any, axis: int) -> tuple[Any, Any]:
+def _static(walk: PaddedInterpreter, op: Op, x: Any, axis: int) -> tuple[Any, Any]:
     params = op.params
     strides = params["strides"] or (1,) * x.ndim
     begin = jnp.asarray(evaluate(params["start_indices"][axis], walk.whole), np.int32)
@@ -138,8 +140,10 @@ def _static(walk: Walk, op: Op, x: Any, axis: int) -> tuple[Any, Any]:
     return begin + jnp.arange(op.outs[0][axis], dtype=np.int32) * np.int32(strides[axis]), x
 
 
-def _gathered(walk: Walk, op: Op, values: Sequence[Any], state: Any, start: Any, axis: int) -> Any:
-    x, indices = values[0], wide(values[1])
+def _gathered(
+    walk: PaddedInterpreter, op: Op, values: Sequence[Any], state: Any, start: Any, axis: int
+) -> Any:
+    x, indices = values[0], to_int32(values[1])
     # Bounds are those of the whole axis, not of the chunk.
     numbers, last = op.params["dimension_numbers"], _whole(walk, op, axis) - 1
     column = numbers.start_index_map.index(axis)

@@ -31,25 +31,25 @@ import numpy as np
 from ..._jax.evaluation import Const, numbers_of
 from ..._jax.jaxprs import equations, programs, source_of
 from ..._jax.primitives import spelled
-from ..callbacks import answers
+from ..callbacks import callback_result_is_read
 from ..dims import is_multiple, symbols
+from ..interpreter import Op, Ranges, ragged_axes, shape_of
 from ..refusal import Refused
 from ..rule import Use, ragged_dims
 from ..rules import RULES
-from ..rules.additive import is_zero, of_fixed
+from ..rules.partials import is_zero, transfer_fixed
 from ..typed_jax import dtypes
-from ..walk import Op, Ranges, ragged, shape_of
-from .along import (
+from .cut_axis import (
     accumulates,
     can_be_cut,
+    carry_kind,
     checked_uses,
+    describe_use,
+    direction_of,
     is_along,
-    looks_along,
     uses_along,
-    way_along,
-    way_of,
 )
-from .held import Held
+from .materialised import Materialised
 from .numbered import (
     Node,
     NumberedProgram,
@@ -59,7 +59,7 @@ from .numbered import (
     is_accumulated,
     size_per_element,
 )
-from .parts import is_over_another, parts_of
+from .partial_results import find_partials, is_over_another
 from .passes import Pass, Passes
 
 
@@ -85,20 +85,20 @@ def plan_passes(
     """
     # Dead code goes first, so that no operation is refused whose result nobody reads.
     flat = flatten(jaxpr, ranges, numbers or {})
-    wanted = _wanted(flat)
+    wanted = _live_values(flat)
     flat = replace(flat, nodes=tuple(_with_uses(flat, wanted)))
 
     # Forward, in the order of the program: the level and the direction of each value.
     level: dict[int, int] = dict.fromkeys(flat.takes, 0)
-    streamed = {n for n in flat.takes if ragged(flat.dims[n])}
+    streamed = {n for n in flat.takes if ragged_axes(flat.dims[n])}
     back = _Directions()
-    held = Held(frozenset(streamed) if in_memory else frozenset())
+    held = Materialised(frozenset(streamed) if in_memory else frozenset())
     for n in flat.takes:
         _check_dims(None, flat.dims[n], symbol)
     for node in flat.nodes:
         if not wanted.isdisjoint(node.marks):
-            _place(node, flat, symbol, level, streamed, back, held)
-            _check_told(node, streamed, wanted)
+            _assign_levels(node, flat, symbol, level, streamed, back, held)
+            _check_callbacks(node, streamed, wanted)
 
     # The number of passes: one for each level of reductions, and as many as collecting, callbacks
     # and results with the axis need.
@@ -116,7 +116,7 @@ def plan_passes(
         if isinstance(n, int) and n in streamed and n not in held.made
     ]
     for _, n in outs:
-        if not ragged(flat.dims[n]):
+        if not ragged_axes(flat.dims[n]):
             place, name = next(
                 (node.op.place, node.op.name) for node in flat.nodes if n in node.makes
             )
@@ -168,18 +168,18 @@ def plan_passes(
     )
 
 
-def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
+def _check_callbacks(node: Node, streamed: set[int], wanted: set[int]) -> None:
     """Refuse a callback that has to run once for the axis, but whose result each chunk needs."""
     if node.token is None or is_along(node.op) or not has_axis(node, streamed):
         return
-    if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
+    if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
         raise Refused(
             node.op.place,
             f"calls back once, and needs the answer in each chunk (`{spelled(node.op.name)}`)",
         )
 
 
-def _wanted(flat: NumberedProgram) -> set[int]:
+def _live_values(flat: NumberedProgram) -> set[int]:
     """The live values: results, tokens of callbacks, and all that they depend on."""
     # Backward liveness; one sweep is enough, since the program is straight-line SSA.
     wanted = set(numbers_of(flat.gives)) | {
@@ -204,14 +204,14 @@ def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
         )
 
 
-def _place(
+def _assign_levels(
     node: Node,
     flat: NumberedProgram,
     symbol: str,
     level: dict[int, int],
     streamed: set[int],
     back: _Directions,
-    held: Held,
+    held: Materialised,
 ) -> None:
     """Assign levels to a node's results, add those that are streamed to `streamed`, and note the
     direction that they need.
@@ -223,8 +223,8 @@ def _place(
     uses = node.uses if node.parts is None else ()
 
     # No chunked form (or its operand is whole, so that reading a few elements needs no pass).
-    odd = _odd(node, flat, symbol, streamed)
-    at_hand = way_of(op) == "picked" and held.is_whole(
+    odd = _uncuttable_dim(node, flat, symbol, streamed)
+    at_hand = carry_kind(op) == "picked" and held.is_whole(
         ref for ref in node.numbers if ref in streamed
     )
     if odd is not None or (uses and (at_hand or not can_be_cut(op, uses))):
@@ -234,7 +234,7 @@ def _place(
 
     # A result can be made once all operands can; an operand of the other direction counts from the
     # pass after the one that keeps its carries.
-    way, turned = _turned(node, streamed, back, level)
+    way, turned = _node_direction(node, streamed, back, level)
     height = max(
         (
             max(level[ref], back.both[ref] if ref in turned else 0)
@@ -247,7 +247,12 @@ def _place(
         raise Refused(
             op.place, f"begins with a value that is made in each chunk (`{spelled(op.name)}`)"
         )
-    if is_reduced and uses and not is_along(op) and any(ragged(flat.dims[n]) for n in node.makes):
+    if (
+        is_reduced
+        and uses
+        and not is_along(op)
+        and any(ragged_axes(flat.dims[n]) for n in node.makes)
+    ):
         raise Refused(
             op.place, f"makes it of what is put together over all of it (`{spelled(op.name)}`)"
         )
@@ -255,7 +260,7 @@ def _place(
     # A reduction's result is one level higher. All else with the axis is streamed, and so is a
     # value without it that is computed beside streamed ones, in each chunk alike.
     for i, n in enumerate(node.makes):
-        is_cut = bool(ragged(flat.dims[n]))
+        is_cut = bool(ragged_axes(flat.dims[n]))
         is_known_later = is_reduced if node.parts is None else node.parts.monoids[i] is not None
         level[n] = height + (1 if is_known_later and not is_cut else 0)
         if is_cut or (along and not is_known_later):
@@ -276,11 +281,11 @@ def _place(
         both = max((back.both.get(ref, 0) for ref in node.numbers if ref in streamed), default=0)
         back.of.update(dict.fromkeys(node.marks, way))
         back.both.update(
-            dict.fromkeys(node.marks, max(both, height + 1 if way_along(op) is not None else 0))
+            dict.fromkeys(node.marks, max(both, height + 1 if direction_of(op) is not None else 0))
         )
 
 
-def _odd(node: Node, flat: NumberedProgram, symbol: str, streamed: set[int]) -> Any:
+def _uncuttable_dim(node: Node, flat: NumberedProgram, symbol: str, streamed: set[int]) -> Any:
     """A dimension that is not a multiple of the cut axis (`n - 1` of `diff`), among the operands
     and results of a node, so that it has no chunks; None if there is none.
     """
@@ -320,7 +325,7 @@ def _do_at_once(
     flat: NumberedProgram,
     level: dict[int, int],
     streamed: set[int],
-    held: Held,
+    held: Materialised,
 ) -> None:
     """Assign levels to the results of a node that runs at once, on whole operands.
 
@@ -332,9 +337,9 @@ def _do_at_once(
     rule = RULES.get(op.name)
     refused = next((use for use in uses if use.refused), None)
     if rule is None or refused is not None or (odd is None and not rule.at_once):
-        raise Refused((refused or uses[0]).place, looks_along(op, refused or uses[0]))
+        raise Refused((refused or uses[0]).place, describe_use(op, refused or uses[0]))
     read = [n for n in node.numbers if n in streamed]
-    if node.token is not None or not all(ragged(flat.dims[n]) for n in read):
+    if node.token is not None or not all(ragged_axes(flat.dims[n]) for n in read):
         beside = (
             "calls back beside what is done at once"
             if node.token is not None
@@ -345,10 +350,10 @@ def _do_at_once(
     height = max(fixed, held.gather(read, level))
     held.made.update(node.makes)
     level.update(dict.fromkeys(node.makes, height))
-    streamed.update(n for n in node.makes if ragged(flat.dims[n]))
+    streamed.update(n for n in node.makes if ragged_axes(flat.dims[n]))
 
 
-def _is_free(node: Node, flat: NumberedProgram, streamed: set[int], held: Held) -> bool:
+def _is_free(node: Node, flat: NumberedProgram, streamed: set[int], held: Materialised) -> bool:
     """Return whether a node's results can be made as a whole as well as per chunk, to the same bits
     and in no more memory than its operands: it reads nothing that has the axis, or it moves or
     counts (integers, bools) whole values.
@@ -389,13 +394,13 @@ def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
         given = [
             is_zero(ref.value) if isinstance(ref, Const) else ref in zeros for ref in node.reads
         ]
-        if of_fixed(node.op, ["zero" if each else "fixed" for each in given]) == "zero":
+        if transfer_fixed(node.op, ["zero" if each else "fixed" for each in given]) == "zero":
             zeros.update(node.makes)
         if wanted.isdisjoint(node.marks):
             yield node
         elif is_over_another(node.op):
             uses = checked_uses(node.op)
-            yield replace(node, uses=uses, parts=parts_of(node.op, given) if uses else None)
+            yield replace(node, uses=uses, parts=find_partials(node.op, given) if uses else None)
         else:
             yield replace(node, uses=tuple(uses_along(node.op)))
 
@@ -415,14 +420,14 @@ class _Directions:
     both: dict[int, int] = field(default_factory=dict[int, int])
 
 
-def _turned(
+def _node_direction(
     node: Node, streamed: set[int], back: _Directions, level: Mapping[int, int]
 ) -> tuple[bool | None, set[int]]:
     """The direction of a node (True from the end, None if either will do), and its operands of the
     other direction, which get a pass of their own and are replayed from its carries.
     """
     ways = {ref: back.of[ref] for ref in node.numbers if ref in streamed and ref in back.of}
-    own = way_along(node.op)
+    own = direction_of(node.op)
     if own is None and not ways:
         return None, set()
     # Without a direction of its own a node takes that of its last operand to be ready.
@@ -430,7 +435,9 @@ def _turned(
     return way, {ref for ref, other in ways.items() if other != way}
 
 
-def _fixed(flat: NumberedProgram, streamed: set[int], wanted: set[int], held: Held) -> list[Node]:
+def _fixed(
+    flat: NumberedProgram, streamed: set[int], wanted: set[int], held: Materialised
+) -> list[Node]:
     """The live nodes that are computed once: without the axis, or on whole operands."""
     return [
         node
@@ -448,7 +455,7 @@ def _passes(
     outs: Sequence[tuple[int, int]],
     wanted: set[int],
     back: Mapping[int, bool],
-    held: Held,
+    held: Materialised,
     turned: set[int],
 ) -> Iterator[Pass]:
     """The pass of level `p`, or two if its values need both directions. `turned` has the operations
@@ -479,7 +486,7 @@ def _passes(
     }
     ends = (*due, *collects, *keeps.values(), *(n for _, n in outs))
     ways = sorted({back[n] for n in ends if n in back}) or [False]
-    there = held.there(p, flat.takes)
+    there = held.sliced_in(p, flat.takes)
     for way in ways:
         mine = {n for n in ends if back.get(n, ways[0]) == way}
         # Liveness within the pass: recompute what the roots need, down to slices of whole values. A
@@ -501,7 +508,9 @@ def _passes(
             slices=tuple(sorted(needed & there)),
             keeps=tuple(key for key, n in keeps.items() if n in mine),
             replays=tuple(
-                node.makes[0] for node in reversed(nodes) if way_along(node.op) not in (None, way)
+                node.makes[0]
+                for node in reversed(nodes)
+                if direction_of(node.op) not in (None, way)
             ),
         )
 
@@ -512,7 +521,7 @@ def _muted(node: Node, wanted: set[int]) -> Node:
     Raises:
         Refused: This pass needs what they return.
     """
-    if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
+    if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
         raise Refused(
             node.op.place,
             f"calls back once, and needs the answer in several passes (`{spelled(node.op.name)}`)",

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..._jax.equinox_checks import is_of_check
 from ..._jax.primitives import CALLBACKS
+from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
-from ..rule import Across, Rule, Use, ragged_dims, refuse, use
-from ..walk import Op, Walk
+from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -22,12 +22,12 @@ def _uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "hands it to a callback, which would see padding, or a part of it")
 
 
-def _raise(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _raise(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     avals = tuple(aval.update(shape=walk.shape(aval.shape)) for aval in op.params["result_avals"])
     return walk.bind(op, values, result_avals=avals)
 
 
-def _same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _same(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return _raise(walk, op, values) if "result_avals" in op.params else walk.bind(op, values)
 
 
@@ -41,11 +41,11 @@ def _unmapped(monoid: Monoid) -> Rule:
         if dims:
             yield use(op, dims, "reduced", monoid=monoid)
 
-    def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
         (x,) = values
         return walk.bind(op, [walk.keep(x, op.ins[0], range(x.ndim), monoid.identity(x.dtype))])
 
-    return Rule(uses, pad, Across("folded", monoid))
+    return Rule(uses, pad, CarriedState("folded", monoid))
 
 
 RULES: dict[str, Rule] = {

@@ -17,14 +17,14 @@ import numpy as np
 from ..._jax.jaxprs import called, equations, opened, scan_parts, solve_operands, while_parts
 from ..._jax.primitives import CALLBACKS, CALLS, REMATS
 from ..dims import evaluate, is_ragged
+from ..interpreter import Op, PaddedInterpreter, shape_of
 from ..monoids import MONOIDS
-from ..rule import Across, Rule, Use, ragged_dims, use
+from ..rule import CarriedState, Rule, Use, ragged_dims, use
 from ..typed_jax import jnp, lax, make_jaxpr
-from ..walk import Op, Walk, shape_of
 from .reduce import as_reduction
 
 
-def inner(op: Op) -> Sequence[Any]:
+def forward_programs(op: Op) -> Sequence[Any]:
     """The sub-jaxprs that an operation evaluates in a forward pass, in order."""
     name, params = op.name, op.params
     program = called(op.eqn)
@@ -37,22 +37,24 @@ def inner(op: Op) -> Sequence[Any]:
     if name == "scan":
         return [params["jaxpr"]]
     if name == "call_hi_primitive":
-        return [expanded(op)]
+        return [expand_hi_primitive(op)]
     if name == "reduce":
         return [program for program in [as_reduction(op)] if program is not None]
     return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
 
 
-def entered(eqn: Any) -> Any | None:
+def inlined_program(eqn: Any) -> Any | None:
     """The program of an operation that only calls it, so that it can be inlined: a call, a
     `lax.reduce` by a known monoid, or a `call_hi_primitive`; else None.
     """
     if eqn.primitive.name == "reduce":
         return as_reduction(Op(eqn))
-    return expanded(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
+    return (
+        expand_hi_primitive(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
+    )
 
 
-def expanded(op: Op) -> Any:
+def expand_hi_primitive(op: Op) -> Any:
     """The jaxpr that a `call_hi_primitive` expands to. `expand` is public in
     `jax.experimental.hijax`, of jax 0.12.0.1.
     """
@@ -81,15 +83,15 @@ def _uses(op: Op) -> Iterator[Use]:
         )
 
 
-def _call(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _call(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return walk.run(called(op.eqn), values)
 
 
-def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return walk.run(expanded(op), values)
+def _expand(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    return walk.run(expand_hi_primitive(op), values)
 
 
-def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _remat(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     """Inline a rematerialised program. In a derivative a barrier on its operands keeps XLA from
     merging it with the first evaluation (common subexpression elimination), as in JAX's lowering.
     """
@@ -102,7 +104,7 @@ def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return walk.run(op.params["jaxpr"], values)
 
 
-def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _cond(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     index, *operands = values
 
     def branch(program: Any) -> Any:
@@ -116,7 +118,7 @@ def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     )
 
 
-def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _while(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     of_condition, of_body, start = while_parts(op.eqn, values)
 
     # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
@@ -147,7 +149,7 @@ def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return list(lax.while_loop(more, body, start))
 
 
-def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _scan(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     constants, carry, xs = scan_parts(op.eqn, values)
     length, reverse = op.params["length"], op.params["reverse"]
     allocated = evaluate(length, walk.allocated)
@@ -216,7 +218,7 @@ def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _solve(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return walk.run(op.params["jaxprs"].solve, solve_operands(op.eqn, values))
 
 
@@ -226,6 +228,6 @@ RULES: dict[str, Rule] = {
     "call_hi_primitive": Rule(_uses, _expand, makes=True),
     "cond": Rule(_uses, _cond, makes=True),
     "while": Rule(_uses, _while, makes=True),
-    "scan": Rule(_uses, _scan, Across("looped"), makes=True),
+    "scan": Rule(_uses, _scan, CarriedState("looped"), makes=True),
     "custom_linear_solve": Rule(_uses, _solve, makes=True),
 }

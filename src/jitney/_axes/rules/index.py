@@ -7,7 +7,8 @@ treats those. With 5 valid rows of 8 allocated:
 
     position 6, mode CLIP             -> 4: the last valid row
     position 6, mode FILL_OR_DROP     -> 2**31 - 1: out of bounds of any array
-    position 6, PROMISE_IN_BOUNDS     -> 4, as XLA clamps it; in a derivative see `_promised`
+    position 6, PROMISE_IN_BOUNDS     -> 4, as XLA clamps it; in a derivative see
+    `_gather_in_bounds`
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim, is_ragged
+from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes
 from ..monoids import MONOIDS, SCATTERS
-from ..rule import Across, Rule, Use, ragged_dims, refuse, use
+from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, lax
-from ..walk import Op, Walk, grows, ragged
-from .reduce import unordered
+from .reduce import refuse_unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 _CLIP = lax.GatherScatterMode.CLIP
@@ -40,7 +41,7 @@ def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
     return grows(dim - window, op.ranges)
 
 
-def wide(positions: Any) -> Any:
+def to_int32(positions: Any) -> Any:
     """Convert positions to int32, so that they can be compared with a size, which a narrower type
     may not hold. A position beyond int32 is beyond any array, and is clamped.
     """
@@ -55,14 +56,14 @@ def wide(positions: Any) -> Any:
     return lax.convert_element_type(positions, np.int32)
 
 
-def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
+def _bounded(walk: PaddedInterpreter, start: Any, dim: Dim, window: Dim) -> Any:
     """Clamp a start so that the window lies inside the true size, as XLA clamps it by the size that
     it sees.
 
     Starts along axes of fixed size are clamped too: JAX's functions count a negative start from the
     end, and did so already when this program was traced.
     """
-    return lax.clamp(np.int32(0), wide(start), walk.count(dim) - walk.count(window))
+    return lax.clamp(np.int32(0), to_int32(start), walk.count(dim) - walk.count(window))
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -81,7 +82,7 @@ def _slice_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.params["slice_sizes"])
 
 
-def _dynamic_slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     x, *starts = values
     windows = op.params["slice_sizes"]
     inside = _starts(walk, op.ins[0], windows, starts)
@@ -89,7 +90,7 @@ def _dynamic_slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _starts(
-    walk: Walk, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]
+    walk: PaddedInterpreter, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]
 ) -> list[Any]:
     return [
         _bounded(walk, start, dim, window)
@@ -101,11 +102,11 @@ def _update_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.ins[1])
 
 
-def _dynamic_update(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _dynamic_update(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     x, update, *starts = values
     dims, windows = op.ins[0], op.ins[1]
     inside = _starts(walk, dims, windows, starts)
-    over = [axis for axis in ragged(windows) if str(windows[axis]) != str(dims[axis])]
+    over = [axis for axis in ragged_axes(windows) if str(windows[axis]) != str(dims[axis])]
 
     # The padding of an update that covers a part of the axis lands on valid elements: write back
     # what is there.
@@ -143,7 +144,7 @@ def _gather_uses(op: Op) -> Iterator[Use]:
 
 
 def _move(
-    walk: Walk,
+    walk: PaddedInterpreter,
     indices: Any,
     dims: Sequence[Dim],
     sizes: Sequence[Dim],
@@ -170,15 +171,15 @@ def _outside(positions: Any) -> Any:
     return lax.full(positions.shape, np.iinfo(np.int32).max, np.int32)
 
 
-def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    x, indices = values[0], wide(values[1])
+def _gather(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    x, indices = values[0], to_int32(values[1])
     numbers, sizes, mode = (
         op.params["dimension_numbers"],
         op.params["slice_sizes"],
         op.params["mode"],
     )
     if mode not in (_DROP, _CLIP) and not is_ragged(op.ins[1][-1]):
-        moved = _promised(walk, op, x, indices)
+        moved = _gather_in_bounds(walk, op, x, indices)
         if moved is not None:
             return walk.bind(
                 op,
@@ -199,7 +200,9 @@ def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     )
 
 
-def _promised(walk: Walk, op: Op, x: Any, indices: Any) -> tuple[Any, Any] | None:
+def _gather_in_bounds(
+    walk: PaddedInterpreter, op: Op, x: Any, indices: Any
+) -> tuple[Any, Any] | None:
     """An array and positions for a gather that promises positions in bounds; None where clamping
     them is enough, since the gather is not differentiated.
 
@@ -277,7 +280,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
             if monoid is None:
                 yield use(op, rows, "gathered", "scattered")
             else:
-                yield from unordered(op, rows, MONOIDS[monoid]) or [
+                yield from refuse_unordered(op, rows, MONOIDS[monoid]) or [
                     use(op, rows, "reduced", monoid=MONOIDS[monoid])
                 ]
     if (
@@ -292,8 +295,8 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
         )
 
 
-def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    x, indices, updates = values[0], wide(values[1]), values[2]
+def _scatter(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    x, indices, updates = values[0], to_int32(values[1]), values[2]
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
     indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
     # XLA drops an update out of bounds also where the mode promises that there is none.
@@ -312,7 +315,7 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
     # Bounds of the true size; then all rows of padding out of bounds.
     indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
-    for axis in ragged(op.ins[1][:-1]):
+    for axis in ragged_axes(op.ins[1][:-1]):
         if indexed:
             mode = _DROP
             indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
@@ -337,7 +340,7 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _protected(
-    walk: Walk,
+    walk: PaddedInterpreter,
     op: Op,
     x: Any,
     indices: Any,
@@ -368,12 +371,12 @@ def _protected(
 
 
 RULES: dict[str, Rule] = {
-    "dynamic_slice": Rule(_slice_uses, _dynamic_slice, Across("picked"), at_once=True),
+    "dynamic_slice": Rule(_slice_uses, _dynamic_slice, CarriedState("picked"), at_once=True),
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update, at_once=True),
-    "gather": Rule(_gather_uses, _gather, Across("picked"), at_once=True),
+    "gather": Rule(_gather_uses, _gather, CarriedState("picked"), at_once=True),
     "scatter": Rule(_scatter_uses, _scatter, at_once=True),
     **{
-        name: Rule(_scatter_uses, _scatter, Across("written", MONOIDS[monoid]), at_once=True)
+        name: Rule(_scatter_uses, _scatter, CarriedState("written", MONOIDS[monoid]), at_once=True)
         for name, monoid in SCATTERS.items()
     },
 }

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim, evaluate, is_ragged
+from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS
-from ..rule import Across, Rule, Use, ragged_dims, refuse, same, use
+from ..rule import CarriedState, Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
 from ..typed_jax import lax
-from ..walk import Op, Walk
-from .windows import cut_or_padded, is_within, laid_out, reach
+from .windows import cut_or_padded, is_within, reach, shift_into
 
 
 def _zero(x: Any) -> Any:
@@ -34,7 +34,7 @@ def _dot_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "contracted", monoid=MONOIDS["add"])
 
 
-def _dot(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _dot(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     (left, right), _ = op.params["dimension_numbers"]
     a, b = values
     a = walk.keep(a, op.ins[0], left, _zero(a))
@@ -83,7 +83,7 @@ def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
     )
 
 
-def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _conv(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     """Convolve with zeros behind the true size, as the convolution's own padding would have there;
     a kernel as long as the axis ends in zeros.
     """
@@ -105,7 +105,9 @@ def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         seen, more = cut_or_padded(
             lhs.shape[axis] + span, windows, op.params["window_strides"][i], span
         )
-        lhs = lax.slice_in_dim(laid_out(walk, lhs, axis, low, span, _zero(lhs)), 0, seen, axis=axis)
+        lhs = lax.slice_in_dim(
+            shift_into(walk, lhs, axis, low, span, _zero(lhs)), 0, seen, axis=axis
+        )
         padding.append((0, more))
     return walk.bind(op, [lhs, rhs], padding=tuple(padding))
 
@@ -121,7 +123,7 @@ def _fft_uses(op: Op) -> Iterator[Use]:
 
 
 RULES: dict[str, Rule] = {
-    "dot_general": Rule(_dot_uses, _dot, Across("folded", MONOIDS["add"])),
-    "conv_general_dilated": Rule(_conv_uses, _conv, Across("folded", MONOIDS["add"])),
-    "fft": Rule(_fft_uses, same),
+    "dot_general": Rule(_dot_uses, _dot, CarriedState("folded", MONOIDS["add"])),
+    "conv_general_dilated": Rule(_conv_uses, _conv, CarriedState("folded", MONOIDS["add"])),
+    "fft": Rule(_fft_uses, evaluate_unchanged),
 }

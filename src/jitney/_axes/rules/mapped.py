@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..._jax.trees import is_a
+from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
-from ..rule import Across, Rule, Use, ragged_dims, refuse, use
-from ..spreading import spread
-from ..walk import Op, Walk
-from .reduce import unordered
+from ..partitioner_fixes import partition_safe
+from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
+from .reduce import refuse_unordered
 
 
 def _over(monoid: Monoid) -> Rule:
@@ -31,18 +31,20 @@ def _over(monoid: Monoid) -> Rule:
             return
         dims = ragged_dims(op.ins[0][axis] for axis in axes)
         if dims:
-            yield from unordered(op, dims, monoid) or [use(op, dims, "reduced", monoid=monoid)]
+            yield from refuse_unordered(op, dims, monoid) or [
+                use(op, dims, "reduced", monoid=monoid)
+            ]
 
-    def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
         axes = tuple(op.params["axes"])
         x = walk.keep(values[0], op.ins[0], axes, monoid.identity(values[0].dtype))
 
         def reduced(x: Any) -> list[Any]:
             return [monoid.fold(x, axes=axes)]
 
-        return spread(reduced)(x) if walk.is_spread else reduced(x)
+        return partition_safe(reduced)(x) if walk.is_spread else reduced(x)
 
-    return Rule(uses, pad, Across("folded", monoid))
+    return Rule(uses, pad, CarriedState("folded", monoid))
 
 
 RULES: dict[str, Rule] = {

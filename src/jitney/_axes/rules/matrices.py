@@ -18,9 +18,9 @@ import numpy as np
 
 from ..._jax.primitives import FACTORISATIONS
 from ..dims import Dim, is_ragged
-from ..rule import Rule, Use, ragged_dims, refuse, same, use
+from ..interpreter import Op, PaddedInterpreter
+from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
 from ..typed_jax import jnp, lax
-from ..walk import Op, Walk
 
 
 def _zero(x: Any) -> Any:
@@ -47,20 +47,20 @@ def _refusing(why: str) -> Rule:
         if dims:
             yield refuse(op, dims, why)
 
-    return Rule(uses, same)
+    return Rule(uses, evaluate_unchanged)
 
 
-def _cleared(walk: Walk, x: Any, dims: Sequence[Dim]) -> Any:
+def _pad_with_zeros(walk: PaddedInterpreter, x: Any, dims: Sequence[Dim]) -> Any:
     """Replace the padding of matrices by zeros."""
     return walk.keep(x, dims, [len(dims) - 2, len(dims) - 1], _zero(x))
 
 
-def _completed(walk: Walk, x: Any, dims: Sequence[Dim]) -> Any:
+def _pad_with_identity(walk: PaddedInterpreter, x: Any, dims: Sequence[Dim]) -> Any:
     """Replace the padding of square matrices so that they are diag(valid part, identity)."""
     rows, columns = len(dims) - 2, len(dims) - 1
     if not is_ragged(dims[rows]) or walk.is_full(dims[rows]):
         return x
-    x = _cleared(walk, x, dims)
+    x = _pad_with_zeros(walk, x, dims)
     places = [lax.broadcasted_iota(np.int32, x.shape, axis) for axis in (rows, columns)]
     behind = lax.bitwise_and(lax.eq(*places), lax.bitwise_not(walk.inside(dims, rows)))
     return lax.select(behind, lax.full(x.shape, 1, x.dtype), x)
@@ -70,15 +70,15 @@ def _completed(walk: Walk, x: Any, dims: Sequence[Dim]) -> Any:
 # through blocks that do not read each other.
 
 
-def _cholesky(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _cholesky(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     if not is_ragged(op.ins[0][-1]):
         return walk.bind(op, values)
-    x = _completed(walk, values[0], op.ins[0])
+    x = _pad_with_identity(walk, values[0], op.ins[0])
     (factor,) = walk.bind(op, [x])
-    return [_defined(factor, jnp.tril(x))]
+    return [_nan_at_infinite_pivot(factor, jnp.tril(x))]
 
 
-def _defined(factor: Any, x: Any) -> Any:
+def _nan_at_infinite_pivot(factor: Any, x: Any) -> Any:
     """The factor, or NaNs if a pivot is infinite and another element is not finite.
 
     LAPACK turns the column of such a pivot into zeros or NaNs depending on the blocks in which it
@@ -111,10 +111,11 @@ def _triangular_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "solved along it")
 
 
-def _triangular(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _triangular(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     a, b = values
     return walk.bind(
-        op, [_completed(walk, a, op.ins[0]), walk.keep(b, op.ins[1], [_systems(op)], _zero(b))]
+        op,
+        [_pad_with_identity(walk, a, op.ins[0]), walk.keep(b, op.ins[1], [_systems(op)], _zero(b))],
     )
 
 
@@ -135,7 +136,7 @@ def _lu_uses(op: Op) -> Iterator[Use]:
             yield use(op, rows, "mixed", "factorised along it")
 
 
-def _lu(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _lu(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     (x,), dims = values, op.ins[0]
     rows, columns = len(dims) - 2, len(dims) - 1
     if not is_ragged(dims[rows]) or walk.is_full(dims[rows]):
@@ -145,16 +146,16 @@ def _lu(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     # the first row of A again.
     count = walk.count(dims[rows])
     front = lax.sub(np.int32(x.shape[rows]), count)
-    x = _moved(_moved(_completed(walk, x, dims), rows, count), columns, count)
+    x = _rotate(_rotate(_pad_with_identity(walk, x, dims), rows, count), columns, count)
     lu, pivots, permutation = walk.bind(op, [x])
     places = [
-        lax.sub(_moved(each, rows, front), lax.broadcast(front, each.shape))
+        lax.sub(_rotate(each, rows, front), lax.broadcast(front, each.shape))
         for each in (pivots, permutation)
     ]
-    return [_moved(_moved(_defined(lu, x), rows, front), columns, front), *places]
+    return [_rotate(_rotate(_nan_at_infinite_pivot(lu, x), rows, front), columns, front), *places]
 
 
-def _moved(x: Any, axis: int, start: Any) -> Any:
+def _rotate(x: Any, axis: int, start: Any) -> Any:
     """Rotate an axis so that it begins at `start`."""
     twice = lax.concatenate([x, x], axis)
     return lax.dynamic_slice_in_dim(twice, start, x.shape[axis], axis)
@@ -166,7 +167,7 @@ def _permutation_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "permuted along it")
 
 
-def _permutation(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _permutation(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     """Permutation of the pivots, in which a row of padding is swapped with itself."""
     (pivots,), dims = values, op.ins[0]
     axis = len(dims) - 1
@@ -191,16 +192,16 @@ def _qr_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "factorised along it, by Householder's method")
 
 
-def _householder(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return walk.bind(op, [_cleared(walk, values[0], op.ins[0])])
+def _householder(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    return walk.bind(op, [_pad_with_zeros(walk, values[0], op.ins[0])])
 
 
-def _product(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _product(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     reflectors, scales = values
     return walk.bind(
         op,
         [
-            _cleared(walk, reflectors, op.ins[0]),
+            _pad_with_zeros(walk, reflectors, op.ins[0]),
             walk.keep(scales, op.ins[1], [len(op.ins[1]) - 1], _zero(scales)),
         ],
     )

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..dims import is_ragged
+from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits
 from ..monoids import is_low, last_in_order
-from ..rule import Across, Rule, Use, refuse, use
+from ..rule import CarriedState, Rule, Use, refuse, use
 from ..typed_jax import jnp, lax
-from ..walk import Op, Walk
 
 
 def _sort_uses(op: Op) -> Iterator[Use]:
@@ -36,7 +36,7 @@ _TWO_BITS = (
 )
 
 
-def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _sort(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     axis = op.params["dimension"]
     if not is_ragged(op.ins[0][axis]) or walk.is_full(op.ins[0][axis]):
         return walk.bind(op, values)
@@ -57,7 +57,7 @@ def _top_uses(op: Op) -> Iterator[Use]:
         yield use(op, dim, "sorted", "the largest of it")
 
 
-def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _top(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     """Give padding the value that orders last in `top_k`. Ties are broken by position, and padding
     has the last positions.
     """
@@ -78,5 +78,5 @@ def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 RULES: dict[str, Rule] = {
     "sort": Rule(_sort_uses, _sort, at_once=True),
-    "top_k": Rule(_top_uses, _top, Across("topped")),
+    "top_k": Rule(_top_uses, _top, CarriedState("topped")),
 }

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..dims import is_ragged
-from ..rule import Rule, Use, refuse, same
-from ..walk import Op
+from ..interpreter import Op
+from ..rule import Rule, Use, evaluate_unchanged, refuse
 
 # Size, stride, padding (low, high) and the two dilations of a window of one element.
 _ALONE = (1, 1, 0, 0, 1, 1)
@@ -33,5 +33,5 @@ def _uses(op: Op) -> Iterator[Use]:
 
 
 RULES: dict[str, Rule] = dict.fromkeys(
-    ("select_and_gather_add", "select_and_scatter_add"), Rule(_uses, same)
+    ("select_and_gather_add", "select_and_scatter_add"), Rule(_uses, evaluate_unchanged)
 )

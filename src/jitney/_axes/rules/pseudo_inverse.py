@@ -16,8 +16,8 @@ import jax
 
 from ..._jax.jaxprs import called, equations, programs
 from ..._jax.primitives import CALLS
+from ..interpreter import Op
 from ..typed_jax import InconclusiveDimensionOperation, jnp, make_jaxpr
-from ..walk import Op
 
 _FUNCTIONS = {"_pinv": jnp.linalg.pinv, "_lstsq": jnp.linalg.lstsq}
 """Name of the called jaxpr -> the JAX function that it is traced from."""

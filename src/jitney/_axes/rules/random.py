@@ -20,9 +20,9 @@ import numpy as np
 from jax.extend import random as ciphers
 
 from ..dims import Dim, evaluate, is_ragged
+from ..interpreter import Op, PaddedInterpreter
 from ..rule import Rule, Use, ragged_dims, refuse
 from ..typed_jax import jnp, lax
-from ..walk import Op, Walk
 
 _random: Any = jax.random
 _ciphers: Any = ciphers
@@ -43,7 +43,7 @@ def _uses(op: Op) -> Iterator[Use]:
         )
 
 
-def _bits(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _bits(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
 
@@ -56,14 +56,14 @@ def _bits(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return [lax.convert_element_type(lax.bitwise_xor(high, low), dtype)]
 
 
-def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _split(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
     words = jnp.stack(_encrypted(walk, op.params["shape"], values[0]), axis=-1)
     return [_random.wrap_key_data(words, impl=_random.key_impl(values[0]))]
 
 
-def _is_counted_alike(walk: Walk, op: Op) -> bool:
+def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
     """Return whether valid elements have the same row-major number in the allocated array: no axis
     is symbolic but the leading one, and the array is not a chunk.
     """
@@ -71,7 +71,7 @@ def _is_counted_alike(walk: Walk, op: Op) -> bool:
     return not any(map(is_ragged, shape)) or (not walk.start and not any(map(is_ragged, shape[1:])))
 
 
-def _encrypted(walk: Walk, shape: Sequence[Dim], keys: Any) -> list[Any]:
+def _encrypted(walk: PaddedInterpreter, shape: Sequence[Dim], keys: Any) -> list[Any]:
     """The two cipher words of each element's number, under each of the keys."""
     words = _random.key_data(keys)
     ahead = words.shape[:-1]
@@ -84,7 +84,7 @@ def _encrypted(walk: Walk, shape: Sequence[Dim], keys: Any) -> list[Any]:
     return list(_ciphers.threefry2x32_p.bind(*halves, *counts))
 
 
-def _counts(walk: Walk, shape: Sequence[Dim]) -> tuple[Any, Any]:
+def _counts(walk: PaddedInterpreter, shape: Sequence[Dim]) -> tuple[Any, Any]:
     """The row-major number of each element in the whole array, as a high and a low 32-bit word."""
     # Horner's scheme over the axes: number = number * size + position.
     sizes = [evaluate(dim, walk.whole) for dim in shape]

@@ -12,15 +12,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import is_written, opened, variables
+from ..._jax.jaxprs import is_literal, opened, variables
 from ..dims import Dim, evaluate
+from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
-from ..rule import Across, Rule, Use, Way, ragged_dims, refuse, use
+from ..rule import CarriedState, CarryKind, Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, make_jaxpr
-from ..walk import Op, Walk
 
 
-def unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
+def refuse_unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
     """Refuse a maximum or minimum that depends on the order in which XLA compares elements."""
     dtype = op.eqn.invars[0].aval.dtype
     if monoid not in (MONOIDS["max"], MONOIDS["min"]) or is_ordered(dtype):
@@ -35,7 +35,7 @@ def unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
     ]
 
 
-def uncounted(op: Op, dims: Sequence[Dim]) -> list[Use]:
+def refuse_uncountable(op: Op, dims: Sequence[Dim]) -> list[Use]:
     """Refuse an argmax whose index type cannot count the axis: XLA breaks ties by the smallest
     index, and compares indices after they have wrapped.
     """
@@ -61,7 +61,7 @@ def monoid_of_program(program: Any) -> Monoid | None:
     return _COMPUTATIONS.get(eqn.primitive.name) if puts_together else None
 
 
-def _reduction(monoid: Monoid, word: str = "", way: Way = "folded") -> Rule:
+def _reduction(monoid: Monoid, word: str = "", way: CarryKind = "folded") -> Rule:
     # An argmax looks through the axis by the monoid "max", but its result is an index: no monoid
     # combines the indices of two chunks.
     own = monoid if way == "folded" else None
@@ -70,25 +70,25 @@ def _reduction(monoid: Monoid, word: str = "", way: Way = "folded") -> Rule:
         dims = ragged_dims(op.ins[0][axis] for axis in op.params["axes"])
         if dims:
             yield from (
-                unordered(op, dims, monoid)
-                or uncounted(op, dims)
+                refuse_unordered(op, dims, monoid)
+                or refuse_uncountable(op, dims)
                 or [use(op, dims, "reduced", word, monoid=own)]
             )
 
     # An argmax stays right where all valid elements equal the identity: of equal elements XLA
     # takes the first, and padding comes last.
-    def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
         return walk.bind(op, [walk.keep(x, op.ins[0], op.params["axes"], monoid.identity(x.dtype))])
 
-    return Rule(uses, pad, Across(way, monoid))
+    return Rule(uses, pad, CarriedState(way, monoid))
 
 
 def _cumulative(monoid: Monoid) -> Rule:
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims([op.ins[0][op.params["axis"]]])
         if dims:
-            yield from unordered(op, dims, monoid) or [
+            yield from refuse_unordered(op, dims, monoid) or [
                 use(
                     op,
                     dims,
@@ -99,13 +99,13 @@ def _cumulative(monoid: Monoid) -> Rule:
 
     # From the front, prefix i never reads the padding behind i. From the end (`reverse`) the scan
     # crosses the padding first, and arrives at the last valid element with the identity.
-    def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
         return walk.bind(
             op, [walk.keep(x, op.ins[0], [op.params["axis"]], monoid.identity(x.dtype))]
         )
 
-    return Rule(uses, pad, Across("cumulated", monoid))
+    return Rule(uses, pad, CarriedState("cumulated", monoid))
 
 
 # `lax.reduce` with a known monoid is that monoid's own reduction, combined with the init value.
@@ -121,7 +121,7 @@ def as_reduction(op: Op) -> Any | None:
     known, or the init value could be counted several times.
     """
     monoid = monoid_of_program(op.params["jaxpr"]) if len(op.eqn.outvars) == 1 else None
-    if monoid is None or not (monoid in _ONCE_OR_OFTEN or begins_with_nothing(op, monoid)):
+    if monoid is None or not (monoid in _ONCE_OR_OFTEN or starts_from_identity(op, monoid)):
         return None
 
     def reduced(x: Any, first: Any) -> Any:
@@ -132,10 +132,10 @@ def as_reduction(op: Op) -> Any | None:
     )
 
 
-def begins_with_nothing(op: Op, monoid: Monoid) -> bool:
+def starts_from_identity(op: Op, monoid: Monoid) -> bool:
     """Return whether the init value of a reduction is a literal that equals the identity."""
     first = op.eqn.invars[-1]
-    return is_written(first) and bool(
+    return is_literal(first) and bool(
         np.all(np.asarray(first.val) == monoid.identity(first.aval.dtype))
     )
 
@@ -154,7 +154,7 @@ def _reduce_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "reduces it by no known sum, product or extreme")
 
 
-def _reduce(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _reduce(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     program = as_reduction(op)
     return walk.bind(op, values) if program is None else walk.run(program, values)
 

@@ -12,18 +12,28 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
-from ..rule import POINTWISE, Across, Rule, Use, nothing, ragged_dims, refuse, same, use
+from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes, take
+from ..rule import (
+    POINTWISE,
+    CarriedState,
+    Rule,
+    Use,
+    evaluate_unchanged,
+    no_uses,
+    ragged_dims,
+    refuse,
+    use,
+)
 from ..typed_jax import jnp, lax
-from ..walk import Op, Ranges, Walk, grows, ragged, take
 
 # Broadcast, iota and sizes.
 
 
-def _broadcast(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _broadcast(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return walk.bind(op, values[:1], shape=walk.shape(op.params["shape"]))
 
 
-def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _iota(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     start = walk.start_of(op.outs[0][op.params["dimension"]])
     if start is None:
         return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
@@ -36,11 +46,11 @@ def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]
 
 
-def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _empty(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
 
 
-def _size_as_value(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _size_as_value(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     value = jnp.asarray(evaluate(op.params["dim"], walk.whole), np.int32)
     return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
 
@@ -128,7 +138,7 @@ def _reshape_uses(op: Op) -> Iterator[Use]:
             )
 
 
-def _reshape(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _reshape(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [lax.reshape(values[0], walk.shape(op.outs[0]))]
 
 
@@ -141,7 +151,7 @@ def _rev_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "reversed")
 
 
-def _rev(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _rev(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     (x,), dims = values, op.ins[0]
     fixed = tuple(axis for axis in op.params["dimensions"] if not is_ragged(dims[axis]))
     x = lax.rev(x, fixed) if fixed else x
@@ -162,7 +172,7 @@ def _concatenate_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "concatenated")
 
 
-def _concatenate(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _concatenate(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     """Concatenate by writing each part over the padding of the one before it."""
     axis = op.params["dimension"]
     if not any(is_ragged(part[axis]) for part in op.ins[:-1]):
@@ -199,12 +209,12 @@ def _is_in_front(low: Dim, ranges: Ranges) -> bool:
     return extent(low).grows_from_zero({symbol: ranges[symbol] for symbol in symbols(low)})
 
 
-def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     x, filler = values
     dims, config = op.ins[0], op.params["padding_config"]
     if _is_empty(dims):
         return [lax.broadcast(filler, walk.shape(op.outs[0]))]
-    for axis in ragged(dims):
+    for axis in ragged_axes(dims):
         if config[axis] != (0, 0, 0):
             x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
 
@@ -248,7 +258,7 @@ def _slice_uses(op: Op) -> Iterator[Use]:
                 yield use(op, (dim, start, limit), "gathered", "sliced")
 
 
-def _slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _slice(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     (x,) = values
     strides = op.params["strides"] or (1,) * x.ndim
     for axis, (start, stride) in enumerate(zip(op.params["start_indices"], strides, strict=True)):
@@ -274,7 +284,7 @@ def _split_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "split")
 
 
-def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _split(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
     if len(sizes) == 1:
         return [x]
@@ -305,7 +315,7 @@ def _tile_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "repeated")
 
 
-def _tile(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _tile(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     (x,) = values
     for axis, times in enumerate(op.params["reps"]):
         if str(times) != "1":
@@ -319,10 +329,10 @@ def _tile(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 RULES: dict[str, Rule] = {
-    "broadcast_in_dim": Rule(nothing, _broadcast, makes=True),
-    "iota": Rule(nothing, _iota, makes=True),
-    "empty": Rule(nothing, _empty, makes=True),
-    "dim_as_value": Rule(nothing, _size_as_value),
+    "broadcast_in_dim": Rule(no_uses, _broadcast, makes=True),
+    "iota": Rule(no_uses, _iota, makes=True),
+    "empty": Rule(no_uses, _empty, makes=True),
+    "dim_as_value": Rule(no_uses, _size_as_value),
     "reshape": Rule(_reshape_uses, _reshape),
     "squeeze": POINTWISE,
     "expand_dims": POINTWISE,
@@ -330,9 +340,9 @@ RULES: dict[str, Rule] = {
     "rev": Rule(_rev_uses, _rev, at_once=True),
     "concatenate": Rule(_concatenate_uses, _concatenate, at_once=True),
     "pad": Rule(_pad_uses, _pad, at_once=True),
-    "slice": Rule(_slice_uses, _slice, Across("picked"), at_once=True),
+    "slice": Rule(_slice_uses, _slice, CarriedState("picked"), at_once=True),
     "split": Rule(_split_uses, _split, at_once=True),
     "stack": POINTWISE,
-    "unstack": Rule(_unstack_uses, same),
+    "unstack": Rule(_unstack_uses, evaluate_unchanged),
     "tile": Rule(_tile_uses, _tile, at_once=True, makes=True),
 }

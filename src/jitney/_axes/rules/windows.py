@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim, evaluate, extent, is_ragged, symbols
+from ..interpreter import Op, PaddedInterpreter, Ranges
 from ..monoids import MONOIDS, Monoid
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import lax
-from ..walk import Op, Ranges, Walk
-from .reduce import begins_with_nothing, monoid_of_program, unordered
+from .reduce import monoid_of_program, refuse_unordered, starts_from_identity
 
 _BEGINS_WITH = {
     "reduce_window_sum": MONOIDS["add"],
@@ -44,7 +44,7 @@ def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
     return bool(np.all(values >= 0) and np.all(values <= most))
 
 
-def laid_out(walk: Walk, x: Any, axis: int, low: Dim, room: int, filler: Any) -> Any:
+def shift_into(walk: PaddedInterpreter, x: Any, axis: int, low: Dim, room: int, filler: Any) -> Any:
     """Shift `x` by the true value of `low`, at most `room`, in an array of `room` more elements;
     the filler stands in front and behind.
     """
@@ -80,7 +80,7 @@ def _monoid(op: Op) -> Monoid | None:
     if op.name in _BEGINS_WITH:
         return _BEGINS_WITH[op.name]
     monoid = monoid_of_program(op.params["jaxpr"]) if len(op.eqn.outvars) == 1 else None
-    return monoid if monoid is not None and begins_with_nothing(op, monoid) else None
+    return monoid if monoid is not None and starts_from_identity(op, monoid) else None
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -100,12 +100,12 @@ def _uses(op: Op) -> Iterator[Use]:
         elif monoid is None:
             yield refuse(op, sized, "reduces windows along it by no known sum, product or extreme")
         else:
-            yield from unordered(op, sized, monoid) or [
+            yield from refuse_unordered(op, sized, monoid) or [
                 use(op, sized, "mixed", f"{monoid.word} of windows along it")
             ]
 
 
-def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+def _pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     x, monoid = values[0], _monoid(op)
 
     # Windows along other axes only, or `_uses` would have refused it.
@@ -127,7 +127,7 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         seen, more = cut_or_padded(
             x.shape[axis] + span, walk.shape([op.outs[0][axis]])[0], stride, span
         )
-        x = lax.slice_in_dim(laid_out(walk, x, axis, low, span, first), 0, seen, axis=axis)
+        x = lax.slice_in_dim(shift_into(walk, x, axis, low, span, first), 0, seen, axis=axis)
         padding.append((0, more))
     return walk.bind(op, [x, *values[1:]], padding=tuple(padding))
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..._console import figures, text_of
-from ..._errors import OptionError, sentence
+from ..._errors import OptionError, format_error
 from ..._jax.memory import text as bytes_text
 from .growth import Growth, growths
-from .made import maker
-from .measuring import Measurements, Run, measured
+from .inputs import maker
+from .measuring import Measurements, SizeRun, measure_sizes
+from .parsing import WHERE, combinations, read_sizes, read_values
 from .plot import seconds_text, svg
 from .target import find
-from .typed import WHERE, combinations, read_sizes, read_values
 
 FORMATS = (".html", ".svg")
 _HEADS = ("compile", "programs", "warm call", "quartiles", "arguments", "outputs", "temporaries")
@@ -51,7 +51,7 @@ def carry_out(given: argparse.Namespace) -> int:
     # Options are checked by now: importing the user's file may take long, and compiling takes
     # longer.
     target = find(given.function)
-    found = measured(
+    found = measure_sizes(
         maker(target, values, given.arguments), list(combinations(sizes)), given.seconds
     )
     if found.runs:
@@ -67,7 +67,7 @@ def carry_out(given: argparse.Namespace) -> int:
         " in turn."
     )
     sys.stderr.write(
-        sentence(
+        format_error(
             WHERE,
             f"{found.stopped}.",
             rule,
@@ -110,11 +110,11 @@ def sentence_of(growth: Growth) -> str:
     )
 
 
-def _size(run: Run) -> str:
+def _size(run: SizeRun) -> str:
     return " ".join(f"{axis}={size}" for axis, size in run.sizes.items()) or "as it is"
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: SizeRun) -> tuple[str, ...]:
     low, median, high = map(seconds_text, run.quartiles)
     memory: Any = run.memory
     took = (

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from .measuring import Run
+from .measuring import SizeRun
 
-_KINDS: dict[str, Callable[[Run], float | None]] = {
+_KINDS: dict[str, Callable[[SizeRun], float | None]] = {
     "warm call": lambda run: run.quartiles[1],
     "compile": lambda run: run.making if run.programs else None,
     "memory": lambda run: None if run.memory is None else float(run.memory.total),
@@ -68,7 +68,7 @@ class Growth:
         return {"of": self.of, "axis": self.axis, "exponent": vars(self.exponent), "upper": upper}
 
 
-def growths(runs: Sequence[Run]) -> list[Growth]:
+def growths(runs: Sequence[SizeRun]) -> list[Growth]:
     """Fit each figure along each axis that has several sizes.
 
     Figures that are 0 or unknown have no logarithm, and are left out.

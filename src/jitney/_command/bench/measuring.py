@@ -19,10 +19,10 @@ from ..._jax.compile_cache import cache
 from ..._jax.memory import free_bytes, text
 from ..._jax.trees import is_a, tree_flatten
 from ..._measured.arguments import put
-from ..._measured.measure import MOST, Measured, ways_of
+from ..._measured.measure import MOST, ColdCall, ways_of
 from ..._measured.rounds import rounds
 from ..._measured.verdict import quartiles
-from .made import Maker, filled
+from .inputs import Maker, filled
 
 _jax: Any = jax
 # Rounds of warm calls, even if they take longer than the given seconds.
@@ -31,7 +31,7 @@ _FULL = "RESOURCE_EXHAUSTED"
 
 
 @dataclass(frozen=True)
-class Memory:
+class ProgramMemory:
     """Bytes that a program needs, as XLA plans it.
 
     Args:
@@ -53,7 +53,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Run:
+class SizeRun:
     """Measurement of one size.
 
     Args:
@@ -72,7 +72,7 @@ class Run:
     compile_seconds: float
     programs: int
     seconds: tuple[float, ...]
-    memory: Memory | None
+    memory: ProgramMemory | None
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -106,7 +106,7 @@ class Measurements:
         stopped: Reason for leaving out larger sizes; empty if none were.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[SizeRun, ...]
     how: str
     stopped: str
 
@@ -116,14 +116,16 @@ class _TooLarge(Exception):
 
 
 @dataclass(frozen=True)
-class _Made:
+class _WarmSize:
     sizes: Mapping[str, int]
-    side: Measured
+    side: ColdCall
     work: Sequence[Watch]
-    memory: Memory | None
+    memory: ProgramMemory | None
 
 
-def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) -> Measurements:
+def measure_sizes(
+    maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float
+) -> Measurements:
     """Compile and call each size.
 
     Args:
@@ -131,11 +133,11 @@ def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) 
         wanted: The sizes, ascending.
         seconds: Time for the warm calls of all sizes, if that leaves enough rounds.
     """
-    made: list[_Made] = []
+    made: list[_WarmSize] = []
     how = stopped = ""
     for sizes in wanted:
         try:
-            called, one = _made(maker, sizes, made)
+            called, one = _compile_size(maker, sizes, made)
             how = how or called
         except (_TooLarge, MemoryError, _jax.errors.JaxRuntimeError) as error:
             if is_a(error, _jax.errors.JaxRuntimeError) and _FULL not in str(error):
@@ -160,7 +162,9 @@ def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) 
     )
 
 
-def _made(maker: Maker, sizes: Mapping[str, int], before: Sequence[_Made]) -> tuple[str, _Made]:
+def _compile_size(
+    maker: Maker, sizes: Mapping[str, int], before: Sequence[_WarmSize]
+) -> tuple[str, _WarmSize]:
     """Compile one size, check its memory, and call it once."""
     bound = maker.abstract(sizes)
     f: Any
@@ -189,9 +193,9 @@ def _made(maker: Maker, sizes: Mapping[str, int], before: Sequence[_Made]) -> tu
         memory = _memory(compiled)
         if memory is not None:
             _check(memory.total - memory.arguments, "its results and temporaries take")
-        side = Measured(f, maker.target.core.name, given)
+        side = ColdCall(f, maker.target.core.name, given)
     side.result = None
-    return how, _Made(sizes, side, (ahead, side.work), memory)
+    return how, _WarmSize(sizes, side, (ahead, side.work), memory)
 
 
 def _check(size: int, what: str) -> None:
@@ -200,12 +204,12 @@ def _check(size: int, what: str) -> None:
         raise _TooLarge(f"{what} {text(size)}, of {text(free)} that may be taken")
 
 
-def _memory(compiled: Any) -> Memory | None:
+def _memory(compiled: Any) -> ProgramMemory | None:
     # Equinox wraps JAX's compiled program in an object of its own.
     stats = getattr(compiled, "compiled", compiled).memory_analysis()
     if stats is None:
         return None
-    return Memory(
+    return ProgramMemory(
         int(stats.argument_size_in_bytes),
         int(stats.output_size_in_bytes),
         int(stats.temp_size_in_bytes),
@@ -213,7 +217,7 @@ def _memory(compiled: Any) -> Memory | None:
     )
 
 
-def _run(made: _Made, seconds: tuple[float, ...]) -> Run:
+def _run(made: _WarmSize, seconds: tuple[float, ...]) -> SizeRun:
     spent = {
         phase: sum(
             getattr(work, f"{phase}_seconds") for watched in made.work for work in watched.work
@@ -221,6 +225,6 @@ def _run(made: _Made, seconds: tuple[float, ...]) -> Run:
         for phase in ("trace", "lower", "compile")
     }
     programs = sum(watched.compiles for watched in made.work)
-    return Run(
+    return SizeRun(
         made.sizes, spent["trace"], spent["lower"], spent["compile"], programs, seconds, made.memory
     )

@@ -10,10 +10,12 @@ from html import escape
 from ..._jax.memory import text as bytes_text
 from ..._svg import picture, words
 from .growth import Growth
-from .measuring import Run
+from .measuring import SizeRun
 
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 280, 84, 14, 46, 42
-_SHOWN: tuple[tuple[str, str, tuple[tuple[str, str, Callable[[Run], float | None]], ...]], ...] = (
+_SHOWN: tuple[
+    tuple[str, str, tuple[tuple[str, str, Callable[[SizeRun], float | None]], ...]], ...
+] = (
     (
         "time",
         "s",
@@ -66,7 +68,7 @@ class _Scale:
         return []
 
 
-def svg(title: str, runs: Sequence[Run], growths: Sequence[Growth]) -> str:
+def svg(title: str, runs: Sequence[SizeRun], growths: Sequence[Growth]) -> str:
     """Draw time and memory along the first axis with several sizes.
 
     Each combination of the other axes' sizes has a line of its own.
@@ -87,8 +89,8 @@ def _panel(
     i: int,
     what: str,
     unit: str,
-    shown: Sequence[tuple[str, str, Callable[[Run], float | None]]],
-    runs: Sequence[Run],
+    shown: Sequence[tuple[str, str, Callable[[SizeRun], float | None]]],
+    runs: Sequence[SizeRun],
     axis: str,
     growths: Sequence[Growth],
 ) -> str:
@@ -169,15 +171,15 @@ def _legend(
 def _line(
     name: str,
     colour: str,
-    figure: Callable[[Run], float | None],
-    runs: Sequence[Run],
+    figure: Callable[[SizeRun], float | None],
+    runs: Sequence[SizeRun],
     axis: str,
     x: _Scale,
     y: _Scale,
     unit: str,
 ) -> str:
     """Draw a line for each combination of the other axes; warm calls have bars of quartiles."""
-    groups: dict[tuple[tuple[str, int], ...], list[Run]] = {}
+    groups: dict[tuple[tuple[str, int], ...], list[SizeRun]] = {}
     for run in runs:
         groups.setdefault(
             tuple((other, size) for other, size in run.sizes.items() if other != axis), []

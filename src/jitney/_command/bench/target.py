@@ -22,9 +22,9 @@ import jax
 from ..._errors import OptionError
 from ..._interface.program import Program
 from ..._jax.trees import is_a, tree_flatten
-from ..._program.core import REGISTRY, Core
+from ..._program.core import REGISTRY, CompiledFunction
 from ..._signature.options import Options
-from .typed import WHERE
+from .parsing import WHERE
 
 _jax: Any = jax
 _eqx: Any = eqx
@@ -45,7 +45,7 @@ class Target:
     name: str
     f: Any
     module: ModuleType
-    core: Core
+    core: CompiledFunction
 
     def called(self, values: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the callable to measure, and how it is compiled, in words.

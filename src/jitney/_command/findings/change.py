@@ -10,7 +10,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True)
-class Change:
+class ProposedChange:
     """Change to a program, with its saving.
 
     Args:

@@ -40,7 +40,7 @@ _TIMERS = ("timeit", "repeat", "Timer")
 
 
 @dataclass(frozen=True)
-class Unwaited:
+class WrongTiming:
     """Timing that does not wait for the result.
 
     Args:
@@ -61,7 +61,7 @@ class Unwaited:
         return f"{self.where}: {self.what}\n      {self.write}"
 
 
-def unwaited(events: Sequence[Mapping[str, Any]]) -> tuple[Unwaited, ...]:
+def wrong_timings(events: Sequence[Mapping[str, Any]]) -> tuple[WrongTiming, ...]:
     """Return the wrong timings in those of the program's own files that JAX was called from.
 
     Args:
@@ -73,13 +73,13 @@ def unwaited(events: Sequence[Mapping[str, Any]]) -> tuple[Unwaited, ...]:
     return tuple(found for file in files for found in _in_file(file))
 
 
-def _in_file(file: str) -> Iterator[Unwaited]:
+def _in_file(file: str) -> Iterator[WrongTiming]:
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     # The file is gone, or is not Python source.
     except (OSError, SyntaxError, ValueError):
         return
-    program = _Program(short(file), _compiled(tree), _clocks(tree))
+    program = _SourceFile(short(file), _compiled(tree), _clocks(tree))
     if program.compiled:
         for node in ast.walk(tree):
             for name in ("body", "orelse", "finalbody"):
@@ -142,14 +142,14 @@ def _clocks(tree: ast.Module) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class _Program:
+class _SourceFile:
     """Source file: its name, the names that it compiles, and the names of its clocks."""
 
     file: str
     compiled: frozenset[str]
     clocks: frozenset[str]
 
-    def between(self, block: Sequence[Any]) -> Iterator[Unwaited]:
+    def between(self, block: Sequence[Any]) -> Iterator[WrongTiming]:
         """Yield the timings in the statements of a block that do not wait."""
         for i, first in enumerate(block):
             # The pattern: `start = clock()`, statements, another `clock()`, and a minus `start`.
@@ -166,14 +166,14 @@ class _Program:
             if calls:
                 yield self._told(calls, f"{self.file}:{first.lineno} to {block[end].lineno}")
 
-    def by_timeit(self, node: ast.Call) -> Iterator[Unwaited]:
+    def by_timeit(self, node: ast.Call) -> Iterator[WrongTiming]:
         """Yield the call if it is one of `timeit` with a lambda that waits for nothing."""
         if _last(node.func) in _TIMERS and node.args and isinstance(node.args[0], ast.Lambda):
             calls = self._unwaited([node.args[0].body])
             if calls:
                 yield self._told(calls, f"{self.file}:{node.lineno}")
 
-    def _told(self, calls: Sequence[ast.Call], where: str) -> Unwaited:
+    def _told(self, calls: Sequence[ast.Call], where: str) -> WrongTiming:
         names = " and ".join(dict.fromkeys(f"{_last(call.func)}()" for call in calls))
         what = (
             f"wrong: nothing waits for what {names} returns, so these are seconds until it returns,"
@@ -183,7 +183,7 @@ class _Program:
             f"jax.block_until_ready({ast.unparse(calls[-1])})  # before the clock is read again; or"
             " jitney.measure"
         )
-        return Unwaited(where, what, write)
+        return WrongTiming(where, what, write)
 
     def _unwaited(self, nodes: Iterable[ast.AST]) -> list[ast.Call]:
         """Return the calls of compiled functions; none if anything in the nodes may wait."""

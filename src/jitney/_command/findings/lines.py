@@ -66,7 +66,7 @@ _LOCALS = sys.version_info >= (3, 13)
 
 
 @dataclass
-class _Handed:
+class _ArgumentRecord:
     """Properties of one argument of a place over all inspected calls.
 
     Args:
@@ -93,7 +93,7 @@ class _Handed:
 
 
 @dataclass
-class _Place:
+class _CallSite:
     """Call of a compiled function, as an expression in the source of the program.
 
     Args:
@@ -124,12 +124,12 @@ class _Place:
     times: int = 0
     looked: int = 0
     traced: bool = False
-    handed: dict[str, _Handed] = field(default_factory=dict[str, _Handed])
+    handed: dict[str, _ArgumentRecord] = field(default_factory=dict[str, _ArgumentRecord])
     doubles: dict[str, None] = field(default_factory=dict[str, None])
-    passed: dict[str, list[_Passed]] = field(default_factory=dict[str, "list[_Passed]"])
+    passed: dict[str, list[_ArgumentLifetime]] = field(default_factory=dict[str, "list[_ArgumentLifetime]"])
 
 
-class _Passed:
+class _ArgumentLifetime:
     """Arrays of an argument at one call; counts those that die when its name is rebound.
 
     `saved` is the bytes of the dead arrays that have the shape, dtype and sharding of a result.
@@ -137,7 +137,7 @@ class _Passed:
 
     def __init__(
         self,
-        place: _Place,
+        place: _CallSite,
         name: str,
         code: CodeType,
         leaves: list[Any],
@@ -186,7 +186,7 @@ class _Passed:
         return gone
 
 
-class Lines:
+class LineRecorder:
     """Recorder of reads and calls; `unseen` is a sentence if nothing can be recorded."""
 
     def __init__(self) -> None:
@@ -196,11 +196,11 @@ class Lines:
         # By `id`: code objects are slow to hash, and are equal where only their files differ. The
         # values keep them alive, so that an id is not used twice.
         self._codes: dict[int, CodeType] = {}
-        self._places: dict[tuple[int, int], _Place | None] = {}
+        self._places: dict[tuple[int, int], _CallSite | None] = {}
         self._idle: Counter[tuple[int, int]] = Counter()
         self._reads: dict[tuple[str, int, str, str], list[float]] = {}
         self._open: dict[int, tuple[CodeType, float, tuple[str, int, str, str] | None]] = {}
-        self._calls: dict[int, list[_Passed]] = {}
+        self._calls: dict[int, list[_ArgumentLifetime]] = {}
         self._parsed: dict[str, dict[tuple[int, int, int, int], tuple[ast.Call, ast.stmt]]] = {}
         self._arrays: tuple[type, ...] = ()
         self._methods: dict[int, str] = {}
@@ -404,7 +404,7 @@ class Lines:
         elif thread in self._open and self._open[thread][0] is code:
             del self._open[thread]
 
-    def _counted(self, code: CodeType, offset: int, called: Any) -> _Place | None:
+    def _counted(self, code: CodeType, offset: int, called: Any) -> _CallSite | None:
         """Count a call of a place, and return the place if this call is to be inspected."""
         at = id(code), offset
         if at not in self._places:
@@ -417,16 +417,16 @@ class Lines:
         skipped = place.traced or (place.times > _EACH and place.times & (place.times - 1))
         return None if skipped else place
 
-    def _looks(self, place: _Place, frame: FrameType) -> None:
+    def _looks(self, place: _CallSite, frame: FrameType) -> None:
         place.looked += 1
         place.traced = _under(frame.f_back, str(self._jax))
         values = {name: _value(frame, name) for name, _ in place.arguments}
         self._look(place, values)
-        passing = list[_Passed]()
+        passing = list[_ArgumentLifetime]()
         for name in place.rebound:
             leaves = self._leaves(values[name])
             if leaves:
-                passing.append(_Passed(place, name, frame.f_code, leaves, self._leaves))
+                passing.append(_ArgumentLifetime(place, name, frame.f_code, leaves, self._leaves))
                 place.passed.setdefault(name, []).append(passing[-1])
         self._calls[threading.get_ident()] = passing
 
@@ -437,7 +437,7 @@ class Lines:
         leaves = [leaf for leaf in self._tree(value) if type(leaf) in self._arrays]
         return leaves if len({id(leaf) for leaf in leaves}) == len(leaves) else []
 
-    def _look(self, place: _Place, values: dict[str, Any]) -> None:
+    def _look(self, place: _CallSite, values: dict[str, Any]) -> None:
         numpy: Any = sys.modules["numpy"]
         arrays = {
             name: value
@@ -463,7 +463,7 @@ class Lines:
                 target = wide.sharding if moved and wide is not None else None
                 first = place.looked == 1
                 last, shape = weakref.ref(value), tuple(value.shape)
-                place.handed[name] = _Handed(
+                place.handed[name] = _ArgumentRecord(
                     value.nbytes,
                     shape,
                     str(value.dtype),
@@ -488,7 +488,7 @@ class Lines:
             before.moved = before.moved and moved
             before.last = weakref.ref(value)
 
-    def _place(self, code: CodeType, offset: int, called: Any) -> _Place | None:
+    def _place(self, code: CodeType, offset: int, called: Any) -> _CallSite | None:
         # Offsets are in bytes, and an instruction has two of them.
         first, last, start, end = list(code.co_positions())[offset // 2]
         found = self._nodes(code.co_filename).get((first or 0, start or 0, last or 0, end or 0))
@@ -515,7 +515,7 @@ class Lines:
         readable = _LOCALS or code.co_name == "<module>"
         name = getattr(called, "__name__", "a function")
         defined = None if inner is None else (str(inner.co_filename), int(inner.co_firstlineno))
-        return _Place(
+        return _CallSite(
             code.co_filename,
             statement.lineno,
             code.co_name,
@@ -542,9 +542,9 @@ class Lines:
         return self._parsed[file]
 
 
-def watch_lines(jax: Any) -> Lines:
+def watch_lines(jax: Any) -> LineRecorder:
     """Return a recorder that has begun; the docstring of this file has its limits."""
-    lines = Lines()
+    lines = LineRecorder()
     lines.begin(jax)
     return lines
 
@@ -586,7 +586,7 @@ def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
     return tuple(name for name in bound if names[name] == 1)
 
 
-def _told(place: _Place) -> dict[str, Any]:
+def _told(place: _CallSite) -> dict[str, Any]:
     shared = {
         "kind": "call",
         "name": place.name,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..._owners import short
-from .change import Change
+from .change import ProposedChange
 
 # Reads at one line from which on they count as those of a loop.
 _AGAIN = 5
@@ -38,13 +38,13 @@ _TAKES = (
 )
 
 
-def reads(seen: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+def reads(seen: Sequence[Mapping[str, Any]]) -> Iterator[ProposedChange]:
     """Yield a change for each line and kind of read."""
     for each in seen:
         if each["kind"] != "read" or each["times"] < _AGAIN:
             continue
         how = _WORDS.get(each["how"], f"np.{each['how']}(x)")
-        yield Change(
+        yield ProposedChange(
             each["seconds"],
             at_most=True,
             what=(

@@ -14,18 +14,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..._errors import few
+from ..._errors import shortlist
 from ..._owners import short
-from ..happened import Compiled
-from .change import Change
+from ..jax_log import CompileRecord
+from .change import ProposedChange
 
 # Values from which on a static argument counts as varying.
 _VALUES = 5
 
 
-def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
+def statics(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield a change for each function whose static arguments vary."""
-    groups: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
+    groups: dict[tuple[str, int, str], list[CompileRecord]] = defaultdict(list)
     for each in compiled:
         if each.cause is not None and each.defined == "user":
             groups[each.cause.file, each.cause.line, each.name].append(each)
@@ -43,9 +43,9 @@ def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
             for detail in (each.cause.details if each.cause else ())
         } - {None}
         names = sorted(str(each) for each in said) or declared[1]
-        quoted = few([f"`{each}`" for each in names])
+        quoted = shortlist([f"`{each}`" for each in names])
         unsaid = "" if said else ", which are its static arguments; JAX does not say which varies"
-        yield Change(
+        yield ProposedChange(
             sum(each.seconds for each in again),
             at_most=True,
             what=(
@@ -61,7 +61,7 @@ def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
         )
 
 
-def _by_static(each: Compiled, before: Sequence[Compiled], declared: Any) -> bool:
+def _by_static(each: CompileRecord, before: Sequence[CompileRecord], declared: Any) -> bool:
     """Return whether a static value caused a program.
 
     True if JAX reports it, or if JAX knows of no difference and an earlier program had equal

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ..._body.made_for import MadeFor
-from ..._errors import few
+from ..._body.trace_log import TraceInputs
+from ..._errors import shortlist
 from ..._jax.compile_cache import cache
-from ..._program.core import REGISTRY, Core
-from ..._program.entry import Entry
-from ..._report.plan_report import Line, report
+from ..._program.core import REGISTRY, CompiledFunction
+from ..._program.entry import Specialization
+from ..._report.plan_report import PlanLine, report
 from ..._signature.options import AUTO, tolerance_of
 from ..findings.own import own_causes
 
@@ -36,7 +36,7 @@ _LINE = "\n"
 _LATE = "not asked: other functions took the time for it"
 
 
-def look(recording: Recording) -> None:
+def collect_facts(recording: Recording) -> None:
     """Collect the facts about all decorated functions that are alive and were traced."""
     until = time.perf_counter() + _SECONDS
     quiet = io.StringIO()
@@ -48,12 +48,14 @@ def look(recording: Recording) -> None:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        recording.decorated = [told(core, until) for core in REGISTRY.cores() if core.log.made]
+        recording.decorated = [
+            function_facts(core, until) for core in REGISTRY.cores() if core.log.made
+        ]
         # Inside of the `with` statement too: remedies are proven by tracing.
         recording.own = own_causes()
 
 
-def told(core: Core, until: float) -> dict[str, Any]:
+def function_facts(core: CompiledFunction, until: float) -> dict[str, Any]:
     """Return the facts about one function as plain data.
 
     After `until`, on the clock of `time.perf_counter`, plan and memory are left out.
@@ -83,7 +85,7 @@ def told(core: Core, until: float) -> dict[str, Any]:
     }
 
 
-def _distinct(made: Sequence[MadeFor]) -> list[MadeFor]:
+def _distinct(made: Sequence[TraceInputs]) -> list[TraceInputs]:
     """Return one trace of each program."""
     return list(
         {
@@ -94,7 +96,7 @@ def _distinct(made: Sequence[MadeFor]) -> list[MadeFor]:
 
 
 def _sizes(
-    made: Sequence[MadeFor], called: dict[str, dict[int, int]]
+    made: Sequence[TraceInputs], called: dict[str, dict[int, int]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the sizes of each axis with their number and bucket, and the unit that is counted.
 
@@ -125,7 +127,10 @@ def _sizes(
 
 
 def _plan(
-    core: Core, entries: dict[int, Entry], latest: MadeFor | None, until: float
+    core: CompiledFunction,
+    entries: dict[int, Specialization],
+    latest: TraceInputs | None,
+    until: float,
 ) -> dict[str, Any]:
     """Return the plan of the last traced call; later calls of its shapes leave no trace."""
     if latest is None or latest.arrays is None or latest.key not in entries:
@@ -144,12 +149,12 @@ def _plan(
             "lines": [],
             "unknown": "it runs in several processes, which end one by one",
         }
-    of = few([f"{array.dtype}{list(array.shape)}" for array in latest.arrays])
+    of = shortlist([f"{array.dtype}{list(array.shape)}" for array in latest.arrays])
 
     # Instead of a plan that compiles, or may take longer than the time left, the decisions that the
     # trace noted.
     if _is_dear(core) or _cost(core) > until - time.perf_counter():
-        lines = [line for line in (Line(*each) for each in latest.decided) if line.asked]
+        lines = [line for line in (PlanLine(*each) for each in latest.decided) if line.asked]
         return {"of": of, "lines": [vars(line) for line in lines], "unknown": ""}
     try:
         found = report(core, entries[latest.key], latest.arrays, compiles=False)
@@ -161,14 +166,14 @@ def _plan(
         }
     lines = [line for line in found.lines if line.asked]
     return {
-        "of": few(list(found.arguments)),
+        "of": shortlist(list(found.arguments)),
         "lines": [vars(line) for line in lines],
         "unknown": "",
         "drawing": str(found.draw()),
     }
 
 
-def _is_dear(core: Core) -> bool:
+def _is_dear(core: CompiledFunction) -> bool:
     """Return whether a plan would compile, to measure memory or errors.
 
     The stages are then listed as they were decided in the trace.
@@ -178,7 +183,7 @@ def _is_dear(core: Core) -> bool:
     return auto or options.memory is not None or tolerance_of(options.precision) is not None
 
 
-def _cost(core: Core) -> float:
+def _cost(core: CompiledFunction) -> float:
     """Return the mean seconds of a program so far."""
     stats = core.counters.stats()
     return (stats.trace_seconds + stats.lower_seconds + stats.compile_seconds) / max(
@@ -186,7 +191,9 @@ def _cost(core: Core) -> float:
     )
 
 
-def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> dict[str, Any]:
+def _program(
+    core: CompiledFunction, entry: Specialization | None, made: TraceInputs, until: float
+) -> dict[str, Any]:
     """Return the bytes of one program; None for those that are unknown."""
     row: dict[str, Any] = {
         "sizes": _text(made),
@@ -225,8 +232,10 @@ def _program(core: Core, entry: Entry | None, made: MadeFor, until: float) -> di
     }
 
 
-def _text(made: MadeFor) -> str:
+def _text(made: TraceInputs) -> str:
     """Return the label of a program: its axis sizes, or its arrays if it has no named axes."""
     if made.sizes:
         return ", ".join(f"{axis}={size}" for axis, size in made.sizes.items())
-    return few([f"{array.dtype}{list(array.shape)}" for array in made.arrays or ()]) or "unknown"
+    return (
+        shortlist([f"{array.dtype}{list(array.shape)}" for array in made.arrays or ()]) or "unknown"
+    )

@@ -14,9 +14,9 @@ from html import escape
 from typing import Any
 
 from ..._diagnosis.counters import COMPILED, LOWERED, TRACED
-from ..._errors import few
+from ..._errors import shortlist
 from ..._owners import owner, short
-from ..happened import explained, plain_name
+from ..jax_log import parse_explanation, plain_name
 
 _PHASES = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}
 _COLOURS = {
@@ -33,7 +33,7 @@ _HIGH = 22
 
 
 @dataclass
-class Node:
+class FlameBar:
     """Bar of the flame, with the bars inside of it.
 
     Args:
@@ -50,20 +50,20 @@ class Node:
     seconds: float = 0.0
     times: int = 0
     jits: dict[str, int] = field(default_factory=dict[str, int])
-    inside: dict[tuple[str, str], Node] = field(default_factory=dict[tuple[str, str], "Node"])
+    inside: dict[tuple[str, str], FlameBar] = field(default_factory=dict[tuple[str, str], "FlameBar"])
 
-    def child(self, name: str, phase: str = "") -> Node:
+    def child(self, name: str, phase: str = "") -> FlameBar:
         """Return the inner bar of a name and a phase, which is added if it is the first."""
-        return self.inside.setdefault((name, phase), Node(name, phase))
+        return self.inside.setdefault((name, phase), FlameBar(name, phase))
 
-    def add(self, other: Node) -> None:
+    def add(self, other: FlameBar) -> None:
         """Add the seconds, counts and inner bars of another bar of the same name."""
         self.seconds += other.seconds
         self.times += other.times
         for name, times in other.jits.items():
             self.jits[name] = self.jits.get(name, 0) + times
         for key, node in other.inside.items():
-            self.inside.setdefault(key, Node(*key)).add(node)
+            self.inside.setdefault(key, FlameBar(*key)).add(node)
 
     def to_dict(self, least: float = 0.0, deep: int = _DEEP) -> dict[str, Any]:
         """Return the bar as plain data, longest first, without inner bars below `least` seconds."""
@@ -83,9 +83,9 @@ class Node:
 
 def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the flame of recorded events as plain data; see `launch.py`."""
-    root = Node("all of it")
+    root = FlameBar("all of it")
     # By thread: the spans that are in no other one so far, each with its start and its callers.
-    over: dict[int, list[tuple[float, Node, list[str]]]] = defaultdict(list)
+    over: dict[int, list[tuple[float, FlameBar, list[str]]]] = defaultdict(list)
     hits: set[int] = set()
     # Names that JAX explained since the last trace ended, by thread.
     asked: dict[int, list[str]] = defaultdict(list)
@@ -95,14 +95,14 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if event["kind"] == "hit":
             hits.add(thread)
         elif event["kind"] == "explained":
-            said = explained(event["text"])
+            said = parse_explanation(event["text"])
             asked[thread] += [said.name] if said is not None and _is_users(said.file) else []
         elif event["kind"] == "span" and event["event"] in _PHASES:
             phase = _PHASES[event["event"]]
             if phase == "compile" and thread in hits:
                 hits.discard(thread)
                 phase = "cache read"
-            node = Node(
+            node = FlameBar(
                 plain_name(event["name"]), phase, max(0.0, event["end"] - event["start"]), 1
             )
             if phase == "trace":
@@ -114,7 +114,7 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             while waiting and waiting[-1][0] >= event["start"]:
                 inner = waiting.pop()[1]
                 node.inside.setdefault(
-                    (inner.name, inner.phase), Node(inner.name, inner.phase)
+                    (inner.name, inner.phase), FlameBar(inner.name, inner.phase)
                 ).add(inner)
             waiting.append((event["start"], node, _users(event["frames"])))
 
@@ -124,7 +124,7 @@ def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return root.to_dict(_LEAST * root.seconds)
 
 
-def _stand(root: Node, node: Node, callers: Sequence[str]) -> None:
+def _stand(root: FlameBar, node: FlameBar, callers: Sequence[str]) -> None:
     """Add an outermost span to the tree, below the user's functions that led to it."""
     at = root
     # Each caller on the path gets the seconds; calls through the same functions share their bars.
@@ -133,8 +133,8 @@ def _stand(root: Node, node: Node, callers: Sequence[str]) -> None:
         at = at.child(name)
     at.seconds += node.seconds
     at.times += node.phase in ("compile", "cache read")
-    at.inside.setdefault((node.phase, node.phase), Node(node.phase, node.phase)).add(
-        Node(node.phase, node.phase, node.seconds, node.times, node.jits, node.inside)
+    at.inside.setdefault((node.phase, node.phase), FlameBar(node.phase, node.phase)).add(
+        FlameBar(node.phase, node.phase, node.seconds, node.times, node.jits, node.inside)
     )
 
 
@@ -172,7 +172,9 @@ def _bars(node: Mapping[str, Any], start: float, row: int, whole: float, bars: l
     left, wide = 100 * start / whole, 100 * seconds / whole
     label = name if not phase or phase == node["name"] else f"{name} ({phase})"
     times = f", {node['times']} times" if node["times"] > 1 else ""
-    jits = few([f"{jit} {times}" if times > 1 else jit for jit, times in node["jits"].items()])
+    jits = shortlist(
+        [f"{jit} {times}" if times > 1 else jit for jit, times in node["jits"].items()]
+    )
     within = escape(f", with {jits} inside, whose seconds JAX does not report") if jits else ""
     look = f'style="left:{left:.3f}%;width:{wide:.3f}%;top:{row * _HIGH}px' + (
         f';background:{_COLOURS[phase]}"' if phase else '" class="user"'

@@ -37,7 +37,7 @@ import jax
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from ..._errors import JitneyWarning, OptionError, sentence
+from ..._errors import JitneyWarning, OptionError, format_error
 from ..._extent import read_bytes
 from ..._switches import VERIFY
 from .entries import NAME, Watch
@@ -156,7 +156,7 @@ class _Switch:
         except OSError as error:
             what = f"{ours.directory} cannot be made smaller ({error.strerror or error})"
             self._warn_once(
-                sentence(
+                format_error(
                     "the compilation cache",
                     what,
                     "Past its limit, entries used least recently are deleted.",
@@ -200,7 +200,7 @@ class _Switch:
         size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
         refusal = self._prepare(base, size if users else _UNLIMITED)
         if refusal is not None:
-            text = sentence(
+            text = format_error(
                 "the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix
             )
             return _off(f"{shown(base)} {refusal.what}", text)
@@ -380,7 +380,7 @@ def _off(reason: str, warning: str | None = None) -> _Decision:
 def _overruled(base: Path, folder: str) -> str:
     what = f"cache_dir={str(base)!r} is not used, `{_FOLDER}` is {folder!r}"
     rule = "A setting made in JAX comes before jitney's."
-    return sentence(
+    return format_error(
         "jitney.configure()", what, rule, f"give one of the two, `cache_dir` or `{_FOLDER}`."
     )
 
@@ -422,7 +422,9 @@ def _wanted(request: _Request) -> tuple[bool, str | None]:
     if text in named:
         return named[text] is not False, None
     what, rule = f"JITNEY_CACHE={text!r} is not known", "It is `on` or `off`; the cache stays on."
-    return True, sentence("the compilation cache", what, rule, "set JITNEY_CACHE=off or unset it.")
+    return True, format_error(
+        "the compilation cache", what, rule, "set JITNEY_CACHE=off or unset it."
+    )
 
 
 def _read_flag(name: str, given: object) -> bool | None:
@@ -469,7 +471,7 @@ def _bytes(size: object) -> int | None:
 
 
 def _malformed(name: str, value: object, rule: str) -> str:
-    return sentence(
+    return format_error(
         "jitney.configure()",
         f"{name}={value!r} is not understood",
         rule,

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from ..pattern import Ints, Pattern
-from .ways import REVERSE, WAYS, Way
+from .modes import REVERSE, WAYS, PassMode
 
 
 @dataclass(frozen=True)
-class Scheme:
+class Colouring:
     """Directions that give all elements of a Jacobian.
 
     Args:
@@ -36,7 +36,7 @@ class Scheme:
             None if the matrix is not read so.
     """
 
-    by: Way
+    by: PassMode
     colours: Ints
     count: int
     apart: Ints
@@ -66,12 +66,14 @@ def _count(count: int, what: str) -> str:
     return f"{count} {what}{'es' if count > 1 else ''}" if count else ""
 
 
-def scheme_of(pattern: Pattern, ways: Collection[Way], limit: float = math.inf) -> Scheme | None:
+def scheme_of(
+    pattern: Pattern, ways: Collection[PassMode], limit: float = math.inf
+) -> Colouring | None:
     """Cheapest scheme found for a pattern, of the allowed modes; None if it costs more than the
     limit.
     """
     apart = len(ways) > 1
-    best: Scheme | None = None
+    best: Colouring | None = None
     for way in WAYS:
         if way in ways:
             scheme = _coloured(
@@ -82,7 +84,7 @@ def scheme_of(pattern: Pattern, ways: Collection[Way], limit: float = math.inf) 
     return best
 
 
-def _coloured(pattern: Pattern, by: Way, limit: float, *, apart: bool) -> Scheme | None:
+def _coloured(pattern: Pattern, by: PassMode, limit: float, *, apart: bool) -> Colouring | None:
     mine, other = (1, REVERSE) if by == "forward" else (REVERSE, 1)
     lengths = np.sort(pattern.lengths)[::-1]
 
@@ -101,14 +103,14 @@ def _coloured(pattern: Pattern, by: Way, limit: float, *, apart: bool) -> Scheme
     return _with_apart(pattern, by, best, (limit - other * best) / mine)
 
 
-def scheme_by(pattern: Pattern, by: Way, apart: int, most: float) -> Scheme | None:
+def scheme_by(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colouring | None:
     """Scheme of a given form: mode, number of dense rows (or columns) taken out, and most
     colours.
     """
     return _with_apart(pattern if by == "forward" else pattern.transposed, by, apart, most)
 
 
-def _with_apart(pattern: Pattern, by: Way, apart: int, most: float) -> Scheme | None:
+def _with_apart(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colouring | None:
     """Take out the longest rows and colour the others; None if that takes more than `most`
     colours.
     """
@@ -126,7 +128,7 @@ def _with_apart(pattern: Pattern, by: Way, apart: int, most: float) -> Scheme | 
     if not colourings:
         return None
     colours = min(colourings, key=lambda colouring: colouring.max(initial=-1))
-    return Scheme(by, colours, int(colours.max(initial=-1)) + 1, long)
+    return Colouring(by, colours, int(colours.max(initial=-1)) + 1, long)
 
 
 _MOST_APART = 64

@@ -16,7 +16,7 @@ from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import LOGIC, PLAIN_CALLS, REARRANGED, REMATS
 from ..pattern import Pattern, union
 from ..typed_numpy import np
-from .colouring import Scheme, orders
+from .colouring import Colouring, orders
 
 # `pow` is left out: where the base is 0 its rule gives second derivatives that are not symmetric.
 _SMOOTH = (
@@ -43,7 +43,7 @@ def _inside(eqn: Any) -> Sequence[Any]:
     return () if eqn.primitive.name.startswith("scatter") else programs(eqn.params)
 
 
-def star_scheme(pattern: Pattern, most: float) -> Scheme | None:
+def star_scheme(pattern: Pattern, most: float) -> Colouring | None:
     """Forward passes that give all elements of a symmetric matrix; None if they are not fewer than
     `most`.
 
@@ -53,7 +53,7 @@ def star_scheme(pattern: Pattern, most: float) -> Scheme | None:
         most: Number of passes that is too many.
     """
     whole = union([pattern, pattern.transposed])
-    best: Scheme | None = None
+    best: Colouring | None = None
     for order in orders(whole):
         colours = _coloured(whole, order)
         count = int(colours.max(initial=-1)) + 1
@@ -61,7 +61,7 @@ def star_scheme(pattern: Pattern, most: float) -> Scheme | None:
             mirrored = _mirrored(pattern, whole, colours, count)
             if mirrored is not None:
                 best, most = (
-                    Scheme("forward", colours, count, np.zeros(0, np.int64), mirrored),
+                    Colouring("forward", colours, count, np.zeros(0, np.int64), mirrored),
                     count,
                 )
     return best

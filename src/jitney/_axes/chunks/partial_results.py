@@ -1,0 +1,315 @@
+"""Abstract interpretation of loops, branches and solves that do not run along the cut axis: which
+of their results are made per chunk, and which are partial results that a monoid combines.
+
+The gradient of a weight that each iteration of a loop over time uses is a sum over the batch and
+over time, accumulated in the carry. With the batch cut, each chunk can accumulate its partial sum
+from zero, if every operation that reads the carry is linear in it. This is proven here on the body,
+in the domain of `rules/additive.py`; the initial carry goes to one chunk.
+
+    scan over time, batch cut     body: g = g + sum over the batch of x * y
+    x, y                          "along"
+    g, the carry                  "start" -> partial[add], the fixpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._jax.equinox_checks import only_raises
+from ..._jax.evaluation import interpret
+from ..._jax.jaxprs import scan_parts, solve_operands, while_parts
+from ..._jax.primitives import spelled
+from ..._jax.trees import issubdtype
+from ..dims import is_ragged
+from ..interpreter import Op, mentions, ragged_axes
+from ..monoids import MONOIDS, Monoid
+from ..refusal import Refused
+from ..rule import Use
+from ..rules import RULES
+from ..rules.control import inlined_program
+from ..rules.partials import (
+    AbstractValue,
+    is_fixed,
+    is_partial_of,
+    is_zero,
+    preserves_partials,
+    transfer_fixed,
+)
+
+_OVER_ANOTHER = ("scan", "while", "cond", "custom_linear_solve")
+
+
+@dataclass(frozen=True)
+class PartialResults:
+    """The partial results of an operation.
+
+    Args:
+        monoids: For each result, the monoid that combines the partial results of the chunks; None
+            if the result is made per chunk.
+        begun: Position of an operand -> the monoid, for initial carries that are accumulated into:
+            one chunk starts from the operand, the others from the identity.
+    """
+
+    monoids: tuple[Monoid | None, ...]
+    begun: Mapping[int, Monoid]
+
+
+def is_over_another(op: Op) -> bool:
+    """Return whether an operation is a loop, branch or solve, and does not run along the axis."""
+    return op.name in _OVER_ANOTHER and not (op.name == "scan" and is_ragged(op.params["length"]))
+
+
+def find_partials(op: Op, zeros: Sequence[bool]) -> PartialResults:
+    """Find the partial results of a loop, branch or solve over another axis.
+
+    Args:
+        op: The operation; its rule refuses no use of the axis in it.
+        zeros: For each operand, whether it is known to be zero.
+
+    Raises:
+        Refused: A partial result is read by an operation that needs the combined one.
+    """
+    given: list[AbstractValue] = [
+        _standing(dims, "zero" if zero else "fixed")
+        for dims, zero in zip(op.ins, zeros, strict=True)
+    ]
+    made = _PartialsInterpreter(op).control(op, given, begins=True)
+    monoids = tuple(each if isinstance(each, Monoid) else None for each in made)
+    if op.name not in ("scan", "while"):
+        return PartialResults(monoids, {})
+    places = list(range(len(given)))
+    carry = (scan_parts if op.name == "scan" else while_parts)(op.eqn, places)[
+        1 if op.name == "scan" else 2
+    ]
+    return PartialResults(
+        monoids,
+        {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None},
+    )
+
+
+def _standing(dims: Sequence[Any], otherwise: AbstractValue) -> AbstractValue:
+    return "along" if ragged_axes(dims) else otherwise
+
+
+class _PartialsInterpreter:
+    """Abstract interpreter of the sub-jaxprs that one operation holds.
+
+    Args:
+        outer: The operation.
+    """
+
+    def __init__(self, outer: Op):
+        self.outer = outer
+
+    def run(self, jaxpr: Any, given: Sequence[AbstractValue], seen_at: str) -> list[AbstractValue]:
+        """The abstract results of a jaxpr for abstract arguments."""
+
+        def number(value: Any, aval: Any, _eqn: Any) -> AbstractValue:
+            return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
+
+        def results(eqn: Any, standings: list[AbstractValue]) -> list[AbstractValue]:
+            return self.made(Op(eqn, self.outer.ranges, seen_at), standings)
+
+        return interpret(jaxpr, given, results, constant=number)
+
+    def made(self, op: Op, given: list[AbstractValue]) -> list[AbstractValue]:
+        """Transfer function of one operation."""
+        if any(len(ragged_axes(dims)) > 1 for dims in op.outs):
+            raise Refused(
+                op.place,
+                f"makes an array that has it twice, inside `{spelled(self.outer.name)}`"
+                f" (`{spelled(op.name)}`)",
+            )
+        if all(map(is_fixed, given)) and not mentions(op):
+            return [transfer_fixed(op, given)] * len(op.outs)
+        program = inlined_program(op.eqn)
+        if program is not None:
+            return self.run(program, given, op.place)
+        if is_over_another(op):
+            return self.control(op, given)
+        if op.name == "optimization_barrier":
+            return given
+        return self.plain(op, given)
+
+    def plain(self, op: Op, given: list[AbstractValue]) -> list[AbstractValue]:
+        """Transfer function of an operation that holds no sub-jaxpr."""
+        rule = RULES.get(op.name)
+        for use in rule.uses_of(op) if rule is not None else ():
+            return [self.folded(op, given, use)] * len(op.outs)
+
+        # No use of the axis: values with the axis stay per chunk, and must not meet partials.
+        parts = [each for each in given if isinstance(each, Monoid)]
+        along = "along" in given
+        if rule is None or (along and (parts or not all(map(ragged_axes, op.outs)))):
+            raise self.read_early(op)
+        if not parts:
+            return [_standing(dims, transfer_fixed(op, given)) for dims in op.outs]
+
+        # Partials of one monoid stay partials if the operation commutes with the monoid.
+        monoid = _truths(op, parts[0])
+        if (
+            any(map(ragged_axes, op.outs))
+            or any(each is not parts[0] for each in parts)
+            or (monoid is parts[0] and not preserves_partials(op, given, monoid))
+        ):
+            raise self.read_early(op)
+        return [monoid] * len(op.outs)
+
+    def folded(self, op: Op, given: list[AbstractValue], use: Use) -> Monoid:
+        """Transfer function of a use of the axis: the partial result of a reduction, or of a
+        scatter into an array without the axis.
+        """
+        across = RULES[op.name].carried_state
+        if (
+            across is None
+            or across.monoid is None
+            or use.monoid is None
+            or any(map(ragged_axes, op.outs))
+        ):
+            raise self.looks(op, use)
+        base, rest = (given[:1], given[1:]) if across.way == "written" else ([], given)
+        if across.way not in ("folded", "written") or any(
+            isinstance(each, Monoid) for each in rest
+        ):
+            raise self.looks(op, use)
+        if not all(is_partial_of(across.monoid, each) for each in base):
+            raise self.read_early(op)
+        return across.monoid
+
+    def looks(self, op: Op, use: Use) -> Refused:
+        what = use.refused or use.how
+        return Refused(
+            op.place,
+            f"looks along it inside `{spelled(self.outer.name)}`: {what} (`{spelled(op.name)}`)",
+        )
+
+    def read_early(self, op: Op) -> Refused:
+        what = "is put together over all of it only when that is done"
+        return Refused(
+            op.place,
+            f"reads what {what}, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)",
+        )
+
+    # Loops, branches and solves.
+
+    def control(
+        self, op: Op, given: list[AbstractValue], *, begins: bool = False
+    ) -> list[AbstractValue]:
+        """Transfer function of a loop, branch or solve. The outermost loop (`begins`) may start
+        from any values, since these go to one chunk.
+        """
+        if op.name == "cond":
+            return self.branches(op, given)
+        if op.name == "custom_linear_solve":
+            return self.run(op.params["jaxprs"].solve, solve_operands(op.eqn, given), op.place)
+        if op.name == "scan":
+            constants, start, xs = scan_parts(op.eqn, given)
+            carry, rest = self.loop(op, op.params["jaxpr"], constants, start, xs, begins=begins)
+            return [*carry, *rest]
+        of_condition, of_body, start = while_parts(op.eqn, given)
+        carry, _ = self.loop(op, op.params["body_jaxpr"], of_body, start, [], begins=begins)
+        (goes_on,) = self.run(op.params["cond_jaxpr"], [*of_condition, *carry], op.place)
+        if isinstance(goes_on, Monoid) or (
+            goes_on == "along" and any(each != "along" for each in carry)
+        ):
+            raise self.read_early(op)
+        return carry
+
+    def loop(
+        self,
+        op: Op,
+        body: Any,
+        constants: list[AbstractValue],
+        start: list[AbstractValue],
+        xs: list[AbstractValue],
+        *,
+        begins: bool,
+    ) -> tuple[list[AbstractValue], list[AbstractValue]]:
+        """The abstract carry of a loop, valid in each iteration, and the abstract stacked outputs.
+
+        Raises:
+            Refused: A carry is a partial result, but starts from another value.
+        """
+        # Fixpoint from "start", the least element: join the carry with what the body returns until
+        # it is stable. A carry that is still "start" then is never changed; it is demoted to the
+        # value it started with, and the iteration goes on.
+        carry: list[AbstractValue] = ["start" if is_fixed(each) else each for each in start]
+        while True:
+            out = self.run(body, [*constants, *carry, *xs], op.place)
+            after = self.join_values(op, carry, out[: len(carry)])
+            if after == carry:
+                after = _unchanged(start, carry)
+            if after == carry:
+                break
+            carry = after
+
+        # An inner loop runs in each chunk, so a carry that turns into a partial must start from
+        # one: else its initial value would be counted once per chunk.
+        if not all(
+            begins or not isinstance(b, Monoid) or is_partial_of(b, a)
+            for a, b in zip(start, carry, strict=True)
+        ):
+            raise self.read_early(op)
+        return carry, out[len(carry) :]
+
+    def branches(self, op: Op, given: list[AbstractValue]) -> list[AbstractValue]:
+        index, *operands = given
+        programs = op.params["branches"]
+
+        # A predicate that differs between chunks selects one branch in one chunk and another in the
+        # next, so their partials do not combine. A branch that only raises does not count.
+        if not is_fixed(index):
+            programs = [program for program in programs if not only_raises(program)]
+            if len(programs) != 1:
+                raise self.read_early(op)
+        made = self.run(programs[0], operands, op.place)
+        for program in programs[1:]:
+            made = self.join_values(op, made, self.run(program, operands, op.place))
+        return made
+
+    def join_values(
+        self, op: Op, these: Sequence[AbstractValue], those: Sequence[AbstractValue]
+    ) -> list[AbstractValue]:
+        """Join of two lists of abstract values.
+
+        Raises:
+            Refused: Two values have no join.
+        """
+        made: list[AbstractValue] = []
+        for a, b in zip(these, those, strict=True):
+            if a == b or b == "start" or (isinstance(a, Monoid) and is_partial_of(a, b)):
+                made.append(a)
+            elif a == "start" or (isinstance(b, Monoid) and is_partial_of(b, a)):
+                made.append(b)
+            elif is_fixed(a) and is_fixed(b):
+                made.append("fixed")
+            else:
+                raise self.read_early(op)
+        return made
+
+
+def _unchanged(
+    start: Sequence[AbstractValue], carry: Sequence[AbstractValue]
+) -> list[AbstractValue]:
+    """Demote carries that no iteration changes to the abstract values that they started with."""
+    return [
+        a if b == "start" or (a, b) == ("fixed", "zero") else b
+        for a, b in zip(start, carry, strict=True)
+    ]
+
+
+def _truths(op: Op, monoid: Monoid) -> Monoid:
+    """The monoid of a partial after an operation: "or" becomes "max" where bools are converted to
+    integers (to select a branch), as max(int(a), int(b)) = int(a or b).
+    """
+    dtypes = [atom.aval.dtype for atom in (*op.eqn.invars, *op.eqn.outvars)]
+    is_counted = (
+        op.name == "convert_element_type"
+        and dtypes[0] == np.bool_
+        and issubdtype(dtypes[1], np.integer)
+    )
+    return MONOIDS["max"] if is_counted and monoid is MONOIDS["or"] else monoid

@@ -1,0 +1,232 @@
+"""Interpreter of jaxprs with symbolic sizes, on arrays that are longer than their valid part.
+
+Each value keeps one invariant: along an axis of symbolic size n, its first n elements are those of
+the function at the exact size. The elements behind them, the padding, are arbitrary, NaNs too. An
+operation that mixes elements along an axis first replaces the padding by its identity element (see
+`rules/`), so padding never reaches a valid number. This holds in a derivative too, which is traced
+before it is interpreted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._jax.evaluation import interpret
+from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.primitives import CALLBACKS, HOLDERS
+from .._jax.trees import is_a
+from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
+from .partitioner_fixes import bind_partition_safe
+from .refusal import Refused
+from .typed_jax import jnp, lax
+from .x64 import x64_scope
+
+Ranges = Mapping[str, tuple[int, int]]
+"""Symbol -> the least and the largest size it stands for."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """An equation of a traced program, with the range of sizes of each symbol. `seen_at` is the
+    user's line of the equation that holds it.
+    """
+
+    eqn: Any
+    ranges: Ranges = field(default_factory=dict[str, tuple[int, int]])
+    seen_at: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.eqn.primitive.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.eqn.params
+
+    def changed(self, **params: Any) -> Op:
+        """The same operation with other parameters."""
+        return replace(self, eqn=self.eqn.replace(params={**self.params, **params}))
+
+    @cached_property
+    def ins(self) -> list[tuple[Dim, ...]]:
+        return [shape_of(atom) for atom in self.eqn.invars]
+
+    @cached_property
+    def outs(self) -> list[tuple[Dim, ...]]:
+        return [shape_of(atom) for atom in self.eqn.outvars]
+
+    @property
+    def place(self) -> str:
+        return source_of(self.eqn, self.seen_at)
+
+    @property
+    def is_ragged(self) -> bool:
+        """True if a size of an operand or result, or among the parameters, is symbolic."""
+        return any(
+            map(is_ragged, (dim for dims in (*self.ins, *self.outs) for dim in dims))
+        ) or any(True for _ in tree_dims(self.params))
+
+
+def shape_of(atom: Any) -> tuple[Dim, ...]:
+    return tuple(getattr(atom.aval, "shape", ()))
+
+
+def ragged_axes(dims: Sequence[Dim]) -> list[int]:
+    """The positions of the axes whose size is symbolic."""
+    return [axis for axis, dim in enumerate(dims) if is_ragged(dim)]
+
+
+class PaddedInterpreter:
+    """Interpreter of one evaluation, with the allocated and the valid size of each symbol.
+
+    Args:
+        allocated: Symbol -> the size of the arrays.
+        valid: Symbol -> the size of the valid part, an int32 scalar of the program.
+        rules: Name of a primitive -> its rule.
+        whole: Symbol -> the size that the body computes with: the valid size, unless the arrays are
+            chunks of longer ones.
+        start: Symbol -> the position of a chunk in its axis.
+        numbers: Variable of the program -> the value that Python computed from the sizes, which is
+            used in place of the equation.
+    """
+
+    is_spread = False
+    """True if XLA's partitioner shards other axes, and adds collectives to reductions over them."""
+    is_differentiated = False
+    """True in the evaluation of a derivative, which JAX splits into a linear part and the rest; a
+    barrier around both would keep them together.
+    """
+    is_mute = False
+    """True if operations are evaluated without their callbacks; nothing reads their results then.
+    """
+
+    def __init__(
+        self,
+        allocated: Mapping[str, int],
+        valid: Mapping[str, Any],
+        rules: Mapping[str, Any],
+        whole: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
+        numbers: Mapping[Any, Any] | None = None,
+    ):
+        self.allocated = allocated
+        self.valid = valid
+        self.rules = rules
+        self.whole = valid if whole is None else whole
+        self.start = start or {}
+        self.numbers = numbers or {}
+
+    def shape(self, dims: Sequence[Dim]) -> tuple[int, ...]:
+        """The allocated shape of an array."""
+        return tuple(evaluate(dim, self.allocated) for dim in dims)
+
+    def count(self, dim: Dim) -> Any:
+        """The number of valid elements along an axis, as an int32 scalar."""
+        return jnp.asarray(evaluate(dim, self.valid), np.int32)
+
+    def start_of(self, dim: Dim) -> Any:
+        """The start of a chunk along an axis, whose length may be a multiple of the cut size; None
+        if the axis is not cut.
+        """
+        at = {name: self.start[name] for name in symbols(dim) if name in self.start}
+        return jnp.asarray(evaluate(dim, at), np.int32) if at else None
+
+    def inside(self, dims: Sequence[Dim], axis: int) -> Any:
+        """Mask of the elements that are valid along an axis, in the shape of the array."""
+        positions = lax.broadcasted_iota(np.int32, self.shape(dims), axis)
+        return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
+
+    def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
+        """Replace the padding of `x` along `axes` by the identity of an operation."""
+        # A `select`, not a product with the mask: padding may be NaN, and 0 * NaN is NaN.
+        for axis in axes:
+            if is_ragged(dims[axis]) and not self.is_full(dims[axis]):
+                x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
+        return x
+
+    def is_full(self, dim: Dim) -> bool:
+        """Return whether it is known while tracing that the axis has no padding."""
+        return all(
+            is_a(self.valid[name], int) and self.valid[name] == self.allocated[name]
+            for name in symbols(dim)
+        )
+
+    def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
+        """Evaluate the operation itself, with some parameters changed."""
+        eqn = op.changed(**changed).eqn if changed else op.eqn
+        return bind_partition_safe(eqn, values) if self.is_spread else bound(eqn, values)
+
+    def muted(self) -> PaddedInterpreter:
+        """The same evaluation, without callbacks."""
+        other = copy(self)
+        other.is_mute = True
+        return other
+
+    def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+        """Evaluate an operation: by its rule if a symbolic size occurs in it, else unchanged."""
+        told = bool(op.eqn.effects)
+        if self.is_mute and told and op.name in CALLBACKS:
+            return zero_results(op)
+        # A rule also evaluates sub-jaxprs with this interpreter: needed to mute callbacks in them,
+        # and to put in Python's values.
+        if mentions(op) or (self.is_mute and told) or self._holds_numbers(op):
+            return self.rules[op.name].pad(self, op, list(values))
+        return self.bind(op, values)
+
+    def _holds_numbers(self, op: Op) -> bool:
+        """Return whether a sub-jaxpr of an operation holds a value that Python computed from the
+        sizes: `n % 0.5` is a call, which need not mention a size.
+
+        Raises:
+            Refused: No rule evaluates that sub-jaxpr.
+        """
+        inside = self.numbers and any(
+            eqn.outvars and eqn.outvars[0] in self.numbers
+            for program in programs(op.params)
+            for eqn in equations(program)
+        )
+        if inside and op.name not in HOLDERS:
+            raise Refused(op.place, f"computes a number of the size inside `{op.name}`")
+        return bool(inside)
+
+    def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+        """Evaluate a jaxpr, closed or open."""
+
+        def results(eqn: Any, operands: list[Any]) -> list[Any]:
+            # Python's value, in place of the equation that would compute it from symbols.
+            if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
+                return [self.numbers[eqn.outvars[0]]]
+            with x64_scope(eqn):
+                return self.make(Op(eqn), operands)
+
+        return interpret(jaxpr, values, results)
+
+
+def zero_results(op: Op) -> list[Any]:
+    """Zeros in place of the results of an operation that has no symbolic size."""
+    return [lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in op.eqn.outvars]
+
+
+def grows(dim: Dim, ranges: Ranges) -> bool:
+    """Return whether a size never exceeds its value at the largest sizes of all symbols."""
+    return not is_ragged(dim) or extent(dim).grows(
+        {symbol: ranges[symbol] for symbol in symbols(dim)}
+    )
+
+
+def mentions(op: Op) -> bool:
+    """Return whether a symbolic size occurs in an operation, or in the sub-jaxprs that it holds."""
+    return op.is_ragged or any(
+        mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns
+    )
+
+
+def take(x: Any, positions: Any, axis: int) -> Any:
+    """The elements of `x` at positions along an axis; positions out of bounds are clamped."""
+    return jnp.take(x, positions, axis=axis, mode="clip")

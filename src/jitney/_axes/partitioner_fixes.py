@@ -1,0 +1,134 @@
+"""Interpreter that works round two faults of XLA's partitioner, so that a program whose arrays are
+sharded gives the numbers of one device.
+
+The faults (tried with jax 0.10.2 and 0.12.0.1), and the rewrites:
+- A maximum or minimum of numbers with a NaN has to be NaN. The collectives that XLA adds to a
+  sharded reduction may drop it (on CPUs they do). So the NaN is reduced besides, as a flag, as in
+  `chunks/over_devices.py`.
+- XLA computes the start of a device's shard in the dtype of the positions, so that narrow ones
+  wrap; in gathers and scatters it ends the process ("Unsupported indices type"). So narrow
+  positions are converted to int32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._jax.evaluation import interpret
+from .._jax.jaxprs import bound, equations, opened, programs
+from .._jax.primitives import HOLDERS
+from .._jax.trees import is_a
+from .monoids import MONOIDS, REDUCTIONS, SCATTERS
+from .typed_jax import dtypes, lax, make_jaxpr
+
+_EXTREMES = (MONOIDS["max"], MONOIDS["min"])
+_REDUCTIONS = [name for name, monoid in REDUCTIONS.items() if MONOIDS[monoid] in _EXTREMES]
+_SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in _EXTREMES]
+POSITIONED: dict[str, tuple[int, int | None]] = {
+    "gather": (1, 2),
+    **dict.fromkeys(("scatter", "scatter_sub", "scatter-sub", *SCATTERS), (1, 2)),
+    "dynamic_slice": (1, None),
+    "dynamic_update_slice": (2, None),
+}
+"""Primitive -> the range of its operands that are positions (from, to)."""
+
+
+def partition_safe(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Wrap a function of flat arrays so that it gives the same numbers on sharded arrays as on one
+    device.
+    """
+
+    def over_devices(*arrays: Any) -> list[Any]:
+        return interpret(make_jaxpr(fn)(*arrays), arrays, bind_partition_safe)
+
+    return over_devices
+
+
+def bind_partition_safe(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """Evaluate one equation, with the rewrites where it needs them."""
+    if eqn.primitive.name in POSITIONED:
+        first, last = POSITIONED[eqn.primitive.name]
+        values = [
+            *values[:first],
+            *map(_counting, values[first:last]),
+            *(values[last:] if last else []),
+        ]
+    if _may_lose(eqn):
+        (out,) = bound(eqn, values)
+        return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
+    # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
+    if eqn.primitive.name in HOLDERS and any(
+        map(
+            _is_changed, (inner for program in programs(eqn.params) for inner in equations(program))
+        )
+    ):
+        return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
+    return bound(eqn, values)
+
+
+def _counting(positions: Any) -> Any:
+    """Convert positions to a dtype of at least 32 bits."""
+    return (
+        positions
+        if dtypes.iinfo(positions.dtype).bits >= 32
+        else lax.convert_element_type(positions, np.int32)
+    )
+
+
+def _is_changed(eqn: Any) -> bool:
+    """Return whether an equation needs a rewrite."""
+    if _may_lose(eqn):
+        return True
+    first, last = POSITIONED.get(eqn.primitive.name, (0, 0))
+    return any(dtypes.iinfo(atom.aval.dtype).bits < 32 for atom in eqn.invars[first:last])
+
+
+def _may_lose(eqn: Any) -> bool:
+    """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
+    # Floats of 4 bits have no NaN.
+    dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
+    return (
+        eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS)
+        and dtypes.issubdtype(dtype, np.floating)
+        and dtypes.finfo(dtype).bits > 4
+    )
+
+
+def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
+    """Mask of the results that depend on a NaN."""
+    # A scatter: count the NaN updates that reach each element, by a scatter of integers.
+    x, *rest = values
+    if not rest:
+        return lax.reduce_or(lax.ne(x, x), axes=eqn.params["axes"])
+    indices, updates = rest
+    flags = lax.convert_element_type(lax.ne(updates, updates), np.int32)
+    none = lax.full(x.shape, np.int32(0))
+    counts = lax.scatter_add(
+        none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"]
+    )
+    return lax.bitwise_or(lax.ne(x, x), lax.gt(counts, none))
+
+
+def _made_anew(value: Any) -> Any:
+    """A parameter of an equation, with the sub-jaxprs in it rewritten."""
+    if is_a(value, tuple):
+        parts = [_made_anew(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(
+        map(_is_changed, equations(value))
+    ):
+        return value
+    avals = [
+        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
+        for atom in opened(value)[0].invars
+    ]
+
+    def run(*given: Any) -> list[Any]:
+        return interpret(value, given, bind_partition_safe)
+
+    made = make_jaxpr(run)(*avals)
+    return made if hasattr(value, "consts") else opened(made)[0]

@@ -1,0 +1,195 @@
+"""Abstract domain of partial reductions, and which operations map partials to partials.
+
+Where an axis is cut, each chunk computes its partial sum over it, inside a loop over another axis.
+A linear operation commutes with the sum over chunks, f(a + b) = f(a) + f(b), so it may be applied
+to the partials: they may be moved, added to each other, and multiplied by a value that is the same
+in each chunk. (If that value is infinite, a partial of zero makes a NaN where the sum makes an
+infinity.) Partial maxima and minima may be moved, and compared with each other. Any other operation
+on a partial would compute a number that does not occur in the program.
+
+    scan body      abstract values (x: varying in the batch; w: fixed)
+    s = sum(x)     partial[add]
+    t = w * s      partial[add]: linear in s
+    u = tanh(t)    refused: not linear
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ..._jax.primitives import REARRANGED
+from ..._jax.trees import Tracer, extended, is_a, issubdtype
+from ..interpreter import Op
+from ..monoids import CUMULATIVE, MONOIDS, REDUCTIONS, SCATTERS, Monoid
+from ..typed_jax import dtypes, lax
+
+AbstractValue = Literal["fixed", "zero", "start", "along"] | Monoid
+"""Abstract value, per chunk: "fixed" (the same in each chunk), "zero" (fixed, and zero), "start"
+(fixed, and the initial value of a carry that no iteration is known to change), "along" (has the
+axis), or a monoid: a partial result that the monoid combines over chunks.
+"""
+
+_ADD = MONOIDS["add"]
+_IDEMPOTENT = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
+_COMBINING = {
+    "add": "add",
+    "add_any": "add",
+    "mul": "mul",
+    "max": "max",
+    "min": "min",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+# `pad` is here because its filler is checked as an operand: it must be a partial like the rest.
+_MOVED = REARRANGED | {"copy", "copy_p", "pad", "split", "stack", "tile", "unstack"}
+# Primitive -> the number of leading operands that hold data; the others are positions.
+_AT_POSITIONS = {"dynamic_slice": 1, "gather": 1, "dynamic_update_slice": 2}
+_LINEAR = (
+    "complex",
+    "conj",
+    "cumsum",
+    "fft",
+    "imag",
+    "neg",
+    "real",
+    "reduce_precision",
+    "reduce_sum",
+    "reduce_window_sum",
+    "sub",
+)
+_PRODUCTS = ("conv_general_dilated", "dot_general", "mul")
+
+
+def is_zero(value: Any) -> bool:
+    """Return whether a constant of a program is zero in all elements."""
+    dtype = getattr(value, "dtype", None)
+    if is_a(value, Tracer) or (dtype is not None and issubdtype(dtype, extended)):
+        return False
+    return not np.any(np.asarray(value))
+
+
+def is_fixed(standing: AbstractValue) -> bool:
+    """Return whether an abstract value is the same in each chunk."""
+    return standing in ("fixed", "zero", "start")
+
+
+def is_partial_of(monoid: Monoid, standing: AbstractValue) -> bool:
+    """Return whether a value may stand for a partial result of the monoid.
+
+    In an idempotent monoid a fixed value may: combining it once per chunk is combining it once.
+    Zero may in every monoid but the product.
+    """
+    if standing == "zero":
+        return monoid is not MONOIDS["mul"]
+    return standing in ("start", monoid) or (standing == "fixed" and monoid in _IDEMPOTENT)
+
+
+def transfer_fixed(op: Op, given: Sequence[AbstractValue]) -> AbstractValue:
+    """Transfer function for operands that are all fixed: an operation that is linear in its zeros
+    returns zero.
+    """
+    # An operation that keeps partial sums is linear, and a linear operation maps zero to zero.
+    at = _values(op, len(given))
+    zeros: list[AbstractValue] = [
+        _ADD if i in at and each != "fixed" else each for i, each in enumerate(given)
+    ]
+    if not any(each is _ADD for each in zeros) or not preserves_partials(op, zeros, _ADD):
+        return "fixed"
+    return (
+        "start" if op.name in (*_MOVED, "convert_element_type") and "zero" not in given else "zero"
+    )
+
+
+def _values(op: Op, count: int) -> Sequence[int]:
+    """The positions of the operands that hold data, not indices or predicates."""
+    if op.name == "scatter" or op.name in SCATTERS:
+        return (0, 2)
+    return range(1, count) if op.name == "select_n" else range(_AT_POSITIONS.get(op.name, count))
+
+
+def preserves_partials(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> bool:
+    """Return whether an operation maps partial results to partial results.
+
+    Args:
+        op: The operation.
+        given: Abstract values of its operands; one of them is a partial result.
+        monoid: The monoid that combines the partial results.
+    """
+    # Moves, and the monoid's own operation: (a1 + a2) + (b1 + b2) = (a1 + b1) + (a2 + b2).
+    parts = [is_partial_of(monoid, each) for each in given]
+    if op.name in _MOVED or MONOIDS.get(_COMBINING.get(op.name, "")) is monoid:
+        return all(parts)
+
+    # Reads, writes and selections, if each chunk makes them at the same positions.
+    if op.name == "select_n":
+        return is_fixed(given[0]) and all(parts[1:])
+    if op.name in _AT_POSITIONS:
+        read = _AT_POSITIONS[op.name]
+        return all(parts[:read]) and all(map(is_fixed, given[read:])) and not _fills(op)
+    if op.name in SCATTERS or op.name == "scatter":
+        by = SCATTERS.get(op.name)
+        return (
+            (by is None or MONOIDS[by] is monoid) and parts[0] and is_fixed(given[1]) and parts[2]
+        )
+
+    # Reductions over other axes by the same monoid: the order of summation may be exchanged.
+    by = REDUCTIONS.get(op.name) or CUMULATIVE.get(op.name)
+    if by is not None and MONOIDS[by] is monoid:
+        return True
+    if op.name == "convert_element_type":
+        return _converts(op, monoid)
+    return monoid is _ADD and _is_linear(op, given, parts)
+
+
+def _is_linear(op: Op, given: Sequence[AbstractValue], parts: Sequence[bool]) -> bool:
+    """Return whether an operation is linear in the partial results among its operands. Integer
+    operations are not, but for `neg` and `sub`: a partial may wrap where the sum does not.
+    """
+    if op.name in _LINEAR:
+        return all(parts) and (op.name in ("neg", "sub") or _is_inexact(op))
+    if not _is_inexact(op):
+        return False
+    # A product is linear in each factor alone: exactly one of the factors may be a partial.
+    if op.name in _PRODUCTS:
+        return sum(map(is_fixed, given)) == len(given) - 1
+    if op.name == "div":
+        return parts[0] and is_fixed(given[1])
+    return op.name == "triangular_solve" and is_fixed(given[0]) and parts[1]
+
+
+def _converts(op: Op, monoid: Monoid) -> bool:
+    """Return whether partial results stay partial results in another dtype.
+
+    Integer sums are sums modulo 2**bits, and 2**narrow divides 2**wide: conversion to a type of as
+    many bits or fewer commutes with the sum.
+    """
+    was, now = (np.dtype(atom.aval.dtype) for atom in (*op.eqn.invars, *op.eqn.outvars))
+    if was == now:
+        return True
+    if monoid is _ADD and all(issubdtype(each, np.integer) for each in (was, now)):
+        return dtypes.iinfo(now).bits <= dtypes.iinfo(was).bits
+    return _is_inexact(op) and monoid in (_ADD, MONOIDS["max"], MONOIDS["min"])
+
+
+def _is_inexact(op: Op) -> bool:
+    return all(
+        issubdtype(atom.aval.dtype, np.inexact) for atom in (*op.eqn.invars, *op.eqn.outvars)
+    )
+
+
+def _fills(op: Op) -> bool:
+    """Return whether a gather fills positions out of bounds with a number that is not a partial
+    result. Zero is one, and so is NaN: NaN + NaN is NaN.
+    """
+    if op.params.get("mode") != lax.GatherScatterMode.FILL_OR_DROP or op.name != "gather":
+        return False
+    filler = op.params["fill_value"]
+    return (
+        not issubdtype(op.eqn.outvars[0].aval.dtype, np.inexact)
+        if filler is None
+        else not (is_zero(filler) or np.isnan(filler))
+    )

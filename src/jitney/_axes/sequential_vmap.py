@@ -1,0 +1,75 @@
+"""A mapped axis evaluated one element at a time, by a loop around the body in which branches stay
+branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from .._jax.jaxprs import calls_back
+from .low_bits import as_bits, from_bits
+from .typed_jax import jnp, lax, make_jaxpr
+
+_jax: Any = jax
+
+
+def map_sequentially(
+    fn: Callable[..., Sequence[Any]], dims: Sequence[int | None], *, is_differentiated: bool
+) -> Callable[..., list[Any]]:
+    """Map a function over an axis with the results of `jax.vmap`, by a loop, as `jax.lax.map` does.
+
+    Under `jax.vmap` a `cond` whose predicate differs between elements becomes a select of both
+    branches, and a `while_loop` runs for all elements until the slowest is done. Here both stay as
+    they are.
+
+    Args:
+        fn: Function of the arrays of one element.
+        dims: The position of the axis in each array; None for arrays that all elements share.
+        is_differentiated: Whether JAX may differentiate through the loop. Then the body is
+            rematerialised, so that only its arguments are stored; and arrays of low types are moved
+            as numbers, since their bits have no derivative.
+    """
+    kept = jnp.asarray if is_differentiated else as_bits
+
+    def looped(*arrays: Any) -> list[Any]:
+        parts = {
+            i: kept(jnp.moveaxis(x, dim, 0))
+            for i, (x, dim) in enumerate(zip(arrays, dims, strict=True))
+            if dim is not None
+        }
+        # Filled in when the body is traced: the bits of a result do not tell its dtype.
+        dtypes: list[Any] = []
+
+        def one(given: dict[int, Any]) -> list[Any]:
+            values = [
+                from_bits(given[i], x.dtype) if i in given else x for i, x in enumerate(arrays)
+            ]
+            results = [jnp.asarray(x) for x in fn(*values)]
+            dtypes[:] = [x.dtype for x in results]
+            return [kept(x) for x in results]
+
+        results = lax.map(_recomputed(one, parts) if is_differentiated else one, parts)
+        return [from_bits(x, dtype) for x, dtype in zip(results, dtypes, strict=True)]
+
+    return looped
+
+
+def _recomputed(
+    one: Callable[[dict[int, Any]], list[Any]], parts: dict[int, Any]
+) -> Callable[[dict[int, Any]], list[Any]]:
+    """Rematerialise the function of one element; unless it calls Python, since the callback would
+    run twice.
+    """
+    elements = {
+        i: jax.ShapeDtypeStruct(x.shape[1:], x.dtype, weak_type=x.weak_type)
+        for i, x in parts.items()
+    }
+    program = make_jaxpr(one)(elements)
+    if program.effects or calls_back(program):
+        return one
+    # The forward pass and the rematerialised one are in different loops, so XLA cannot merge them:
+    # no barrier is needed.
+    return _jax.checkpoint(one, prevent_cse=False)

@@ -1,0 +1,215 @@
+"""Check the code that runs during a trace, and its calls, against the allowlist of `unseen.py`:
+code that cannot look at a size unseen by the hooks of `watch.py`.
+
+Functions that start are observed by a profile function in Python 3.11, and by `sys.monitoring` from
+3.12 on. If another tool occupies these, the report says so, and each size is traced.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import types
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..._jax.trees import is_a, type_of
+from ..._owners import owner, place_of
+from ..._record.trace_monitor import Follower
+from .bytecode_audit import is_allowed, unknown
+
+_TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
+"""Owners of code that is not checked: it may inspect types, but acts alike on symbols and numbers.
+"""
+_COMPANIONS = frozenset(
+    (
+        "jaxtyping",
+        "beartype",
+        "wadler_lindig",
+        "opt_einsum",
+        "typing_extensions.py",
+        "etils",
+        "absl",
+        "platformdirs",
+    )
+)
+"""Packages that JAX, Equinox and jitney call, trusted likewise; the last three where a constant is
+compiled, and looked up in the compile cache.
+"""
+_BLIND = "other tools watch the code that runs, so that nobody sees whether it looks at sizes"
+
+
+@contextmanager
+def scanned(report: Callable[[str], None]) -> Generator[None]:
+    """Report each function that runs inside of this context, in this thread, and may look at a size
+    unseen: its line, and the reason.
+    """
+    watch = _CodeObserver(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
+    gc.callbacks.append(watch.collects)
+    try:
+        with _monitored(watch) if sys.version_info >= (3, 12) else _profiled(watch):
+            yield
+    finally:
+        gc.callbacks.remove(watch.collects)
+        watch.outside = None
+
+
+class _CodeObserver:
+    """Observer of the code that runs while a function is traced.
+
+    Args:
+        report: Receives each finding as a line.
+        outside: The frame that traces; the walk up the stack ends there.
+    """
+
+    def __init__(self, report: Callable[[str], None], outside: types.FrameType | None):
+        self.report = report
+        self.outside = outside
+        self.seen: set[types.CodeType] = set()
+        # Code that is not trusted, whose calls are observed too.
+        self.others: set[types.CodeType] = set()
+        self.here = threading.get_ident()
+        # Number of finished garbage collections when one last began in this thread.
+        self.collections = -1
+
+    def started(self, frame: types.FrameType) -> None:
+        """Check a function that starts for the first time."""
+        code = frame.f_code
+        if _is_trusted(code.co_filename):
+            self.seen.add(code)
+        elif not self._is_aside(frame):
+            self.seen.add(code)
+            self.others.add(code)
+            for what in unknown(code, frame.f_globals, frame.f_locals):
+                self._tell(frame, what)
+                return
+
+    def called(self, code: types.CodeType, value: Any) -> None:
+        """Check a call that untrusted code makes."""
+        if not is_allowed(value):
+            self._tell(
+                _running(code), f"calls `{getattr(value, '__name__', type_of(value).__name__)}`"
+            )
+
+    def collects(self, phase: str, _: dict[str, int]) -> None:
+        """Note the start of a garbage collection; a callback for `gc.callbacks`."""
+        if phase == "start" and threading.get_ident() == self.here:
+            self.collections = _collections()
+
+    def _is_aside(self, frame: types.FrameType | None) -> bool:
+        """Return whether code runs because of a garbage collection or an import, so that it cannot
+        have been given a size.
+
+        A collection runs code of its own: callbacks, finalizers, generators that are closed.
+        """
+        # No collection has finished since one began in this thread: it is still under way.
+        if self.collections == _collections():
+            return True
+        callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+        while frame is not None and frame is not self.outside:
+            if frame.f_code in callbacks or frame.f_code.co_filename == _IMPORTS:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _tell(self, frame: types.FrameType, what: str) -> None:
+        self.report(f"{place_of(frame, frame.f_code.co_firstlineno)} {what}")
+
+
+def _running(code: types.CodeType) -> types.FrameType:
+    """The innermost frame that runs the given code; there is one."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_code is not code and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _collections() -> int:
+    """The number of finished garbage collections."""
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
+_IMPORTS = "<frozen importlib._bootstrap>"
+
+
+def _is_trusted(file: str) -> bool:
+    return owner(file) in _TRUSTED or not _COMPANIONS.isdisjoint(Path(file).parts)
+
+
+@contextmanager
+def _profiled(watch: _CodeObserver) -> Generator[None]:
+    """Observe code by a profile function, in Python 3.11."""
+
+    outer = sys.getprofile()
+    if outer is not None and not is_a(outer, (_Profile, Follower)):
+        watch.report(_BLIND)
+        yield
+        return
+    sys.setprofile(_Profile(watch, outer))
+    try:
+        yield
+    finally:
+        sys.setprofile(outer)
+
+
+class _Profile:
+    """Profile function that also calls the one of an outer trace."""
+
+    def __init__(self, watch: _CodeObserver, outer: Any):
+        self.watch, self.outer = watch, outer
+
+    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+        if what == "call" and frame.f_code not in self.watch.seen:
+            self.watch.started(frame)
+        elif what == "c_call" and frame.f_code in self.watch.others:
+            self.watch.called(frame.f_code, value)
+        if self.outer is not None:
+            self.outer(frame, what, value)
+
+
+@contextmanager
+def _monitored(watch: _CodeObserver) -> Generator[None]:
+    """Observe code by `sys.monitoring`: functions that start, and the calls of untrusted ones. It
+    costs next to nothing.
+    """
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers
+    # by convention.
+    tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
+    if tool is None:
+        watch.report(_BLIND)
+        yield
+        return
+    here, events = threading.get_ident(), monitoring.events
+
+    def start(code: types.CodeType, _: int) -> Any:
+        if threading.get_ident() != here:
+            return None
+        if code not in watch.seen:
+            watch.started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+            if code in watch.others:
+                monitoring.set_local_events(tool, code, events.CALL)
+        # No more events for code that has been checked; `restart_events` undoes this below.
+        return monitoring.DISABLE if code in watch.seen else None
+
+    def call(code: types.CodeType, _: int, value: Any, __: Any) -> None:
+        if threading.get_ident() == here:
+            watch.called(code, value)
+
+    monitoring.use_tool_id(tool, "jitney")
+    monitoring.register_callback(tool, events.PY_START, start)
+    monitoring.register_callback(tool, events.CALL, call)
+    monitoring.set_events(tool, events.PY_START)
+    monitoring.restart_events()
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        for code in watch.others:
+            monitoring.set_local_events(tool, code, 0)
+        for event in (events.PY_START, events.CALL):
+            monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)

@@ -1,0 +1,178 @@
+"""A program as a graph of values at known sizes: calls are inlined, and a loop body refers to the
+values that it closes over directly.
+
+Two traces of one function may differ in how they are split into calls, and in which constants of a
+loop are literals and which are operands. Their graphs do not differ in that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..._jax.evaluation import CallStack, without_calls
+from ..._jax.jaxprs import opened, source_of
+from ..._jax.trees import Tracer, attribute, is_a
+from ..dims import evaluate, is_ragged, tree_dims
+from ..interpreter import Op, mentions
+from ..rules import RULES
+from ..rules.control import inlined_program
+
+
+@dataclass(eq=False)
+class Value:
+    """A value of a program; a node of its graph.
+
+    Args:
+        shape: Its shape at the sizes of `scope`.
+        dtype: Its dtype.
+        eqn: The equation that defines it; None for an argument or a constant.
+        index: Its position among the results of the equation.
+        reads: The operands of the equation.
+        const: The array, for a constant.
+        key: Identity of an argument: equal keys are equal arguments.
+        var: The variable of the program.
+        scope: Symbol -> size.
+        is_known: True if it depends on constants and sizes alone, and can be evaluated.
+        is_sized: True if it is known and depends on a symbolic size.
+        place: The user's line of the equation.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    eqn: Any = None
+    index: int = 0
+    reads: tuple[Value, ...] = ()
+    const: Any = None
+    key: object = None
+    var: Any = None
+    scope: Mapping[str, int] = field(default_factory=dict[str, int])
+    is_known: bool = False
+    is_sized: bool = False
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The primitive that defines it, or ""."""
+        return "" if self.eqn is None else self.eqn.primitive.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.eqn.params
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The results of a program, and its operations with side effects."""
+
+    outs: tuple[Value, ...]
+    effects: tuple[Value, ...]
+
+
+def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
+    """The node of a constant of a program; a tracer of an outer trace becomes an argument."""
+    if is_a(value, Tracer):
+        return Value(tuple(value.shape), value.dtype, key=value)
+    dtype = value.dtype if aval is None else aval.dtype
+    const = value if aval is None or is_a(value, jax.Array) else np.asarray(value, dtype)
+    return Value(tuple(np.shape(value)), dtype, const=const, is_known=True)
+
+
+def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
+    """Make a node for each argument of a program."""
+    return [
+        Value(at(atom.aval.shape, sizes), atom.aval.dtype, key=key, var=atom, scope=sizes)
+        for atom, key in zip(opened(jaxpr)[0].invars, keys, strict=True)
+    ]
+
+
+def graph_of(
+    jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = ""
+) -> Graph:
+    """Build the graph of a program from the nodes of its arguments."""
+    effects: list[Value] = []
+
+    # An operation with effects is a root of the graph besides the results; one without results gets
+    # a value of its own.
+    def results(eqn: Any, reads: list[Value], within: CallStack) -> list[Value]:
+        outs = _made(eqn, tuple(reads), sizes, within.line)
+        if eqn.effects and outs:
+            effects.append(outs[0])
+        elif eqn.effects:
+            effects.append(Value((), None, eqn, 0, tuple(reads), scope=sizes, place=within.line))
+        return outs
+
+    outs = without_calls(
+        jaxpr, given, results, inlined_program, constant=constant, seen_at=CallStack(start=seen_at)
+    )
+    return Graph(tuple(outs), tuple(effects))
+
+
+def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape at the given sizes."""
+    return tuple(int(evaluate(dim, sizes)) if is_ragged(dim) else int(dim) for dim in dims)
+
+
+def _made(
+    eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str
+) -> list[Value]:
+    known = all(value.is_known for value in reads) and not eqn.effects
+    of_sizes = known and (any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
+    # Only a rule can evaluate an equation with a symbolic size.
+    known = known and (not of_sizes or eqn.primitive.name in RULES)
+    sized = known and (of_sizes or any(value.is_sized for value in reads))
+    return [
+        Value(
+            at(getattr(atom.aval, "shape", ()), sizes),
+            getattr(atom.aval, "dtype", None),
+            eqn,
+            i,
+            reads,
+            var=atom,
+            scope=sizes,
+            is_known=known,
+            is_sized=sized,
+            place=seen_at,
+        )
+        for i, atom in enumerate(eqn.outvars)
+    ]
+
+
+def place_of(value: Value) -> str:
+    """The user's line that a value comes from."""
+    return value.place if value.eqn is None else source_of(value.eqn, value.place)
+
+
+def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
+    """Normalise a parameter of an equation so that it is equal in two traces of one function.
+    Sub-jaxprs are left out, since they are compared as graphs.
+    """
+    if is_ragged_dim(param):
+        return int(evaluate(param, sizes))
+    if is_a(param, (bool, str, bytes, type(None))):
+        return param
+    if is_a(param, (int, np.integer)):
+        return int(param)
+    if is_a(param, (tuple, list)):
+        return tuple(canonical(part, sizes) for part in param)
+    if is_a(param, Mapping):
+        return tuple(sorted((str(key), canonical(part, sizes)) for key, part in param.items()))
+    if hasattr(getattr(param, "jaxpr", param), "eqns"):
+        return "a program"
+    if is_a(param, np.ndarray):
+        return (param.shape, str(param.dtype), param.tobytes())
+    if is_a(param, float):
+        return repr(param)
+    # Each trace makes its own function objects: compare them by name.
+    if callable(param) and not isinstance(param, type):
+        return attribute(param, "__qualname__", type(param).__qualname__)
+    return param
+
+
+def is_ragged_dim(param: Any) -> bool:
+    """Return whether a parameter is a symbolic size itself."""
+    return any(True for _ in tree_dims(param)) and not is_a(param, (tuple, list, Mapping))

@@ -1,0 +1,464 @@
+"""Normal form of operations that only move elements: a view of the value that they move from.
+
+JAX moves elements by other primitives where a size is a symbol: a slice becomes a gather, the last
+element a dynamic slice at a computed position, and the gradient of a slice a scatter into zeros
+instead of a pad with zeros. Their effect is the same: along each axis, element i of the result is
+element p(i) of the operand. So chains of moves are composed, and positions are compared instead of
+operations.
+
+    rev(x[1:]), x of 5 elements   ->   Selection(x, axes=((0, range(4, 0, -1)),), fixed=())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..typed_jax import dtypes, lax
+from .graph import Value, at
+
+Positions = Any
+"""Source position of each element along an axis: a range, or an array of ints."""
+
+_DROP = lax.GatherScatterMode.FILL_OR_DROP
+Known = Callable[[Value], Any]
+"""Evaluator of values that depend on constants and sizes alone."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A value as a selection of elements of another value.
+
+    Args:
+        base: The other value.
+        axes: For each axis of the value, the axis of the base and the positions along it; or None
+            and the number of repetitions of a broadcast.
+        fixed: Pairs of an axis of the base that no axis of the value runs along, and the position
+            on it.
+    """
+
+    base: Value
+    axes: tuple[tuple[int | None, Positions], ...]
+    fixed: tuple[tuple[int, int], ...]
+
+    def same_places(self, other: Selection) -> bool:
+        """Return whether two views select the same positions, each of its own base."""
+        return (
+            self.fixed == other.fixed
+            and len(self.axes) == len(other.axes)
+            and all(map(_same, self.axes, other.axes))
+        )
+
+
+def _same(a: tuple[int | None, Positions], b: tuple[int | None, Positions]) -> bool:
+    if a[0] != b[0] or isinstance(a[1], range) != isinstance(b[1], range):
+        return False
+    return a[1] == b[1] if isinstance(a[1], (range, int)) else np.array_equal(a[1], b[1])
+
+
+def plain(positions: Any) -> Positions:
+    """Normalise positions: a range if they are evenly spaced, else an array."""
+    if isinstance(positions, range):
+        return positions
+    array = np.asarray(positions, np.int64)
+    if len(array) < 2:
+        return range(int(array[0]), int(array[0]) + 1) if len(array) else range(0)
+    steps = np.diff(array)
+    step = int(steps[0])
+    return (
+        range(int(array[0]), int(array[-1]) + (1 if step > 0 else -1), step)
+        if step and np.all(steps == step)
+        else array
+    )
+
+
+def _through(inner: Positions, outer: Positions) -> Positions:
+    """Compose two moves: the positions `inner[outer[i]]`."""
+    if isinstance(inner, range) and isinstance(outer, range):
+        if not len(outer):
+            return range(0)
+        start, step = inner[outer[0]], inner.step * outer.step
+        return (
+            plain(range(start, start + step * len(outer), step))
+            if len(outer) > 1
+            else range(start, start + 1)
+        )
+    return plain(np.asarray(inner)[np.asarray(outer)])
+
+
+@dataclass(frozen=True)
+class Move:
+    """A single move: for each axis of the result, the axis of the operand and the positions, or
+    None and the length of a broadcast axis.
+    """
+
+    source: Value
+    axes: tuple[tuple[int | None, Positions], ...]
+    fixed: tuple[tuple[int, int], ...] = ()
+
+
+def source_view(value: Value, known: Known) -> Selection:
+    """The value as a view of the nearest value below it that no move makes."""
+    return _peeled(Selection(value, tuple(_whole(value)), ()), known)
+
+
+def _peeled(view: Selection, known: Known) -> Selection:
+    view = _normal(view)
+    while (move := _move(view.base, known)) is not None:
+        view = _normal(_composed(view, move))
+    return view
+
+
+def _composed(view: Selection, move: Move) -> Selection:
+    axes: list[tuple[int | None, Positions]] = []
+    fixed = dict(move.fixed)
+    for axis, positions in view.axes:
+        if axis is None:
+            axes.append((None, positions))
+            continue
+        below, inner = move.axes[axis]
+        axes.append(
+            (None, len(positions)) if below is None else (below, _through(inner, positions))
+        )
+
+    # A fixed position on a broadcast axis selects nothing in the operand.
+    for axis, position in view.fixed:
+        below, inner = move.axes[axis]
+        if below is not None:
+            fixed[below] = int(inner[position])
+    return Selection(move.source, tuple(axes), tuple(sorted(fixed.items())))
+
+
+def _normal(view: Selection) -> Selection:
+    """Turn an axis along which a single position is selected into a fixed one."""
+    fixed, axes = dict(view.fixed), list[tuple[int | None, Positions]]()
+    for axis, positions in view.axes:
+        if axis is not None and len(positions) == 1:
+            fixed[axis] = int(positions[0])
+            axes.append((None, 1))
+        else:
+            axes.append((axis, positions))
+    return Selection(view.base, tuple(axes), tuple(sorted(fixed.items())))
+
+
+def _whole(value: Value) -> list[tuple[int | None, Positions]]:
+    return [(i, range(size)) for i, size in enumerate(value.shape)]
+
+
+def _move(value: Value, known: Known) -> Move | None:
+    """The move of an operation that only moves elements; None for any other operation."""
+    name = value.name
+    if (
+        name in _SAME
+        and value.reads[value.index].dtype == value.dtype
+        and value.reads[value.index].shape == value.shape
+    ):
+        return Move(value.reads[value.index], tuple(_whole(value)))
+    move = _MOVES.get(name)
+    if move is not None:
+        return move(value, known)
+    # An embedding that leaves no zero is a permutation.
+    placed = zero_embedding(value, known)
+    if placed is not None and placed.is_everything:
+        return Move(placed.updates.base, placed.updates.axes, placed.updates.fixed)
+    return None
+
+
+_SAME = (
+    "copy",
+    "copy_p",
+    "stop_gradient",
+    "convert_element_type",
+    "optimization_barrier",
+    "reshard",
+    "sharding_constraint",
+)
+
+
+def _reshape(value: Value, known: Known) -> Move | None:
+    """The move of a reshape that only adds and drops axes of size 1; None for other reshapes."""
+    x = value.reads[0]
+    old = [i for i, size in enumerate(x.shape) if size != 1]
+    if value.name == "reshape" and (
+        [x.shape[i] for i in old] != [size for size in value.shape if size != 1]
+        or value.params.get("dimensions") is not None
+    ):
+        return None
+    left = iter(old)
+    axes: list[tuple[int | None, Positions]] = [
+        (None, 1) if size == 1 else (axis := next(left), range(x.shape[axis]))
+        for size in value.shape
+    ]
+    return Move(x, tuple(axes), tuple((i, 0) for i, size in enumerate(x.shape) if size == 1))
+
+
+def _broadcast(value: Value, known: Known) -> Move | None:
+    x = value.reads[0]
+    axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
+    fixed: list[tuple[int, int]] = []
+    for below, axis in enumerate(value.params["broadcast_dimensions"]):
+        if x.shape[below] == 1:
+            fixed.append((below, 0))
+        else:
+            axes[axis] = (below, range(x.shape[below]))
+    return Move(x, tuple(axes), tuple(fixed))
+
+
+def _transpose(value: Value, known: Known) -> Move | None:
+    whole = _whole(value.reads[0])
+    order: Sequence[int] = value.params["permutation"]
+    return Move(value.reads[0], tuple(whole[axis] for axis in order))
+
+
+def _rev(value: Value, known: Known) -> Move | None:
+    axes = _whole(value)
+    turned: Sequence[int] = value.params["dimensions"]
+    for axis in turned:
+        axes[axis] = (axis, range(value.shape[axis] - 1, -1, -1))
+    return Move(value.reads[0], tuple(axes))
+
+
+def _slice(value: Value, known: Known) -> Move | None:
+    starts = at(value.params["start_indices"], value.scope)
+    strides = at(value.params["strides"] or (1,) * len(starts), value.scope)
+    triples = zip(starts, strides, value.shape, strict=True)
+    return Move(
+        value.reads[0],
+        tuple((i, range(s, s + t * size, t)) for i, (s, t, size) in enumerate(triples)),
+    )
+
+
+def _split(value: Value, known: Known) -> Move | None:
+    axis: int = value.params["axis"]
+    sizes = at(value.params["sizes"], value.scope)
+    axes, start = _whole(value), sum(sizes[: value.index])
+    axes[axis] = (axis, range(start, start + value.shape[axis]))
+    return Move(value.reads[0], tuple(axes))
+
+
+def _dynamic_slice(value: Value, known: Known) -> Move | None:
+    x, *starts = value.reads
+    if not all(start.is_known for start in starts):
+        return None
+    triples = zip(x.shape, value.shape, starts, strict=True)
+    # Starts are clamped so that the window fits, as XLA does.
+    firsts = [min(max(int(known(start)), 0), size - window) for size, window, start in triples]
+    return Move(
+        x,
+        tuple(
+            (i, range(first, first + window))
+            for i, (first, window) in enumerate(zip(firsts, value.shape, strict=True))
+        ),
+    )
+
+
+def _gather(value: Value, known: Known) -> Move | None:
+    x, indices = value.reads
+    numbers = value.params["dimension_numbers"]
+    if not indices.is_known or numbers.operand_batching_dims:
+        return None
+    sizes = at(value.params["slice_sizes"], value.scope)
+    places = _separated(
+        known(indices), x.shape, sizes, numbers.start_index_map, value.params["mode"]
+    )
+    if places is None:
+        return None
+    starts, along = places
+
+    # An offset axis runs along the operand from its one start; a batch axis follows the positions
+    # of the collapsed axis that vary along it.
+    batch = [axis for axis in range(len(value.shape)) if axis not in numbers.offset_dims]
+    axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
+    fixed: dict[int, int] = {}
+    windows = iter(numbers.offset_dims)
+    for axis, size in enumerate(sizes):
+        start = starts.get(axis, range(1))
+        if axis not in numbers.collapsed_slice_dims:
+            # Each index has a window of its own: not a view.
+            if along.get(axis) is not None:
+                return None
+            axes[next(windows)] = (axis, range(int(start[0]), int(start[0]) + size))
+        elif along.get(axis) is None:
+            fixed[axis] = int(start[0])
+        else:
+            axes[batch[along[axis]]] = (axis, start)
+    return Move(x, tuple(axes), tuple(sorted(fixed.items())))
+
+
+def _separated(
+    indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: Any
+) -> tuple[dict[int, Positions], dict[int, Any]] | None:
+    """Separate the positions of a gather or scatter by axis: the positions along each indexed axis,
+    and the axis of the indices along which they vary. None if one varies along several, or two
+    along the same, or one is out of bounds in a mode that drops.
+    """
+    starts: dict[int, Positions] = {}
+    along: dict[int, Any] = {}
+    for column, axis in enumerate(indexed):
+        here = np.asarray(indices[..., column]).astype(np.int64)
+        last = shape[axis] - sizes[axis]
+        if mode == _DROP and here.size and (here.min() < 0 or here.max() > last):
+            return None
+        here = np.clip(here, 0, last)
+        if not here.size:
+            return None
+        # The axes of the indices along which these positions vary: at most one, and not shared.
+        runs = [
+            i
+            for i, size in enumerate(here.shape)
+            if size > 1 and not np.all(here == here.take([0], i))
+        ]
+        if len(runs) > 1 or (runs and runs[0] in along.values()):
+            return None
+        line = here[tuple(slice(None) if i in runs else 0 for i in range(here.ndim))]
+        starts[axis], along[axis] = plain(np.atleast_1d(line)), runs[0] if runs else None
+    return starts, along
+
+
+_MOVES: dict[str, Callable[[Value, Known], Move | None]] = {
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "broadcast_in_dim": _broadcast,
+    "transpose": _transpose,
+    "rev": _rev,
+    "slice": _slice,
+    "split": _split,
+    "dynamic_slice": _dynamic_slice,
+    "gather": _gather,
+}
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Zeros, with the elements of another value written to distinct positions.
+
+    Args:
+        updates: The other value, as a view with the axes of the result.
+        places: For each axis, the positions that its elements are written to, in rising order.
+        shape: Shape of the result.
+    """
+
+    updates: Selection
+    places: tuple[Positions, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def is_everything(self) -> bool:
+        """True if each element of the result is written."""
+        return all(
+            isinstance(place, range) and place == range(size)
+            for place, size in zip(self.places, self.shape, strict=True)
+        )
+
+
+def zero_embedding(value: Value, known: Known) -> Embedded | None:
+    """The normal form of an operation that writes into zeros; None for any other operation."""
+    put = None
+    if value.name == "pad":
+        put = _padded(value, known)
+    elif value.name in ("scatter-add", "scatter_add"):
+        put = _scattered(value, known)
+    elif value.name == "dynamic_update_slice":
+        put = _updated(value, known)
+    if put is None:
+        return None
+
+    # `targets` has, for each axis, the axis of the updates or None, and the positions written to.
+    # They are sorted, so that equal embeddings are equal as data.
+    updates, targets = put
+    axes: list[tuple[int | None, Positions]] = []
+    places: list[Positions] = []
+    for axis, target in targets:
+        order = _rising(target)
+        places.append(_through(target, order))
+        axes.append((None, 1) if axis is None else (axis, order))
+    fixed = set(range(len(updates.shape))) - {axis for axis, _ in axes}
+    view = Selection(updates, tuple(axes), tuple((axis, 0) for axis in sorted(fixed)))
+    return Embedded(_peeled(view, known), tuple(places), value.shape)
+
+
+def _rising(positions: Positions) -> Positions:
+    """The permutation that sorts positions."""
+    if isinstance(positions, range):
+        return range(len(positions)) if positions.step > 0 else range(len(positions) - 1, -1, -1)
+    return plain(np.argsort(np.asarray(positions), kind="stable"))
+
+
+Targets = tuple[Value, list[tuple[int | None, Positions]]]
+
+
+def _is_zero(value: Value, known: Known) -> bool:
+    base = source_view(value, known).base
+    return (
+        base.const is not None
+        and not dtypes.issubdtype(base.dtype, dtypes.extended)
+        and not np.any(np.asarray(base.const))
+    )
+
+
+def _padded(value: Value, known: Known) -> Targets | None:
+    x, filler = value.reads
+    config = [at(part, value.scope) for part in value.params["padding_config"]]
+    # Negative padding cuts elements off.
+    if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
+        return None
+    return x, [
+        (i, range(low, low + (inside + 1) * size, inside + 1))
+        for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
+    ]
+
+
+def _updated(value: Value, known: Known) -> Targets | None:
+    x, updates, *starts = value.reads
+    if not all(start.is_known for start in starts) or not _is_zero(x, known):
+        return None
+    out: list[tuple[int | None, Positions]] = []
+    for i, (size, window, start) in enumerate(zip(x.shape, updates.shape, starts, strict=True)):
+        first = min(max(int(known(start)), 0), size - window)
+        out.append((i, range(first, first + window)))
+    return updates, out
+
+
+def _scattered(value: Value, known: Known) -> Targets | None:
+    x, indices, updates = value.reads
+    numbers = value.params["dimension_numbers"]
+    if not indices.is_known or numbers.operand_batching_dims or not _is_zero(x, known):
+        return None
+    windows: dict[int, int] = dict(
+        zip(
+            [axis for axis in range(len(x.shape)) if axis not in numbers.inserted_window_dims],
+            numbers.update_window_dims,
+            strict=True,
+        )
+    )
+    sizes = [
+        1 if axis in numbers.inserted_window_dims else updates.shape[windows[axis]]
+        for axis in range(len(x.shape))
+    ]
+    places = _separated(known(indices), x.shape, sizes, numbers.scatter_dims_to_operand_dims, _DROP)
+    if places is None:
+        return None
+    starts, along = places
+    inside: Sequence[int] = numbers.update_window_dims
+    batch = [axis for axis in range(len(updates.shape)) if axis not in inside]
+    used = {axis for axis in along.values() if axis is not None}
+    # Several updates of one element: a sum, not a move.
+    if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):
+        return None
+    out: list[tuple[int | None, Positions]] = []
+    for axis, size in enumerate(sizes):
+        start = starts.get(axis, range(1))
+        if axis in windows:
+            if along.get(axis) is not None:
+                return None
+            out.append((windows[axis], range(int(start[0]), int(start[0]) + size)))
+        else:
+            if len(np.unique(np.asarray(start))) != len(start):
+                return None
+            runs: int | None = along.get(axis)
+            out.append((None if runs is None else batch[runs], start))
+    return updates, out

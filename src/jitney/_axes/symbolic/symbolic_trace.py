@@ -1,0 +1,336 @@
+"""Trace a function with symbolic sizes, while its code is watched, and compare the program with a
+trace at known sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import jax
+from jax import export
+
+from ..._errors import DerivativeError
+from ..._jax.debug_names import named_like
+from ..._jax.jaxprs import opened, programs
+from ..._jax.primitives import HOLDERS
+from ..._jax.user_contexts import FRESH
+from ..derivative import demand_no_backward_rules
+from ..refusal import Refused
+from ..typed_jax import make_jaxpr
+from .compare_traces import Witness
+from .dim_hooks import hooked_dims
+from .scope import SCOPE, Scope
+from .size_errors import explain_size_error, first_line, place
+
+_jax: Any = jax
+
+Shape = tuple[Any, ...]
+W = TypeVar("W")
+S = TypeVar("S")
+
+Sizes = Mapping[str, Any]
+"""Symbol -> a size, symbolic or not."""
+Avals = Callable[[Sizes], Sequence[Any]]
+"""The abstract arguments, from a size for each symbol."""
+
+
+@dataclass(frozen=True)
+class SymbolicProgram:
+    """A program with symbolic sizes.
+
+    Args:
+        jaxpr: The program.
+        ranges: Symbol -> the least and the largest size it stands for.
+        numbers: Variable of the program -> the value that Python computed from the sizes in its
+            place, at one size.
+        each: The reason why each new size is traced once more, for a line of the plan; None if the
+            program is the same at all sizes.
+        choices: The choices that were made for it, once for all sizes.
+    """
+
+    jaxpr: Any
+    ranges: Mapping[str, tuple[int, int]]
+    numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
+    each: str | None = None
+    choices: Choices | None = field(default=None, compare=False)
+
+    @property
+    def out_dims(self) -> list[Shape]:
+        return [tuple(aval.shape) for aval in self.jaxpr.out_avals]
+
+    def numbers_at(
+        self, fn: Callable[..., Any], avals: Avals, sizes: Mapping[str, int]
+    ) -> list[Any]:
+        """The values of `numbers` at other sizes.
+
+        Raises:
+            Refused: At these sizes the function does other operations.
+        """
+        numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes, self.choices).numbers
+        if numbers.keys() != self.numbers.keys():
+            raise Refused(
+                "", f"does other operations at size {' and '.join(map(str, sizes.values()))}"
+            )
+        return [numbers[variable] for variable in self.numbers]
+
+
+def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """Make a JAX symbolic dimension for each symbol, constrained to its range."""
+    bounds = [
+        f"{name} {sign} {bound}"
+        for name, (low, high) in ranges.items()
+        for sign, bound in ((">=", low), ("<=", high))
+    ]
+    return dict(
+        zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True)
+    )
+
+
+def trace(
+    fn: Callable[..., Any],
+    avals: Avals,
+    ranges: Mapping[str, tuple[int, int]],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    choices: Choices | None = None,
+) -> SymbolicProgram:
+    """Trace `fn` for all sizes in the ranges at once, and compare the program with traces at known
+    sizes.
+
+    Args:
+        fn: Function of arrays that returns a sequence of arrays.
+        avals: The abstract arguments, from a size for each symbol.
+        ranges: Symbol -> the least and the largest size it stands for.
+        sizes: Symbol -> the size of the call; without it, two sizes from the ranges.
+        choices: Store of the choices that depend on sampled sizes; None where none may be made.
+
+    Raises:
+        Refused: The function needs to know a size, does different operations at different sizes, or
+            is a derivative with rules for reverse mode only.
+        Exception: Any exception that the function raises at known sizes too.
+    """
+    at_hand = [sizes] if sizes is not None else probes(ranges)
+    if choices is not None:
+        choices.begin(fn, avals, ranges)
+    jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0], choices)
+    demand_no_backward_rules(jaxpr)
+    if not ranges:
+        return SymbolicProgram(jaxpr, ranges)
+
+    # Values that Python computed from sizes must stand at the same variables at each probed size,
+    # where the interpreter of `walk.py` can put others in their place.
+    seen = [witnessed(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
+    first = seen[0]
+    if any(other.numbers.keys() != first.numbers.keys() for other in seen):
+        raise Refused("", "computes other numbers of its size at each size")
+    if not first.numbers.keys() <= set(_evaluated(jaxpr)):
+        raise Refused("", "computes a number of its size where it cannot be put in")
+
+    # The reasons why each new size has to be traced, for people.
+    lines = list(dict.fromkeys(filter(None, first.places.values())))
+    if choices is not None and choices.any:
+        lines.append("the structure of its derivative")
+    why = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
+    if looks:
+        why = "; ".join(filter(None, [why, looks[0]]))
+    return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
+
+
+def _evaluated(jaxpr: Any) -> Iterator[Any]:
+    """Yield the variables that an interpreter defines equation by equation, in a program and in the
+    sub-jaxprs that rules evaluate.
+    """
+    for eqn in opened(jaxpr)[0].eqns:
+        yield from eqn.outvars[:1]
+        for inner in programs(eqn.params) if eqn.primitive.name in HOLDERS else ():
+            yield from _evaluated(inner)
+
+
+def witnessed(
+    jaxpr: Any,
+    fn: Callable[..., Any],
+    avals: Avals,
+    ranges: Mapping[str, tuple[int, int]],
+    sizes: Mapping[str, int],
+    choices: Choices | None = None,
+) -> Witness:
+    """Trace the function at known sizes, and compare the program with symbolic sizes with that.
+
+    Raises:
+        Refused: They differ.
+    """
+    with _scope(ranges, choices):
+        exact = make_jaxpr(_fresh_function(fn))(*avals(sizes))
+    witness = Witness(sizes, ranges)
+    witness.compare(jaxpr, exact)
+    return witness
+
+
+class Choices:
+    """Choices that are made once for a program, from traces at a few known sizes, and hold at all
+    sizes.
+
+    The symbolic trace reads them first. Then the function is rehearsed: it is traced at known sizes
+    to collect a proposal from each. Every later trace reads the same choices, in the same order.
+    """
+
+    def __init__(self) -> None:
+        self._begun: tuple[Callable[..., Any], Avals, Mapping[str, tuple[int, int]]] | None = None
+        self._made: list[Any] | None = None
+
+    def begin(
+        self, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]]
+    ) -> None:
+        """Set the function to rehearse, its abstract arguments and its ranges of sizes."""
+        self._begun = fn, avals, ranges
+
+    @property
+    def any(self) -> bool:
+        """True if a choice was made."""
+        return any(choice is not None for choice in self._made or ())
+
+    @property
+    def made(self) -> list[Any]:
+        """The choices, in the order of the trace; made on first use."""
+        # Traces that propose different numbers of choices cannot be matched: none is made.
+        if self._made is None:
+            asked = list(self._asked())
+            first = asked[0] if len({len(wishes) for wishes in asked}) == 1 else []
+            self._made = [
+                _settled(settle, [wishes[i][0] for wishes in asked])
+                for i, (_, settle) in enumerate(first)
+            ]
+        return self._made
+
+    def _asked(self) -> Iterator[list[tuple[Any, Callable[[Sequence[Any]], Any]]]]:
+        """Yield the proposals at each of the largest sizes. The size of the call is not used, so
+        that the choice is the same in every process.
+
+        Raises:
+            Refused: The function fails at one of these sizes.
+        """
+        if self._begun is None:
+            return
+        fn, avals, ranges = self._begun
+        for below in range(_REHEARSED):
+            sizes = {name: max(low, high - below) for name, (low, high) in ranges.items()}
+            try:
+                with _scope(ranges, self, rehearsed=[]) as scope:
+                    make_jaxpr(_fresh_function(fn))(*avals(sizes))
+            # These hold at any size.
+            except (Refused, DerivativeError):
+                raise
+            except Exception as error:
+                at = " and ".join(map(str, sizes.values()))
+                raise Refused(
+                    place(error), f"cannot be traced at size {at}: {first_line(error)}"
+                ) from error
+            yield scope.rehearsed or []
+
+
+# The number of sizes to rehearse. Three, since the colours of a ring of neighbours (a stencil with
+# periodic boundaries) depend on the size modulo 3.
+_REHEARSED = 3
+
+
+def _settled(settle: Callable[[Sequence[Any]], Any], wishes: Sequence[Any]) -> Any:
+    return None if any(wish is None for wish in wishes) else settle(wishes)
+
+
+def shared_choice(
+    wish: Callable[[], W | None], settle: Callable[[Sequence[W]], S | None]
+) -> S | None:
+    """The choice that holds at all sizes of the trace under way; None if none is made.
+
+    Args:
+        wish: Proposal at the size of the trace, called where that is known; None for no choice.
+        settle: Makes a choice from the proposals at several sizes, the largest size first.
+    """
+    scope = SCOPE.get()
+    if scope is None or scope.choices is None:
+        return None
+    if scope.rehearsed is not None:
+        scope.rehearsed.append((wish(), settle))
+        return None
+    made = scope.choices.made
+    scope.turn += 1
+    return made[scope.turn - 1] if scope.turn <= len(made) else None
+
+
+@contextmanager
+def _scope(
+    ranges: Mapping[str, tuple[int, int]],
+    choices: Choices | None = None,
+    rehearsed: list[tuple[Any, Callable[[Sequence[Any]], Any]]] | None = None,
+) -> Generator[Scope]:
+    """Context in which bodies are traced without JAX's trace cache, and no decision depends on a
+    size.
+    """
+    scope = Scope(ranges, choices, rehearsed)
+    token = SCOPE.set(scope)
+    try:
+        # JAX caches the traces of inner functions, and would not run their code. A new value of a
+        # context that is part of its cache keys makes it miss.
+        with FRESH(object()):
+            yield scope
+    finally:
+        SCOPE.reset(token)
+
+
+def _symbolic(
+    fn: Callable[..., Any],
+    avals: Avals,
+    ranges: Mapping[str, tuple[int, int]],
+    known: Mapping[str, int],
+    choices: Choices | None,
+) -> tuple[Any, Sequence[str]]:
+    """The program with symbolic sizes, and the places where code looked at a size in a way that is
+    right only if each size is traced.
+
+    Raises:
+        Refused: Code needs to know a size.
+        Exception: Any exception that the function raises at known sizes too.
+    """
+    sizes = symbolic_sizes(ranges)
+    jaxpr: Any = None
+    failed: Exception | None = None
+    with hooked_dims() as seen, _scope(ranges, choices):
+        try:
+            jaxpr = make_jaxpr(_fresh_function(fn))(*avals(sizes))
+        except Refused:
+            raise
+        except Exception as error:  # noqa: BLE001
+            failed = error
+
+    # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
+    # is the reason.
+    if failed is not None:
+        with _scope(ranges, choices):
+            make_jaxpr(_fresh_function(fn))(*avals(known))
+        raise Refused(place(failed), explain_size_error(failed)) from failed
+
+    # A refusal is raised inside the user's code, which may have caught it.
+    if seen.refused:
+        raise seen.refused[0]
+    return jaxpr, seen.looks
+
+
+def _fresh_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `fn` in a new function, since JAX may have cached a trace of `fn`."""
+
+    def again(*arrays: Any) -> Any:
+        return fn(*arrays)
+
+    return named_like(again, fn)
+
+
+def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
+    """Two sets of sizes from the ranges, or one if these are equal. Different symbols get different
+    sizes if the ranges allow it.
+    """
+    low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
+    high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}
+    return [low] if low == high else [low, high]

@@ -1,0 +1,43 @@
+"""64-bit values inside of a 32-bit program: those of a function with `precision="f64"` that the
+program calls.
+
+JAX truncates values that are made outside of `enable_x64` to 32 bits, so equations with 64-bit
+values are evaluated inside of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._jax.jaxprs import opened, programs
+
+_jax: Any = jax
+_BYTES = 8
+
+
+def x64_scope(*eqns: Any) -> AbstractContextManager[Any]:
+    """Context manager for the evaluation of equations: `enable_x64` if any of them has 64-bit
+    values, else none.
+    """
+    if _jax.config.jax_enable_x64 or not any(map(_is_wide, eqns)):
+        return nullcontext()
+    return _jax.enable_x64(True)  # noqa: FBT003
+
+
+def _is_wide(eqn: Any) -> bool:
+    if any(_has_64_bits(atom) for atom in (*eqn.invars, *eqn.outvars)):
+        return True
+    return any(
+        _is_wide(inner) for program in programs(eqn.params) for inner in opened(program)[0].eqns
+    )
+
+
+def _has_64_bits(atom: Any) -> bool:
+    dtype = getattr(atom.aval, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iufc":
+        return False
+    return dtype.itemsize >= _BYTES * (2 if dtype.kind == "c" else 1)

@@ -1,0 +1,149 @@
+"""Backward liveness of jaxprs: the equations and operands that given results need.
+
+XLA removes dead code, and with it the checks of values that nothing reads. An interpreter that
+moves the checks into data has to drop the same ones:
+
+    a b = f x     # a check inside            used = (False, True): the result is d
+    c   = g a                             ->  `c` and with it `a` are dead; `b` is live
+    d   = h b                                 Live.results = {id(f): (False, True), id(h): (True,)}
+
+An array without elements is dead as well: XLA replaces whatever computes it by another empty array
+of its type, and so does `flagged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax.dtypes import float0
+
+from .._jax.jaxprs import is_literal, opened, runs, scan_parts, while_parts
+from .._jax.trees import extended, is_a, issubdtype
+
+Used = tuple[bool, ...]
+
+
+def is_empty(aval: Any) -> bool:
+    """Return whether an array has no elements and can be rebuilt from its shape and dtype alone."""
+    if 0 not in [size for size in getattr(aval, "shape", ()) if is_a(size, int)]:
+        return False
+    return not (
+        getattr(aval, "weak_type", False)
+        or aval.dtype == float0
+        or issubdtype(aval.dtype, extended)
+    )
+
+
+def _is_needed(atom: Any) -> bool:
+    return not (is_literal(atom) or is_empty(atom.aval))
+
+
+@dataclass(frozen=True)
+class Live:
+    """Live part of a program for given live results.
+
+    Args:
+        inputs: Whether each argument is live.
+        results: Live results of each live equation, by the identity of the equation.
+    """
+
+    inputs: Used
+    results: dict[int, Used] = field(compare=False)
+
+
+class Liveness:
+    """Liveness analysis, memoised by program and set of live results."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, Used], tuple[Any, Live]] = {}
+
+    def of(self, program: Any, used: Sequence[bool]) -> Live:
+        """Return what the given results of a program need."""
+        plain, _ = opened(program)
+        # The entry holds the program, so that its id is not given to another object.
+        key = (id(plain), tuple(used))
+        if key not in self._known:
+            self._known[key] = (plain, self._of(plain, key[1]))
+        return self._known[key][1]
+
+    def _of(self, plain: Any, used: Used) -> Live:
+        needed = {
+            atom
+            for atom, is_used in zip(plain.outvars, used, strict=True)
+            if is_used and _is_needed(atom)
+        }
+
+        # Walk backwards. An equation is live if one of its results is, or if it has effects.
+        results: dict[int, Used] = {}
+        for eqn in reversed(plain.eqns):
+            mine = tuple(atom in needed for atom in eqn.outvars)
+            if any(mine) or eqn.effects:
+                results[id(eqn)] = mine
+                read = zip(eqn.invars, self.inputs(eqn, mine), strict=True)
+                needed.update(atom for atom, is_read in read if is_read and _is_needed(atom))
+        return Live(tuple(atom in needed for atom in plain.invars), results)
+
+    def inputs(self, eqn: Any, used: Used) -> Used:
+        """Transfer function: the operands of an equation that its live results need."""
+        name, params = eqn.primitive.name, eqn.params
+        program = runs(eqn)
+        if program is not None:
+            return self.of(program, used).inputs
+        # The branch index is always live; an operand is, if one of the branches reads it.
+        if name == "cond":
+            branches = [self.of(branch, used).inputs for branch in params["branches"]]
+            return (True, *map(any, zip(*branches, strict=True)))
+        if name == "scan":
+            # Constants and rows are live if the body reads them. A carry can be live without being
+            # read by the body: its last value is a result.
+            fixed, _, rows = scan_parts(
+                eqn, list(self.of(params["jaxpr"], self.loop_results(eqn, used)).inputs)
+            )
+            carry = self.loop_results(eqn, used)[: len(eqn.invars) - len(fixed) - len(rows)]
+            return (*fixed, *carry, *rows)
+        if name == "while":
+            carry = self.loop_results(eqn, used)
+            test, turn = (
+                self.of(params["cond_jaxpr"], (True,)).inputs,
+                self.of(params["body_jaxpr"], carry).inputs,
+            )
+            return (*test[: params["cond_nconsts"]], *turn[: params["body_nconsts"]], *carry)
+        # Primitives without a rule need all of their operands.
+        return (True,) * len(eqn.invars)
+
+    def loop_results(self, eqn: Any, used: Used) -> Used:
+        """Grow the live results of a loop by the carries that live carries need in later
+        iterations.
+
+        The results of a `while`, and the first results of a `scan`, are its carry.
+        """
+        if eqn.primitive.name == "scan":
+            _, carry, _ = scan_parts(eqn, list(range(len(eqn.invars))))
+            return self._fixpoint(eqn.params["jaxpr"], used, carry)
+        # The condition decides how many iterations run, so the carries that it reads are live.
+        tested, told, _ = while_parts(eqn, list(eqn.invars))
+        asked = self.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(tested) :]
+        used = tuple(map(any, zip(used, asked, strict=True)))
+        return self._fixpoint(
+            eqn.params["body_jaxpr"], used, range(len(told), len(told) + len(used))
+        )
+
+    def _fixpoint(self, body: Any, used: Used, carry: Sequence[int]) -> Used:
+        """Least fixpoint of `loop_results`: repeat until the body reads no further carry.
+
+        Args:
+            body: Body of the loop, which returns the carry first.
+            used: Live results to begin with.
+            carry: Position of each carry among the arguments of the body.
+        """
+        while True:
+            inputs = self.of(body, used).inputs
+            # The set only grows and is bounded by the number of results, so this ends.
+            more = tuple(
+                mine or (i < len(carry) and inputs[carry[i]]) for i, mine in enumerate(used)
+            )
+            if more == used:
+                return used
+            used = more

@@ -1,0 +1,195 @@
+"""`cache ls`, `info`, `clear` and `prune`: list and delete programs of the persistent cache.
+
+The folder is the one that the next program would use. Only entries and their time stamps are
+deleted, since a folder that is set in JAX may contain other files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .._errors import OptionError, plural
+from .._extent import read_bytes
+from .._jax.compile_cache import cache
+from .._jax.compile_cache.entries import damaged
+from .contents import CacheEntry, delete, entries
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def carry_out(given: argparse.Namespace) -> int:
+    """Run the subcommand, and return its exit status."""
+    # Wrong options are an error even if there is no cache.
+    if given.what == "prune":
+        _check(given)
+    cache.ensure()
+    facts = cache.facts()
+    if facts.directory is None:
+        sys.stderr.write(f"There is no cache: {facts.reason}.\n")
+        return 1
+    kept = entries(facts.directory) if facts.directory.is_dir() else []
+    if given.what in ("ls", "info"):
+        sys.stdout.write(
+            _listed(kept, as_json=given.json)
+            if given.what == "ls"
+            else _info(facts, kept, as_json=given.json)
+        )
+        return 0
+    gone = kept if given.what == "clear" else _pruned(given, facts.directory, kept)
+    return _delete(gone, len(kept), facts.directory, sure=given.yes)
+
+
+def _delete(gone: Sequence[CacheEntry], of: int, folder: Path, *, sure: bool) -> int:
+    if not gone:
+        sys.stdout.write(f"Nothing to delete: {plural(of, 'program')} in {folder}.\n")
+        return 0
+    told = f"{len(gone)} of {of} programs ({_size(sum(entry.bytes for entry in gone))}) in {folder}"
+    if not sure and not _agreed(f"Delete {told}? [y/N] "):
+        sys.stdout.write("Nothing was deleted; --yes does not ask.\n")
+        return 1
+    delete(gone)
+    sys.stdout.write(f"Deleted {told}.\n")
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    """Ask a question, and return whether the answer is yes; without anyone to answer it is no."""
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _check(given: argparse.Namespace) -> None:
+    """Raise an error for options of `prune` that cannot be parsed, or select nothing."""
+    _age(given.older_than)
+    _bytes(given.larger_than)
+    if given.older_than is None and given.larger_than is None and not given.damaged:
+        raise OptionError(
+            "python -m jitney cache prune",
+            "it does not say what goes.",
+            "`prune` deletes what its options name.",
+            "add --older-than 30d, --larger-than 2GB or --damaged.",
+            code="J205",
+        )
+
+
+def _pruned(
+    given: argparse.Namespace, folder: Path, kept: Sequence[CacheEntry]
+) -> list[CacheEntry]:
+    """Return the entries to delete.
+
+    `kept` begins with the entry that was used last. The limit of `--larger-than` applies to the
+    entries that the other options leave.
+    """
+    age, size = _age(given.older_than), _bytes(given.larger_than)
+    spoilt = set(damaged(folder)) if given.damaged else set[Path]()
+    since = None if age is None else time.time() - age
+    gone = [
+        entry
+        for entry in kept
+        if entry.path in spoilt or (since is not None and entry.used < since)
+    ]
+
+    # From the program used last to the oldest: past the limit all that follow are deleted.
+    if size is not None:
+        total = 0
+        for entry in kept:
+            if entry not in gone:
+                total += entry.bytes
+                if total > size:
+                    gone.append(entry)
+    return gone
+
+
+def _age(text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
+    if match is None:
+        raise OptionError(
+            "python -m jitney cache prune",
+            f"--older-than {text!r} is no age.",
+            "An age is a number and s, m, h, d or w.",
+            "write 30d.",
+            code="J205",
+        )
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _bytes(text: str | None) -> float | None:
+    if text is None:
+        return None
+    size = read_bytes(text)
+    if size is None:
+        raise OptionError(
+            "python -m jitney cache prune",
+            f"--larger-than {text!r} is no size.",
+            "A size is a number of bytes, or of a unit.",
+            "write 2GB.",
+            code="J205",
+        )
+    return size
+
+
+def _listed(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
+    if as_json:
+        data = [
+            {"program": e.program, "bytes": e.bytes, "used": e.used, "file": e.path.name}
+            for e in kept
+        ]
+        return json.dumps({"programs": data}, indent=1) + "\n"
+    from .._console import figures, text_of
+
+    rows = [
+        ("program", "last used", "size"),
+        *((e.program, _when(e.used), _size(e.bytes)) for e in kept),
+    ]
+    return (
+        text_of(
+            figures(f"{plural(len(kept), 'program')}, {_size(sum(e.bytes for e in kept))}", rows)
+        )
+        + "\n"
+    )
+
+
+def _info(facts: cache.CacheFacts, kept: Sequence[CacheEntry], *, as_json: bool) -> str:
+    size = sum(entry.bytes for entry in kept)
+    data = {
+        "directory": str(facts.directory),
+        "enabled": facts.enabled,
+        "reason": facts.reason,
+        "programs": len(kept),
+        "bytes": size,
+        "limit": facts.size_limit,
+    }
+    if as_json:
+        return json.dumps(data, indent=1) + "\n"
+
+    limit = "none" if facts.size_limit is None else _size(facts.size_limit)
+    lines = {
+        "folder": facts.directory,
+        "used": f"{facts.enabled} ({facts.reason})",
+        "programs": len(kept),
+        "size": _size(size),
+        "limit": limit,
+        **(
+            {"last used": _when(kept[0].used), "used longest ago": _when(kept[-1].used)}
+            if kept
+            else {}
+        ),
+    }
+    return "".join(f"{name:18}{value}\n" for name, value in lines.items())
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"

@@ -1,0 +1,91 @@
+"""Verdict on the facts that processes have proposed: empty if they agree, else a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .._errors import shortlist
+
+_RULE = (
+    "All processes of a run take the same step: one function, one plan, one set of shapes and"
+    " static values."
+)
+_FIXES = {
+    "function": (
+        "call the same functions in the same order in every process; `if index == 0:` around a call"
+        " leaves the others waiting."
+    ),
+    "array": "give each process an equal part; see jitney.from_processes.",
+    "static": "pass the same value in every process.",
+    "plan": (
+        "decorate the function with the same options everywhere, and run the same version of the"
+        " code."
+    ),
+    "value": (
+        "make it from the same seed or file in every process, or, where each has a part, put it"
+        " together with jitney.from_processes."
+    ),
+    "program": (
+        "do not ask for the process inside the function, and pass arrays that it captures as"
+        " arguments; `.lower(...).as_text()` of each process shows where they part."
+    ),
+}
+
+
+def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
+    """Compare the facts of what processes are about to run.
+
+    Args:
+        proposed: The facts of each process: kind, name, text.
+
+    Returns:
+        The differences, the rule and the fix; empty if the facts are all the same.
+    """
+    facts = {
+        index: {(kind, name): text for kind, name, text in given}
+        for index, given in proposed.items()
+    }
+    keys = dict.fromkeys(key for given in facts.values() for key in given)
+    differences: dict[str, list[str]] = {}
+    for kind, name in keys:
+        # Values are compared among the processes that have them: a part belongs to some only.
+        who = [index for index in sorted(facts) if kind != "value" or (kind, name) in facts[index]]
+        texts = {index: facts[index].get((kind, name), "not there") for index in who}
+        if len(set(texts.values())) > 1:
+            differences.setdefault(kind, []).append(_difference(kind, name, texts))
+    # Report the first kind only: another shape, for example, makes another program too.
+    for kind, fix in _FIXES.items():
+        if kind in differences:
+            return worded(f"its processes differ: {shortlist(differences[kind])}.", _RULE, fix)
+    return ""
+
+
+def worded(what: str, rule: str, fix: str) -> str:
+    """Text of a message without the place of an error."""
+    return f"{what}\n{rule}\nFix: {fix}"
+
+
+def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
+    groups: dict[str, list[int]] = {}
+    for index, text in texts.items():
+        groups.setdefault(text, []).append(index)
+    # Processes with the same text are one group, in the order of their numbers.
+    first, *others = groups.values()
+    if kind == "value":
+        return f"{name} has other numbers in {_named(others[0])} than in {_named(first)}"
+    if kind == "program":
+        return (
+            f"the traced program is another in {_named(others[0])} than in {_named(first)}, though"
+            " shapes, static values and plan agree"
+        )
+    return f"{name} is " + " and ".join(
+        f"{text} in {_named(members)}" for text, members in groups.items()
+    )
+
+
+def _named(indices: Sequence[int]) -> str:
+    return (
+        f"process {indices[0]}"
+        if len(indices) == 1
+        else f"processes {shortlist([str(i) for i in indices])}"
+    )

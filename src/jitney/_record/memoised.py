@@ -1,0 +1,206 @@
+"""Memoised functions of the user (`functools.cache`, `lru_cache`), as a trace reads them.
+
+With an empty cache a trace computes each result, and that code is watched. An entry from before may
+depend on globals that have changed since, so it is state, and its content enters the key. An entry
+does not enter the key if it is known to be the result that would be computed now: a watched trace
+computed it, and the function still reads what it read then. So a process that has traced one
+program looks up the next one under the same key as a process that has traced none.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .._jax.trees import attribute, is_a, space_of, type_of
+from .unsure import NotDeterministic
+
+REMEMBERING: Any = functools._lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
+Known = tuple[str, str, str]
+"""Digests of a function with its reads, of the arguments of a call, and of its result."""
+_KNOWN: WeakKeyDictionary[Any, set[Known]] = WeakKeyDictionary()
+# number of referents after the entries: the table, the function, a sentinel, two types, `__dict__`
+_BEHIND = 6
+
+
+@dataclass(frozen=True)
+class LruCacheContents:
+    """The function and the cache entries of an `lru_cache` wrapper.
+
+    Args:
+        fn: The function that it wraps.
+        entries: Each call's cache key, as one object, and its result.
+    """
+
+    fn: Any
+    entries: Sequence[tuple[Any, Any]]
+
+    @classmethod
+    def of(cls, remembering: Any) -> LruCacheContents:
+        """Read the entries of a wrapper from `gc.get_referents`, since nothing public shows them.
+
+        The referents are the type, then the key, the result and the type of each entry of a bounded
+        cache, then the table and the others that `_BEHIND` counts. Tried on Python 3.11.7 and
+        3.13.0.
+
+        Raises:
+            Unsure: The referents have another form.
+        """
+        size, attributes = remembering.cache_info().currsize, space_of(remembering)
+        told: list[Any] = gc.get_referents(remembering)
+        no_two: list[Any] = [None, None]
+        table, fn = told[-_BEHIND : -_BEHIND + 2] if len(told) > _BEHIND else no_two
+        links = told[1:-_BEHIND]
+        is_known = (
+            type_of(table) is dict
+            and len(table) == size
+            and told[-1] is attributes
+            and fn is attributes.get("__wrapped__")
+        )
+        if not is_known or len(links) not in (0, 3 * size):
+            raise NotDeterministic(
+                f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
+            )
+
+        # The table of an unbounded cache maps keys to results; that of a bounded one, keys to
+        # links.
+        if not links:
+            return cls(fn, list(table.items()))
+        results = {id(key): result for key, result in zip(links[::3], links[1::3], strict=True)}
+        if results.keys() != set(map(id, table)):
+            raise NotDeterministic(
+                f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
+            )
+        # in the order of the table, which a cache hit leaves unchanged
+        return cls(fn, [(key, results[id(key)]) for key in table])
+
+
+def name_of(remembering: Any) -> str:
+    """Name of a memoised function, for messages."""
+    return str(attribute(remembering, "__name__", "a function"))
+
+
+def options_of(remembering: Any) -> str:
+    """Options of the cache as text: its size, and whether it distinguishes argument types."""
+    return repr(sorted(remembering.cache_parameters().items()))
+
+
+class TracedCacheEntries:
+    """Cache entries that a watched trace adds to memoised functions, and the entries from before
+    it.
+
+    Args:
+        remembering: The memoised functions that the trace may call.
+        digest: Digest of a value and of everything that it reads.
+    """
+
+    def __init__(self, remembering: Sequence[Any], digest: Callable[[Any], str]):
+        self._remembering = remembering
+        self._digest = digest
+        self._before = {id(one): list(LruCacheContents.of(one).entries) for one in remembering}
+        self.codes = [
+            one.__wrapped__.__code__
+            for one in remembering
+            if type_of(one.__wrapped__) is types.FunctionType
+        ]
+        """Code objects of the memoised functions, whose results are noted."""
+        self._returned: dict[int, tuple[Any, str | None]] = {}
+
+    def returned(self, value: Any) -> None:
+        """Note a result that a memoised function has computed."""
+        try:
+            digest = self._digest(value)
+        except NotDeterministic:
+            digest = None
+
+        # An object that was returned twice with different contents is not known by content.
+        before = self._returned.get(id(value), (value, digest))
+        self._returned[id(value)] = (value, digest if before[1] == digest else None)
+
+    def before(self, remembering: Any, entries: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Return the entries without those that the trace has added."""
+        return [
+            (key, result) for key, result in entries if not self._is_new(remembering, key, result)
+        ]
+
+    def _is_new(self, remembering: Any, key: Any, result: Any) -> bool:
+        before = self._before.get(id(remembering))
+        return (
+            before is not None
+            and not any(key is k for k, _ in before)
+            and id(result) in self._returned
+        )
+
+    def check(self) -> None:
+        """Check that the results are still what they were when they were computed.
+
+        Raises:
+            Unsure: A result has changed, or cannot be compared by content.
+        """
+        for one, key, result in self._new():
+            self._digest(key)
+            digest = self._returned[id(result)][1]
+            if digest is None:
+                raise NotDeterministic(f"`{name_of(one)}` remembers what cannot be told by content")
+            if digest != self._digest(result):
+                raise NotDeterministic(f"what `{name_of(one)}` remembers is changed")
+
+    def remember(self) -> None:
+        """Record the new entries as the results of these functions, for as long as their reads are
+        the same.
+        """
+        for one, key, result in self._new():
+            _KNOWN.setdefault(one, set()).add(
+                (self._digest(one.__wrapped__), self._digest(key), self._digest(result))
+            )
+
+    def _new(self) -> Iterator[tuple[Any, Any, Any]]:
+        for one in self._remembering:
+            yield from (
+                (one, key, result)
+                for key, result in LruCacheContents.of(one).entries
+                if self._is_new(one, key, result)
+            )
+
+
+def is_as_computed(
+    remembering: Any, entries: Sequence[tuple[Any, Any]], digest: Callable[[Any], str]
+) -> bool:
+    """Return whether all given entries are known to be what the function would compute now."""
+    known = _KNOWN.get(remembering)
+    if not entries or known is None:
+        return not entries
+    try:
+        fn = digest(remembering.__wrapped__)
+        return all((fn, digest(key), digest(result)) in known for key, result in entries)
+    except NotDeterministic:
+        return False
+
+
+def attributes_of(remembering: Any) -> list[tuple[str, Any]]:
+    """Return the attributes that the user has set on a memoised function."""
+    return [
+        (name, part)
+        for name, part in sorted(space_of(remembering).items())
+        if name not in _OF_PYTHON
+    ]
+
+
+_OF_PYTHON = (
+    "cache_parameters",
+    "__wrapped__",
+    "__doc__",
+    "__annotations__",
+    "__type_params__",
+    "__annotate__",
+)
+
+
+def is_lru_cache(value: Any) -> bool:
+    """Return whether a value is an `lru_cache` wrapper, and not of a subclass."""
+    return is_a(value, REMEMBERING) and type_of(value) is REMEMBERING

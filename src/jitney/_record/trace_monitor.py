@@ -1,0 +1,438 @@
+"""Monitor of the code that runs during a trace: the user's code, which must be code that was
+hashed, and that of installed packages.
+
+Bytecode does not show every read, so the trace is watched as well: by a profile function in Python
+3.11, by `sys.monitoring` from 3.12 on. If another tool occupies them, no program is cached. Input:
+the code objects in the key. Output: `Ran.problem`, the first reason why the key may miss something,
+and `Ran.libraries`, the installed code that ran.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import linecache
+import os
+import random
+import sys
+import threading
+import types
+import typing
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax.monitoring
+import numpy as np
+
+from .._jax.trees import is_a
+from .._owners import owner, owner_of, short
+from .allowlist import ENVIRONMENT, is_barred_call
+from .audit_hook import described, report_opens
+from .dynamic_reads import UNTOLD, LookedUp
+from .instructions import Codes
+from .memoised import TracedCacheEntries
+from .origin import CORE, is_installed, is_known
+from .sets import MAKES_SETS, is_used_up, is_view
+from .unsure import NotDeterministic
+
+_BLIND = "another tool watches the code that runs, so nobody sees what is read"
+_OS = os.__file__
+_EVALUATE = (dataclasses.__file__, typing.__file__)
+_CHECKER = "<@beartype(__beartype_checker_"
+_MONITORING = jax.monitoring.record_event.__code__.co_filename
+_OPENS_FOR_ITSELF = ("_jax", "_serialized", "_limits.py", "_stages", "_sparsity", "_verify")
+"""Parts of jitney that read its own cache folder and the machine's limits; other parts read files
+that the user names.
+"""
+# packages by which JAX writes files and logs, and jitney finds its cache folder
+_ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))
+
+
+class TraceMonitor:
+    """Record of the code that ran during a trace.
+
+    Args:
+        followed: The user's code that was hashed, each with the reason why it may not run, or None.
+        looked_up: Recorder of attributes that are looked up by computed names.
+        traced: Recorder of results that memoised functions compute.
+    """
+
+    def __init__(self, followed: Codes, looked_up: LookedUp, traced: TracedCacheEntries):
+        self.followed = followed
+        self.traced = traced
+        self.remembered = Codes()
+        """Code of memoised functions, whose results are noted."""
+        self.remembered.add(traced.codes, None)
+        self._looked_up = looked_up
+        self.libraries = Codes()
+        """Code of installed packages that ran, each with its module."""
+        self.problem: str | None = None
+        self._thread = threading.get_ident()
+        self._environment = set(_environment_codes())
+
+    def here(self) -> bool:
+        """Return whether the current thread is the one that traces."""
+        return threading.get_ident() == self._thread
+
+    def started(self, frame: types.FrameType) -> bool:
+        """Check a function that starts. Return whether later starts of its code need no check."""
+        code = frame.f_code
+
+        # Code that is refused depending on its caller returns False: the next caller may be another
+        # one.
+        if code in self._environment:
+            if not _is_nobodys(frame):
+                self._fail(f"`{_asker(frame)}` reads the environment")
+            return False
+        if code in MAKES_SETS:
+            if not _is_nobodys(frame):
+                self._fail(
+                    f"`{_asker(frame)}` makes a set, whose order may be another in each process"
+                )
+            return False
+        module = str(frame.f_globals.get("__name__", ""))
+        whose = owner_of(frame)
+        # Generated code belongs to the owner of the module that it runs in.
+        if whose == "generated":
+            whose = "stdlib" if is_installed(module) else "user"
+
+        # Generated code whose source is determined by hashed values.
+        if code.co_filename.startswith("<") and _is_made_of_class(frame, module):
+            return True
+        if code.co_filename.startswith(_CHECKER) and _is_of_contract(frame):
+            return False
+        problem = self._problem(code, whose, module)
+        if problem is not None and _is_aside(frame):
+            # The body of a module that is being imported is not part of the trace; a function that
+            # it calls may be called by the trace later.
+            return False
+        if problem is not None:
+            self._fail(problem)
+        elif whose not in ("user", "stdlib"):
+            self.libraries.add((code,), module)
+        return True
+
+    def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
+        """Return why code may read something that was not hashed, or None."""
+        if whose == "user" and code in self.followed:
+            return self.followed[code]
+        if whose == "user":
+            return (
+                f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no"
+                " name that was followed leads to"
+            )
+        if whose not in ("user", "stdlib") and not is_known(module):
+            return (
+                f"it runs code of `{module}`, and nobody has looked whether that package has a"
+                " state of its own"
+            )
+        return None
+
+    def listens_to(self, code: types.CodeType) -> bool:
+        """Return whether the builtins that this code calls matter: JAX and packages like it read
+        clocks and files for their own purposes.
+        """
+        return owner(code.co_filename) not in CORE
+
+    def called(self, called: Any, frame: types.FrameType, first: Any = UNTOLD) -> None:
+        """Check a call of something other than a Python function."""
+        if called is getattr or called is hasattr:
+            self._asked(frame, first)
+        elif is_view(called) and frame.f_code in self.followed and not is_used_up(frame):
+            what = (
+                f"hands on the {called.__name__} of a dict, of which `&`, `|`, `-` and `^` make"
+                " a set"
+            )
+            self._fail(f"`{_asker(frame)}` {what}, whose order may be another in each process")
+        elif is_barred_call(called) and not _is_nobodys(frame):
+            self._fail(
+                f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says"
+                " something else in another process"
+            )
+
+    def on_open(self, event: str, about: tuple[Any, ...], frame: types.FrameType) -> None:
+        """Note that the trace opens something outside of the process, whose content is in
+        no key.
+        """
+        if not (_opens_for_itself(frame) or _is_aside(frame)):
+            self._fail(
+                f"`{_user(frame)}` {described(event, about)}, and what that says is not followed"
+            )
+
+    def _asked(self, frame: types.FrameType, first: Any) -> None:
+        if frame.f_code not in self.followed or self.problem is not None:
+            return
+        try:
+            self._looked_up.note(frame, first)
+        except NotDeterministic as unsure:
+            self._fail(str(unsure))
+
+    def _fail(self, problem: str) -> None:
+        self.problem = self.problem or problem
+
+
+def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
+    """Return whether a tool generated this code from the fields of a class, which are hashed.
+
+    That is `collections` for named tuples, Equinox for flattening, the source text by which
+    `dataclasses` defines a method (the method itself is checked when it runs), and the annotation
+    of a field, which `typing` evaluates.
+    """
+    code, caller = frame.f_code, frame.f_back
+    if module.startswith("namedtuple_"):
+        return True
+    if code.co_name == "<module>" and caller is not None and caller.f_code.co_filename in _EVALUATE:
+        return True
+    of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
+    return (
+        of_equinox
+        and not module
+        and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
+    )
+
+
+def _is_of_contract(frame: types.FrameType | None) -> bool:
+    """Return whether beartype runs for jitney's contract. Such a check raises or does nothing, and
+    both value and type are hashed.
+    """
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if owner(name) not in ("stdlib", "generated") and "beartype" not in Path(name).parts:
+            return owner(name) == "jitney"
+        frame = frame.f_back
+    return False
+
+
+def _environment_codes() -> list[types.CodeType]:
+    kind: Any = type(os.environ)
+    found = [getattr(getattr(kind, name, None), "__code__", None) for name in ENVIRONMENT]
+    return [
+        code
+        for code in (*found, os.getenv.__code__)
+        if code is not None and code.co_filename == _OS
+    ]
+
+
+def _is_of_core(frame: types.FrameType | None) -> bool:
+    """Return whether the caller, past the standard library, is JAX or a package like it, or the
+    import system.
+    """
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib"):
+            return True
+        if owner(name) not in ("stdlib", "generated") and _ON_BEHALF.isdisjoint(Path(name).parts):
+            return owner(name) in CORE
+        frame = frame.f_back
+    return False
+
+
+def _opens_for_itself(frame: types.FrameType | None) -> bool:
+    """Return whether a file is opened by JAX, by jitney for its own data, by the import system, or
+    by a library that shows source lines in a message.
+    """
+    shows_source = False
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib"):
+            return True
+        shows_source = shows_source or name == linecache.__file__
+        whose = owner(name)
+        if whose not in ("stdlib", "generated") and _ON_BEHALF.isdisjoint(Path(name).parts):
+            is_own = whose == "jitney" and not set(_OPENS_FOR_ITSELF).isdisjoint(Path(name).parts)
+            return is_own or whose in ("jax", "jaxlib") or (shows_source and whose != "user")
+        frame = frame.f_back
+    return False
+
+
+def _user(frame: types.FrameType) -> str:
+    """Name the innermost user function on the stack, or else the caller."""
+    at: types.FrameType | None = frame
+    while at is not None and owner(at.f_code.co_filename) != "user":
+        at = at.f_back
+    return _asker(frame if at is None else at)
+
+
+def _imports(frame: types.FrameType | None) -> bool:
+    """Return whether this frame runs because an installed module is being imported."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        if owner(frame.f_code.co_filename) == "user":
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _is_aside(frame: types.FrameType | None) -> bool:
+    """Return whether this frame runs outside of the trace proper: in an import or in a listener."""
+    return _imports(frame) or _listens(frame)
+
+
+def _is_nobodys(frame: types.FrameType | None) -> bool:
+    """Return whether the caller is JAX or a package like it, or runs outside of the trace
+    proper.
+    """
+    return _is_of_core(frame) or _is_aside(frame)
+
+
+def _listens(frame: types.FrameType | None) -> bool:
+    """Return whether JAX is calling a listener of `jax.monitoring`. A value that the listener
+    changes counts as changed by the trace.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == _MONITORING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _asker(frame: types.FrameType | None) -> str:
+    while frame is not None and owner(frame.f_code.co_filename) in ("stdlib", "generated"):
+        frame = frame.f_back
+    return "it" if frame is None else f"{frame.f_code.co_name} ({short(frame.f_code.co_filename)})"
+
+
+@contextmanager
+def watched(
+    followed: Codes, looked_up: LookedUp, traced: TracedCacheEntries
+) -> Generator[TraceMonitor]:
+    """Watch the code that this thread runs.
+
+    The garbage collector is off meanwhile: finalisers would run at arbitrary times, caused by
+    nobody.
+
+    Raises:
+        Unsure: Another tool occupies the profiler or all tool ids.
+    """
+    ran = TraceMonitor(followed, looked_up, traced)
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with (
+            report_opens(ran.on_open),
+            _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran),
+        ):
+            before = _drawn()
+            yield ran
+
+            # Any draw advances the global generators, under whatever name they are called.
+            if _drawn() != before:
+                ran.problem = ran.problem or (
+                    "it draws random numbers of NumPy's or Python's, which are others in each"
+                    " process"
+                )
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+def _drawn() -> tuple[str, object]:
+    """States of the global random generators of NumPy and Python."""
+    state: Any = np.random.get_state(legacy=False)
+    return (
+        repr(
+            [
+                (name, part.tobytes() if is_a(part, np.ndarray) else part)
+                for name, part in state["state"].items()
+            ]
+        ),
+        random.getstate(),
+    )
+
+
+@contextmanager
+def _profiled(ran: TraceMonitor) -> Generator[None]:
+    """Watch by a profile function, in Python 3.11."""
+    if sys.getprofile() is not None:
+        raise NotDeterministic(_BLIND)
+    profile = Follower(ran)
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        if sys.getprofile() is not profile:
+            # The trace replaced the profile function, so later code was not seen.
+            ran.problem = ran.problem or _BLIND
+        else:
+            sys.setprofile(None)
+
+
+class Follower:
+    """Profile function that reports to a `TraceMonitor`. A trace with symbolic sizes installs a
+    profile function of its own, which calls this one.
+    """
+
+    def __init__(self, ran: TraceMonitor):
+        self._ran = ran
+        self._known = Codes()
+        self._heard = Codes()
+
+    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+        code = frame.f_code
+        if what == "call":
+            if code not in self._known and self._ran.started(frame):
+                self._known.add((code,), None)
+        elif what == "c_call":
+            if code not in self._heard:
+                self._heard.add((code,), self._ran.listens_to(code))
+            if self._heard[code]:
+                self._ran.called(value, frame)
+        elif what == "return" and code in self._ran.remembered:
+            self._ran.traced.returned(value)
+
+
+@contextmanager
+def _monitored(ran: TraceMonitor) -> Generator[None]:
+    """Watch by `sys.monitoring`: starts of functions, and calls of builtins by code outside of JAX
+    and packages like it.
+    """
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    # Ids 0 to 2 and 5 have conventional owners (debugger, coverage, profiler, optimizer), so these
+    # come last.
+    tool = next((i for i in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
+    if tool is None:
+        raise NotDeterministic(_BLIND)
+    events = monitoring.events
+    heard = Codes()
+
+    def start(code: types.CodeType, _: int) -> Any:
+        if not ran.here():
+            return None
+        # Local events for this code only: a global CALL event would slow down all of JAX.
+        if ran.listens_to(code) and code not in heard:
+            heard.add((code,), None)
+            monitoring.set_local_events(
+                tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0)
+            )
+        # DISABLE turns the event off for this code until `restart_events`, so a hot function costs
+        # one event.
+        return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
+
+    def call(_: types.CodeType, __: int, value: Any, first: Any) -> None:
+        if ran.here():
+            ran.called(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
+
+    def returned(_: types.CodeType, __: int, value: Any) -> None:
+        if ran.here():
+            ran.traced.returned(value)
+
+    # The callbacks must be there before the first event.
+    monitoring.use_tool_id(tool, "jitney")
+    monitoring.register_callback(tool, events.PY_RETURN, returned)
+    monitoring.register_callback(tool, events.PY_START, start)
+    monitoring.register_callback(tool, events.CALL, call)
+    monitoring.set_events(tool, events.PY_START)
+    # Undo DISABLE of an earlier trace.
+    monitoring.restart_events()
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        for code, _ in heard:
+            monitoring.set_local_events(tool, code, 0)
+        for event in (events.PY_START, events.CALL, events.PY_RETURN):
+            monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)

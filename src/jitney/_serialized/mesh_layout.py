@@ -1,0 +1,87 @@
+"""Mesh layout of a cached program, and the check that the exported program shards its results as
+the traced one does.
+
+`jax.export` forgets the shardings of results that nobody constrained: XLA chooses them, in the
+exported program as in the traced one. Nothing guarantees that both choices agree, so they are
+compared, once, when a program is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import AxisType
+
+from .._jax.equinox_checks import own_jit
+from .._jax.mesh import automatic, context, mesh_fingerprint
+from .._jax.trees import is_a
+from .._record.unsure import NotDeterministic
+
+_jax: Any = jax
+_sharding: Any = jax.sharding
+
+
+@dataclass(frozen=True)
+class MeshLayout:
+    """Mesh and argument shardings of a program.
+
+    Args:
+        mesh: JAX's mesh.
+        shardings: Shardings of the arguments.
+    """
+
+    mesh: Any
+    shardings: Sequence[Any]
+
+    def told(self) -> list[str]:
+        """Return texts that are equal in another process with the same layout.
+
+        Raises:
+            Unsure: The layout cannot be described by content.
+        """
+        if not is_a(self.mesh, _sharding.Mesh) or _jax.process_count() != 1:
+            raise NotDeterministic("programs over the devices of several processes are not kept")
+        if AxisType.Explicit in self.mesh.axis_types:
+            raise NotDeterministic("programs over explicit axes are not kept")
+        around = context()
+        if not around.empty and dict(around.shape) != dict(automatic(self.mesh).shape):
+            raise NotDeterministic("programs are not kept under another mesh")
+
+        placed = [None if to is None else (repr(to.spec), to.memory_kind) for to in self.shardings]
+        return [
+            *mesh_fingerprint(self.mesh),
+            str(_jax.device_count()),
+            repr(placed),
+            repr((around.axis_names, around.axis_types)),
+        ]
+
+    def check_results(
+        self, traced: Callable[..., Any], exported: Callable[..., Any], specs: Sequence[Any]
+    ) -> None:
+        """Compile both programs, and compare the shardings of their results.
+
+        Raises:
+            Unsure: They differ.
+        """
+        first, second = (self._results(flat, specs) for flat in (traced, exported))
+        if len(first) != len(second) or not all(
+            a.is_equivalent_to(b, n) for (a, n), (b, _) in zip(first, second, strict=True)
+        ):
+            raise NotDeterministic(
+                "its results do not lie on the devices as those of the exported program"
+            )
+
+    def _results(self, flat: Callable[..., Any], specs: Sequence[Any]) -> list[tuple[Any, int]]:
+        lowered = self.jitted(flat, len(specs)).lower(*specs)
+        ranks = [len(result.shape) for result in _jax.tree.leaves(lowered.out_info)]
+        return list(zip(_jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
+
+    def jitted(self, flat: Callable[..., Any], count: int) -> Any:
+        """Return JAX's function with the argument shardings; arguments past these, the true sizes
+        of a padded call, go to every device.
+        """
+        known = [to for to in self.shardings if to is not None]
+        return own_jit()(flat, in_shardings=(*known, *[None] * (count - len(known))))

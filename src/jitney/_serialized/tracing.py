@@ -1,0 +1,222 @@
+"""Export of a body: traced on its own and written by `jax.export`, with its run-time checks as
+data, so that no exported program calls Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import primitives
+
+from .._checks import CheckTable, evaluate_flagged, with_checks
+from .._checks import Unflaggable as HasCallbacks
+from .._jax.debug_names import named_like
+from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
+from .._jax.exported import export, is_plain, program_of, results_of
+from .._jax.trees import tree_flatten, tree_unflatten
+from .._record.unsure import NotDeterministic
+from .._view.layout import aval_parts
+from .._view.result import Mixed
+from .mesh_layout import MeshLayout
+
+_jax: Any = jax
+_primitives: Any = primitives
+_convert: Any = _primitives.convert_element_type_p
+_EXPORT = (ValueError, TypeError, NotImplementedError)
+"""Exceptions of `jax.export` for a program that it cannot write."""
+Messages = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported program.
+
+    Args:
+        program: JAX's.
+        checks: Messages of each run-time check. If there are any, the number of the check that
+            failed is the last result.
+        weak: Indices of weakly typed results.
+    """
+
+    program: Any
+    checks: Messages
+    weak: tuple[int, ...]
+
+
+def call_exported(
+    content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]
+) -> list[Any]:
+    """Return the results of a serialised program as the body would: with its weak types, under its
+    checks, and not committed to a device.
+    """
+    program = program_of(content)
+    out = results_of(program, arrays) if program.nr_devices == 1 else list(program.call(*arrays))
+
+    # `jax.export` forgets weak types.
+    number = out.pop() if checks else None
+    for i in weak:
+        out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
+    return with_checks(out, number, checks)
+
+
+class ExportableTrace:
+    """The body as a function of flat arrays to flat arrays, under a `jit` of its own.
+
+    JAX caches its trace, which serves twice: it is exported, or inlined where the body would have
+    been traced, if the program cannot be cached.
+
+    Args:
+        trace: The function that JAX traces.
+        name: Name of the function.
+        given: Arguments of `trace`: arrays, followed by the true sizes of a padded call.
+        laid: The devices, if there are several.
+    """
+
+    def __init__(
+        self,
+        trace: Callable[[Sequence[Any]], Any],
+        name: str,
+        given: Sequence[Any],
+        laid: MeshLayout | None,
+    ):
+        self._treedef: Any = None
+        self._name = name
+        self._laid = laid
+        self._arrays, within = tree_flatten(given)
+
+        def flat(*arrays: Any) -> list[Any]:
+            out, self._treedef = tree_flatten(trace(tree_unflatten(within, arrays)))
+            return out
+
+        self._flat = named_like(self._named(flat), trace)
+        self.jitted: Any = own_jit()(self._flat, inline=True)
+
+    def inside(self) -> Any:
+        """Return the result of the body in the surrounding trace."""
+        out = self.jitted(*self._arrays)
+        return tree_unflatten(self._treedef, out)
+
+    def form(self) -> tuple[Any, Any]:
+        """Return the structure of the result, and the parts of it that are not arrays."""
+        whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
+        return (
+            (whole.outcome.treedef, whole.outcome.rest)
+            if type(whole) is Mixed
+            else (self._treedef, ())
+        )
+
+    def exported(self) -> Exported:
+        """Return JAX's exported program, with the properties that `jax.export` forgets.
+
+        Raises:
+            Unsure: The exported program cannot stand for the body.
+        """
+        specs, table = self._specs(), CheckTable()
+        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
+        traced = jitted.trace(*specs)
+
+        weak = tuple(
+            i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False)
+        )
+
+        # Checks become data: the program is traced once more, with the number of the failed check
+        # as a result.
+        if has_equinox_checks(traced.jaxpr):
+            if self._laid is not None:
+                raise NotDeterministic("it has run-time checks, and runs over several devices")
+            jitted = self._with_number(traced.jaxpr, table)
+            traced = _data(lambda: jitted.trace(*specs))
+
+        if traced.jaxpr.effects:
+            raise NotDeterministic(
+                "it has effects: it calls back into Python, or changes references"
+            )
+        return Exported(
+            written(lambda: export().export(jitted)(*specs)),
+            tuple(map(_messages, table.callbacks)),
+            weak,
+        )
+
+    def check_results(self, content: bytes, exported: Exported) -> None:
+        """Check that results over several devices are sharded as those of the body.
+
+        Raises:
+            Unsure: They are not.
+        """
+        if self._laid is not None:
+            self._laid.check_results(
+                self._flat,
+                lambda *arrays: call_exported(content, arrays, exported.checks, exported.weak),
+                self._specs(),
+            )
+
+    def _specs(self) -> list[Any]:
+        return [
+            _jax.ShapeDtypeStruct(*aval_parts(array)[:2], weak_type=aval_parts(array)[2])
+            for array in self._arrays
+        ]
+
+    def _with_number(self, closed: Any, table: CheckTable) -> Any:
+        def flat(*arrays: Any) -> list[Any]:
+            out, number = evaluate_flagged(closed, arrays, table)
+            return [*out, number]
+
+        return own_jit()(self._named(flat))
+
+    def _named(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+        flat.__name__ = flat.__qualname__ = self._name
+        return flat
+
+
+def _data(step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except HasCallbacks as kept:
+        raise NotDeterministic(f"its run-time checks cannot be data: {kept}") from None
+
+
+def _messages(callback: Any) -> tuple[str, ...]:
+    messages = messages_of(callback)
+    if messages is None:
+        raise NotDeterministic("it has a run-time check of a form that jitney does not know")
+    return messages
+
+
+def written(step: Callable[[], Any]) -> Any:
+    """Return the result of a step of `jax.export`.
+
+    Raises:
+        Unsure: `jax.export` cannot write this program.
+    """
+    try:
+        return step()
+    except _EXPORT as error:
+        raise NotDeterministic(
+            f"`jax.export` does not write it: {str(error).splitlines()[0]}"
+        ) from None
+
+
+def content_of(program: Any) -> bytes:
+    """Return an exported program as bytes.
+
+    Raises:
+        Unsure: The bytes may hide that the program calls something outside of XLA.
+    """
+    content = bytes(written(program.serialize))
+    if not is_plain(program, content):
+        raise NotDeterministic("the bytes of its program do not tell what that calls")
+    return content
+
+
+def text_of(exported: bytes) -> str:
+    """Return a program as text, without the source locations in it."""
+    text: str = export().deserialize(bytearray(exported)).mlir_module()
+    lines = (line for line in text.splitlines() if not line.startswith("#loc"))
+    return _PLACE.sub("", "\n".join(lines))
+
+
+_PLACE = re.compile(r' loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)')

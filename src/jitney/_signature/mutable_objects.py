@@ -1,0 +1,571 @@
+"""State of objects of plain classes, and of other static values that a caller can change in place,
+for comparison at later calls.
+
+Such a value is keyed by identity, so its key stays equal when an attribute changes. `state`
+captures what it contains as a hashable value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import enum
+import functools
+import gc
+import pickle
+import random
+import types
+from collections import defaultdict, deque
+from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from typing import Any
+from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._jax.trees import is_a, type_of
+from .._owners import owner_of_class
+from .attributes import attributes_of
+from .identity import can_be_weak, identity
+from .static_values import (
+    PLAIN,
+    Unkeyed,
+    extras,
+    is_keyed_by_identity,
+    order_in_memory,
+    static_key,
+    with_attributes,
+)
+
+_ABSENT = object()
+# Bit of `type.__flags__` for classes created by Python code.
+_HEAP_TYPE = 1 << 9
+_CONTAINERS = (
+    list,
+    tuple,
+    dict,
+    types.MappingProxyType,
+    set,
+    frozenset,
+    deque,
+    np.ndarray,
+    np.generic,
+    jax.Array,
+)
+_BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
+_WRITES = frozenset(
+    (
+        "append",
+        "appendleft",
+        "extend",
+        "extendleft",
+        "insert",
+        "add",
+        "update",
+        "clear",
+        "__setitem__",
+    )
+)
+"""Methods that only write: their result does not depend on the container, so a body that is handed
+`log.append` does not read the log.
+"""
+_VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
+_C_DATA: Any = ctypes.Structure.__base__
+_BYTES = (bytearray, memoryview, _C_DATA)
+# Marker among the enclosing `id`s: the values below it belong to an object of a library.
+_OF_A_LIBRARY = 0
+# Nested objects of libraries that are examined: one may delegate to a second, as splines of SciPy
+# 1.18 do.
+_DEEPEST = 2
+_OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
+_NOT_OF_A_BODY = frozenset(
+    (
+        "__init__",
+        "__new__",
+        "__post_init__",
+        "__del__",
+        "__init_subclass__",
+        "__class_getitem__",
+        "__subclasshook__",
+        "__getattribute__",
+        "__setattr__",
+        "__delattr__",
+        "__repr__",
+        "__str__",
+        "__dir__",
+        "__sizeof__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__setstate__",
+        "__copy__",
+        "__deepcopy__",
+        "__replace__",
+        "__annotate_func__",
+        "__classcell__",
+    )
+)
+"""Special methods that create, write, show or store an object; changes of them are ignored.
+`__getattribute__` is replaced by `watching.py` during a trace.
+"""
+_SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
+# Maximum number of objects that are searched.
+_MANY = 100
+_BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
+_kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
+_known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
+
+
+def can_change(value: Any) -> bool:
+    """Return whether a value that is equal to nothing but itself may have other contents later."""
+    return is_plain(type_of(value)) or (type_of(value) in _BOUND and not is_immutable(value))
+
+
+def is_plain(kind: type[Any]) -> bool:
+    """Return whether a class is an ordinary one outside of JAX's packages: its instances have
+    attributes and are equal to nothing but themselves.
+    """
+    known = _known_kinds.get(kind)
+    if known is None:
+        known = _known_kinds[kind] = (
+            kind.__hash__ is not None
+            and kind.__eq__ is object.__eq__
+            and bool(kind.__flags__ & _HEAP_TYPE)
+            and not issubclass(kind, _OTHERS)
+            and not hasattr(kind, "__next__")
+            and owner_of_class(kind) in ("user", "generated", "library")
+        )
+    return known
+
+
+class _Strong:
+    """Wrapper that compares an object by identity and keeps it alive, for objects that cannot be
+    weakly referenced.
+    """
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: Any):
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Strong and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+class _Equal:
+    """Wrapper that compares an object by its own `==` without keeping it alive. Once the object is
+    gone, it equals nothing.
+    """
+
+    __slots__ = ("stand_in",)
+
+    def __init__(self, value: Any):
+        self.stand_in = identity(value)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not _Equal:
+            return NotImplemented
+        one, two = self.stand_in(), other.stand_in()
+        return (
+            one is not None
+            and two is not None
+            and (one is two or bool(type_of(one) is type_of(two) and one == two))
+        )
+
+    def __hash__(self) -> int:
+        # The object may be gone, or its hash may change, so all wrappers share one hash.
+        return 0
+
+
+def _same(value: Any) -> Hashable:
+    return identity(value) if can_be_weak(type_of(value)) else _Strong(value)
+
+
+def is_consumable(value: Any) -> bool:
+    """Return whether reading a value consumes it, so that one trace cannot serve several calls: an
+    iterator, a coroutine.
+    """
+    # A weak proxy has every method, `__next__` too.
+    if type_of(value) in ProxyTypes:
+        return False
+    return hasattr(type_of(value), "__next__") or is_a(
+        value, (types.CoroutineType, types.AsyncGeneratorType)
+    )
+
+
+def article(value: Any) -> str:
+    """Description of a consumable value by its type: `an iterator (zip)`."""
+    name = type_of(value).__name__
+    return f"an iterator ({name})" if hasattr(type_of(value), "__next__") else f"a {name}"
+
+
+def first_consumable(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """First consumable part of a value, or None. Plain objects are not searched: their attributes
+    are checked when a body reads them.
+    """
+    if type_of(value) in PLAIN:
+        return None
+    if is_consumable(value):
+        return value
+    if can_change(value) or id(value) in seen:
+        return None
+    return next(
+        (
+            used
+            for part in parts_of(value)
+            if (used := first_consumable(part, (*seen, id(value)))) is not None
+        ),
+        None,
+    )
+
+
+def referent(value: Any) -> Any:
+    """Object behind a weak reference or proxy, None if it is gone; any other value is returned as
+    it is.
+    """
+    if type_of(value) in ProxyTypes:
+        # A proxy forwards every attribute, so a bound method of the object leads to the object
+        # itself.
+        with contextlib.suppress(ReferenceError):
+            return value.__repr__.__self__
+        return None
+    return value() if is_a(value, ReferenceType) else value
+
+
+def random_state(value: Any) -> Any:
+    """State of a random number generator of NumPy or Python; None for any other value."""
+    if is_a(value, np.random.Generator):
+        return value.bit_generator.state
+    if is_a(value, np.random.RandomState):
+        return value.get_state(legacy=False)
+    return value.getstate() if is_a(value, random.Random) else None
+
+
+def is_immutable(value: Any) -> bool:
+    """Return whether a value cannot change while it is the same object.
+
+    A class with a hash of its own is trusted to be immutable, unless it is the user's.
+    """
+    kind = type_of(value)
+    if (
+        kind in _BOUND
+        and value.__name__ in _WRITES
+        and is_a(value.__self__, (list, dict, set, deque, bytearray))
+    ):
+        return True
+
+    if kind is types.BuiltinFunctionType:
+        return is_immutable(value.__self__)
+
+    if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
+        return True
+    if is_a(
+        value,
+        (
+            tuple,
+            frozenset,
+            functools.partial,
+            types.MethodType,
+            types.MethodWrapperType,
+            ReferenceType,
+        ),
+    ):
+        return not attributes_of(value) and all(map(is_immutable, parts_of(value)))
+    if (
+        is_plain(kind)
+        or is_a(value, (*_VIEWS, _C_DATA))
+        or kind in ProxyTypes
+        or with_attributes(value)
+    ):
+        return False
+
+    if dataclasses.is_dataclass(kind):
+        made: Any = kind
+        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(
+            map(is_immutable, parts_of(value))
+        )
+    if (
+        is_a(kind.__hash__, types.FunctionType)
+        and not is_a(value, enum.Enum)
+        and owner_of_class(kind) in ("user", "generated")
+    ):
+        # The hash of a user's class, and its equality, may change with its attributes.
+        return False
+    return (
+        kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
+    )
+
+
+def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
+    """Contents of a value, part by part, as a hashable value that later contents can be compared
+    with. JAX arrays are compared by identity.
+    """
+    kind = type_of(value)
+    if kind in _BOUND and not is_immutable(value):
+        return _same(value), value.__name__, state(value.__self__, seen)
+    if kind in PLAIN or kind is float or kind is complex:
+        return static_key(value)
+    if kind in ProxyTypes:
+        return _same(value), state(referent(value), seen)
+    if is_a(value, jax.Array) or kind is types.ModuleType:
+        return _same(value)
+
+    # A value that contains itself is represented by the depth at which it began.
+    if id(value) in seen:
+        return kind, seen.index(id(value))
+    inside = (*seen, id(value))
+    if is_a(value, _BYTES):
+        return kind, bytes(value)
+    if is_a(value, (list, tuple, deque)):
+        most = value.maxlen if is_a(value, deque) else None
+        return kind, most, tuple(state(part, inside) for part in value), _attributes(value, inside)
+    if is_a(value, (dict, types.MappingProxyType)):
+        factory = _same(value.default_factory) if is_a(value, defaultdict) else None
+        return (
+            kind,
+            factory,
+            tuple((state(key, inside), state(part, inside)) for key, part in value.items()),
+            _attributes(value, inside),
+        )
+    if is_a(value, _VIEWS):
+        return kind, state([*value], inside)
+    if is_a(value, (set, frozenset)):
+        return kind, frozenset(state(part, inside) for part in value), _attributes(value, inside)
+    if is_a(value, functools.partial):
+        return (
+            kind,
+            state((value.func, value.args, value.keywords), inside),
+            _attributes(value, inside),
+        )
+    if is_a(value, np.ndarray):
+        held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
+        return (
+            kind,
+            str(value.dtype),
+            value.shape,
+            order_in_memory(value),
+            held,
+            _attributes(value, inside),
+        )
+    if is_a(value, types.MethodType):
+        return kind, _same(value.__func__), state(value.__self__, inside)
+    if is_a(value, (eqx.Module, types.SimpleNamespace)) or (
+        fields_of(value) and not is_plain(kind)
+    ):
+        return kind, _attributes(value, inside)
+    if is_plain(kind):
+        if owner_of_class(kind) != "library":
+            return kind, _same(value), _attributes(value, inside)
+        # The attributes of a library's object (a logger's parents, a table's blocks) are not
+        # searched without limit.
+        nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST
+        return kind, _same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
+
+    # Drawing a number changes the state of a generator.
+    drawn = random_state(value)
+    if drawn is not None:
+        return _same(value), state(drawn, inside)
+    if is_a(value, ReferenceType):
+        return _same(value), state(value(), inside)
+    if with_attributes(value):
+        return static_key(value), _attributes(value, inside)
+    return (kind, _hashed(value)) if kind.__hash__ is not None else _unhashed(value, inside)
+
+
+def _hashed(value: Any) -> Hashable:
+    """State of a value whose class has a hash: its key and its current hash, which may change while
+    it is the same object.
+    """
+    try:
+        # The key may hold the value only if it cannot lead back to a plain object, which would then
+        # stay alive.
+        is_held = (
+            leads_nowhere(value) or not can_be_weak(type_of(value)) or not _may_lead_back(value)
+        )
+        return static_key(value) if is_held else _Equal(value), hash(value)
+    # A part cannot be keyed or hashed, or is missing.
+    except (Unkeyed, TypeError, AttributeError):
+        return _same(value), state(attributes_of(value))
+
+
+def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
+    """State of an object without a hash: a key by its parts, its attributes, or the parts that a
+    copy is built from.
+    """
+    with contextlib.suppress(Unkeyed):
+        return static_key(value)
+    if attributes_of(value):
+        return type_of(value), _attributes(value, inside)
+    try:
+        return type_of(value), state(value.__reduce_ex__(4), inside)
+    except (TypeError, pickle.PicklingError):
+        return _same(value)
+
+
+def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
+    """Attributes of an object and of those of its classes that somebody may change."""
+    kind = type_of(value)
+    if kind in _BARE:
+        return ()
+    held = [*attributes_of(value).items()]
+    for base in _known(kind).bases:
+        held += [
+            (name, part)
+            for name, part in [*vars(base).items()]
+            if not is_special(name) or is_called_unasked(name, part)
+        ]
+    # `_abc_impl` belongs to the machinery of abstract base classes.
+    return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
+
+
+def is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def is_called_unasked(name: str, part: Any) -> bool:
+    """Return whether a class attribute is a special method, which Python looks up in the class
+    itself: `+`, `len`, a call.
+    """
+    if not is_special(name) or name in _NOT_OF_A_BODY:
+        return False
+    # Methods are descriptors; slots and C-level attributes are descriptors too, but hold data.
+    return hasattr(type_of(part), "__get__") and not is_a(
+        part, (types.GetSetDescriptorType, types.MemberDescriptorType)
+    )
+
+
+class _Kind:
+    """Method resolution order of a class, and the classes in it that somebody may change."""
+
+    __slots__ = ("bases", "classes")
+
+    def __init__(self, kind: type):
+        self.classes = kind.__mro__
+        self.bases = tuple(
+            base for base in self.classes if owner_of_class(base) in ("user", "generated")
+        )
+
+
+def _known(kind: type) -> _Kind:
+    known = _kinds.get(kind)
+    # Assigning `__bases__` gives a class a new `__mro__`.
+    if known is None or known.classes is not kind.__mro__:
+        known = _kinds[kind] = _Kind(kind)
+    return known
+
+
+def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+    """Parts of a static value that can change while its key stays equal: objects of plain classes,
+    random number generators, `table.get`.
+    """
+    if can_change(value) or random_state(value) is not None:
+        yield value
+    elif id(value) not in seen:
+        for part in parts_of(value):
+            yield from plain_objects(part, (*seen, id(value)))
+
+
+def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+    """Objects in a static value that its key identifies without keeping them alive."""
+    if is_keyed_by_identity(value):
+        yield value
+    elif (
+        type_of(value) not in PLAIN
+        and not is_a(value, (jax.Array, ReferenceType))
+        and type_of(value) not in ProxyTypes
+    ):
+        is_record = bool(fields_of(value))
+        for part in parts_of(value) if id(value) not in seen else ():
+            found = objects_by_identity(part, (*seen, id(value)))
+            yield from (each for each in found if not is_record or is_plain(type_of(each)))
+
+
+def _may_lead_back(value: Any) -> bool:
+    """Return whether a plain object or a function's closure can be reached from a value, or whether
+    there are too many objects to decide.
+    """
+    waiting, seen = [value], {id(value)}
+    while waiting and len(seen) < _MANY:
+        for each in gc.get_referents(waiting.pop()):
+            if id(each) in seen or leads_nowhere(each):
+                continue
+            if is_a(each, types.FunctionType) or is_plain(type_of(each)):
+                return True
+            seen.add(id(each))
+            waiting.append(each)
+    return bool(waiting)
+
+
+def leads_nowhere(value: Any) -> bool:
+    """Return whether only modules and classes can be reached from a value: a number, a text, a
+    function of a module.
+    """
+    kind = type_of(value)
+    if kind is types.FunctionType:
+        return not (
+            value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__
+        )
+    if kind is tuple or kind is frozenset:
+        return all(map(leads_nowhere, value))
+    if kind is types.BuiltinFunctionType:
+        return is_a(value.__self__, (types.ModuleType, type, type(None)))
+    return kind in _SETTLED or is_a(value, (type, np.generic))
+
+
+def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
+    """Approximate size in bytes of the arrays and texts in a value, including closures of functions
+    and attributes of objects.
+    """
+    if is_a(value, (np.ndarray, np.generic, jax.Array)):
+        return value.nbytes
+    if is_a(value, (str, bytes, bytearray)):
+        return len(value)
+    if id(value) in seen or is_a(value, (type, types.ModuleType)):
+        return 0
+    parts: list[Any] = [*parts_of(value)]
+    if is_a(value, types.FunctionType):
+        parts += [
+            cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()
+        ]
+    elif is_plain(type_of(value)):
+        parts += attributes_of(value).values()
+    return sum(bytes_in(part, (*seen, id(value))) for part in parts)
+
+
+def parts_of(value: Any) -> Iterable[Any]:
+    """Parts of a static value of Python's own kinds: containers, partials, methods, records."""
+    if is_a(value, (list, tuple, set, frozenset, deque)):
+        return (*value, *attributes_of(value).values())
+    if is_a(value, (dict, types.MappingProxyType)):
+        return (*value, *value.values(), *attributes_of(value).values())
+    if is_a(value, np.ndarray):
+        return (
+            *(value.ravel().tolist() if value.dtype.hasobject else ()),
+            *attributes_of(value).values(),
+        )
+    if is_a(value, functools.partial):
+        return (value.func, *value.args, *value.keywords.values())
+    if is_a(value, (types.MethodType, types.MethodWrapperType)):
+        return (value.__self__,)
+    if is_a(value, ReferenceType) or type_of(value) in ProxyTypes:
+        return (referent(value),)
+    names = (
+        (*fields_of(value), *extras(value))
+        if dataclasses.is_dataclass(value) and not is_a(value, type)
+        else ()
+    )
+    return [part for name in names if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
+
+
+def fields_of(value: Any) -> tuple[str, ...]:
+    """Names of the fields of a dataclass instance; empty for other values."""
+    return (
+        tuple(field.name for field in dataclasses.fields(value))
+        if dataclasses.is_dataclass(value) and not is_a(value, type)
+        else ()
+    )

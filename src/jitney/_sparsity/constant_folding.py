@@ -1,0 +1,254 @@
+"""Constant folding: values of a program that do not depend on its arguments, as JAX computes them
+on the CPU in their own dtypes.
+
+Positions and masks are mostly computed from literals. The values that rules read are computed
+together, by one compiled program, while the program that holds them is being traced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from .._jax.evaluation import Const, Ref
+from .._jax.jaxprs import bound, opened
+from .._jax.primitives import CALLS, UNROUNDED
+from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
+from .._remat import FlatProgram, Step, flattened
+from .typed_numpy import np
+
+_jax: Any = jax
+# Elements of a value that is folded, at most.
+_LARGEST = 1 << 22
+# Multiplications of a product that is folded, at most.
+_MOST_WORK = 1 << 26
+# Bytes of float32. Compilers compute narrower floats in wider ones, and may skip the rounding in
+# between.
+_SINGLE = 4
+
+_EXACT = UNROUNDED | frozenset(
+    ("copy_p", "eq", "ge", "gt", "is_finite", "le", "lt", "ne", "split", "stack", "unstack")
+)
+_WHOLE = (
+    "and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz"
+    " reduce_and reduce_or reduce_xor add add_any sub mul div rem square integer_pow pow reduce_sum"
+    " reduce_prod cumsum cumprod dot_general convert_element_type"
+)
+_ROUNDED = "sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan tanh logistic reduce_precision"
+_TAKEN = _EXACT | frozenset((*_WHOLE.split(), *_ROUNDED.split()))
+_JUMPS = ("sign", "floor", "ceil", "round", "rem")
+
+
+class FoldedValues:
+    """Known values of a program.
+
+    Some are exact: every compiler computes the same bits. Sums and products of floats are not,
+    since a compiler may fuse them or skip a rounding. An integer or boolean that is computed from
+    such a float (an index, a comparison) is a decision, and may differ from program to program. A
+    decision counts as known only where the program that runs is given its value.
+
+    Args:
+        flat: The program.
+        given: Values of its constants.
+        decided: Whether decisions count as known.
+    """
+
+    def __init__(self, flat: FlatProgram, given: Mapping[int, Any], *, decided: bool):
+        self.flat = flat
+        self.given = {number: value for number, value in given.items() if _is_value(value)}
+        self.decisions: list[Step] = []
+        self._exact: dict[int, bool] = dict.fromkeys(self.given, True)
+        for step in flat.steps:
+            if self._follows(step):
+                # The result of a decision counts as exact: it will be a constant of the program.
+                decides = self._decides(step)
+                if decides:
+                    self.decisions.append(step)
+                if decided or not decides:
+                    self._exact.update(dict.fromkeys(step.makes, decides or self._keeps(step)))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._exact
+
+    def _follows(self, step: Step) -> bool:
+        """Return whether the results of a step can be folded."""
+        outs = [self.flat.avals[number] for number in step.makes]
+        return (
+            step.name in _TAKEN
+            and all(
+                _is_value(ref.value) if isinstance(ref, Const) else ref in self
+                for ref in step.reads
+            )
+            and all(_is_number(out.dtype) and math.prod(out.shape) <= _LARGEST for out in outs)
+            and _work(step) <= _MOST_WORK
+        )
+
+    def _decides(self, step: Step) -> bool:
+        """Return whether a step is discontinuous in floats that are not exact: it returns
+        integers, booleans or whole parts.
+        """
+        floats = [ref for ref in step.reads if _is_float(self._dtype(ref))]
+        makes = [self.flat.avals[number].dtype for number in step.makes]
+        if floats and step.name == "convert_element_type" and issubdtype(makes[0], np.integer):
+            # A float that does not fit into the integer type is converted as the compiler likes.
+            return True
+        if not floats or (step.name != "rem" and all(self._is_exact(ref) for ref in floats)):
+            return False
+        return step.name in _JUMPS or not all(map(_is_float, makes))
+
+    def _keeps(self, step: Step) -> bool:
+        """Return whether exact operands give exact results."""
+        if not all(map(self._is_exact, step.reads)):
+            return False
+        floats = [
+            dtype
+            for dtype in (self.flat.avals[number].dtype for number in step.makes)
+            if _is_float(dtype)
+        ]
+        widened = step.name == "convert_element_type" and all(
+            dtype.itemsize >= max(_SINGLE, self._width(step)) for dtype in floats
+        )
+        return not floats or step.name in _EXACT or widened
+
+    def _width(self, step: Step) -> int:
+        """Bytes of the float that a step converts; 0 if it converts something else."""
+        dtype = self._dtype(step.reads[0])
+        return dtype.itemsize if _is_float(dtype) else 0
+
+    def _is_exact(self, ref: Ref) -> bool:
+        return isinstance(ref, Const) or self._exact[ref]
+
+    def _dtype(self, ref: Ref) -> Any:
+        return self.flat.avals[ref].dtype if isinstance(ref, int) else np.result_type(ref.value)
+
+    def values(self, asked: Collection[int]) -> Mapping[int, Any]:
+        """Known values as NumPy arrays, in the dtypes of the program.
+
+        Values that are requested together are compiled together.
+        """
+        rest = [number for number in dict.fromkeys(asked) if number not in self._values]
+        if rest:
+            # Transfer guards and NaN checks of the user are meant for the program, not for its
+            # constants.
+            with (
+                _jax.default_device(_cpu()),
+                _jax.transfer_guard("allow"),
+                _jax.debug_nans(False),  # noqa: FBT003
+                _jax.debug_infs(False),  # noqa: FBT003
+            ):
+                self._values.update(zip(rest, self._computed(rest), strict=True))
+        return self._values
+
+    @cached_property
+    def _values(self) -> dict[int, Any]:
+        return {number: np.asarray(value) for number, value in self.given.items()}
+
+    def _computed(self, asked: Sequence[int]) -> list[Any]:
+        steps = self._behind(asked)
+        leaves = list(
+            dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given)
+        )
+
+        given = [number for number in leaves if not _is_float(self._values[number].dtype)]
+        floats = {number: self._values[number] for number in leaves if number not in given}
+
+        # Floats stay constants, as in the program itself, since XLA rounds constants and arguments
+        # differently. Integers become arguments: where XLA folds the quotient of the least integer
+        # by -1 it aborts the process (jax 0.10.2), and code compiled for arguments does not.
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            env = {**floats, **dict(zip(given, arrays, strict=True))}
+            for step in steps:
+                operands = [
+                    env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads
+                ]
+                env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
+            return [env[number] for number in asked]
+
+        arrays = [self._values[number] for number in given]
+        # `lower` and `compile`, because a call would be traced if an outer trace is active.
+        compiled = _jax.jit(run).lower(arrays).compile()
+        return [np.asarray(value) for value in compiled(arrays)]
+
+    def _behind(self, asked: Iterable[int]) -> list[Step]:
+        """Steps that compute given values, in order."""
+        left, needed = list(asked), set[int]()
+        while left:
+            number = left.pop()
+            if number not in needed and number not in self.given:
+                needed.add(number)
+                left.extend(self._makers[number].numbers)
+        return [step for step in self.flat.steps if not needed.isdisjoint(step.makes)]
+
+    @cached_property
+    def _makers(self) -> Mapping[int, Step]:
+        return {number: step for step in self.flat.steps for number in step.makes}
+
+
+def _cpu() -> Any:
+    """First CPU device; None, the default device, where JAX was started without CPUs."""
+    with suppress(RuntimeError):
+        return _jax.devices("cpu")[0]
+    return None
+
+
+class Programs:
+    """Memo of flattened programs: the body of a loop is followed until a fixpoint."""
+
+    def __init__(self) -> None:
+        # Number of equations so far that read or write varying values at unknown positions.
+        self.unknown = 0
+        self._found: dict[tuple[int, ...], FoldedValues] = {}
+        # Keeps objects alive whose ids are memo keys.
+        self._held: list[Any] = []
+
+    def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> FoldedValues:
+        """Known values of a program, decisions left out.
+
+        Args:
+            jaxpr: The program.
+            values: Values of its arguments; None where they are unknown.
+        """
+        key = (id(jaxpr), *map(id, values))
+        if key not in self._found:
+            self._held += [jaxpr, *values]
+            flat = flattened(jaxpr, CALLS)
+            given = dict(zip(flat.takes, (*opened(jaxpr)[1], *values), strict=False))
+            self._found[key] = FoldedValues(flat, given, decided=False)
+        return self._found[key]
+
+
+def constant(value: Any) -> Any:
+    """Constant of a program as a NumPy value; None if it is a tracer of an outer trace, or too
+    large.
+    """
+    return (np.asarray(value) if hasattr(value, "dtype") else value) if _is_value(value) else None
+
+
+def _work(step: Step) -> int:
+    if step.name != "dot_general":
+        return 0
+    (contracted, _), _ = step.eqn.params["dimension_numbers"]
+    shape = step.eqn.invars[0].aval.shape
+    return math.prod(step.eqn.outvars[0].aval.shape) * math.prod(shape[axis] for axis in contracted)
+
+
+def _is_float(dtype: Any) -> bool:
+    return issubdtype(dtype, np.inexact)
+
+
+def _is_number(dtype: Any) -> bool:
+    """Return whether NumPy has the dtype and it is enabled here (float64 may not be)."""
+    return not issubdtype(dtype, extended) and canonicalize_dtype(dtype) == dtype
+
+
+def _is_value(value: Any) -> bool:
+    if is_a(value, (bool, int, float, complex)):
+        return True
+    if is_a(value, Tracer) or not hasattr(value, "dtype"):
+        return False
+    return _is_number(value.dtype) and math.prod(np.shape(value)) <= _LARGEST

@@ -1,0 +1,276 @@
+"""Stage that decides the shardings of the arguments: each named axis over axes of the mesh.
+
+    shard={"batch": "data"}, x: Float[Array, "batch n"], data=4   ->   x: PartitionSpec("data")
+
+Place stands outside Jit, which takes the shardings: NumPy arrays then go straight to their devices,
+and arrays that have the right sharding are not moved (`_program/sharded_calls.py`). Shard and Chunk
+act on its decision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import jax
+
+from .._errors import MeshError, OptionError, Where, name_fix, plural, shortlist
+from .._jax.memory import text
+from .._jax.mesh import automatic, described, is_manual
+from .._signature.options import FSDP, OPTIONAL, Sharding
+from .._view.named_axes import NamedAxis, named_axes
+from .._view.view import Leaf, View
+from .stage import Request, Skip, Stage
+from .vmap import levels_of
+
+_sharding: Any = jax.sharding
+Spec = tuple[tuple[str, ...], ...]
+"""Mesh axes that each dimension of an array is sharded over."""
+
+
+@dataclass(frozen=True)
+class Place(Stage):
+    """Shardings of the arguments, one for each array."""
+
+    mesh: Any
+    specs: tuple[Spec, ...]
+    why: str = field(compare=False)
+    name: str = field(default="place", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        rules = request.options.shard
+        if rules is None:
+            return Skip("place", "no `shard` given")
+        if request.single is not None:
+            return Skip("place", request.single)
+        if request.mesh is None:
+            if request.nested:
+                return Skip("place", "under an outer trace without a mesh")
+            if request.options.mesh != OPTIONAL:
+                raise no_mesh(request.where)
+            # Without a mesh the options are checked all the same.
+            check_axes(request, rules, named_axes(view, levels_of(view, request)))
+            return Skip("place", "no mesh is around, and mesh='optional' has it run without one")
+
+        mesh = automatic(request.mesh)
+        named = named_axes(view, levels_of(view, request))
+        check_names(request, rules, mesh, named)
+        # Named axes that are not padded yet: `pad` is a fix for those that the devices do not
+        # divide.
+        can_pad = {*request.axes, *(axis.name for axis in request.options.vmap)}.difference(
+            name for name, _ in request.options.pad
+        )
+
+        specs = tuple(
+            spec_of(request.where, *each, rules, mesh, can_pad)
+            for each in zip(view.leaves, named, strict=True)
+        )
+        return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs, rules, mesh)}")
+
+    @property
+    def shardings(self) -> tuple[Any, ...]:
+        """`NamedSharding` of each array."""
+        return tuple(sharding(self.mesh, spec) for spec in self.specs)
+
+
+def sharding(mesh: Any, spec: Spec) -> Any:
+    """`NamedSharding` of one array."""
+    parts = [None if not along else along[0] if len(along) == 1 else along for along in spec]
+    while parts and parts[-1] is None:
+        parts.pop()
+    return _sharding.NamedSharding(mesh, _sharding.PartitionSpec(*parts))
+
+
+def divided(like: Any, shape: Sequence[int]) -> Any:
+    """Adapt a sharding to an array of this shape: dimensions that the devices do not divide are
+    replicated.
+    """
+    if not isinstance(like, _sharding.NamedSharding):
+        return like
+    given: Any = like
+    parts: list[Any] = []
+    for size, along in zip(shape, tuple(given.spec), strict=False):
+        names = () if along is None else (along,) if isinstance(along, str) else along
+        parts.append(
+            along if size % math.prod(given.mesh.shape[name] for name in names) == 0 else None
+        )
+    return _sharding.NamedSharding(given.mesh, _sharding.PartitionSpec(*parts))
+
+
+def no_mesh(where: Where) -> MeshError:
+    """Error of a call with `shard` but without a mesh."""
+    return MeshError(
+        where,
+        "`shard` has no mesh.",
+        "Axes lie along the axes of a mesh of devices.",
+        "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1); "
+        'with mesh="optional" it runs without one too.',
+        code="J250",
+    )
+
+
+def check_names(
+    request: Request, rules: Sharding, mesh: Any, named: Sequence[Sequence[NamedAxis]]
+) -> None:
+    """Check that the named axes of the mesh and of the arrays exist.
+
+    Raises:
+        MeshError: The mesh has no such axis.
+        OptionError: Neither the signature, nor `vmap`, nor any field has such an axis.
+    """
+    where = request.where
+    for name, along in rules.axes:
+        for axis in along:
+            if axis not in mesh.shape:
+                raise MeshError(
+                    where,
+                    f"{name!r} shall lie along {axis!r}, which the mesh does not have.",
+                    f"The axes of the mesh are {described(mesh)}.",
+                    name_fix(axis, mesh.shape, "correct the name, or make a mesh that has it."),
+                    code="J251",
+                )
+    check_axes(request, rules, named)
+
+
+def check_axes(request: Request, rules: Sharding, named: Sequence[Sequence[NamedAxis]]) -> None:
+    """Check that the axes in `shard` exist.
+
+    Raises:
+        OptionError: Neither the signature, nor `vmap`, nor any field has such an axis.
+    """
+    known = sorted(
+        {axis.size for axes in named for axis in axes}
+        | {axis.name for axis in request.options.vmap}
+        | set(request.axes)
+    )
+    for name, _ in rules.axes:
+        if name not in known:
+            raise OptionError(
+                request.where,
+                f"`shard` names {name!r}, which no array of this call has.",
+                "Axes of the signature, of `vmap` and of fields of modules are"
+                f" {', '.join(known) or 'none'}.",
+                name_fix(
+                    name,
+                    known,
+                    "name it in an annotation, or with jitney.register_axes for a class that is not"
+                    " yours.",
+                ),
+                code="J202",
+            )
+
+
+def spec_of(
+    where: Where,
+    leaf: Leaf,
+    named: Sequence[NamedAxis],
+    rules: Sharding,
+    mesh: Any,
+    can_pad: Collection[str] = (),
+) -> Spec:
+    """Partition spec of one array. A mesh axis shards one dimension: the first that names it.
+
+    Args:
+        where: The function.
+        leaf: The array.
+        named: Named axes of the array.
+        rules: Mesh axes for each named axis.
+        mesh: The devices.
+        can_pad: Axes that `pad` could name, and does not.
+
+    Raises:
+        MeshError: The devices do not divide an axis.
+    """
+    wanted: Mapping[str, tuple[str, ...]] = dict(rules.axes)
+    spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
+    taken: set[str] = set()
+    for axis in sorted(named, key=lambda named_axis: named_axis.axis):
+        along = wanted.get(axis.size, ())
+        # A mesh axis may appear only once in a partition spec.
+        if not along or taken & set(along):
+            continue
+        parts = math.prod(mesh.shape[name] for name in along)
+        if leaf.shape[axis.axis] % parts:
+            raise _does_not_divide(where, leaf, axis, along, parts, can_pad)
+        spec[axis.axis] = along
+        taken |= set(along)
+
+    # Fully sharded data parallelism is for parameters only, on a mesh axis that is still free.
+    if rules.fsdp and leaf.in_module:
+        _spread(spec, leaf, mesh, taken)
+    return tuple(spec)
+
+
+def _spread(spec: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
+    """Shard the largest dimension of a parameter that divides, if its mesh axis is still free."""
+    free = [name for name in mesh.shape if not is_manual(mesh, name)]
+    along = FSDP if FSDP in free else free[0]
+    if along in taken:
+        return
+    fits = [
+        i
+        for i, size in enumerate(leaf.shape)
+        if not spec[i] and size and size % mesh.shape[along] == 0
+    ]
+    if fits and mesh.shape[along] > 1:
+        spec[max(fits, key=lambda i: leaf.shape[i])] = (along,)
+
+
+def _does_not_divide(
+    where: Where,
+    leaf: Leaf,
+    axis: NamedAxis,
+    along: Sequence[str],
+    parts: int,
+    can_pad: Collection[str],
+) -> MeshError:
+    size = leaf.shape[axis.axis]
+    up, text = -(-size // parts) * parts, " and ".join(map(repr, along))
+    padded = f'pad it, pad={{"{axis.size}": [{up}]}}, ' if axis.size in can_pad and size > 1 else ""
+    other = f"make the mesh such that its part along {text} divides {size}"
+    return MeshError(
+        where,
+        f"axis {axis.size!r} of {leaf.path} has size {size}, which the {parts} devices along {text}"
+        " do not divide.",
+        "Each device holds an equal part.",
+        f"{padded}make it {up}, {other}, or take {axis.size!r} out of `shard`.",
+    )
+
+
+def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: Any) -> str:
+    """List the shardings for the plan, and the bytes that are replicated.
+
+    For replicated arrays it says how much `"fsdp"` would leave on each device.
+    """
+    spread = [(leaf, spec) for leaf, spec in zip(view.leaves, specs, strict=True) if any(spec)]
+    texts = [
+        f"{leaf.path}[{', '.join('*'.join(along) or '-' for along in spec)}]"
+        for leaf, spec in spread
+    ]
+    whole = [leaf for leaf, spec in zip(view.leaves, specs, strict=True) if not any(spec)]
+    if not whole:
+        return shortlist(texts)
+    taken = sum(_bytes(leaf) for leaf in whole)
+    left = taken if rules.fsdp else sum(_bytes(leaf) // _parts(leaf, mesh) for leaf in whole)
+    fewer = f', of which "fsdp" in `shard` would leave {text(left)}' if left < taken else ""
+    return "; ".join(
+        [
+            *([shortlist(texts)] if texts else []),
+            f"{plural(len(whole), 'array')} whole on each device, {text(taken)}{fewer}",
+        ]
+    )
+
+
+def _bytes(leaf: Leaf) -> int:
+    return math.prod(leaf.shape) * leaf.dtype.itemsize
+
+
+def _parts(leaf: Leaf, mesh: Any) -> int:
+    """Number of devices that `"fsdp"` would shard a replicated array over."""
+    spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
+    if leaf.in_module:
+        _spread(spec, leaf, mesh, set())
+    return math.prod(mesh.shape[name] for along in spec for name in along)

@@ -1,0 +1,245 @@
+"""Steps of a stream as serialised programs (`cache="program"`): loaded, or exported for later
+processes.
+
+Each function that a run calls is one exported program. There is one for the whole chunks and one
+for a shorter last chunk. The order of the calls is the `PassSchedule`, which is data. The process
+that exports the programs runs them too, as the next process will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .._jax.equinox_checks import own_jit
+from .._jax.trees import is_a, tree_flatten, tree_unflatten
+from .._record.unsure import NotDeterministic
+from .._serialized.in_parts import CachedParts, TracedParts, in_parts
+from .._serialized.key import processor
+from .._serialized.tracing import ExportableTrace, call_exported
+from .._stages import Chunk
+from .._view.layout import jit_is_off
+from .._view.result import Outcome
+from .schedule import PassSchedule
+from .steps import CompiledSteps, StreamProgram
+from .stream_layout import StreamLayout
+
+if TYPE_CHECKING:
+    from .._program.entry import Specialization
+
+_jax: Any = jax
+
+
+class SerializedSteps(StreamProgram):
+    """Steps of a stream, loaded from serialised programs.
+
+    Args:
+        entry: The program.
+        stage: The axis.
+        laid: The sharding of chunks and carries.
+        kept: The serialised programs and their schedule.
+    """
+
+    def __init__(self, entry: Specialization, stage: Chunk, laid: StreamLayout, kept: CachedParts):
+        outcome = Outcome()
+        outcome.treedef, outcome.rest = kept.treedef, kept.rest
+        super().__init__(entry, stage, laid, PassSchedule.read(kept.plan["schedule"]), outcome)
+        self._program = kept.plan["program"]
+        scope = f"{entry.core.name}/stream {stage.axis}"
+        parts = [
+            _part(scope, content, *how)
+            for content, how in zip(kept.programs, kept.plan["parts"], strict=True)
+        ]
+
+        # Programs of one pass, in the order in which `_parts` writes them: `begin`, `step`, another
+        # `step` if the last chunk is shorter, `join`. The last program of all is `end`.
+        each = 4 if self.total % self.size else 3
+        passes = [parts[at : at + each] for at in range(0, len(parts) - 1, each)]
+        self.begin, self.join = [part[0] for part in passes], [part[-1] for part in passes]
+        self.step = [_by_length(self, part[1:-1]) for part in passes]
+        # `_by_length` also picks the step of the shorter chunk; without a mesh no rest is left
+        # over.
+        self.rest = self.step
+        self.end = parts[-1]
+
+    @property
+    def program(self) -> str:
+        """Digest of every operation and constant."""
+        return self._program
+
+
+def load_or_plan_steps(
+    entry: Specialization,
+    arrays: Sequence[Any],
+    stage: Chunk,
+    laid: StreamLayout,
+    size: int | None,
+    plan: Callable[[], CompiledSteps],
+) -> StreamProgram:
+    """Return the steps of a stream: serialised ones, or planned ones if they cannot be serialised.
+
+    Args:
+        entry: The program.
+        arrays: Its arguments, or their abstract values.
+        stage: The axis.
+        laid: The sharding of chunks and carries.
+        size: Elements in a chunk; None for as many as memory allows.
+        plan: Plans and compiles the steps in this process.
+    """
+    if entry.kept is None or jit_is_off():
+        return plan()
+    planned: list[CompiledSteps] = []
+
+    def make() -> TracedParts:
+        if laid.place is not None:
+            raise NotDeterministic("streams over several devices are not kept yet")
+        planned.append(plan())
+        return _parts(planned[0])
+
+    told: list[str] = []
+    # The compiler's count of bytes picks the chunk size, so the processor is part of the key.
+    if size is None:
+        try:
+            told = list(processor())
+        except NotDeterministic as unsure:
+            return _noted(plan(), f"not kept: {unsure}")
+    kept, why = in_parts(entry, arrays, ["stream", stage.axis, str(size), *told], make)
+    if kept is None:
+        return _noted(planned[0] if planned else plan(), why)
+    return _noted(SerializedSteps(entry, stage, laid, kept), why)
+
+
+def _noted(steps: StreamProgram, why: str) -> StreamProgram:
+    """Record on the steps why they were serialised, or why not."""
+    steps.kept = why
+    return steps
+
+
+class _FunctionExporter:
+    """Exports functions, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.programs: list[Any] = []
+        self.said: list[Any] = []
+
+    def add(self, fn: Callable[..., Any], *given: Any) -> Any:
+        """Export a function for these arguments; return its abstract results."""
+        trace = ExportableTrace(lambda given: fn(*given), self._name, given, None)
+        exported = trace.exported()
+        if exported.checks:
+            raise NotDeterministic("it has run-time checks, and is read in chunks")
+        self.programs.append(exported.program)
+
+        # `jax.export` drops weak types, so they are restored from the positions that were recorded.
+        avals = exported.program.out_avals
+        out = [
+            _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak)
+            for i, x in enumerate(avals)
+        ]
+        treedef, _ = trace.form()
+        self.said.append([_said(tree_unflatten(treedef, list(range(len(out))))), exported.weak])
+        return tree_unflatten(treedef, out)
+
+
+def _parts(steps: CompiledSteps) -> TracedParts:
+    """Export all functions of a run.
+
+    Raises:
+        Unsure: One of them cannot be exported.
+    """
+    plan, write = steps.schedule, _FunctionExporter(steps.entry.core.name)
+    avals = dict(
+        zip(plan.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True)
+    )
+    # Abstract values go through the passes as arrays do in `_Run.__call__`; nothing is computed.
+    values: dict[int, Any] = {n: x for n, x in avals.items() if n not in plan.streamed}
+    rest = steps.total % steps.size
+    start, kept = _jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
+    with plan.width:
+        for p, turn in enumerate(plan.turns):
+            new, state = write.add(steps.begin[p], values)
+            values = {**values, **new}
+            kept = {**kept, **turn.kept(state)}
+            for length in filter(None, (steps.size, rest)):
+                chunk = {n: _chunk(plan, n, length) for n in plan.streamed}
+                state_after, _ = write.add(
+                    steps.step[p], values, state, chunk, start, *([kept] if turn.replays else [])
+                )
+                # The next chunk takes this carry: its type has to be a fixpoint of the step.
+                if not _same(state, state_after):
+                    raise NotDeterministic("what it carries from chunk to chunk changes its type")
+            values = {**values, **turn.known(write.add(steps.join[p], state))}
+            values |= {
+                n: _jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n]) for n in turn.collects
+            }
+        write.add(steps.end, values)
+    said = {"schedule": plan.written(), "program": steps.program, "parts": write.said}
+    return TracedParts(write.programs, said, steps.outcome.treedef, steps.outcome.rest)
+
+
+def _chunk(plan: PassSchedule, n: int, length: int) -> Any:
+    """Abstract value of a chunk with `length` elements of the axis."""
+    shape, axis = plan.shapes[n], plan.axes[n]
+    return _jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Return whether two carries have the same shapes, dtypes and weak types."""
+    described = [
+        [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
+        for state in (first, second)
+    ]
+    return described[0] == described[1]
+
+
+def _part(name: str, content: bytes, structure: Any, weak: Sequence[int]) -> Callable[..., Any]:
+    """An exported program, with the signature of the function that it was exported from."""
+
+    def flat(*arrays: Any) -> list[Any]:
+        return call_exported(content, arrays, (), weak)
+
+    flat.__name__ = flat.__qualname__ = name
+    jitted = own_jit()(flat)
+
+    def part(*given: Any) -> Any:
+        return _read(structure, jitted(*tree_flatten(given)[0]))
+
+    return part
+
+
+def _by_length(steps: StreamProgram, parts: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Choose between the step of whole chunks and that of a shorter last chunk, by the chunk's
+    length.
+    """
+    plan = steps.schedule
+
+    def step(values: Any, state: Any, chunk: Any, *more: Any) -> Any:
+        n = plan.streamed[0]
+        return parts[0 if chunk[n].shape[plan.axes[n]] == plan.size else -1](
+            values, state, chunk, *more
+        )
+
+    return step
+
+
+def _said(tree: Any) -> Any:
+    """Lists, tuples and dicts of leaf numbers, as JSON data; `_read` is the inverse."""
+    if is_a(tree, dict):
+        return ["dict", [[key, _said(part)] for key, part in tree.items()]]
+    return [type(tree).__name__, list(map(_said, tree))] if is_a(tree, (list, tuple)) else tree
+
+
+def _read(said: Any, leaves: Sequence[Any]) -> Any:
+    """Rebuild a tree from `_said`, with leaves in place of their numbers."""
+    if said is None:
+        return None
+    if is_a(said, int):
+        return leaves[said]
+    kind, parts = said
+    if kind == "dict":
+        return {key: _read(part, leaves) for key, part in parts}
+    return (list if kind == "list" else tuple)(_read(part, leaves) for part in parts)

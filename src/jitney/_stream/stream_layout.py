@@ -1,0 +1,202 @@
+"""Shardings of a stream: everything on one device, or chunks and carries over the devices of a
+mesh.
+
+If the streamed axis is sharded over the mesh, each device takes its part of each chunk and
+accumulates a carry of its own. The carries are reduced once, when a pass ends, so a step needs no
+collective. `Shard` does the same inside one program; this file does it for the steps of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from .._axes import Devices
+from .._errors import OptionError
+from .._jax.trees import device_put, is_a, tree_map
+from .._stages import Chunk, Place
+from .._stages.chunk import SYMBOL, devices_of
+from .._stages.sharding import sharding
+from .._stages.stage import Skip
+from .._view.view import View
+
+if TYPE_CHECKING:
+    from .._program.entry import Specialization
+
+_jax: Any = jax
+_jnp: Any = jax.numpy
+
+
+@dataclass(frozen=True)
+class StreamLayout:
+    """Sharding of the arrays of one step.
+
+    Args:
+        place: Sharding of all arguments, with a chunk in place of each streamed array; None on one
+            device.
+        devices: The devices that share each chunk; None if each device holds the whole chunk.
+    """
+
+    place: Place | None = None
+    devices: Devices | None = None
+
+    @classmethod
+    def of(cls, entry: Specialization, stage: Chunk) -> StreamLayout:
+        """Plan the sharding that the option `shard` asks for.
+
+        Raises:
+            MeshError: There is no mesh, or another axis does not divide.
+            OptionError: The mesh has devices of several processes.
+        """
+        if entry.core.options.shard is None:
+            return cls()
+
+        # Plan for a chunk of the smallest size that the devices divide: `_stages.Place` demands
+        # divisible sizes, and the real chunk size is rounded up to a multiple later (`rounded`).
+        request = replace(entry.on_mesh(), nested=False)
+        avals = stage.avals({SYMBOL: request.divisor(stage.axis)})
+        place = Place.plan(
+            View(
+                tuple(
+                    leaf.reshaped(aval.shape)
+                    for leaf, aval in zip(stage.view.leaves, avals, strict=True)
+                )
+            ),
+            request,
+        )
+        if isinstance(place, Skip):
+            return cls()
+        if len({device.process_index for device in place.mesh.devices.flat}) > 1:
+            raise OptionError(
+                entry.core.where,
+                "its mesh has devices of several processes.",
+                "A stream is read by the process of its devices.",
+                "give it a mesh of jax.local_devices(), and its own part of the data.",
+                code="J201",
+            )
+        return cls(place, devices_of(stage.axis, place, request))
+
+    @property
+    def parts(self) -> int:
+        """Number of devices that share a chunk."""
+        return 1 if self.devices is None else self.devices.parts
+
+    @property
+    def key(self) -> Hashable:
+        """Part of the checkpoint's key: a run resumes only with carries that are sharded the same
+        way.
+        """
+        return None if self.devices is None else (self.devices.along, self.parts)
+
+    def rounded(self, size: int) -> int:
+        """Round a chunk size up to a multiple of the number of devices."""
+        return -(-size // self.parts) * self.parts
+
+    def sharding(self, argument: int, axis: int | None) -> Any:
+        """Sharding of an argument, or of its chunk, whose streamed axis is at `axis`; without
+        `axis` it is replicated over the devices that share chunks.
+        """
+        if self.place is None:
+            return None
+        spec = list(self.place.specs[argument])
+        if self.devices is not None:
+            spec = [() if set(along) & set(self.devices.along) else along for along in spec]
+            if axis is not None:
+                spec[axis] = self.devices.along
+        return sharding(self.place.mesh, tuple(spec))
+
+    def accumulated(self, state: Any) -> Any:
+        """Put a carry that was read from a file back on its devices; of abstract values, add the
+        sharding.
+        """
+        if self.devices is None:
+            return state
+        lies = _jax.sharding.NamedSharding(self.devices.mesh, self.devices.spec(0))
+
+        def back(x: Any) -> Any:
+            return x.update(sharding=lies) if is_a(x, jax.ShapeDtypeStruct) else device_put(x, lies)
+
+        return tree_map(back, state)
+
+    def begin(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
+        """Wrap `values -> new values, carry`; with several devices each has a carry, along a new
+        first axis.
+        """
+        if self.devices is None:
+            return fn
+
+        def here(values: Any) -> Any:
+            new, state = fn(values)
+            return new, _as_part(state)
+
+        none, own = self.devices.spec(None), self.devices.spec(0)
+        return self.devices.mapped(here, (none,), (none, own))
+
+    def step(
+        self, fn: Callable[..., Any], ins: dict[int, int], outs: list[int], *, whole: bool
+    ) -> Callable[..., Any]:
+        """Wrap `values, carry, chunk, start -> carry, results`.
+
+        Args:
+            fn: The step on one device. Its keyword `here` says whether this device runs the
+                callbacks.
+            ins: Position of the axis in each array of a chunk.
+            outs: Position of the axis in each result.
+            whole: Whether the chunk is a remainder that the devices do not divide: it is
+                replicated, and the first device accumulates it.
+        """
+        devices = self.devices
+        if devices is None:
+            return fn
+
+        def here(values: Any, state: Any, chunk: Any, start: Any) -> Any:
+            n, index, held = next(iter(chunk)), devices.index(), _own(state)
+
+            # `start` counts in the whole array: each device adds the offset of its part.
+            at = start if whole else start + index * chunk[n].shape[ins[n]]
+            new, out = fn(values, held, chunk, at, here=index == 0 if whole else True)
+            # Every device computes a replicated remainder, and all but the first discard their
+            # carry: otherwise each of them would add the same elements.
+            return _as_part(
+                tree_map(partial(_jnp.where, index == 0), new, held) if whole else new
+            ), out
+
+        none, own = devices.spec(None), devices.spec(0)
+        chunks = {n: none if whole else devices.spec(axis) for n, axis in ins.items()}
+        return devices.mapped(
+            here,
+            (none, own, chunks, none),
+            (own, [none if whole else devices.spec(axis) for axis in outs]),
+        )
+
+    def join(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
+        """Wrap `carry -> carry`, reduced over the devices."""
+        if self.devices is None:
+            return fn
+
+        def here(state: Any) -> Any:
+            return fn(_own(state))
+
+        return self.devices.mapped(here, (self.devices.spec(0),), self.devices.spec(None))
+
+
+def _as_part(state: Any) -> Any:
+    """Add the leading axis along which carries are sharded over the devices."""
+
+    def part(x: Any) -> Any:
+        return x[None]
+
+    return tree_map(part, state)
+
+
+def _own(state: Any) -> Any:
+    """Drop that leading axis: the carry of this device."""
+
+    def own(x: Any) -> Any:
+        return x[0]
+
+    return tree_map(own, state)

@@ -1,0 +1,370 @@
+"""Code generation for calls: one function that flattens the arguments of calls like one that was
+seen.
+
+JAX asks each node for its type, and a module answers in Python, in about a microsecond. Successive
+calls nearly always give the same answers. So a function without branches (but the exit) asserts
+them in the order of the leaves: it compares the number, names and types of the arguments and reads
+each field of each module directly. If an answer differs it returns None, and JAX flattens the
+arguments. Nothing is remembered about any argument, so it makes no difference whether a module is
+old, new, or was changed behind its own back (`object.__setattr__`).
+
+The lines for an argument `eqx.nn.Linear(2, 3)`, whose static fields are compared with constants:
+
+    if type(a0) is not c1: return None
+    v1 = fields(a0)
+    if len(v1) != 5 or v1['in_features'] is not c2 and (...): return None
+    v2 = v1['weight']
+    if type(v2) is not c8: return None
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from operator import is_
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .._signature.mutable_objects import can_change
+from .._signature.static_values import Opaque, is_constant
+from .._signature.strict_keys import strict_key
+from .fitting import WHOLE
+from .nodes import FIELDS, children, fields_of, is_leaf
+from .view import is_array
+
+_NUMBERS = (bool, int, float, complex)
+_EXACT = (bool, int, str, bytes)
+"""Types whose equal values are indistinguishable to a body; so are equal floats other than zero."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """Value of one parameter of a call.
+
+    Args:
+        twin: The value rebuilt from its leaves, which nobody changes while a function is written
+            from it.
+        place: Index of the argument in the call; None for a default.
+        value: The value itself.
+    """
+
+    twin: Any
+    place: int | None
+    value: Any
+
+
+Taker = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any] | None]
+"""Function from the positional and keyword arguments of a call to its leaves; None for a call that
+differs from the one it was written for.
+"""
+
+
+def taker(
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    values: Sequence[Argument],
+    dynamic: Container[int],
+    arrays: Sequence[Any],
+) -> Taker | None:
+    """Generate the function that flattens calls like this one.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        values: The same values in the order of JAX's leaves.
+        dynamic: Indices of the traced leaves; each other leaf has to equal the one of this call.
+        arrays: The arrays of this call.
+
+    Returns:
+        None if the arguments contain something that such a function cannot verify.
+    """
+    writer = _TakerWriter(dynamic)
+    for value in values:
+        writer.argument(value)
+    if not writer.is_known:
+        return None
+    take = writer.written(len(args), tuple(kwargs))
+    # The function is used only if it reproduces this call.
+    return take if _gives(take, args, kwargs, arrays) else None
+
+
+@functools.lru_cache(maxsize=256)
+def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[int, ...]) -> Taker:
+    """Generate the function that flattens calls with one array for each parameter.
+
+    Args:
+        kinds: Types of the arguments, keyword arguments last.
+        names: Names of the keyword arguments.
+        order: Indices of the arguments in the order of the parameters.
+    """
+    writer = _TakerWriter(None)
+    for place in order:
+        writer.array(kinds[place], f"a{place}")
+    return writer.written(
+        len(kinds) - len(names), names, whole=not names and order == tuple(range(len(kinds)))
+    )
+
+
+def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
+    """Generate the function that gives the leaves of modules of this structure, with leaves of
+    these types, and equal to these if `is_keyed_by_value`.
+    """
+    # A rebuilt module, which nobody changes meanwhile.
+    module = tree_unflatten(treedef, leaves)
+    writer = _TakerWriter(None)
+    writer.add(module, "a0")
+    if not writer.is_known:
+        return None
+    take = writer.written(1, ())
+    return take if _gives(take, (module,), {}, leaves) else None
+
+
+def is_keyed_by_value(leaf: Any) -> bool:
+    """Return whether the key of a module identifies this leaf by its value, as it does for a
+    function or another constant.
+    """
+    return is_constant(type_of(leaf)) and not can_change(leaf) and not is_array(leaf)
+
+
+def no_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Reject every call: the initial `Taker`, before the first call."""
+
+
+def _gives(
+    take: Taker, args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: Sequence[Any]
+) -> bool:
+    """Return whether a function gives the same leaves as JAX."""
+    taken = take(args, kwargs)
+    return taken is not None and len(taken) == len(leaves) and all(map(is_, taken, leaves))
+
+
+class _TakerWriter:
+    """Writer of the function for one pattern of calls, with a line or two for each node.
+
+    Args:
+        dynamic: Indices of the leaves that the function returns; None for all.
+    """
+
+    def __init__(self, dynamic: Container[int] | None):
+        self.is_known = True
+        self._dynamic = dynamic
+        self._names: dict[str, Any] = {"fields": FIELDS.__get__}
+        self._lines: list[str] = []
+        self._given: list[str] = []
+        # Number of leaves so far.
+        self._count = 0
+        # Number of local variables so far.
+        self._parts = 0
+
+    def written(self, count: int, names: tuple[str, ...], *, whole: bool = False) -> Taker:
+        """Compile the function.
+
+        Args:
+            count: Number of positional arguments.
+            names: Names of the keyword arguments.
+            whole: Whether the arguments are the result as they are.
+        """
+        arguments = [f"a{i}" for i in range(count)]
+        lines = [f"if len(kwargs) != {len(names)}:" if names else "if kwargs:", "    return None"]
+        lines.append(f"{', '.join(arguments)}, = args" if arguments else "() = args")
+        lines += [f"a{count + i} = kwargs[{name!r}]" for i, name in enumerate(names)]
+        lines += [
+            *self._lines,
+            "return args" if whole else f"return ({''.join(f'{part}, ' for part in self._given)})",
+        ]
+
+        # A missing key or field, or another number of items, raises one of these.
+        way_out = ["except (KeyError, ValueError):", "    return None"]
+        source = "\n    ".join(
+            ["def take(args, kwargs):", "try:", *(f"    {line}" for line in lines), *way_out]
+        )
+
+        # The source consists of names and numbers generated here, and of no text of the user's.
+        exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102
+        return self._names["take"]
+
+    def argument(self, argument: Argument) -> None:
+        """Write the lines for one argument, or for a default, which may have been changed in
+        place.
+        """
+        before, twin, value = len(self._lines), argument.twin, argument.value
+        is_whole = is_a(twin, Opaque)
+        name = (
+            f"a{argument.place}"
+            if argument.place is not None
+            else self._constant(value.value if is_whole else value)
+        )
+        if is_whole:
+            self._count += 1
+            self._static(twin.value, name)
+        else:
+            self.add(twin, name)
+
+        # A static argument differs most often, so it is compared first.
+        if is_leaf(twin):
+            self._lines = self._lines[before:] + self._lines[:before]
+
+    def array(self, kind: type, name: str) -> None:
+        """Write the lines for an array of this type."""
+        self._leave_if(
+            [f"type({name}) is not {self._constant(kind)}", *self._may_not_fit(kind, name)]
+        )
+        self._given.append(name)
+
+    def add(self, node: Any, name: str) -> None:
+        """Write the lines for one part of an argument, which is stored in the variable `name`."""
+        kind = type_of(node)
+        unlike = [f"type({name}) is not {self._constant(kind)}"]
+        if node is None:
+            self._leave_if([f"{name} is not None"])
+        elif is_leaf(node):
+            self._leaf(node, name, unlike)
+        elif is_a(node, eqx.Module) and _has_all_fields(node):
+            self._module(node, name, unlike)
+        # Only text keys: other keys may equal keys of another type.
+        elif kind is dict and all(type_of(key) is str for key in node):
+            keys = sorted(node)
+            self._container([node[key] for key in keys], name, unlike, keys)
+        elif kind is list or (is_a(node, tuple) and _is_in_order(node)):
+            self._container([*node], name, unlike)
+        else:
+            self._tree(node, name)
+
+    def _leaf(self, node: Any, name: str, unlike: list[str]) -> None:
+        number, self._count = self._count, self._count + 1
+        kind = type_of(node)
+        if self._dynamic is None or number in self._dynamic:
+            # An int passed for a float is converted, which this function does not do.
+            self.is_known &= self._dynamic is None or kind is not int
+            is_array = not (self._dynamic is None and is_keyed_by_value(node))
+            self._leave_if(
+                [*unlike, *self._may_not_fit(kind, name)]
+                if is_array
+                else [self._differs(node, name)]
+            )
+            self._given.append(name)
+        else:
+            self._static(node, name)
+
+    def _may_not_fit(self, kind: Any, name: str) -> list[str]:
+        """Condition for a NumPy array of 64-bit integers, whose range is checked in each call
+        (`fitting.py`).
+        """
+        if issubclass(kind, np.ndarray):
+            return [f"{name}.dtype in {self._constant(WHOLE)}"]
+        return ["True"] if kind in (np.int64, np.uint64) else []
+
+    def _static(self, value: Any, name: str) -> None:
+        """Write the comparison of a static value, whose `==` has to cover all its contents."""
+        kind = type_of(value)
+        self.is_known &= (
+            value is None or kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
+        )
+        self._leave_if([self._differs(value, name)])
+
+    def _module(self, node: Any, name: str, unlike: list[str]) -> None:
+        held, lies_in = fields_of(node), self._name()
+        self._leave_if(unlike)
+        # The `__dict__` is read once by its descriptor, past Equinox's attribute lookup.
+        self._lines.append(f"{lies_in} = fields({name})")
+        static = [
+            field.name for field in dataclasses.fields(node) if field.metadata.get("static", False)
+        ]
+        self._leave_if(
+            [
+                f"len({lies_in}) != {len(held)}",
+                *(self._differs(held[field], f"{lies_in}[{field!r}]") for field in static),
+            ]
+        )
+
+        for field in dataclasses.fields(node):
+            if field.name not in static:
+                part = self._name()
+                self._lines.append(f"{part} = {lies_in}[{field.name!r}]")
+                self.add(held[field.name], part)
+
+    def _container(
+        self, parts: Sequence[Any], name: str, unlike: list[str], keys: Sequence[str] | None = None
+    ) -> None:
+        """Write the lines for a Python container with so many parts, or with these keys."""
+        self._leave_if([*unlike, f"len({name}) != {len(parts)}"])
+        names = [self._name() for _ in parts]
+        if keys is not None:
+            self._lines += [
+                f"{part} = {name}[{self._constant(key)}]"
+                for part, key in zip(names, keys, strict=True)
+            ]
+        elif names:
+            self._lines.append(f"{''.join(f'{part}, ' for part in names)}= {name}")
+        for part, of in zip(parts, names, strict=True):
+            self.add(part, of)
+
+    def _tree(self, node: Any, name: str) -> None:
+        """Write the lines for a node that JAX flattens: another container, or a module whose
+        attributes are not exactly its fields.
+        """
+        leaves, treedef = tree_flatten(node)
+        flat, structure = self._name(), self._name()
+        self._names |= {"flatten": tree_flatten, "exactly": strict_key}
+        self._lines.append(f"{flat}, {structure} = flatten({name})")
+        self._leave_if(
+            [
+                f"{structure} != {self._constant(treedef)}",
+                f"exactly([{structure}]) != {self._constant(strict_key([treedef]))}",
+            ]
+        )
+        for i, leaf in enumerate(leaves):
+            part = self._name()
+            self._lines.append(f"{part} = {flat}[{i}]")
+            self._leaf(leaf, part, [f"type({part}) is not {self._constant(type_of(leaf))}"])
+
+    def _differs(self, value: Any, name: str) -> str:
+        """Condition that a variable holds another value.
+
+        Identity is compared first. For types that are quick to compare an equal value is accepted
+        too; for others an equal but distinct object exits to JAX.
+        """
+        kind, constant = type_of(value), self._constant(value)
+        if kind in _EXACT or (kind is float and value == value and value != 0):
+            return (
+                f"{name} is not {constant} and (type({name}) is not {self._constant(kind)} or"
+                f" {name} != {constant})"
+            )
+        return f"{name} is not {constant}"
+
+    def _leave_if(self, what: Sequence[str]) -> None:
+        self._lines += [f"if {' or '.join(what)}:", "    return None"] if what else []
+
+    def _name(self) -> str:
+        self._parts += 1
+        return f"v{self._parts}"
+
+    def _constant(self, value: Any) -> str:
+        name = f"c{len(self._names)}"
+        self._names[name] = value
+        return name
+
+
+def _has_all_fields(module: Any) -> bool:
+    """Return whether the attributes of a module are exactly its fields, all in its `__dict__`, so
+    that its leaves can be read there.
+    """
+    held = fields_of(module)
+    return len(held) == len(dataclasses.fields(module)) and all(
+        field.name in held for field in dataclasses.fields(module)
+    )
+
+
+def _is_in_order(node: Any) -> bool:
+    """Return whether JAX flattens a tuple of this class item by item, in order. Items that are the
+    same object leave this undecided.
+    """
+    parts = [*map(id, node)]
+    return type_of(node) is tuple or (
+        len(set(parts)) == len(parts) and [*map(id, children(node))] == parts
+    )

@@ -1,0 +1,192 @@
+"""Code generation for results: one function per tree structure that builds modules from arrays.
+
+Equinox unflattens a module in Python, which takes longer than a small program. The generated
+function builds the same tree directly: a module is an object of its class with these fields and no
+others, a Python container is a display, and any other node is left to JAX. It is written from a
+result that JAX's own unflatten made of stand-ins, and its first result is compared with JAX's, part
+by part. If they differ, JAX builds all results of the structure.
+
+The function for `eqx.nn.Linear(2, 3)`, in which `c4` to `c7` are the static fields and the class:
+
+    def build(arrays):
+        a0, a1, = arrays
+        m1 = new(c7)
+        put(m1, {'weight': a0, 'bias': a1, 'in_features': c4, 'out_features': c5, 'use_bias': c6})
+        return m1
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+
+from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .nodes import FIELDS, children, fields_of, is_leaf
+
+Build = Callable[[Sequence[Any]], Any]
+
+
+class _StandIn:
+    """Placeholder for a leaf while the function is written."""
+
+
+def holds_modules(treedef: Any) -> bool:
+    """Return whether a tree structure contains an Equinox module."""
+    node = treedef.node_data()
+    return node is not None and (
+        issubclass(node[0], eqx.Module) or any(map(holds_modules, treedef.children()))
+    )
+
+
+def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any], Any]) -> Build:
+    """Function that builds results of one structure from their arrays.
+
+    Args:
+        treedef: The structure.
+        rest: Values of a result that are not arrays, by their index among the leaves.
+        fresh: Returns a copy of such a value for one result, or the value itself.
+    """
+    held = dict(rest)
+    leaves: list[Any] = [held[i] if i in held else _StandIn() for i in range(treedef.num_leaves)]
+    build = _BuilderWriter(treedef, held, fresh).written()
+
+    # Compare one result with that of JAX before the function is trusted.
+    made = build([leaf for i, leaf in enumerate(leaves) if i not in held])
+    copied = {id(value) for value in held.values() if fresh(value) is not value}
+    if _are_alike(made, tree_unflatten(treedef, leaves), copied):
+        return build
+
+    # Fallback for a structure that the generated function gets wrong.
+    def by_jax(arrays: Sequence[Any]) -> Any:
+        found = iter(arrays)
+        return tree_unflatten(
+            treedef,
+            [fresh(held[i]) if i in held else next(found) for i in range(treedef.num_leaves)],
+        )
+
+    return by_jax
+
+
+def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
+    """Return whether two trees consist of the same nodes and leaves. A value that is copied may be
+    another object of its type.
+    """
+    if a is b:
+        return True
+    if type_of(a) is not type_of(b):
+        return False
+    if id(b) in copied:
+        return True
+    if is_a(b, eqx.Module) or type_of(b) is dict:
+        # Keys and fields are compared in order, since the body's caller can observe it.
+        of_a, of_b = _items(a), _items(b)
+        return [*of_a] == [*of_b] and all(
+            _are_alike(of_a[key], part, copied) for key, part in of_b.items()
+        )
+    parts, others = children(a), children(b)
+    return (
+        not is_leaf(b)
+        and len(parts) == len(others)
+        and all(_are_alike(x, y, copied) for x, y in zip(parts, others, strict=True))
+    )
+
+
+def _items(node: Any) -> dict[Any, Any]:
+    return fields_of(node) if is_a(node, eqx.Module) else node
+
+
+class _BuilderWriter:
+    """Writer of the function for one structure."""
+
+    def __init__(self, treedef: Any, held: dict[int, Any], fresh: Callable[[Any], Any]):
+        self._names: dict[str, Any] = {
+            "new": object.__new__,
+            "put": FIELDS.__set__,
+            "fresh": fresh,
+            "unflatten": tree_unflatten,
+        }
+        self._lines: list[str] = []
+        stand_ins = [_StandIn() for _ in range(treedef.num_leaves)]
+        self._number = {id(each): i for i, each in enumerate(stand_ins)}
+        self._leaves = [f"a{i}" for i in range(treedef.num_leaves)]
+        arrays = "".join(f"a{i}, " for i in range(treedef.num_leaves) if i not in held)
+        self._lines += [f"{arrays}= arrays"] if arrays else []
+
+        for i, value in held.items():
+            name = self._constant(value)
+            if fresh(value) is value:
+                self._leaves[i] = name
+            else:
+                self._lines.append(f"a{i} = fresh({name})")
+
+        # The stand-ins have to stay alive, since they are identified by `id`.
+        self._alive = whole = tree_unflatten(treedef, stand_ins)
+        self._whole = self._part(whole)
+
+    def written(self) -> Build:
+        """Compile the function."""
+        source = "\n    ".join(["def build(arrays):", *self._lines, f"return {self._whole}"])
+        # The source consists of names and numbers generated here, and of no text of the user's.
+        exec(compile(source, "<a result, built by jitney>", "exec"), self._names)  # noqa: S102
+        return self._names["build"]
+
+    def _constant(self, value: Any) -> str:
+        name = f"c{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def _part(self, node: Any) -> str:
+        """Expression for a part of the result. Statements that it depends on are appended to the
+        lines.
+        """
+        kind, number = type_of(node), self._number.get(id(node))
+        if number is not None:
+            return self._leaves[number]
+        if node is None:
+            return "None"
+        if is_a(node, eqx.Module) and _lies_in_vars(node):
+            return self._module(node)
+        if kind is list:
+            return f"[{', '.join(map(self._part, node))}]"
+        if kind is dict:
+            items = [f"{self._constant(key)}: {self._part(part)}" for key, part in node.items()]
+            return f"{{{', '.join(items)}}}"
+        if kind is tuple or (is_a(node, tuple) and hasattr(kind, "_fields")):
+            parts = "".join(f"{self._part(part)}, " for part in node)
+            return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
+
+        # JAX unflattens any other node.
+        leaves, treedef = tree_flatten(node)
+        return (
+            f"unflatten({self._constant(treedef)},"
+            f" [{', '.join(self._leaves[self._number[id(leaf)]] for leaf in leaves)}])"
+        )
+
+    def _module(self, node: Any) -> str:
+        traced = {
+            field.name for field in dataclasses.fields(node) if not field.metadata.get("static")
+        }
+        parts = {
+            name: self._part(part) if name in traced else self._constant(part)
+            for name, part in fields_of(node).items()
+        }
+        fields = ", ".join(f"{name!r}: {part}" for name, part in parts.items())
+        name = f"m{len(self._lines)}"
+
+        # Equinox's `__setattr__` refuses writes, so the `__dict__` is set as a whole.
+        self._lines += [
+            f"{name} = new({self._constant(type_of(node))})",
+            f"put({name}, {{{fields}}})",
+        ]
+        return name
+
+
+def _lies_in_vars(module: Any) -> bool:
+    """Return whether all fields that a module has are in its `__dict__`, and none in a slot."""
+    return all(
+        field.name in vars(module) or not hasattr(module, field.name)
+        for field in dataclasses.fields(module)
+    )

@@ -1,0 +1,67 @@
+"""Padded axes of the results of a program, and the sizes that they are sliced to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._axes import evaluate, is_symbolic
+from .true_sizes import Proof
+
+
+@dataclass(frozen=True)
+class PaddedDim:
+    """Padded axis of a result: its position, and its true size as the name of a mapped axis or as
+    an expression of symbols.
+    """
+
+    axis: int
+    names: str | dict[str, str]
+    dim: Any = None
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        if isinstance(self.names, str):
+            return sizes[self.names]
+        return int(evaluate(self.dim, {symbol: sizes[name] for symbol, name in self.names.items()}))
+
+
+Cut = tuple[PaddedDim, ...]
+"""The padded axes of one result."""
+
+
+def cuts_of(
+    count: int, levels: Sequence[str], proof: Proof | None, padded: Sequence[str]
+) -> list[Cut]:
+    """Padded axes of each result.
+
+    Args:
+        count: Number of results.
+        levels: Axes that Vmap adds in front of the results, outermost first.
+        proof: The body's program with symbolic sizes, if an axis of the body is padded.
+        padded: The padded axes.
+    """
+    mapped = [PaddedDim(axis, name) for axis, name in enumerate(levels) if name in padded]
+
+    # A dimension of the body's results is padded if it depends on a symbol.
+    inside: Sequence[Sequence[Any]] = [()] * count if proof is None else proof.program.out_dims
+    symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}
+    return [
+        (
+            *mapped,
+            *(
+                PaddedDim(len(levels) + axis, symbols, dim)
+                for axis, dim in enumerate(dims)
+                if is_symbolic(dim)
+            ),
+        )
+        for dims in inside
+    ]
+
+
+def shape_after(shape: Sequence[int], cut: Cut, sizes: Mapping[str, int]) -> list[int]:
+    """Shape of a result after its padding is cut off."""
+    out = list(shape)
+    for place in cut:
+        out[place.axis] = place.at(sizes)
+    return out
