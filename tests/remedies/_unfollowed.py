@@ -1,4 +1,4 @@
-"""Remedies that the tables do not follow, each with the reason, or with none yet.
+"""Remedies that the tables do not follow, each with the reason.
 
 An entry is a place, `_signature/options.py:_vmap`, and a part of its words; no words stand for all
 that begins so.
@@ -86,81 +86,4 @@ ELSEWHERE = [
     ("_jax/mesh.py:_divided_already", "", _DEVICES),
     ("_measured/profile.py:Profile._end", "", _SYSTEM),
     ("_measured/profile.py:_demand_writable", "", _SYSTEM),
-]
-NOT_YET = [
-    (
-        "_command/bench/command.py:carry_out",
-        "end the range before it, or give `chunk=` or `memory=`.",
-    ),
-    (
-        "_diagnosis/nonfinite.py:message",
-        "look for rounding at the edge of overflow or of a domain; compiled pro",
-    ),
-    (
-        "_diagnosis/tracer_errors.py:over_error",
-        "give the rule that value as an argument of its function, or leave the ",
-    ),
-    ("_export/asked.py:arrays_at", "pass no example of that array, or one of that size."),
-    ("_export/lowering.py:lowered", "drop the check, or export what stands around it."),
-    ("_export/lowering.py:lowered", "replace that operation, or compile where the code is."),
-    (
-        "_export/trees.py:resolved",
-        "export it anew, or load it where the class is as it was, or is not the",
-    ),
-    (
-        "_export/writing.py:_bound_arrays",
-        "bind it to arrays, or export the function and pass them when it is loa",
-    ),
-    ("_export/writing.py:_bound_arrays", "leave that axis out of `sizes`."),
-    ("_export/writing.py:_bound_names", "export a function that names them."),
-    (
-        "_export/writing.py:_serialized",
-        "export it without vjp_order, or change what cannot be differentiated.",
-    ),
-    ("_interface/state.py:_check_there", "give … a value."),
-    (
-        "_processes/checkpoints.py:Checkpoints._damaged",
-        "give another folder, or another step, such as the one before.",
-    ),
-    (
-        "_processes/checkpoints.py:Checkpoints._refuse",
-        "take it out of the tree, or make it a static field.",
-    ),
-    (
-        "_program/in_32_bits.py:demand_lowered",
-        "take its gradient with `.grad`, a program of its own; or ",
-    ),
-    ("_program/limit.py:_told", "keep shapes and static values the same"),
-    (
-        "_program/outer_transforms.py:warn_uncut",
-        "take its derivative with `.grad` or its kin, which are cut where they ",
-    ),
-    ("_program/tolerance.py:report_on", "pass an array of numbers."),
-    ("_signature/copies.py:_copied_object", "return arrays, or a class that has a `__copy__`."),
-    ("_signature/copies.py:_new", "pass a … of its items."),
-    ("_stages/autocast.py:Autocast.plan", "pass arrays to it."),
-    (
-        "_stages/autocast.py:Autocast.wrap",
-        "call it first, or write the policy that `jitney.precision_report` give",
-    ),
-    ("_stages/chunk.py:Chunk.finish", "return the size itself, or make an array of the number."),
-    (
-        "_stream/reading.py:Reader._changed",
-        "begin anew: without the checkpoint, and with data that nobody writes a",
-    ),
-    ("_stream/sources.py:Stored._check", "begin anew when nobody writes to it."),
-    ("_stream/sources.py:_check_size", "begin anew when nobody writes to it."),
-    (
-        "_stream/steps.py:_check_held",
-        "give the function memory=… or more, or call it with `chunk`, on data t",
-    ),
-    ("_stream/stream.py:_Run._check_kept", "drop checkpoint=...."),
-    ("_stream/stream.py:stream", "call the function itself on a part of the data"),
-    ("_stream/verify.py:verify_stream", "stream a part of them to verify."),
-    (
-        "testing.py:assert_faster",
-        "ask for less, give it longer work or more `seconds`, or measure where ",
-    ),
-    ("testing.py:assert_faster", "correct or remove it."),
-    ("testing.py:assert_faster", "make it faster, or ask for less."),
 ]

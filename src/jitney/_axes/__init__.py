@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .padded import run_differentiable as run_differentiable
     from .padded import run_padded as run_padded
     from .refusal import ClosesOver as ClosesOver
+    from .refusal import MadeOfSize as MadeOfSize
     from .refusal import Refused as Refused
     from .rule import Use as Use
     from .spreading import spread as spread
@@ -64,6 +65,7 @@ else:
             "run_differentiable": "padded",
             "run_padded": "padded",
             "ClosesOver": "refusal",
+            "MadeOfSize": "refusal",
             "Refused": "refusal",
             "Use": "rule",
             "spread": "spreading",

@@ -148,8 +148,12 @@ def _no_size(
         core.where,
         f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
         "Ahead of time every axis needs a size.",
-        f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for"
-        f" {parameter.name!r}.",
+        (
+            f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for"
+            f" {parameter.name!r}."
+            if names
+            else f"pass an example for {parameter.name!r}."
+        ),
         code="J216",
     )
 

@@ -87,6 +87,11 @@ class Unkeyed(StaticError):
         super().__init__(sentence("Static values", f"one {what}", rule, fix))
         self.told = what, rule, fix
 
+    def of(self, where: Where, name: str) -> StaticError:
+        """The error that says whose value it is."""
+        what, rule, fix = self.told
+        return StaticError(where, f"{name} {what}", rule, fix)
+
 
 def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
     """Why one of the static arguments of a call, by name, cannot be keyed."""
@@ -94,8 +99,7 @@ def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
         try:
             static_key(value)
         except Unkeyed as problem:
-            what, rule, fix = problem.told
-            return StaticError(where, f"static {name!r} {what}", rule, fix)
+            return problem.of(where, f"static {name!r}")
     raise AssertionError(f"{where}: every static argument has a key")
 
 

@@ -170,7 +170,6 @@ class Steps(Runnable):
         passes = stage.passes(
             entry.body_inside(Plan.make(stage.view, request), Chunk, outcome), in_memory=False
         )
-        stage.finish((), outcome)
         _check_held(entry, stage, passes)
         _check_keys(entry, stage, passes)
         return outcome, passes

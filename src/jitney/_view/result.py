@@ -89,6 +89,9 @@ class Outcome:
             for i, leaf in enumerate(leaves)
             if not is_computed(leaf)
         )
+        copies = Copies(self.made)
+        for _, leaf in self._rest if self.made else ():
+            _renewed(leaf, copies)  # as each call does, which has no line of the user's to name
         self.seen.append((self.treedef, self._rest))
         self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]
@@ -112,14 +115,6 @@ class Outcome:
         ):
             raise Refused("", "returns something besides arrays that depends on the size")
         del self.seen[1:]
-
-    @property
-    def has_one_form(self) -> bool:
-        """Whether all traces of the body returned arrays at the same places; a number made of a
-        size is one where that is a symbol.
-        """
-        places = [(treedef, tuple(i for i, _ in rest)) for treedef, rest in self.seen]
-        return all(place == places[0] for place in places)
 
     def whole(self, arrays: Sequence[Any]) -> Any:
         """The result with these arrays in it."""

@@ -22,7 +22,7 @@ import numpy as np
 from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
 from ..._jax.trees import words_of_keys
 from ..dims import evaluate, is_countable, is_ragged
-from ..refusal import Refused
+from ..refusal import MadeOfSize, Refused
 from ..typed_jax import dtypes
 from ..walk import Ranges
 from .constants import Evaluator
@@ -75,9 +75,7 @@ class Witness:
             Refused: They differ.
         """
         if len(opened(symbolic)[0].outvars) != len(opened(exact)[0].outvars):
-            raise Refused(
-                "", "returns a Python number made of its size, or arrays as many as the size says"
-            )
+            raise MadeOfSize
         keys = [object() for _ in opened(symbolic)[0].invars]
         a = graph_of(symbolic, arguments(symbolic, self.sizes, keys), self.sizes)
         b = graph_of(exact, arguments(exact, {}, keys), {})
