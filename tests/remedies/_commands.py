@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pathlib
 from unittest.mock import patch
 
@@ -99,6 +100,15 @@ def bench_within(free, *sizes):
 def warm(text):
     pathlib.Path("warm.toml").write_text(text)
     return command("cache", "warm", "warm.toml")
+
+
+def setting(line):
+    """A measurement of a file that begins with a setting of JAX's."""
+    pathlib.Path("setting.py").write_text(f"import os, jax\n{line}\n{SCRIPT}")
+    with patch.dict(os.environ):
+        return command(
+            "bench", "setting.py:total", *SIZES, "--seconds", "0.01", "--out", "out.html"
+        )
 
 
 SIZES = ("--sizes", "n=4,8")
@@ -210,6 +220,12 @@ CASES = [
         "correct the name, or start where it is found",
         lambda: command("bench", "elsewhere.py:f"),
         good,
+    ),
+    Remedy(
+        f"{FIND}:_file",
+        "or use jax.config.update in the file",
+        lambda: setting('os.environ["JAX_LOG_COMPILES"] = "0"'),
+        lambda: setting('jax.config.update("jax_log_compiles", False)'),
     ),
     Remedy(
         f"{FIND}:_module",

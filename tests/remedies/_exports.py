@@ -5,8 +5,11 @@ folder.
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import pathlib
 import sys
+from unittest.mock import patch
 
 import equinox as eqx
 import jax
@@ -16,6 +19,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from jitney._export.container import read, write
 from tests._arrays import array
 
 from ._case import Remedy
@@ -23,10 +27,11 @@ from ._case import Remedy
 X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 FOUR, NINE = np.arange(4, dtype=np.float32), np.arange(9, dtype=np.float32)
-ASKED, LOWERING, TREES, WRITING = (
+ASKED, LOWERING, TREES, VERSIONS, WRITING = (
     "_export/asked.py:arrays_at",
     "_export/lowering.py:lowered",
     "_export/trees.py:resolved",
+    "_export/versions.py",
     "_export/writing.py",
 )
 
@@ -62,6 +67,16 @@ def checked_inside(x):
 
 def unchecked(x):
     return jax.lax.reduce(x, np.float32(0), lambda a, b: a + b, (0,))
+
+
+def checked(x):
+    return eqx.error_if(x, x[0] > 1e6, "too large")
+
+
+def checked_in_a_new_form():
+    """As a later Equinox may write it."""
+    with patch("jitney._export.lowering.messages_of", lambda _: None):
+        return loaded(checked, X)
 
 
 def checked_around():
@@ -150,6 +165,66 @@ def without_class():
     return jitney.load("f.jitney")({"w": X})["w"]
 
 
+FILE = pathlib.Path("f.jitney")
+
+
+def told_otherwise(change):
+    """A file whose header says something else, under a digest that is right."""
+    optimize(total).export(FILE, X)
+    content = read(FILE)
+    header = json.loads(json.dumps(dict(content.header)))
+    change(header)
+    write(FILE, header, content.members, "a test")
+    return jitney.load(FILE)(X)
+
+
+def longer():
+    """A file with a byte more than its parts have, under a digest that is right."""
+    optimize(total).export(FILE, X)
+    content = FILE.read_bytes()
+    line = content[: content.index(b"\n") + 1]
+    body = content[len(line) + hashlib.sha256().digest_size :] + b"x"
+    FILE.write_bytes(line + hashlib.sha256(line + body).digest() + body)
+    return jitney.load(FILE)
+
+
+def of_format(number):
+    optimize(total).export(FILE, X)
+    line, _, rest = FILE.read_bytes().partition(b"\n")
+    FILE.write_bytes(line[:-4] + number + b"\n" + rest)
+    return jitney.load(FILE)
+
+
+def unreadable():
+    """The system does not let it be read."""
+    optimize(total).export(FILE, X)
+    with patch.object(pathlib.Path, "open", side_effect=PermissionError(13, "Permission denied")):
+        return jitney.load(FILE)
+
+
+def of_other_jax():
+    """As JAX says of what is past its window."""
+    optimize(total).export(FILE, X)
+    with patch("jax.export.deserialize", side_effect=ValueError("Exported too long ago.")):
+        return jitney.load(FILE)(X)
+
+
+def without_flatbuffers():
+    with patch.dict(sys.modules, {"flatbuffers": None}):
+        return loaded(total, X)
+
+
+def exported_into(*folders):
+    for folder in folders:
+        pathlib.Path(folder).mkdir()
+    optimize(total).export("new/f.jitney", X)
+    return jitney.load("new/f.jitney")(X)
+
+
+def now():
+    return loaded(total, X)(X)
+
+
 CASES = [
     Remedy(
         ASKED,
@@ -192,6 +267,13 @@ CASES = [
         lambda: loaded(checked_inside, X),
         checked_around,
         HOST.sum(),
+    ),
+    Remedy(
+        "_export/lowering.py:_messages",
+        "drop the check",
+        checked_in_a_new_form,
+        lambda: loaded(lambda x: x, X)(X),
+        HOST,
     ),
     Remedy(
         LOWERING,
@@ -270,6 +352,75 @@ CASES = [
         lambda: optimize(of_digits).compile(sizes={"n": 4}),
         lambda: optimize(of_digits).compile(FOUR[:1], sizes={"n": 4})(FOUR[:1], FOUR),
         FOUR.sum(),
+    ),
+    # Files that say something else than jitney has written, and what the system does not allow.
+    Remedy(
+        "_export/container.py:write",
+        "mend what the system says",
+        exported_into,
+        lambda: exported_into("new"),
+        HOST @ HOST,
+    ),
+    Remedy("_export/container.py:write", "or name another file", exported_into, now, HOST @ HOST),
+    Remedy("_export/container.py:read", "mend what the system says", unreadable, now, HOST @ HOST),
+    Remedy(
+        "_export/container.py:_check_line",
+        "or export it anew with this one",
+        lambda: of_format(b"0999"),
+        now,
+        HOST @ HOST,
+    ),
+    Remedy("_export/container.py:_parted", "export it anew", longer, now, HOST @ HOST),
+    Remedy(
+        "_export/header.py:_foreign",
+        "export it anew; its digest is right",
+        lambda: told_otherwise(lambda header: header.update(bound=3)),
+        now,
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{VERSIONS}:check_version",
+        "or export it with this one",
+        lambda: told_otherwise(lambda header: header.update(jax="99.0.1")),
+        now,
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{VERSIONS}:check_version",
+        "export it anew with a JAX of these days",
+        lambda: told_otherwise(lambda header: header["programs"][0].update(calling_convention=999)),
+        now,
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{VERSIONS}:_no_program",
+        "export it anew; its digest is right",
+        lambda: told_otherwise(
+            lambda header: header["programs"][0]["results"][0].update(dtype="float16")
+        ),
+        now,
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{VERSIONS}:_exported",
+        "export it anew, or load it with a JAX of its time",
+        of_other_jax,
+        now,
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{VERSIONS}:check_platform",
+        "export it with platforms=",
+        lambda: loaded(total, X, platforms=("tpu",))(X),
+        lambda: loaded(total, X, platforms=("tpu", jax.default_backend()))(X),
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{WRITING}:_check",
+        'install it: pip install "jitney[export]"',
+        without_flatbuffers,
+        now,
+        HOST @ HOST,
     ),
 ]
 

@@ -4,9 +4,13 @@ descriptions of devices.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import shutil
+import sys
 import time
+import warnings
 from unittest.mock import patch
 
 import equinox as eqx
@@ -231,6 +235,62 @@ def elsewhere():
     other = Checkpoints("other")
     other.save(1, {"w": X})
     return other.restore({"w": X})[1]["w"]
+
+
+def without_orbax():
+    with patch.dict(sys.modules, {"orbax": None}):
+        return Checkpoints("run")
+
+
+def of_earlier():
+    """A checkpoint as jitney 0.2 wrote it, which kept arrays alone."""
+    shutil.rmtree("run", ignore_errors=True)
+    found = Checkpoints("run")
+    found.save(1, {"w": X, "step": 7})
+    (file,) = pathlib.Path("run/1/names").rglob("metadata")
+    described = json.loads(file.read_text())
+    del described["values"], described["values_checksum"]
+    file.write_text(json.dumps(described))
+    return found, found.restore({"w": X, "step": 0})[1]
+
+
+def set_and_saved():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, state = of_earlier()
+    found.save(2, {**state, "step": 7})
+    back = found.restore({"w": X, "step": 0})[1]
+    return back["w"] + back["step"]
+
+
+class Removing(Read):
+    """Rows whose reading removes the folder of the checkpoint."""
+
+    def __getitem__(self, at):
+        shutil.rmtree("new", ignore_errors=True)
+        return super().__getitem__(at)
+
+
+def with_checkpoint(rows):
+    pathlib.Path("new").mkdir()
+    return jitney.stream(
+        optimize(energy),
+        {"rows": rows},
+        chunk={"n": 2},
+        progress=False,
+        checkpoint="new/run.ckpt",
+        checkpoint_every=1,
+    ).value
+
+
+def profiled_in(folder, *, is_file=False, stop=False):
+    if is_file:
+        pathlib.Path(folder).write_text("")
+    with jitney.profile(folder):
+        result = total(X)
+        if stop:
+            jax.profiler.stop_trace()
+    return result
 
 
 class Named(eqx.Module):
@@ -580,5 +640,41 @@ CASES = [
         "or measure where less else runs",
         lambda: faster(STEADY, UNSTEADY, by=2.0),
         lambda: faster(STEADY, (3.0,), by=2.0),
+    ),
+    Remedy(
+        f"{KEPT}.__init__",
+        "mount the storage, and give the folder where it is",
+        lambda: Checkpoints("s3://bucket/run"),
+        restored,
+        HOST,
+    ),
+    Remedy(f"{KEPT}.__init__", "install", without_orbax, restored, HOST),
+    Remedy(
+        f"{KEPT}._without_values",
+        "set them to what they were; the next `save` keeps them",
+        of_earlier,
+        set_and_saved,
+        HOST + 7,
+    ),
+    Remedy(
+        "_stream/resume.py:Checkpoint.write",
+        "or mend what the system says",
+        lambda: with_checkpoint(Removing()),
+        lambda: with_checkpoint(Read()),
+        (ROWS**2).sum(0),
+    ),
+    Remedy(
+        "_measured/profile.py:_demand_writable",
+        "name a folder that you may write",
+        lambda: profiled_in("traces", is_file=True),
+        lambda: profiled_in("others"),
+        HOST @ HOST,
+    ),
+    Remedy(
+        "_measured/profile.py:Profile._end",
+        "leave `jax.profiler.stop_trace` and the folder alone inside the block",
+        lambda: profiled_in("traces", stop=True),
+        lambda: profiled_in("traces"),
+        HOST @ HOST,
     ),
 ]

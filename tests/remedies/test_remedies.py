@@ -21,11 +21,13 @@ from ._decoration import CASES as DECORATION
 from ._exports import CASES as EXPORTS
 from ._files import CASES as FILES
 from ._issue import CASES as ISSUE
+from ._meshes import CASES as MESHES
 from ._more import CASES as MORE
 from ._numerics import CASES as NUMERICS
 from ._places import places
 from ._rest import CASES as REST
 from ._running import CASES as RUNNING
+from ._starting import CASES as STARTING
 from ._streams import CASES as STREAMS
 from ._unfollowed import ELSEWHERE
 
@@ -41,6 +43,8 @@ CASES = [
     *MORE,
     *REST,
     *COMMANDS,
+    *MESHES,
+    *STARTING,
 ]
 
 
