@@ -12,6 +12,7 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
+import jax.numpy as jnp
 import numpy as np
 
 import jitney
@@ -100,6 +101,17 @@ shutil.disk_usage = lambda _: shutil._ntuple_diskusage(2**30, 2**30 - 2**20, 2**
 """
 OF_JAX = 'jax.config.update("jax_compilation_cache_dir", {place!r})\n'
 OF_JITNEY = "jitney.configure(cache_dir={place!r})\n"
+
+_NO_FLATBUFFERS = 'import sys\nsys.modules["flatbuffers"] = None\n'
+
+
+def loaded_elsewhere(first=""):
+    """A program that another process loads."""
+    jitney.optimize(lambda x: jnp.sum(x**2)).export("total.jitney", X)
+    name = str(pathlib.Path("total.jitney").absolute())
+    load = f"assert jitney.load({name!r})(jnp.array([1.0, -2.0, 3.0])) == 14\n"
+    return process(load, imports=first + _IMPORTS)
+
 
 PROGRAM = """
 import jax.numpy as jnp, jitney
@@ -296,6 +308,13 @@ CASES = [
         SQUARES,
     ),
     Remedy(f"{FOLDER}:_cramped", "free some space", lambda: cached(_FULL), cached, SQUARES),
+    Remedy(
+        "_export/versions.py:_exported",
+        'install it: pip install "jitney[export]"',
+        lambda: loaded_elsewhere(_NO_FLATBUFFERS),
+        loaded_elsewhere,
+        SQUARES,
+    ),
     # Commands on the cache, and of a program that is run.
     Remedy(
         f"{KEPT}:_check",

@@ -49,7 +49,7 @@ CASES = [
 
 
 TOLD = [(case.at, case.words) for case in CASES] + [(at, words) for at, words, _ in ELSEWHERE]
-WITH_A_REASON = 999
+WITH_A_REASON = 66
 
 
 @pytest.fixture(autouse=True)

@@ -75,11 +75,12 @@ def agreed(
     place = planned.plan.of(Place)
     specs = () if place is None else place.specs[: len(plain)]
     leaves = planned.view.leaves[: len(plain)]
-    neither = [
-        leaf.path
-        for leaf, spec, x in zip(leaves, specs, plain, strict=True)
-        if any(spec) and not is_a(x, jax.Array)
+    split = [
+        (i, leaf.path)
+        for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True))
+        if any(spec)
     ]
+    neither = _of_host(split, plain)
     # What is this process's own counts as the same in each: JAX takes that for granted.
     facts = [
         ("function", "the function", _function(where)),
@@ -113,7 +114,7 @@ def agreed(
     ]
     compare(group, facts, where)
     _refuse_host(where, neither)  # after it, so that no process waits for one that has refused
-    return _explaining(run, where)
+    return _explaining(run, where, split)
 
 
 def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
@@ -167,8 +168,10 @@ def refuse_padding(where: Where, mesh: Any) -> None:
         )
 
 
-def _explaining(run: Fn, where: Where) -> Fn:
-    """Where a call fails after another process has stopped, say that."""
+def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
+    """Where a call fails after another process has stopped, say that; and where a later call has
+    NumPy's arrays in place of those that `split` names.
+    """
 
     def explained(*arrays: Any) -> Any:
         try:
@@ -176,6 +179,7 @@ def _explaining(run: Fn, where: Where) -> Fn:
         except (RuntimeError, ValueError) as error:
             stopped = "" if RUN.channel is None else RUN.channel.stopped()
             if not stopped:
+                _refuse_host(where, _of_host(split, arrays))
                 raise
             raise ProcessError(
                 where,
@@ -186,6 +190,11 @@ def _explaining(run: Fn, where: Where) -> Fn:
             ) from error
 
     return explained
+
+
+def _of_host(split: Sequence[tuple[int, str]], arrays: Sequence[Any]) -> list[str]:
+    """Those of the arrays that lie along the mesh which are NumPy's."""
+    return [path for i, path in split if not is_a(arrays[i], jax.Array)]
 
 
 def _refuse_host(where: Where, paths: Sequence[str]) -> None:
