@@ -99,6 +99,43 @@ def basics():
         tell(local=float(loss(X, W + i)), compiles=loss.stats.compiles)
 
 
+def energy(x: Float[Array, "batch n"]) -> Float[Array, ""]:
+    return jnp.sum(x**2)
+
+
+def remedied():
+    """Errors of several processes, and what follows from doing what each says."""
+    index = int(os.environ["JAX_PROCESS_ID"])
+    jax.distributed.initialize(os.environ["JAX_COORDINATOR_ADDRESS"], 2, index)
+    with jitney.mesh(data=-1):
+        whole = jnp.asarray(X)
+        tell(untold=error_of(lambda: loss(whole, W)))
+    jitney.distributed()
+    with jitney.mesh(data=-1):
+        x = jitney.from_processes(part(X), "data")
+        tell(
+            told=float(loss(whole, W)),
+            of_host=error_of(lambda: loss(X, W)),
+            of_parts=float(loss(x, W)),
+            of_whole=float(loss(jnp.asarray(X), W)),
+            twice=error_of(lambda: jitney.from_processes(x, "data")),
+            as_it_is=float(loss(x, W)),
+        )
+        padded = jitney.optimize(energy, shard={"batch": "data"}, pad={"batch": "pow2"})
+        second = jitney.optimize(energy, shard={"batch": "data"})
+        tell(
+            padded=error_of(lambda: padded(x)),
+            not_padded=float(second(x)),
+            streamed=error_of(lambda: jitney.stream(second, {"x": X}, chunk={"batch": 2})),
+        )
+    with jitney.mesh(data=-1, devices=jax.local_devices()):
+        mine = {"x": part(X)}
+        tell(
+            of_own=float(jitney.stream(second, mine, chunk={"batch": 2}, progress=False).value),
+            own=float(np.sum(part(X) ** 2)),
+        )
+
+
 def apart(first, second, **options):
     """Process 1 does another thing than process 0, which nobody catches."""
     with jitney.distributed(**options), jitney.mesh(data=-1):

@@ -109,6 +109,28 @@ def test_what_is_over_its_budget_fails(pytester: pytest.Pytester):
     )
 
 
+def test_what_is_said_over_a_budget_helps(pytester: pytest.Pytester):
+    """Sizes that share a program under `pad=`, and a budget that allows more."""
+    result = run(
+        pytester,
+        """
+    import jitney
+    from jaxtyping import Array, Float
+    def total(x: Float[Array, "n m"]):
+        return jnp.sum(x**2)
+    @pytest.mark.budget(compiles=1)
+    def test_padded():
+        step = jitney.optimize(pad={"n": [64]})(total)
+        assert [float(step(X)), float(step(X[:60]))] == [64 * 64, 60 * 64]
+    @pytest.mark.budget(compiles=2)
+    def test_more():
+        step = fresh()
+        step(X), step(X[:60])
+    """,
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_a_test_that_fails_says_why_and_not_its_budget(pytester: pytest.Pytester):
     """Its own error is the cause."""
     result = run(

@@ -85,8 +85,8 @@ MUTATIONS = [
     Mutation(
         "an object that a body made is handed to every caller",
         "src/jitney/_view/result.py",
-        "        self.made = made_in(result, leaves)",
-        "        self.made = frozenset(made_in(result, leaves) and ())",
+        "        self.made = new_objects_in(result, leaves)",
+        "        self.made = frozenset(new_objects_in(result, leaves) and ())",
         (f"{_RESULT}an_object_that_the_body_makes_is_made_for_each_call",),
     ),
     Mutation(
@@ -129,7 +129,9 @@ MUTATIONS = [
         "src/jitney/_signature/attribute_reads.py",
         "            self._scratch.add((id(value), name))\n",
         "",
-        ("tests/program/test_leaked_tracers.py::test_an_attribute_that_the_body_alone_reads_is_fine",),
+        (
+            "tests/program/test_leaked_tracers.py::test_an_attribute_that_the_body_alone_reads_is_fine",
+        ),
     ),
     Mutation(
         "a kept program has forgotten the updates of its trace",

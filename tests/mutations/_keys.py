@@ -85,15 +85,15 @@ KEYS = [
     Mutation(
         "padded programs of float32 and float64 are one",
         "src/jitney/_program/padded_calls.py",
-        "with self.entry.numbers():  # its dtypes are part of the keys\n            ",
-        "",
+        "        with self.entry.numbers():\n            return self._run(arrays, whole=not nested)",
+        "        return self._run(arrays, whole=not nested)",
         (f"{_PAD}double_precision_has_keys_of_its_own", f"{_PAD}other_options_compose"),
     ),
     Mutation(
         "the options of a function are no part of its key",
         "src/jitney/_program/core.py",
-        "core = cores.get(options) or Core(fn, options, namespace)",
-        "core = next(iter(cores.values()), None) or Core(fn, options, namespace)",
+        "core = cores.get(options) or CompiledFunction(fn, options, namespace)",
+        "core = next(iter(cores.values()), None) or CompiledFunction(fn, options, namespace)",
         (f"{_CORE}the_same_function_with_other_options_is_another_program",),
     ),
     Mutation(
@@ -106,7 +106,7 @@ KEYS = [
     Mutation(
         "what an object holds is not asked again",
         "src/jitney/_program/entry.py",
-        "return reads is None or reads.hold()",
+        "return reads is None or reads.are_unchanged()",
         "return True",
         (f"{_PLAIN_OBJECTS}a_method_sees_what_has_changed_in_its_object",),
     ),
@@ -127,24 +127,15 @@ KEYS = [
     Mutation(
         "functions that are leaves of a model are not compared",
         "src/jitney/_view/call_codegen.py",
-        "is_array = not (self._dynamic is None and is_told(node))",
+        "is_array = not (self._dynamic is None and is_keyed_by_value(node))",
         "is_array = True",
         (f"{_TAKING}functions_made_anew_do_not_pile_up",),
     ),
     Mutation(
         "an int annotated float is static",
         "src/jitney/_view/layout.py",
-        (
-            "        # an int passed for a float is that float, or the function would compile once more for ints\n"
-            "        if whole:"
-        ),
-        (
-            "        if (\n"
-            "            whole and not whole\n"
-            "            # an int passed for a float is that float, or the function would compile once more for\n"
-            "            # ints\n"
-            "        ):"
-        ),
+        "        if whole:\n            return lambda all_: [",
+        "        if whole and not whole:\n            return lambda all_: [",
         (f"{_LAYOUT}an_int_annotated_float_is_that_float",),
     ),
 ]
@@ -188,8 +179,8 @@ CONTRACT = [
     Mutation(
         "two layers of one class share their sizes",
         "src/jitney/_contract/check.py",
-        'inside = Scope(Sizes(), {**own, "self": value}, strict=False)',
-        'inside = Scope(scope.sizes, {**own, "self": value}, strict=False)',
+        'inside = BindingScope(AxisBindings(), {**own, "self": value}, strict=False)',
+        'inside = BindingScope(scope.sizes, {**own, "self": value}, strict=False)',
         (f"{_CONTRACT}instances_bind_their_own_axes",),
     ),
     Mutation(

@@ -340,8 +340,8 @@ AROUND = [
     Mutation(
         "verify looks at one size of a bucket",
         "src/jitney/_verify/verification.py",
-        "            *map(described, arrays),",
-        "            *(described(x)[1:] for x in arrays),",
+        "            *map(aval_parts, arrays),",
+        "            *(aval_parts(x)[1:] for x in arrays),",
         (f"{_VERIFY}each_size_of_a_bucket_is_compared",),
     ),
     Mutation(

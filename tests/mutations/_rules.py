@@ -284,8 +284,8 @@ MOVES = [
     Mutation(
         "pivots are counted from the identity block",
         "src/jitney/_axes/rules/matrices.py",
-        "lax.sub(_moved(each, rows, front), lax.broadcast(front, each.shape))",
-        "_moved(each, rows, front)",
+        "lax.sub(_rotate(each, rows, front), lax.broadcast(front, each.shape))",
+        "_rotate(each, rows, front)",
         (f"{_PADDED}padded_equals_exact[LU along it]",),
     ),
     Mutation(
@@ -338,7 +338,7 @@ CHUNKS = [
         "src/jitney/_axes/chunks/chunked.py",
         (
             "            begins[i] = lax.select(\n"
-            "                is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype)\n"
+            "                is_first, begins[i], _identity_array(monoid, begins[i].shape, begins[i].dtype)\n"
             "            )"
         ),
         "            begins[i] = begins[i]",

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pathlib
+from unittest.mock import patch
 
 from jitney._command.arguments import main
 
@@ -20,6 +22,13 @@ from jitney import optimize
 @optimize
 def total(x: Float[Array, "n"]):
     return jnp.sum(x**2)
+
+def pairs(x: Float[Array, "n"]):
+    return jnp.sum(jnp.sort(jnp.outer(x, jnp.arange(64.0)), axis=1)[:, 0])
+
+@optimize(chunk={"n": 16})
+def pairs_in_chunks(x: Float[Array, "n"]):
+    return pairs(x)
 
 def powers(x: Float[Array, "n"], order: int):
     return jnp.sum(x**order)
@@ -73,9 +82,33 @@ def bench(function, *words):
     )
 
 
+def bench_within(free, *sizes):
+    """A measurement where so many bytes are free; what it leaves out it says, with status 1."""
+    said = io.StringIO()
+    pathlib.Path("remedied.py").write_text(SCRIPT)
+    with (
+        patch("jitney._command.bench.measuring.free_bytes", lambda: free),
+        contextlib.redirect_stderr(said),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        words = ("--sizes", *sizes, "--seconds", "0.01", "--out", "out.html")
+        status = main(("bench", *words))
+    if status != 0:
+        raise Told(said.getvalue())
+
+
 def warm(text):
     pathlib.Path("warm.toml").write_text(text)
     return command("cache", "warm", "warm.toml")
+
+
+def setting(line):
+    """A measurement of a file that begins with a setting of JAX's."""
+    pathlib.Path("setting.py").write_text(f"import os, jax\n{line}\n{SCRIPT}")
+    with patch.dict(os.environ):
+        return command(
+            "bench", "setting.py:total", *SIZES, "--seconds", "0.01", "--out", "out.html"
+        )
 
 
 SIZES = ("--sizes", "n=4,8")
@@ -110,6 +143,18 @@ CASES = [
         "write --seconds 5",
         lambda: command("bench", "remedied.py:total", *SIZES, "--seconds", "0"),
         good,
+    ),
+    Remedy(
+        "_command/bench/command.py:carry_out",
+        "end the range before it",
+        lambda: bench_within(24, "n=4,8", "remedied.py:total"),
+        lambda: bench_within(24, "n=4", "remedied.py:total"),
+    ),
+    Remedy(
+        "_command/bench/command.py:carry_out",
+        "or give `chunk=` or `memory=`",
+        lambda: bench_within(20_000, "n=64,4096", "remedied.py:pairs"),
+        lambda: bench_within(20_000, "n=64,4096", "remedied.py:pairs_in_chunks"),
     ),
     Remedy(
         "_command/bench/command.py:_draw",
@@ -175,6 +220,12 @@ CASES = [
         "correct the name, or start where it is found",
         lambda: command("bench", "elsewhere.py:f"),
         good,
+    ),
+    Remedy(
+        f"{FIND}:_file",
+        "or use jax.config.update in the file",
+        lambda: setting('os.environ["JAX_LOG_COMPILES"] = "0"'),
+        lambda: setting('jax.config.update("jax_log_compiles", False)'),
     ),
     Remedy(
         f"{FIND}:_module",

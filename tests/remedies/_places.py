@@ -181,7 +181,7 @@ def _texts(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
                 yield from _texts(value)
         case ast.DictComp():
             yield from _texts(node.value)
-        case ast.Call(func=ast.Attribute(attr="removeprefix" | "get" | "join")):
+        case ast.Call(func=ast.Attribute(attr="get" | "join")):
             for argument in node.args:
                 yield from _texts(argument)
         case ast.BinOp() | ast.Tuple() | ast.List():

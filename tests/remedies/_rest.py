@@ -4,7 +4,14 @@ descriptions of devices.
 
 from __future__ import annotations
 
+import json
 import os
+import pathlib
+import shutil
+import sys
+import time
+import warnings
+from unittest.mock import patch
 
 import equinox as eqx
 import jax
@@ -13,7 +20,8 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int
 
 import jitney
-from jitney import Checkpoints, LossScale, optimize, scan_steps
+import jitney.testing
+from jitney import Checkpoints, LossScale, derived, optimize, scan_steps
 from tests._arrays import array
 
 from ._case import Remedy
@@ -202,6 +210,157 @@ def read_in_order(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n
     return x[jnp.argsort(y)]
 
 
+class Partial(jitney.State):
+    known: Float[Array, "k"]
+    open: Float[Array, "k"] | None = None
+
+    @derived
+    def both(self):
+        return self.known + self.open
+
+
+def damaged_second(**more):
+    """Two steps, of which a file of the second has been overwritten."""
+    found = Checkpoints("run")
+    if not found.steps:
+        found.save(1, {"w": X})
+        found.save(2, {"w": X})
+        for file in pathlib.Path("run/2/arrays").rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"nothing")
+    return found.restore({"w": X}, **more)[1]["w"]
+
+
+def elsewhere():
+    other = Checkpoints("other")
+    other.save(1, {"w": X})
+    return other.restore({"w": X})[1]["w"]
+
+
+def without_orbax():
+    with patch.dict(sys.modules, {"orbax": None}):
+        return Checkpoints("run")
+
+
+def of_earlier():
+    """A checkpoint as jitney 0.2 wrote it, which kept arrays alone."""
+    shutil.rmtree("run", ignore_errors=True)
+    found = Checkpoints("run")
+    found.save(1, {"w": X, "step": 7})
+    (file,) = pathlib.Path("run/1/names").rglob("metadata")
+    described = json.loads(file.read_text())
+    del described["values"], described["values_checksum"]
+    file.write_text(json.dumps(described))
+    return found, found.restore({"w": X, "step": 0})[1]
+
+
+def set_and_saved():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, state = of_earlier()
+    found.save(2, {**state, "step": 7})
+    back = found.restore({"w": X, "step": 0})[1]
+    return back["w"] + back["step"]
+
+
+class Removing(Read):
+    """Rows whose reading removes the folder of the checkpoint."""
+
+    def __getitem__(self, at):
+        shutil.rmtree("new", ignore_errors=True)
+        return super().__getitem__(at)
+
+
+def with_checkpoint(rows):
+    pathlib.Path("new").mkdir()
+    return jitney.stream(
+        optimize(energy),
+        {"rows": rows},
+        chunk={"n": 2},
+        progress=False,
+        checkpoint="new/run.ckpt",
+        checkpoint_every=1,
+    ).value
+
+
+def profiled_in(folder, *, is_file=False, stop=False):
+    if is_file:
+        pathlib.Path(folder).write_text("")
+    with jitney.profile(folder):
+        result = total(X)
+        if stop:
+            jax.profiler.stop_trace()
+    return result
+
+
+class Named(eqx.Module):
+    w: Array
+    name: np.ndarray
+
+
+class NamedStatic(eqx.Module):
+    w: Array
+    name: str = eqx.field(static=True)
+
+
+def saved_and_restored(tree):
+    found = Checkpoints("run")
+    found.save(1, tree)
+    back = found.restore(tree)[1]
+    return back["w"] if isinstance(back, dict) else back.w
+
+
+def of_sizes(*sizes):
+    """Of a function that cannot be padded."""
+
+    @optimize(max_compiles="raise:1")
+    def f(x: Float[Array, "n"]):
+        return jnp.sum(jnp.fft.fft(x).real)
+
+    return [f(np.ones(n, np.float32)) for n in sizes][-1]
+
+
+class Bare:
+    """What cannot be copied."""
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("cannot pickle Bare")
+
+
+class Copied(Bare):
+    def __copy__(self):
+        return Copied()
+
+
+DATE = time.struct_time([[2.0], *[0] * 8])
+
+
+class Clock:
+    """A way whose laps take these times, in turn."""
+
+    prepared = False
+
+    def __init__(self, *seconds):
+        self.seconds, self.laps = seconds, 0
+
+    def lap(self):
+        self.laps += 1
+        return self.seconds[self.laps % len(self.seconds)]
+
+
+STEADY, UNSTEADY = (1.0,), (1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 1.0, 1.0)
+
+
+def faster(ours, theirs, **options):
+    """Two functions that take these times, by clocks of the test's own."""
+    with patch("jitney.testing.ways_of", lambda _: [Clock(*ours), Clock(*theirs)]):
+        jitney.testing.assert_faster(DOUBLE, DOUBLE, X, **options)
+
+
+def DOUBLE(x):
+    return 2 * x
+
+
 def sparse(fn, **options):
     return jitney.lazy_derivatives(optimize(fn, **options), wrt="x", sparse=True)
 
@@ -387,5 +546,135 @@ CASES = [
         lambda: many_values(static="at"),
         many_values,
         HOST[PERMUTED],
+    ),
+    Remedy(
+        "_interface/state.py:_check_there",
+        "give … a value",
+        lambda: Partial(X).both,
+        lambda: Partial(X, X).both,
+        2 * HOST,
+        core=True,
+    ),
+    Remedy(
+        f"{KEPT}._damaged",
+        "give another folder",
+        damaged_second,
+        elsewhere,
+        HOST,
+    ),
+    Remedy(
+        f"{KEPT}._damaged",
+        "or another step, such as the one before",
+        damaged_second,
+        lambda: damaged_second(step=1),
+        HOST,
+    ),
+    Remedy(
+        f"{KEPT}._refuse",
+        "take it out of the tree",
+        lambda: saved_and_restored({"w": X, "name": np.array(["a"])}),
+        lambda: saved_and_restored({"w": X}),
+        HOST,
+    ),
+    Remedy(
+        f"{KEPT}._refuse",
+        "or make it a static field",
+        lambda: saved_and_restored(Named(X, np.array(["a"]))),
+        lambda: saved_and_restored(NamedStatic(X, "a")),
+        HOST,
+    ),
+    Remedy(
+        "_program/limit.py:_limit_message",
+        "keep shapes and static values the same",
+        lambda: of_sizes(3, 4),
+        lambda: of_sizes(4, 4),
+        4.0,
+    ),
+    Remedy(
+        "_signature/copies.py:_copied_object",
+        "return arrays",
+        lambda: optimize(lambda x: (2 * x, Bare()))(X),
+        lambda: optimize(DOUBLE)(X),
+        2 * HOST,
+    ),
+    Remedy(
+        "_signature/copies.py:_copied_object",
+        "or a class that has a `__copy__`",
+        lambda: optimize(lambda x: (2 * x, Bare()))(X),
+        lambda: optimize(lambda x: (2 * x, Copied()))(X)[0],
+        2 * HOST,
+    ),
+    Remedy(
+        "_signature/copies.py:_new",
+        "make it a … of its items",
+        lambda: optimize(lambda x, date: x * date[0][0])(X, DATE),
+        lambda: optimize(lambda x, date: x * date[0][0])(X, tuple(DATE)),
+        2 * HOST,
+    ),
+    Remedy(
+        "testing.py:assert_faster",
+        "correct or remove it",
+        lambda: faster(STEADY, (3.0,), unknown="perhaps"),
+        lambda: faster(STEADY, (3.0,)),
+    ),
+    Remedy(
+        "testing.py:assert_faster",
+        "make it faster",
+        lambda: faster((3.0,), STEADY),
+        lambda: faster((0.5,), STEADY),
+    ),
+    Remedy(
+        "testing.py:assert_faster",
+        "or ask for less.",
+        lambda: faster((3.0,), STEADY),
+        lambda: faster((3.0,), STEADY, by=0.25),
+    ),
+    Remedy(
+        "testing.py:assert_faster",
+        "ask for less, give it longer work",
+        lambda: faster(STEADY, UNSTEADY, by=2.0),
+        lambda: faster(STEADY, UNSTEADY, by=0.5),
+    ),
+    Remedy(
+        "testing.py:assert_faster",
+        "or measure where less else runs",
+        lambda: faster(STEADY, UNSTEADY, by=2.0),
+        lambda: faster(STEADY, (3.0,), by=2.0),
+    ),
+    Remedy(
+        f"{KEPT}.__init__",
+        "mount the storage, and give the folder where it is",
+        lambda: Checkpoints("s3://bucket/run"),
+        restored,
+        HOST,
+    ),
+    Remedy(f"{KEPT}.__init__", "install", without_orbax, restored, HOST),
+    Remedy(
+        f"{KEPT}._without_values",
+        "set them to what they were; the next `save` keeps them",
+        of_earlier,
+        set_and_saved,
+        HOST + 7,
+    ),
+    Remedy(
+        "_stream/resume.py:Checkpoint.write",
+        "or mend what the system says",
+        lambda: with_checkpoint(Removing()),
+        lambda: with_checkpoint(Read()),
+        (ROWS**2).sum(0),
+    ),
+    Remedy(
+        "_measured/profile.py:_demand_writable",
+        "name a folder that you may write",
+        lambda: profiled_in("traces", is_file=True),
+        lambda: profiled_in("others"),
+        HOST @ HOST,
+    ),
+    Remedy(
+        "_measured/profile.py:Profile._end",
+        "leave `jax.profiler.stop_trace` and the folder alone inside the block",
+        lambda: profiled_in("traces", stop=True),
+        lambda: profiled_in("traces"),
+        HOST @ HOST,
     ),
 ]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .padded import run_padded as run_padded
     from .partitioner_fixes import partition_safe as partition_safe
     from .refusal import ClosesOver as ClosesOver
+    from .refusal import MadeOfSize as MadeOfSize
     from .refusal import Refused as Refused
     from .rule import Use as Use
     from .sequential_vmap import map_sequentially as map_sequentially
@@ -71,6 +72,7 @@ else:
             "run_differentiable": "padded",
             "run_padded": "padded",
             "ClosesOver": "refusal",
+            "MadeOfSize": "refusal",
             "Refused": "refusal",
             "Use": "rule",
             "partition_safe": "partitioner_fixes",

@@ -28,3 +28,12 @@ class ClosesOver(Refused):
         super().__init__(
             "", "closes over a value that an outer transform traces; pass it as an argument"
         )
+
+
+class MadeOfSize(Refused):
+    """A result has another form where sizes are symbols: a number of Python's is an array there."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "", "returns a Python number made of its size, or arrays as many as the size says"
+        )

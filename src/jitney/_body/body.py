@@ -35,6 +35,7 @@ from .._signature.attribute_reads import Statics
 from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL
+from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
 from .._stages.stage import Request, Stage
@@ -315,7 +316,10 @@ class CallPlanner:
             )
             self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)
-            return outcome.take_apart(result, self.weak_statics.identities)
+            try:
+                return outcome.take_apart(result, self.weak_statics.identities)
+            except Unkeyed as problem:
+                raise problem.of(core.where, "the result") from None
 
         return core.called_as_written(body, self.paths)
 

@@ -235,7 +235,8 @@ def over_error(error: Exception, where: Where, fn: Any, options: Options) -> Tra
         "The function is traced as a program first, as `jax.checkpoint` does. A rule of"
         " `jax.custom_vjp` or `jax.custom_jvp` that closes over what was computed there runs later,"
         " and cannot read it.",
-        "give the rule that value as an argument of its function, or leave the option out.",
+        "give the rule that value as an argument of its function; or leave the option out, if the"
+        " value does not depend on what the derivative is taken by.",
         code="J272",
     )
 

@@ -22,7 +22,7 @@ from .._program.examples import sizes_of_examples
 from .._signature.options import tolerance_of
 from .._stages import Vmap
 from .._stages.stage import Skip
-from .._view.named_axes import named_axes, shape_at, sizes_of
+from .._view.named_axes import NoSize, named_axes, shape_at, sizes_of
 from .lowering import Resized
 
 Program = Any
@@ -183,7 +183,12 @@ def arrays_at(
             where,
             f"it {refusal.what}.",
             "Arrays of the examples with an axis of `sizes` are taken at that size.",
-            "pass no example of that array, or one of that size.",
+            (
+                "leave that axis out of `sizes` and pass examples, or ask for a size at which it is"
+                " a whole number."
+                if isinstance(refusal, NoSize)
+                else "pass no example of that array, or one of that size."
+            ),
             code="J292",
         ) from refusal
     return [

@@ -92,8 +92,8 @@ def _no_program(where: str) -> str:
 def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
     try:
         return _export.deserialize(bytearray(member))
-    except ModuleNotFoundError as error:
-        if error.name != "flatbuffers":
+    except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."
+        if "flatbuffers" not in str(error):
             raise
         raise ExportError(
             where,

@@ -78,11 +78,12 @@ def compare_then_run(
     specs = () if place is None else place.specs[: len(plain)]
     leaves = planned.view.leaves[: len(plain)]
     # NumPy arrays that are to be sharded over processes: each could be a part or the whole.
-    neither = [
-        leaf.path
-        for leaf, spec, x in zip(leaves, specs, plain, strict=True)
-        if any(spec) and not is_a(x, jax.Array)
+    split = [
+        (i, leaf.path)
+        for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True))
+        if any(spec)
     ]
+    neither = _of_host(split, plain)
     # JAX takes it for granted that local arrays have the same numbers in each process: compare
     # them by value.
     facts = [
@@ -123,7 +124,7 @@ def compare_then_run(
     compare(group, facts, where)
     # After the comparison, so that no process waits for one that has refused.
     _refuse_host(where, neither)
-    return _explaining(run, where)
+    return _explaining(run, where, split)
 
 
 def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
@@ -179,8 +180,10 @@ def refuse_padding(where: Where, mesh: Any) -> None:
         )
 
 
-def _explaining(run: Fn, where: Where) -> Fn:
-    """Wrap `run` so that a failure after another process has stopped is reported as that."""
+def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
+    """Wrap `run` so that a failure after another process has stopped is reported as that, and NumPy
+    arrays in place of those that `split` names are refused in later calls too.
+    """
 
     def explained(*arrays: Any) -> Any:
         try:
@@ -188,6 +191,7 @@ def _explaining(run: Fn, where: Where) -> Fn:
         except (RuntimeError, ValueError) as error:
             stopped = "" if RUN.channel is None else RUN.channel.stopped()
             if not stopped:
+                _refuse_host(where, _of_host(split, arrays))
                 raise
             raise ProcessError(
                 where,
@@ -198,6 +202,11 @@ def _explaining(run: Fn, where: Where) -> Fn:
             ) from error
 
     return explained
+
+
+def _of_host(split: Sequence[tuple[int, str]], arrays: Sequence[Any]) -> list[str]:
+    """Those of the arrays that lie along the mesh which are NumPy's."""
+    return [path for i, path in split if not is_a(arrays[i], jax.Array)]
 
 
 def _refuse_host(where: Where, paths: Sequence[str]) -> None:

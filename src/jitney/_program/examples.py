@@ -156,8 +156,12 @@ def _no_size(
         core.where,
         f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
         "Ahead of time every axis needs a size.",
-        f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for"
-        f" {parameter.name!r}.",
+        (
+            f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for"
+            f" {parameter.name!r}."
+            if names
+            else f"pass an example for {parameter.name!r}."
+        ),
         code="J216",
     )
 
@@ -206,9 +210,8 @@ def _say_what_was_mapped(
         warnings.warn(
             format_error(
                 core.where,
-                f"axis {axis.name!r} was put into {shortlist([repr(name) for name in guessed])}, left"
-                " out"
-                " of the examples.",
+                f"axis {axis.name!r} was put into {shortlist([repr(name) for name in guessed])},"
+                " left out of the examples.",
                 "Of what is left out every array is taken as mapped, and a call that shares one is"
                 " another program.",
                 f"pass an example for what is shared ({example}), or say which are mapped: "

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._axes import Refused, at_any_size
+from .._axes import ClosesOver, Refused, at_any_size
 from .._body.body import CallPlanner
 from .._body.plain import changes_of, plain_run
 from .._errors import JitneyWarning, format_error
@@ -130,12 +130,12 @@ def warn_uncut(body: CallPlanner, refusal: Refused) -> None:
         "Under a derivative of JAX's a function is cut if its derivative is proven to be; here all"
         " of it is there at once."
     )
-    _say(
-        body,
-        what,
-        rule,
-        "take its derivative with `.grad` or its kin, which are cut where they can be.",
+    fix = (
+        "make that value an argument of the function."
+        if isinstance(refusal, ClosesOver)
+        else "take its derivative with `.grad` or its kin, which cut it, or say what to change."
     )
+    _say(body, what, rule, fix)
 
 
 def warn_unlooked(body: CallPlanner) -> None:

@@ -185,7 +185,7 @@ def _new(base: Any, kind: Any, *args: Any) -> Any:
         raise Unkeyed(
             f"is or holds a {kind.__qualname__}, which keeps more than a {base.__name__} does.",
             "Containers are copied, so that no later change reaches the program.",
-            f"pass a {base.__name__} of its items.",
+            f"make it a {base.__name__} of its items.",
         ) from None
 
 

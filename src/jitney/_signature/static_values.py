@@ -94,6 +94,11 @@ class Unkeyed(StaticError):
         super().__init__(format_error("Static values", f"one {what}", rule, fix))
         self.told = what, rule, fix
 
+    def of(self, where: Where, name: str) -> StaticError:
+        """The error that says whose value it is."""
+        what, rule, fix = self.told
+        return StaticError(where, f"{name} {what}", rule, fix)
+
 
 def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
     """Error for the first static argument of a call, by name, that has no key."""
@@ -101,8 +106,7 @@ def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
         try:
             static_key(value)
         except Unkeyed as problem:
-            what, rule, fix = problem.told
-            return StaticError(where, f"static {name!r} {what}", rule, fix)
+            return problem.of(where, f"static {name!r}")
     raise AssertionError(f"{where}: every static argument has a key")
 
 

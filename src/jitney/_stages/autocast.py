@@ -107,8 +107,9 @@ class Autocast(Stage):
                 "`precision` is to be chosen by the error on the arguments, and they have no values"
                 " here.",
                 "It is chosen when a new call key comes with values: not ahead of time by sizes,"
-                " nor for `lower` and `plan`.",
-                "call it first, or write the policy that `jitney.precision_report` gives.",
+                " nor for `frontier` and streams.",
+                "write the policy that `jitney.precision_report` gives; what is asked of one call"
+                " is known once it has been made with arrays.",
                 code="J201",
             )
 

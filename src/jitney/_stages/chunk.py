@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import jax
 
 from .. import _axes
-from .._axes import ClosesOver, Refused
+from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, ContractError, OptionError, Where
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import spelled
@@ -341,7 +341,12 @@ class Chunk(Stage):
                 f"axis {self.axis!r} cannot be cut into chunks: {what}.",
                 "A chunk sees its own elements; sums and their kin, cumulative operations and loops"
                 " go on from one to the next.",
-                f"move that line out of the function, or {_WITHOUT[self.asked]}.",
+                (
+                    "return the size itself, or one array that is made of it, or"
+                    f" {_WITHOUT[self.asked]}."
+                    if isinstance(refusal, MadeOfSize)
+                    else f"move that line out of the function, or {_WITHOUT[self.asked]}."
+                ),
             ) from refusal
         return passes
 
@@ -368,23 +373,6 @@ class Chunk(Stage):
                 f" {_WITHOUT[self.asked]}.",
                 code="J233",
             ) from refusal
-
-    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
-        """Return the results, if they have one form at all sizes.
-
-        Raises:
-            AxisError: A result is a Python number computed from the size of the axis.
-        """
-        if not outcome.has_one_form:
-            raise AxisError(
-                self.where,
-                f"axis {self.axis!r} cannot be cut into chunks: a result is a Python number made of"
-                " its size.",
-                "While a function is traced for chunks its sizes are symbols, and numbers made of"
-                " them are arrays.",
-                "return the size itself, or make an array of the number.",
-            )
-        return results
 
     def cut(self, fn: Fn) -> Cut:
         """Decide the axis and the width of the chunks.

@@ -188,7 +188,6 @@ class CompiledSteps(StreamProgram):
         passes = stage.passes(
             entry.body_inside(Plan.make(stage.view, request), Chunk, outcome), in_memory=False
         )
-        stage.finish((), outcome)
         _check_held(entry, stage, passes)
         _check_keys(entry, stage, passes)
         return outcome, passes

@@ -212,8 +212,14 @@ class Layout:
 
     def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """Copies of the static values of a call, in the order of `static`."""
-        values, copies = (leaves[i] for i in self.static), Copies()
-        return tuple(snapshot(v.value if isinstance(v, Opaque) else v, copies) for v in values)
+        copies = Copies()
+        return tuple(self._copied(i, leaves[i], copies) for i in self.static)
+
+    def _copied(self, i: int, leaf: Any, copies: Copies) -> Any:
+        try:
+            return snapshot(leaf.value if isinstance(leaf, Opaque) else leaf, copies)
+        except Unkeyed as problem:
+            raise problem.of(self._where, f"static {self.names[i][1]!r}") from None
 
     def values(
         self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False

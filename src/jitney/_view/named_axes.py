@@ -100,6 +100,10 @@ def clash_of(axis: str, view: View, named: Sequence[Sequence[NamedAxis]]) -> Mis
     return None
 
 
+class NoSize(Refused):
+    """An expression of sizes is no number of elements where they change."""
+
+
 def shape_at(
     leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, Any]
 ) -> tuple[Any, ...]:
@@ -128,12 +132,12 @@ def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, Any]) -> Any:
     try:
         value = read(size).at(sizes)
     except Unreadable as error:
-        raise Refused(
+        raise NoSize(
             "", f"has {leaf.path!r}, whose size `{size}` is known at one size only: {error}"
         ) from error
     if isinstance(value, float):
         if not value.is_integer():
-            raise Refused("", f"has {leaf.path!r}, whose size `{size}` is {value} in the bucket")
+            raise NoSize("", f"has {leaf.path!r}, whose size `{size}` would be {value}")
         return int(value)
     return value
 

@@ -95,6 +95,9 @@ class Outcome:
             for i, leaf in enumerate(leaves)
             if not is_computed(leaf)
         )
+        copies = Copies(self.made)
+        for _, leaf in self._rest if self.made else ():
+            _renewed(leaf, copies)  # as each call does, which has no line of the user's to name
         self.seen.append((self.treedef, self._rest))
         self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]
@@ -119,14 +122,6 @@ class Outcome:
         ):
             raise Refused("", "returns something besides arrays that depends on the size")
         del self.seen[1:]
-
-    @property
-    def has_one_form(self) -> bool:
-        """True if all traces of the body returned arrays at the same positions. A number computed
-        from a size is an array in a trace with symbolic sizes.
-        """
-        places = [(treedef, tuple(i for i, _ in rest)) for treedef, rest in self.seen]
-        return all(place == places[0] for place in places)
 
     def whole(self, arrays: Sequence[Any]) -> Any:
         """Build the result from these arrays, with JAX's unflatten."""

@@ -27,7 +27,7 @@ from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_p
 from ..._jax.trees import words_of_keys
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
-from ..refusal import Refused
+from ..refusal import MadeOfSize, Refused
 from ..typed_jax import dtypes
 from .constants import Evaluator
 from .graph import Graph, Value, arguments, canonical, graph_of, place_of
@@ -81,9 +81,7 @@ class Witness:
             Refused: They differ.
         """
         if len(opened(symbolic)[0].outvars) != len(opened(exact)[0].outvars):
-            raise Refused(
-                "", "returns a Python number made of its size, or arrays as many as the size says"
-            )
+            raise MadeOfSize
 
         # Arguments are paired by position, through shared keys. From here on `a` is the symbolic
         # side and `b` the exact one.

@@ -71,7 +71,7 @@ def carry_out(given: argparse.Namespace) -> int:
             WHERE,
             f"{found.stopped}.",
             rule,
-            "end the range before it, or give `chunk=` or `memory=`.",
+            "end the range before it; or give `chunk=` or `memory=`, if it is not the arguments.",
         )
         + "\n"
     )

@@ -126,7 +126,9 @@ class _CallSite:
     traced: bool = False
     handed: dict[str, _ArgumentRecord] = field(default_factory=dict[str, _ArgumentRecord])
     doubles: dict[str, None] = field(default_factory=dict[str, None])
-    passed: dict[str, list[_ArgumentLifetime]] = field(default_factory=dict[str, "list[_ArgumentLifetime]"])
+    passed: dict[str, list[_ArgumentLifetime]] = field(
+        default_factory=dict[str, "list[_ArgumentLifetime]"]
+    )
 
 
 class _ArgumentLifetime:

@@ -50,7 +50,9 @@ class FlameBar:
     seconds: float = 0.0
     times: int = 0
     jits: dict[str, int] = field(default_factory=dict[str, int])
-    inside: dict[tuple[str, str], FlameBar] = field(default_factory=dict[tuple[str, str], "FlameBar"])
+    inside: dict[tuple[str, str], FlameBar] = field(
+        default_factory=dict[tuple[str, str], "FlameBar"]
+    )
 
     def child(self, name: str, phase: str = "") -> FlameBar:
         """Return the inner bar of a name and a phase, which is added if it is the first."""

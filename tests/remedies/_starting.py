@@ -1,0 +1,354 @@
+"""Remedies of how a process starts: its place in a run, its threads and its cache, and of commands
+that run a program. What a process reads once is followed in one of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+from unittest.mock import patch
+
+import jax.numpy as jnp
+import numpy as np
+
+import jitney
+from tests._arrays import array
+
+from ._case import Remedy
+from ._commands import Told, command
+
+X = array([1.0, -2.0, 3.0], np.float32)
+SQUARES = 14.0
+LAUNCH, CONFIGURE, CACHE, FOLDER, KEPT, START, REPORT = (
+    "_processes/launch.py",
+    "_devices/configure.py",
+    "_jax/compile_cache/cache.py",
+    "_jax/compile_cache/folder.py",
+    "_command/cache_command.py",
+    "_command/start.py:carry_out",
+    "_command/reread.py:carry_out",
+)
+_IMPORTS = "import socket, jax, jax.numpy as jnp, jitney\n"
+_PORT = """
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{free.getsockname()[1]}"
+"""
+_CALL = """
+total = jitney.optimize(lambda x: jnp.sum(x**2))
+print(float(total(jnp.array([1.0, -2.0, 3.0]))))
+"""
+JOINS = "jitney.distributed(address, num_processes=1, process_id=0, timeout=60)\n"
+_OWN = ("JITNEY_", "JAX_", "PJRT_", "NPROC", "XLA_FLAGS")
+
+
+@functools.cache
+def process(before: str = "", *, imports: str = _IMPORTS, **environment: str) -> float:
+    """What a process of its own computes; what it writes to stderr is the message."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
+    done = subprocess.run(
+        [sys.executable, "-c", imports + before + _CALL],
+        env={**env, "JAX_PLATFORMS": "cpu", "JITNEY_CACHE": "off", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 or "Fix: " in done.stderr:
+        raise Told(done.stderr)
+    return float(done.stdout.splitlines()[-1])
+
+
+def joined():
+    return process(_PORT + JOINS)
+
+
+def joined_by_environment():
+    script = _PORT + 'import os\nos.environ["JAX_COORDINATOR_ADDRESS"] = address\n'
+    return process(script + "jitney.distributed()\n", JAX_NUM_PROCESSES="1", JAX_PROCESS_ID="0")
+
+
+def counted_by(text):
+    with patch.dict(os.environ, {"JAX_NUM_PROCESSES": text}):
+        return jitney.distributed("127.0.0.1:1", process_id=0)
+
+
+def configured():
+    return process('jitney.configure(threads=2, memory="8GiB", platform="cpu")\n')
+
+
+def in_part():
+    return process('jitney.configure(threads=2, memory=0.5, platform="cpu")\n')
+
+
+_LATE = "import jax, jax.numpy as jnp\njax.devices()\nimport jitney\n"
+
+
+def cached(before="", folder="own", **environment):
+    """With a cache in a folder here."""
+    place = str(pathlib.Path(folder).absolute())
+    there = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": place, **environment}
+    return process(before.format(place=place), **there)
+
+
+_NO_FILELOCK = 'import sys\nsys.modules["filelock"] = None\n'
+_FULL = """
+import shutil
+shutil.disk_usage = lambda _: shutil._ntuple_diskusage(2**30, 2**30 - 2**20, 2**20)
+"""
+OF_JAX = 'jax.config.update("jax_compilation_cache_dir", {place!r})\n'
+OF_JITNEY = "jitney.configure(cache_dir={place!r})\n"
+
+_NO_FLATBUFFERS = 'import sys\nsys.modules["flatbuffers"] = None\n'
+
+
+def loaded_elsewhere(first=""):
+    """A program that another process loads."""
+    jitney.optimize(lambda x: jnp.sum(x**2)).export("total.jitney", X)
+    name = str(pathlib.Path("total.jitney").absolute())
+    load = f"assert jitney.load({name!r})(jnp.array([1.0, -2.0, 3.0])) == 14\n"
+    return process(load, imports=first + _IMPORTS)
+
+
+PROGRAM = """
+import jax.numpy as jnp, jitney
+
+@jitney.optimize
+def total(x):
+    return jnp.sum(x**2)
+
+assert total(jnp.array([1.0, -2.0, 3.0])) == 14
+"""
+
+
+@functools.cache
+def _recorded(report: str) -> str:
+    pathlib.Path("program.py").write_text(PROGRAM)
+    words = ("run", "--report", report, "program.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "jitney", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 or "Fix: " in done.stderr:
+        raise Told(done.stderr)
+    return pathlib.Path(report).read_text()
+
+
+def recorded(report="out.json"):
+    """A report of a run of the program."""
+    pathlib.Path(report).write_text(_recorded(report))
+    return pathlib.Path(report).exists()
+
+
+def page(source="out.json", target="out.html", content: Any = None):
+    """A page of a report, or of a file of this content."""
+    if content is None:
+        recorded()
+    else:
+        pathlib.Path("out.json").write_text(content)
+    command("report", source, target)
+    return pathlib.Path(target).exists()
+
+
+CASES = [
+    # The processes of a run; here there is one.
+    *(
+        Remedy(
+            f"{LAUNCH}:given_of", words, functools.partial(jitney.distributed, *given), joined, 14.0
+        )
+        for words, given in [
+            ("pass an int", ("127.0.0.1:1", "two", 0)),
+            ("pass how many there are", ("127.0.0.1:1", 0, 0)),
+            ("pass process_id=0 in the first", ("127.0.0.1:1", 1, 1)),
+            ("write host and port", ("localhost", 1, 0)),
+        ]
+    ),
+    Remedy(
+        f"{LAUNCH}:_number",
+        "set it to a number",
+        lambda: counted_by("one"),
+        joined_by_environment,
+        SQUARES,
+    ),
+    Remedy(
+        f"{LAUNCH}:started",
+        "call it first, before any array is made",
+        lambda: process("jax.devices()\n" + _PORT + "jitney.distributed(address, 2, 0)\n"),
+        joined,
+        SQUARES,
+    ),
+    Remedy(
+        f"{LAUNCH}:started",
+        "pass it, or set JAX_COORDINATOR_ADDRESS",
+        lambda: process(_PORT + "jitney.distributed(address, num_processes=2)\n"),
+        joined,
+        SQUARES,
+    ),
+    Remedy(
+        f"{LAUNCH}:started",
+        "or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID",
+        lambda: process(_PORT + "jitney.distributed(address, num_processes=2)\n"),
+        joined_by_environment,
+        SQUARES,
+    ),
+    Remedy(
+        "_processes/distributed.py:distributed",
+        "call it once, at the start, and keep what it returns",
+        lambda: process(_PORT + JOINS + JOINS),
+        joined,
+        SQUARES,
+    ),
+    Remedy(
+        "_processes/distributed.py:distributed",
+        "write …=60",
+        lambda: jitney.distributed("127.0.0.1:1", 1, 0, timeout=-1),
+        joined,
+        SQUARES,
+    ),
+    # What JAX starts with.
+    Remedy(
+        f"{CONFIGURE}:configure",
+        "call it right after the imports",
+        lambda: jitney.configure(threads=7, platform="rocm"),
+        configured,
+        SQUARES,
+    ),
+    Remedy(
+        f"{CONFIGURE}:configure",
+        "or set JITNEY_THREADS, JITNEY_MEMORY or JITNEY_PLATFORM",
+        lambda: jitney.configure(threads=7, platform="rocm"),
+        lambda: process(JITNEY_THREADS="2"),
+        SQUARES,
+    ),
+    Remedy(
+        f"{CONFIGURE}:_threads",
+        "correct it",
+        lambda: jitney.configure(threads="many"),
+        configured,
+        SQUARES,
+    ),
+    Remedy(
+        f"{CONFIGURE}:_platform",
+        "correct it",
+        lambda: jitney.configure(platform="c p u"),
+        configured,
+        SQUARES,
+    ),
+    Remedy(
+        f"{CONFIGURE}:_memory",
+        'write memory="8GiB"',
+        lambda: jitney.configure(memory="much"),
+        configured,
+        SQUARES,
+    ),
+    Remedy(
+        f"{CONFIGURE}:_memory",
+        "or memory=0.5",
+        lambda: jitney.configure(memory="much"),
+        in_part,
+        SQUARES,
+    ),
+    Remedy(
+        f"{CONFIGURE}:from_environment",
+        "import jitney first",
+        lambda: process(imports=_LATE, JITNEY_THREADS="2"),
+        lambda: process(JITNEY_THREADS="2"),
+        SQUARES,
+    ),
+    # The cache of compiled programs.
+    Remedy(
+        f"{CACHE}:_malformed",
+        "correct or remove `…`",
+        lambda: jitney.configure(cache="perhaps"),
+        lambda: process("jitney.configure(cache=False)\n"),
+        SQUARES,
+    ),
+    Remedy(
+        f"{CACHE}:_wanted",
+        "set JITNEY_CACHE=off",
+        lambda: cached(JITNEY_CACHE="perhaps"),
+        process,
+        SQUARES,
+    ),
+    Remedy(
+        f"{CACHE}:_overruled",
+        "give one of the two, `cache_dir` or",
+        lambda: cached(OF_JAX + OF_JITNEY),
+        lambda: cached(OF_JITNEY),
+        SQUARES,
+    ),
+    Remedy(
+        f"{FOLDER}:prepare",
+        "set JITNEY_CACHE_DIR to a folder named in UTF-8",
+        lambda: cached(folder=os.fsdecode(b"\xff")),
+        cached,
+        SQUARES,
+    ),
+    Remedy(
+        f"{FOLDER}:prepare",
+        "or JITNEY_CACHE_DIR to a local folder of your own",
+        lambda: cached(JITNEY_CACHE_DIR="s3://bucket/programs"),
+        cached,
+        SQUARES,
+    ),
+    Remedy(
+        f"{FOLDER}:limited_by_jax",
+        "install filelock",
+        lambda: cached(_NO_FILELOCK, JAX_COMPILATION_CACHE_MAX_SIZE="1000000"),
+        lambda: cached(JAX_COMPILATION_CACHE_MAX_SIZE="1000000"),
+        SQUARES,
+    ),
+    Remedy(
+        f"{FOLDER}:limited_by_jax",
+        "or set that to -1",
+        lambda: cached(_NO_FILELOCK, JAX_COMPILATION_CACHE_MAX_SIZE="1000000"),
+        lambda: cached(_NO_FILELOCK, JAX_COMPILATION_CACHE_MAX_SIZE="-1"),
+        SQUARES,
+    ),
+    Remedy(f"{FOLDER}:_cramped", "free some space", lambda: cached(_FULL), cached, SQUARES),
+    Remedy(
+        "_export/versions.py:_exported",
+        'install it: pip install "jitney[export]"',
+        lambda: loaded_elsewhere(_NO_FLATBUFFERS),
+        loaded_elsewhere,
+        SQUARES,
+    ),
+    # Commands on the cache, and of a program that is run.
+    Remedy(
+        f"{KEPT}:_check",
+        "add --older-than 30d",
+        lambda: command("cache", "prune"),
+        lambda: command("cache", "prune", "--older-than", "30d"),
+    ),
+    Remedy(
+        f"{KEPT}:_age",
+        "write 30d",
+        lambda: command("cache", "prune", "--older-than", "soon"),
+        lambda: command("cache", "prune", "--older-than", "30d"),
+    ),
+    Remedy(
+        f"{KEPT}:_bytes",
+        "write 2GB",
+        lambda: command("cache", "prune", "--larger-than", "much"),
+        lambda: command("cache", "prune", "--larger-than", "2GB"),
+    ),
+    Remedy(
+        START,
+        "write --report out.html",
+        lambda: command("run", "--report", "out.png", "remedied.py"),
+        lambda: recorded("out.html"),
+        True,
+    ),
+    Remedy(
+        START,
+        "correct the name, or start where it is found",
+        lambda: command("run", "elsewhere.py"),
+        recorded,
+        True,
+    ),
+    Remedy(REPORT, "write out.html", lambda: page(target="out.png"), page, True),
+    Remedy(REPORT, "correct the name", lambda: page(source="other.json"), page, True),
+    Remedy(REPORT, "run the program again", lambda: page(content="{"), page, True),
+]

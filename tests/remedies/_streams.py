@@ -1,0 +1,167 @@
+"""Remedies of data that change while they are read, and of what a stream cannot do. Each runs in
+an empty folder.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+from unittest.mock import patch
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import optimize
+
+from ._case import Remedy
+
+ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
+SQUARES = np.sum(ROWS**2, axis=0)
+SOURCES, STREAM = "_stream/sources.py", "_stream/stream.py"
+PATH = pathlib.Path("rows.npy")
+
+
+def energy(rows: Float[Array, "n d"]):
+    return jnp.sum(rows**2, axis=0)
+
+
+def spread(rows: Float[Array, "n d"]):
+    """It goes through the data twice."""
+    return jnp.sum((rows - jnp.mean(rows, axis=0)) ** 2, axis=0)
+
+
+def smallest(rows: Float[Array, "n d"]):
+    return jnp.sort(rows, axis=0)[0]
+
+
+def logarithms(rows: Float[Array, "n d"]):
+    return jnp.sum(jnp.log(rows))
+
+
+def stream(data, fn=energy, options=None, **more: Any):
+    given = {"chunk": {"n": 3}, "progress": False, **more}
+    return jitney.stream(optimize(**options or {})(fn), data, **given).value
+
+
+class Turning:
+    """Rows that come in another order each time."""
+
+    def __init__(self):
+        self.times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter([ROWS[:: 1 if self.times % 2 else -1]])
+
+
+class Fixed:
+    def __iter__(self):
+        return iter([ROWS])
+
+
+def of_saved():
+    np.save(PATH, ROWS)
+    return stream({"rows": PATH})
+
+
+def written_meanwhile():
+    """Another program writes to the file while the second chunk is read."""
+    from jitney._stream.reading import Reader
+
+    np.save(PATH, ROWS)
+    part, times = Reader._part, []
+
+    def writing(self, source, rows):
+        times.append(rows)
+        if len(times) == 2:
+            np.save(PATH, ROWS + 1)
+        return part(self, source, rows)
+
+    with patch.object(Reader, "_part", writing):
+        return stream({"rows": PATH}, retries=0)
+
+
+def mapped(*, cut):
+    """An array in a mapped file, which is cut to a part or is not."""
+    np.save(PATH, ROWS)
+    rows = np.load(PATH, mmap_mode="r")
+    if cut:
+        os.truncate(PATH, 200)
+    return stream({"rows": rows}, retries=0)
+
+
+def begins_anew():
+    np.save(PATH, ROWS)
+    os.truncate(PATH, 200)
+    return mapped(cut=False)
+
+
+def verified(rows, limit=100):
+    """A stream of a file, of which so many bytes are read to verify it."""
+    np.save(PATH, rows)
+    with patch("jitney._stream.verify.LIMIT", limit):
+        return stream({"rows": PATH}, options={"verify": True})
+
+
+CASES = [
+    Remedy(
+        "_stream/reading.py:ChunkReader._changed",
+        "begin anew: without the checkpoint, and with data that nobody writes",
+        lambda: stream({"rows": Turning()}, spread),
+        lambda: stream({"rows": Fixed()}, spread),
+        np.sum((ROWS - ROWS.mean(0)) ** 2, axis=0),
+        core=True,
+    ),
+    Remedy(
+        f"{SOURCES}:Stored._check",
+        "begin anew when nobody writes to it",
+        written_meanwhile,
+        of_saved,
+        SQUARES,
+    ),
+    Remedy(
+        f"{SOURCES}:_check_size",
+        "begin anew when nobody writes to it",
+        lambda: mapped(cut=True),
+        begins_anew,
+        SQUARES,
+    ),
+    Remedy(
+        "_stream/steps.py:_check_held",
+        "give the function memory=… or more",
+        lambda: stream({"rows": ROWS}, smallest, {"memory": "100 B"}, chunk={"n": 2}),
+        lambda: stream({"rows": ROWS}, smallest, {"memory": "1 MiB"}, chunk={"n": 2}),
+        ROWS[0],
+    ),
+    Remedy(
+        "_stream/steps.py:_check_held",
+        "or call it with `chunk`, on data that are in memory",
+        lambda: stream({"rows": ROWS}, smallest, {"memory": "100 B"}, chunk={"n": 2}),
+        lambda: optimize(chunk={"n": 2})(smallest)(ROWS),
+        ROWS[0],
+    ),
+    Remedy(
+        f"{STREAM}:_Run._check_kept",
+        "drop checkpoint=...",
+        lambda: stream({"rows": ROWS}, smallest, checkpoint="run.ckpt"),
+        lambda: stream({"rows": ROWS}, smallest),
+        ROWS[0],
+    ),
+    Remedy(
+        f"{STREAM}:stream",
+        "call the function itself on a part of the data",
+        lambda: stream({"rows": ROWS}, logarithms, {"debug_nans": True}),
+        lambda: optimize(debug_nans=True)(logarithms)(ROWS[1:]),
+        np.sum(np.log(ROWS[1:])),
+    ),
+    Remedy(
+        "_stream/verify.py:verify_stream",
+        "stream a part of them to verify",
+        lambda: verified(ROWS),
+        lambda: verified(ROWS[:6]),
+        np.sum(ROWS[:6] ** 2, axis=0),
+    ),
+]
