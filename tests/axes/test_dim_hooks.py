@@ -192,7 +192,7 @@ def test_a_decision_that_all_sizes_of_the_bucket_share_is_kept(decide, n):
 def test_a_refusal_names_the_line():
     """And what is done there, so that it can be changed."""
     refusal = outcome(decide_equal, 6)
-    assert refusal.place.startswith("test_watch.py:")
+    assert refusal.place.startswith("test_dim_hooks.py:")
     assert refusal.place.endswith("(decide_equal)")
     assert refusal.what == "compares the size d0 with 6"
 
@@ -264,7 +264,7 @@ def test_what_jax_counts_with_the_standard_library_is_not_blamed_on_that():
             {"d0": (5, 8), "d1": (5, 8)},
             {"d0": 5, "d1": 5},
         )
-    assert refused.value.place.startswith("test_watch.py")
+    assert refused.value.place.startswith("test_dim_hooks.py")
     assert "vmap got inconsistent sizes" in refused.value.what
 
 
@@ -276,5 +276,5 @@ def test_what_the_user_counts_with_the_standard_library_is_the_users():
             lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
             {"d0": (5, 8)},
         )
-    assert refused.value.place.startswith("test_watch.py")
+    assert refused.value.place.startswith("test_dim_hooks.py")
     assert refused.value.what == "looks the size d0 up in a set or a dict"

@@ -88,7 +88,7 @@ def test_a_refused_proof_is_jitneys_own(monkeypatch):
     assert f.stats.own_seconds == clock.now - 5
 
 
-@pytest.mark.parametrize("what", ["scheme_of", "settled"])
+@pytest.mark.parametrize("what", ["scheme_of", "fold_decisions"])
 def test_the_search_for_the_structure_of_a_jacobian_is_jitneys_own(monkeypatch, what):
     """Not the run of the function, which JAX needs as well."""
     clock = Clock(monkeypatch)

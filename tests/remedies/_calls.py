@@ -438,7 +438,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        f"{EXAMPLES}:_made",
+        f"{EXAMPLES}:_abstract_value",
         "pass an example for",
         lambda: optimize(double_any).compile(),
         lambda: optimize(double_any).compile(jax.ShapeDtypeStruct((3,), np.float32))(X),

@@ -211,14 +211,14 @@ def saved(*steps, tree=None, **more):
 CASES = [
     # Export.
     Remedy(
-        f"{ASKED}:each",
+        f"{ASKED}:size_combinations",
         "name one",
         lambda: again(total, sizes={"n": ()}),
         lambda: again(total, sizes={"n": (3,)})(X),
         HOST @ HOST,
     ),
     Remedy(
-        f"{ASKED}:each",
+        f"{ASKED}:size_combinations",
         "write {…: range(2, 1025)}",
         lambda: again(total, sizes={"n": 2.5}),
         lambda: again(total, sizes={"n": range(2, 1025)})(X),
@@ -226,7 +226,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{ASKED}:at_hand",
+        f"{ASKED}:missing_sizes",
         "list the sizes, or leave out",
         lambda: optimize(chunk={"n": 2})(total).export("f.jitney", sizes={"n": range(2, 9)}),
         lambda: again(total, sizes={"n": range(2, 9)})(X),
@@ -468,14 +468,14 @@ CASES = [
         np.fft.fft(ROWS, axis=0).real,
     ),
     Remedy(
-        f"{STREAM}:_Run.__call__",
+        f"{STREAM}:_StreamRun.__call__",
         "drop checkpoint=..., or return sums",
         lambda: stream({"rows": ROWS}, doubled, checkpoint="run.ckpt"),
         lambda: stream({"rows": ROWS}, doubled),
         2 * ROWS,
     ),
     Remedy(
-        f"{STREAM}:_Run._refuse_sequential",
+        f"{STREAM}:_StreamRun._refuse_sequential",
         "pass an array, or the path",
         lambda: stream({"rows": Anew()}, backwards),
         lambda: stream({"rows": ROWS}, backwards),

@@ -265,14 +265,14 @@ CASES = [
         HOST,
     ),
     Remedy(
-        f"{VECTOR}:made",
+        f"{VECTOR}:from_vector",
         'write sizes={"k": 3}',
         lambda: Wave.of(np.ones(6, np.float32), sizes=3),
         lambda: Wave.of(np.ones(6, np.float32), sizes={"k": 3}).u,
         np.ones(3),
     ),
     Remedy(
-        f"{VECTOR}:made",
+        f"{VECTOR}:from_vector",
         "pass sizes={…: ...}",
         lambda: Free.of(np.ones(6, np.float32)),
         lambda: Free.of(np.ones(6, np.float32), sizes={"a": 2, "b": 3}).u,

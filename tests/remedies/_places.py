@@ -1,7 +1,7 @@
 """Every place of the source that says what to write, found in its syntax.
 
 A message has three parts, and what takes them has a parameter or a field of the name `fix`:
-`sentence` and `fail`, the errors that are told later (`Mismatch`, `Refusal`), and the functions
+`format_error` and `fail`, the errors that are told later (`Mismatch`, `Refusal`), and the functions
 that hand a fix on. Each call of one of these, and each text that is assigned to the name `fix`, is
 a place. Where the fix is made by a function of its own, its texts are places of that function.
 """
@@ -51,7 +51,7 @@ class Place:
 def places() -> tuple[Place, ...]:
     """All of them, in the order of the files."""
     trees = {file: ast.parse(file.read_text()) for file in sorted(SOURCE.rglob("*.py"))}
-    takers = {"sentence": 3, "fail": 3, "Mismatch": 2, "Unkeyed": 2}
+    takers = {"format_error": 3, "fail": 3, "Mismatch": 2, "Unkeyed": 2}
     errors = ast.parse((SOURCE / "jitney" / "_errors.py").read_text())
     takers.update((node.name, 3) for node in errors.body if isinstance(node, ast.ClassDef))
     for tree in trees.values():

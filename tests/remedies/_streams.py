@@ -116,7 +116,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{SOURCES}:Stored._check",
+        f"{SOURCES}:FileSource._check",
         "begin anew when nobody writes to it",
         written_meanwhile,
         of_saved,
@@ -144,7 +144,7 @@ CASES = [
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:_Run._check_kept",
+        f"{STREAM}:_StreamRun._check_kept",
         "drop checkpoint=...",
         lambda: stream({"rows": ROWS}, smallest, checkpoint="run.ckpt"),
         lambda: stream({"rows": ROWS}, smallest),

@@ -75,7 +75,7 @@ def breaks_off(monkeypatch, program, data, path, after):
             raise Stops
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "reached", stop)
+        patch.setattr(Checkpoint, "save_if_due", stop)
         with pytest.raises(Stops):
             stream(
                 program, data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False

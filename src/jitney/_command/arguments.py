@@ -1,6 +1,6 @@
 """Argument parsers of the subcommands, and `main`, which imports and runs the one that was typed.
 
-`python -m jitney cache ls --json` becomes `Namespace(what="ls", json=True, module_of="kept", ...)`;
+`python -m jitney cache ls --json` becomes `Namespace(what="ls", json=True, module_of="cache_command", ...)`;
 `main` imports `jitney._command.cache_command` and calls its `carry_out` with that namespace.
 Parsing is separate from the commands so that `--help` and wrong options import none of them.
 
@@ -183,7 +183,7 @@ def _cache(parser: argparse.ArgumentParser) -> None:
 
     for each in (cleared, pruned):
         each.add_argument("--yes", action="store_true", help="do not ask")
-    parser.set_defaults(module_of="kept")
+    parser.set_defaults(module_of="cache_command")
 
     warm = what.add_parser("warm", help="compile functions ahead of time, from a file")
     warm.add_argument("file", help="TOML: [[warm]] tables with `function` and `sizes`")

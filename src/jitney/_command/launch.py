@@ -382,7 +382,7 @@ def _run_recorded() -> None:
 
     def looked() -> None:
         if os.getpid() == process:
-            importlib.import_module("jitney._command.page.decorated").look(recording)
+            importlib.import_module("jitney._command.page.decorated").collect_facts(recording)
 
     atexit.register(told)
     sys.argv = [target, *arguments]
@@ -399,7 +399,7 @@ def _run_recorded() -> None:
             sys.path.append(above)
             decorates = "jitney._program.core" in sys.modules
             try:
-                importlib.import_module("jitney._command.run_report").over(recording)
+                importlib.import_module("jitney._command.run_report").stop_watching(recording)
                 if decorates:
                     importlib.import_module("jitney._command.page.decorated")
                     # `atexit` runs callbacks in reverse order: this one is first, while JAX works.
