@@ -23,12 +23,10 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from jax import core
 from jax.extend.core import InconclusiveDimensionOperation
 
-_jax: Any = jax
-_np: Any = np
 # typeshed leaves some of the functions of `operator` partly unknown.
-_op: Any = operator
 _PLAIN = (int, float, str, list, tuple, dict, np.integer)
 _LARGEST_POWER = 64
 
@@ -175,9 +173,9 @@ def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = Fal
 
 def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
     _demand_numbers(node, values)
-    if op is _op.pow:
+    if op is operator.pow:
         return _power(node, *values)
-    if op is _op.truediv and not all(map(is_known, values)):
+    if op is operator.truediv and not all(map(is_known, values)):
         raise Unreadable(
             f"`{ast.unparse(node)}` is a division with `/`; of a size that is not known yet only"
             " `//` is one"
@@ -206,21 +204,21 @@ def _power(node: ast.expr, base: Any, power: Any) -> Any:
     if abs(power) > _LARGEST_POWER:
         raise Unreadable(f"`{ast.unparse(node)}` has too large a power")
     if is_known(base):
-        return _guard(node, lambda: _op.pow(base, power))
+        return _guard(node, lambda: operator.pow(base, power))
     if power < 0:
         raise Unreadable(f"`{ast.unparse(node)}` has a power below 0")
     # A product works for every kind of size.
-    return reduce(_op.mul, [base] * int(power), 1)
+    return reduce(operator.mul, [base] * int(power), 1)
 
 
 def _extreme(name: str, a: Any, b: Any) -> Any:
     if is_known(a) and is_known(b):
         return min(a, b) if name == "min" else max(a, b)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return getattr(_np, f"{name}imum")(a, b)
+        return getattr(np, f"{name}imum")(a, b)
     if isinstance(a, jax.Array) or isinstance(b, jax.Array):
-        return getattr(_jax.numpy, f"{name}imum")(a, b)
-    return getattr(_jax.core, f"{name}_dim")(a, b)
+        return getattr(jax.numpy, f"{name}imum")(a, b)
+    return getattr(core, f"{name}_dim")(a, b)
 
 
 def _same(a: Any) -> Any:
@@ -233,14 +231,14 @@ def _absolute(a: Any) -> Any:
 
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: _op.add,
-    ast.Sub: _op.sub,
-    ast.Mult: _op.mul,
-    ast.FloorDiv: _op.floordiv,
-    ast.Div: _op.truediv,
-    ast.Mod: _op.mod,
-    ast.Pow: _op.pow,
-    ast.USub: _op.neg,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
     ast.UAdd: _same,
 }
 # Functions of plain values.
@@ -252,19 +250,19 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "sum": sum,
     "int": int,
     "round": round,
-    "floordiv": _op.floordiv,
-    "mod": _op.mod,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
 }
 # Functions of sizes that are not known yet, which are whole numbers.
 _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *args: reduce(partial(_extreme, "min"), args),
     "max": lambda *args: reduce(partial(_extreme, "max"), args),
     "abs": _absolute,
-    "sum": lambda *args: reduce(_op.add, args),
+    "sum": lambda *args: reduce(operator.add, args),
     "int": _same,
     "round": _same,
-    "floordiv": _op.floordiv,
-    "mod": _op.mod,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
 }
 
 
@@ -284,7 +282,7 @@ def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
 def _item(node: ast.expr, value: Any, index: Any) -> Any:
     if not isinstance(value, tuple | list | Mapping):
         raise Unreadable(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
-    return _guard(node, lambda: _op.getitem(value, index))
+    return _guard(node, lambda: operator.getitem(value, index))
 
 
 def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:

@@ -17,7 +17,7 @@ from ._diagnosis.temporaries import CompiledProgram as CompiledProgram
 from ._diagnosis.temporaries import Temporaries as Temporaries
 from ._errors import JitneyWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
-from ._jax.trees import is_a, is_number, keystr, tree_flatten_with_path
+from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
 from ._measured.faster import Faster as Faster
 from ._measured.faster import faster
@@ -221,9 +221,9 @@ def assert_memory(
 
 
 def _arguments(call: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if is_a(call, tuple):
+    if isinstance(call, tuple):
         return call, {}
-    return ((), call) if is_a(call, dict) else ((call,), {})
+    return ((), call) if isinstance(call, dict) else ((call,), {})
 
 
 def _changes(first: Any, later: Any) -> str:

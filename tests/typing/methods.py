@@ -79,7 +79,7 @@ def limits(model: Decay, t: Array) -> None:
 
     Should one of these comments become needless, a checker has learned it: move the line up.
     """
-    model.half_life(t)  # type: ignore[call-arg]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    model.half_life(t)  # type: ignore[call-arg]  # pyright: ignore[reportAttributeAccessIssue]
     Decay.from_half_life(t)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
 
 

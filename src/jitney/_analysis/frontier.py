@@ -21,7 +21,6 @@ from .._stages.plan import Plan
 if TYPE_CHECKING:
     from .._interface.program import Program
 
-_jax: Any = jax
 # Memory limits to explore where none is given, as fractions of that of saving everything.
 _PARTS = (0.8, 0.6, 0.4, 0.25)
 
@@ -85,7 +84,7 @@ def frontier(
         ]
         lies = None if place is None else place.shardings
         problem = Problem(
-            _jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies
+            jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies
         )
         if not problem.has_gradient:
             raise DerivativeError(

@@ -11,7 +11,7 @@ from .._errors import OptionError
 from .._interface.derivatives import Derivative, program_called
 from .._interface.optimize import optimize
 from .._interface.program import Program
-from .._jax.trees import is_a, is_number
+from .._jax.trees import is_number
 from .._owners import public
 from .._precision import LOW
 from .._program.tolerance import AUTO_LOW, WHOLE, PrecisionReport, report_on
@@ -49,8 +49,8 @@ def precision_report(
         OptionError: The tolerance or the type is invalid, or an argument has no value.
     """
     program: Any = f
-    if not is_a(f, Program):
-        undecorated = callable(f) and not is_a(f, Derivative)
+    if not isinstance(f, Program):
+        undecorated = callable(f) and not isinstance(f, Derivative)
         program = (
             optimize(program)
             if undecorated
@@ -59,7 +59,7 @@ def precision_report(
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if (
-        not is_a(low, str)
+        not isinstance(low, str)
         or low not in (*LOW, *WHOLE)
         or not is_number(tolerance)
         or not 0 < tolerance < np.inf

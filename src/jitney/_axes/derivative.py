@@ -19,11 +19,10 @@ import jax
 import numpy as np
 
 from .._jax.jaxprs import equations, source_of
-from .._jax.trees import Tracer, is_a, issubdtype
+from .._jax.trees import Tracer, issubdtype
 from .refusal import ClosesOver, Refused
 
-_jax: Any = jax
-_SymbolicZero: Any = _jax.custom_derivatives.SymbolicZero
+_SymbolicZero: Any = jax.custom_derivatives.SymbolicZero
 P = TypeVar("P")
 
 Derivative = Callable[[tuple[int, ...]], P]
@@ -57,7 +56,7 @@ def with_derivative(
         varying = tuple(
             i
             for i, x in enumerate(arrays)
-            if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact)
+            if not isinstance(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact)
         )
 
         # Only arguments with a tangent are differentiated: symbolic zeros mark the others.
@@ -80,7 +79,7 @@ def with_derivative(
     def evaluate(arrays: Any, beside: Any) -> list[Any]:
         return _in_front(run(arrays, beside), (arrays, beside))
 
-    evaluated: Any = _jax.custom_jvp(evaluate)
+    evaluated: Any = jax.custom_jvp(evaluate)
     evaluated.defjvp(rule, symbolic_zeros=True)
     return evaluated(list(arrays), beside)
 
@@ -97,12 +96,12 @@ def _in_front(results: Sequence[Any], given: Any) -> list[Any]:
     def rule(size: int, batched: Any, results: Any, given: Any) -> tuple[Any, Any]:
         del given
         whole = [
-            x if has else _jax.lax.broadcast(x, (size,))
+            x if has else jax.lax.broadcast(x, (size,))
             for x, has in zip(results, batched[0], strict=True)
         ]
         return whole, [True] * len(whole)
 
-    same: Any = _jax.custom_batching.custom_vmap(_first)
+    same: Any = jax.custom_batching.custom_vmap(_first)
     same.def_vmap(rule)
     return same(list(results), given)
 
@@ -125,13 +124,13 @@ def _demand_transposable(
         def of_tangents(*tangents: Any) -> Any:
             return along(arrays, beside, tangents)
 
-        return _jax.linear_transpose(of_tangents, *tangents)(
-            _jax.tree.map(_zeros, _jax.eval_shape(of_tangents, *tangents))
+        return jax.linear_transpose(of_tangents, *tangents)(
+            jax.tree.map(_zeros, jax.eval_shape(of_tangents, *tangents))
         )
 
     # AssertionError is JAX's own, where linear values are multiplied inside of a loop.
     try:
-        _jax.eval_shape(back, *_jax.tree.map(_abstract, (arrays, beside, tangents)))
+        jax.eval_shape(back, *jax.tree.map(_abstract, (arrays, beside, tangents)))
     except (ValueError, NotImplementedError, AssertionError) as error:
         why = str(error).partition("\n")[0]
         raise Refused(
@@ -140,11 +139,11 @@ def _demand_transposable(
 
 
 def _abstract(x: Any) -> Any:
-    return _jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
 def _zeros(x: Any) -> Any:
-    return _jax.lax.full(x.shape, 0, x.dtype)
+    return jax.lax.full(x.shape, 0, x.dtype)
 
 
 def jvp_function(
@@ -163,7 +162,7 @@ def jvp_function(
                 whole[i] = x
             return list(fn(*whole))
 
-        results, along = _jax.jvp(of_varying, [arrays[i] for i in varying], list(tangents))
+        results, along = jax.jvp(of_varying, [arrays[i] for i in varying], list(tangents))
         return [*results, *(x for x in along if x.dtype != jax.dtypes.float0)]
 
     return pushed
@@ -193,5 +192,5 @@ def demand_no_tracers(jaxpr: Any) -> None:
     Raises:
         ClosesOver: The body closes over one.
     """
-    if any(is_a(constant, Tracer) for constant in jaxpr.consts):
+    if any(isinstance(constant, Tracer) for constant in jaxpr.consts):
         raise ClosesOver

@@ -21,7 +21,6 @@ import numpy as np
 from jax import export
 
 from .._extent import Expression, Unreadable, read_dim
-from .._jax.trees import is_a
 from .refusal import Refused
 
 Dim = Any
@@ -145,10 +144,10 @@ def is_multiple(dim: Dim, symbol: str) -> bool:
 
 def tree_dims(params: Any) -> Iterator[Dim]:
     """Yield symbolic dimensions anywhere in the parameters of an operation, sub-jaxprs aside."""
-    if is_a(params, (tuple, list)):
+    if isinstance(params, (tuple, list)):
         for part in params:
             yield from tree_dims(part)
-    elif is_a(params, Mapping):
+    elif isinstance(params, Mapping):
         for part in params.values():
             yield from tree_dims(part)
     elif is_symbolic(params):

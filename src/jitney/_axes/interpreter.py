@@ -20,7 +20,6 @@ import numpy as np
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import bound, equations, opened, programs, source_of
 from .._jax.primitives import CALLBACKS, HOLDERS
-from .._jax.trees import is_a
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
@@ -153,7 +152,7 @@ class PaddedInterpreter:
     def is_full(self, dim: Dim) -> bool:
         """Return whether it is known while tracing that the axis has no padding."""
         return all(
-            is_a(self.valid[name], int) and self.valid[name] == self.allocated[name]
+            isinstance(self.valid[name], int) and self.valid[name] == self.allocated[name]
             for name in symbols(dim)
         )
 

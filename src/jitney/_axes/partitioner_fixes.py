@@ -21,7 +21,6 @@ import numpy as np
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import bound, equations, opened, programs
 from .._jax.primitives import HOLDERS
-from .._jax.trees import is_a
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr
 
@@ -115,7 +114,7 @@ def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
 
 def _made_anew(value: Any) -> Any:
     """A parameter of an equation, with the sub-jaxprs in it rewritten."""
-    if is_a(value, tuple):
+    if isinstance(value, tuple):
         parts = [_made_anew(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(

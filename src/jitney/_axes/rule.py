@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .._jax.trees import is_a
 from .dims import Dim, is_ragged, symbols
 from .interpreter import Op, PaddedInterpreter
 from .monoids import MONOIDS, Monoid
@@ -116,7 +115,7 @@ def use(
     refused: str | None = None,
 ) -> Use:
     """Make a `Use` of the axes with these sizes; `how` defaults to the name of the monoid."""
-    sizes: Sequence[Dim] = dims if is_a(dims, (tuple, list)) else (dims,)
+    sizes: Sequence[Dim] = dims if isinstance(dims, (tuple, list)) else (dims,)
     said = how or (monoid.word if monoid is not None else "")
     return Use(
         frozenset[str]().union(*map(symbols, sizes)), kind, said, op.name, op.place, refused, monoid

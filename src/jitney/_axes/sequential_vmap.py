@@ -13,8 +13,6 @@ from .._jax.jaxprs import calls_back
 from .low_bits import as_bits, from_bits
 from .typed_jax import jnp, lax, make_jaxpr
 
-_jax: Any = jax
-
 
 def map_sequentially(
     fn: Callable[..., Sequence[Any]], dims: Sequence[int | None], *, is_differentiated: bool
@@ -72,4 +70,4 @@ def _recomputed(
         return one
     # The forward pass and the rematerialised one are in different loops, so XLA cannot merge them:
     # no barrier is needed.
-    return _jax.checkpoint(one, prevent_cse=False)
+    return jax.checkpoint(one, prevent_cse=False)

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from .._jax.jaxprs import opened, programs
+from .._jax.settings import x64_is_on
 
-_jax: Any = jax
 _BYTES = 8
 
 
@@ -23,9 +23,9 @@ def x64_scope(*eqns: Any) -> AbstractContextManager[Any]:
     """Context manager for the evaluation of equations: `enable_x64` if any of them has 64-bit
     values, else none.
     """
-    if _jax.config.jax_enable_x64 or not any(map(_is_wide, eqns)):
+    if x64_is_on() or not any(map(_is_wide, eqns)):
         return nullcontext()
-    return _jax.enable_x64(True)  # noqa: FBT003
+    return jax.enable_x64(True)  # noqa: FBT003
 
 
 def _is_wide(eqn: Any) -> bool:

@@ -14,13 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
-
 from .._jax.user_contexts import PLAIN
 from .._signature.options import Options, policy_of, tolerance_of
 from .._stages.derive import Derived
 
-_jax: Any = jax
 _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 
 

@@ -39,13 +39,9 @@ from .._jax.jaxprs import (
 )
 from .._jax.mesh import explicit_around
 from .._jax.primitives import PLAIN_CALLS, REMATS
-from .._jax.trees import extended, is_a, issubdtype
+from .._jax.trees import extended, issubdtype
 from .liveness import Liveness, Used, is_empty
 from .table import LEAST_INDEX, MASK, MOST, MOST_INDEX, CheckTable, message_bits
-
-_jax: Any = jax
-_lax: Any = jax.lax
-_sharding: Any = jax.sharding
 
 Flag = Any
 """An int32 of the program; None before the first check."""
@@ -128,15 +124,15 @@ class _FlagInterpreter:
         # The code has the number of the check in its upper bits, and the index of the message
         # below. The index may be traced, if the message is chosen at run time.
         index = which(eqn, values)
-        if is_a(index, _jax.Array):
-            index = _lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
-            code = _lax.bitwise_or(
+        if isinstance(index, jax.Array):
+            index = jax.lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
+            code = jax.lax.bitwise_or(
                 np.int32(code),
-                _lax.bitwise_and(_lax.convert_element_type(index, np.int32), np.int32(MASK)),
+                jax.lax.bitwise_and(jax.lax.convert_element_type(index, np.int32), np.int32(MASK)),
             )
         else:
             code = np.int32(code | message_bits(int(index)))
-        failed = _lax.select(_lax.ne(values[0], _typed(0, values[0])), code, np.int32(0))
+        failed = jax.lax.select(jax.lax.ne(values[0], _typed(0, values[0])), code, np.int32(0))
 
         # Operand 0 of a `cond` chooses the branch. Branch 0 is the one in which the check holds.
         at = self.live.inputs(eqn, used)[1:]
@@ -156,8 +152,8 @@ class _FlagInterpreter:
             return bound(eqn, values)
         blank = [atom.aval for atom in eqn.outvars]
         return list(
-            _lax.cond(
-                _lax.eq(flag, np.int32(0)),
+            jax.lax.cond(
+                jax.lax.eq(flag, np.int32(0)),
                 lambda: bound(eqn, values),
                 lambda: list(map(_zeros, blank)),
             )
@@ -235,7 +231,7 @@ class _FlagInterpreter:
     def called(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         params = eqn.params
         if any(
-            is_a(place, _sharding.Sharding)
+            isinstance(place, jax.sharding.Sharding)
             for name in ("in_shardings", "out_shardings")
             for place in params.get(name, ())
         ):
@@ -246,7 +242,7 @@ class _FlagInterpreter:
         if key not in self._calls:
             run = self.part(params["jaxpr"], used, at)
             run.__name__ = run.__qualname__ = params["name"]
-            self._calls[key] = (params["jaxpr"], _jax.jit(run, inline=params["inline"]))
+            self._calls[key] = (params["jaxpr"], jax.jit(run, inline=params["inline"]))
         out, flag = self._calls[key][1](flag, *_select_live(values, at))
         return _scatter_live(out, used), flag
 
@@ -292,7 +288,7 @@ class _FlagInterpreter:
             return (_int32(flag), out[:count]), out[count:]
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-        (flag, last), ys = _lax.scan(turn, (_int32(flag), carry), rows, **options)
+        (flag, last), ys = jax.lax.scan(turn, (_int32(flag), carry), rows, **options)
         return _scatter_live([*last, *ys], used), flag
 
     def loop(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
@@ -324,8 +320,8 @@ class _FlagInterpreter:
             )
 
         def goes(state: tuple[Flag, list[Any]]) -> Any:
-            return _lax.bitwise_and(
-                _lax.eq(state[0], np.int32(0)), _any(goes_on(None, state[1])[0])
+            return jax.lax.bitwise_and(
+                jax.lax.eq(state[0], np.int32(0)), _any(goes_on(None, state[1])[0])
             )
 
         def step(state: tuple[Flag, list[Any]]) -> Any:
@@ -337,7 +333,7 @@ class _FlagInterpreter:
             return _int32(flag), out
 
         is_mapped = bool(opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape)
-        flag, last = _lax.while_loop(goes, step, (_int32(flag), carry))
+        flag, last = jax.lax.while_loop(goes, step, (_int32(flag), carry))
         return _scatter_live(last, used), flag
 
     def condition_has_check(self, test: Any) -> bool:
@@ -357,15 +353,15 @@ class _FlagInterpreter:
             out, flag = turn(state[0], state[2])
             out, flag = _where(state[1], out, state[2]), _int32(flag)
             # A check that failed in the body leaves zeros for the condition to read.
-            out = _lax.cond(_lax.eq(flag, np.int32(0)), list, _blank, out)
+            out = jax.lax.cond(jax.lax.eq(flag, np.int32(0)), list, _blank, out)
             go, flag = goes_on(flag, out)
             return flag, go, out
 
         def goes(state: Any) -> Any:
-            return _lax.bitwise_and(_lax.eq(state[0], np.int32(0)), _any(state[1]))
+            return jax.lax.bitwise_and(jax.lax.eq(state[0], np.int32(0)), _any(state[1]))
 
         go, flag = goes_on(flag, carry)
-        flag, _, last = _lax.while_loop(goes, step, (flag, go, carry))
+        flag, _, last = jax.lax.while_loop(goes, step, (flag, go, carry))
         return _scatter_live(last, used), flag
 
 
@@ -374,13 +370,13 @@ def _stops(eqn: Any) -> bool:
 
 
 def _first(flag: Flag, failed: Any) -> Any:
-    return failed if flag is None else _lax.select(_lax.ne(flag, np.int32(0)), flag, failed)
+    return failed if flag is None else jax.lax.select(jax.lax.ne(flag, np.int32(0)), flag, failed)
 
 
 def _any(go: Any) -> Any:
     """Return whether a loop goes on: with a batched condition, while one element does."""
-    shape = _jax.typeof(go).shape
-    return _lax.reduce_or(go, tuple(range(len(shape)))) if shape else go
+    shape = jax.typeof(go).shape
+    return jax.lax.reduce_or(go, tuple(range(len(shape)))) if shape else go
 
 
 def _where(go: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
@@ -388,11 +384,11 @@ def _where(go: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
 
     JAX does the same when it lowers a `while` with a batched condition.
     """
-    shape = _jax.typeof(go).shape
+    shape = jax.typeof(go).shape
     if not shape:
         return list(new)
     return [
-        _lax.select(_lax.broadcast_in_dim(go, x.shape, tuple(range(len(shape)))), x, y)
+        jax.lax.select(jax.lax.broadcast_in_dim(go, x.shape, tuple(range(len(shape)))), x, y)
         for x, y in zip(new, old, strict=True)
     ]
 
@@ -403,7 +399,7 @@ def _int32(flag: Flag) -> Any:
 
 def _typed(number: int, like: Any) -> Any:
     """Return a number in the dtype of another value, clamped to its limits."""
-    dtype: Any = _jax.typeof(like).dtype
+    dtype: Any = jax.typeof(like).dtype
     if dtype == np.bool_:
         return np.bool_(number)
     limits = np.iinfo(dtype)
@@ -411,13 +407,13 @@ def _typed(number: int, like: Any) -> Any:
 
 
 def _zeros(aval: Any) -> Any:
-    return _lax.full(aval.shape, 0, aval.dtype)
+    return jax.lax.full(aval.shape, 0, aval.dtype)
 
 
 def _blank(values: Sequence[Any]) -> list[Any]:
     # `full_like` keeps the weak type, which `_zeros` does not: the branches of a `cond` have to
     # agree.
-    return [_lax.full_like(x, 0) for x in values]
+    return [jax.lax.full_like(x, 0) for x in values]
 
 
 def _with_constants(
@@ -456,10 +452,10 @@ def _flat(part: Callable[..., Results]) -> Callable[..., list[Any]]:
 
 def _program(fn: Callable[..., Any], like: Sequence[Any]) -> Any:
     """Trace a function of arguments of these types, weak types included."""
-    avals = [_jax.typeof(x) for x in like]
-    return _jax.make_jaxpr(fn)(
+    avals = [jax.typeof(x) for x in like]
+    return jax.make_jaxpr(fn)(
         *[
-            _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False)))
+            jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False)))
             for x in avals
         ]
     )

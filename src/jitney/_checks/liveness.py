@@ -20,14 +20,14 @@ from typing import Any
 from jax.dtypes import float0
 
 from .._jax.jaxprs import is_literal, opened, runs, scan_parts, while_parts
-from .._jax.trees import extended, is_a, issubdtype
+from .._jax.trees import extended, issubdtype
 
 Used = tuple[bool, ...]
 
 
 def is_empty(aval: Any) -> bool:
     """Return whether an array has no elements and can be rebuilt from its shape and dtype alone."""
-    if 0 not in [size for size in getattr(aval, "shape", ()) if is_a(size, int)]:
+    if 0 not in [size for size in getattr(aval, "shape", ()) if isinstance(size, int)]:
         return False
     return not (
         getattr(aval, "weak_type", False)

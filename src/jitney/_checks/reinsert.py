@@ -15,8 +15,6 @@ import equinox as eqx
 from .._jax.trees import extended, issubdtype
 from .table import split_code
 
-_eqx: Any = eqx
-
 
 def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[str]]) -> list[Any]:
     """Make one result depend on the checks, so that Equinox raises where one has failed.
@@ -38,7 +36,7 @@ def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[s
     )
     failed, index = split_code(number)
     for place, messages in enumerate(checks):
-        out[at] = _eqx.branched_error_if(
+        out[at] = eqx.branched_error_if(
             out[at], failed == place, index, tuple(messages), on_error="raise"
         )
     return out

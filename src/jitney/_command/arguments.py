@@ -1,7 +1,8 @@
 """Argument parsers of the subcommands, and `main`, which imports and runs the one that was typed.
 
-`python -m jitney cache ls --json` becomes `Namespace(what="ls", json=True, module_of="cache_command", ...)`;
-`main` imports `jitney._command.cache_command` and calls its `carry_out` with that namespace.
+`python -m jitney cache ls --json` becomes a `Namespace` of
+`what="ls", json=True, module_of="cache_command"`; `main` imports `jitney._command.cache_command`
+and calls its `carry_out` with that namespace.
 Parsing is separate from the commands so that `--help` and wrong options import none of them.
 
 Exit statuses: 0; 1, a check failed or the cache is off; 2, the arguments are not understood, or a

@@ -22,13 +22,13 @@ import jax
 from .._errors import JitneyWarning, plural
 from .._jax.compile_cache import cache
 from .._jax.compile_cache.entries import damaged
+from .._jax.settings import x64_is_on
 from .._limits import Host
 from .._version import __version__
 from . import faults, machine, measured
 from .checks import Check
 from .contents import entries
 
-_jax: Any = jax
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "red"}
 _PACKAGES = ("jax", "jaxlib", "equinox", "jaxtyping", "numpy", "zstandard")
 
@@ -54,7 +54,7 @@ def _checks(*, measure: bool) -> Iterator[Check]:
     yield _cache()
     yield Check(
         "float64",
-        "on" if _jax.config.jax_enable_x64 else "off: numbers are float32 (jax_enable_x64)",
+        "on" if x64_is_on() else "off: numbers are float32 (jax_enable_x64)",
     )
     yield Check("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set")
     yield faults.fusion()
@@ -100,7 +100,7 @@ def _version(package: str) -> str | None:
 
 def _devices() -> Check:
     try:
-        devices = _jax.devices()
+        devices = jax.devices()
     except RuntimeError as error:
         return Check("devices", str(error).strip().splitlines()[0], "fail", "export JAX_PLATFORMS=")
     data = [

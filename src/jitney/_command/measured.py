@@ -17,8 +17,6 @@ import numpy as np
 from .._jax.compile_cache import cache
 from .checks import Check
 
-_jax: Any = jax
-_jnp: Any = jnp
 # Seconds for each of the figures.
 _BUDGET = 0.8
 _ROWS = 1024
@@ -33,8 +31,8 @@ def measurements() -> list[Check]:
 
 
 def _product() -> Check:
-    x = _jnp.ones((_ROWS, _ROWS), np.float32)
-    f = _jax.jit(_squared)
+    x = jnp.ones((_ROWS, _ROWS), np.float32)
+    f = jax.jit(_squared)
     seconds = _best(lambda: f(x).block_until_ready())
     # A product of two n x n matrices takes n^3 multiplications and as many additions.
     rate = 2 * _ROWS**3 / seconds
@@ -44,8 +42,8 @@ def _product() -> Check:
 
 
 def _bandwidth() -> Check:
-    x = _jnp.ones(_FLOATS, np.float32)
-    f = _jax.jit(_one_more)
+    x = jnp.ones(_FLOATS, np.float32)
+    f = jax.jit(_one_more)
     seconds = _best(lambda: f(x).block_until_ready())
     rate = 2 * x.nbytes / seconds
     return Check(
@@ -56,8 +54,8 @@ def _bandwidth() -> Check:
 
 
 def _dispatch() -> Check:
-    x = _jnp.ones(8, np.float32)
-    f = _jax.jit(_one_more)
+    x = jnp.ones(8, np.float32)
+    f = jax.jit(_one_more)
 
     def calls() -> None:
         out = x
@@ -82,10 +80,10 @@ def _compile() -> Check:
 
     def program(x: Any) -> Any:
         for _ in range(8):
-            x = _jnp.tanh(x @ x.T) / (1 + _jnp.sum(x * x, axis=0))
-        return _jnp.linalg.norm(x)
+            x = jnp.tanh(x @ x.T) / (1 + jnp.sum(x * x, axis=0))
+        return jnp.linalg.norm(x)
 
-    lowered = _jax.jit(program).lower(_jax.ShapeDtypeStruct((64, 64), np.float32))
+    lowered = jax.jit(program).lower(jax.ShapeDtypeStruct((64, 64), np.float32))
     with cache.disabled():
         began = time.perf_counter()
         lowered.compile()

@@ -45,7 +45,6 @@ from .kinds import (
 from .sizes import AxisBindings, Mismatch, fit_shape, settle
 
 # Some of the types in `jax.tree_util` are unknown to pyright.
-_jtu: Any = jax.tree_util
 
 
 class Unresolved(str):
@@ -312,7 +311,7 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: BindingScope) -> Mis
             if hint.structure is None
             else replace(scope, leaf=f"leaf {index} of {hint.structure}")
         )
-        problem = mismatch_of(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
+        problem = mismatch_of(hint.leaf, leaf, path + jax.tree_util.keystr(keys), inner)
         if problem is not None:
             return problem
 
@@ -341,8 +340,8 @@ def _fit_structure(name: str, structure: Any, path: str, scope: BindingScope) ->
     # replaces every leaf.
     for piece in pieces:
         inner = _dummy(known[piece][0])
-        tree = _jtu.tree_map(functools.partial(_replace, inner), tree)
-    wanted = _jtu.tree_structure(tree)
+        tree = jax.tree_util.tree_map(functools.partial(_replace, inner), tree)
+    wanted = jax.tree_util.tree_structure(tree)
 
     # "... T" ends in T everywhere; "T ..." begins with T.
     if name.startswith("..."):
@@ -363,12 +362,12 @@ def _replace(new: Any, _old: Any) -> Any:
 
 
 def _dummy(structure: Any) -> Any:
-    return _jtu.tree_unflatten(structure, [0] * structure.num_leaves)
+    return jax.tree_util.tree_unflatten(structure, [0] * structure.num_leaves)
 
 
 def _starts_with(structure: Any, prefix: Any) -> bool:
     try:
-        _jtu.tree_map(_replace, prefix, _dummy(structure))
+        jax.tree_util.tree_map(_replace, prefix, _dummy(structure))
     except ValueError:
         return False
     return True
@@ -376,9 +375,11 @@ def _starts_with(structure: Any, prefix: Any) -> bool:
 
 def _ends_with(structure: Any, wanted: Any) -> bool:
     def at_end(node: Any) -> bool:
-        return _jtu.tree_structure(node) == wanted
+        return jax.tree_util.tree_structure(node) == wanted
 
-    return all(at_end(node) for node in _jtu.tree_leaves(_dummy(structure), is_leaf=at_end))
+    return all(
+        at_end(node) for node in jax.tree_util.tree_leaves(_dummy(structure), is_leaf=at_end)
+    )
 
 
 def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) -> Mismatch:

@@ -35,7 +35,6 @@ from .._signature.hints import (
 from .sizes import Mismatch
 
 # Some of the types in `jax.tree_util` are unknown to pyright.
-_jtu: Any = jax.tree_util
 # Metaclass methods under which `isinstance` has its ordinary meaning.
 _OF_CLASSES = (type.__instancecheck__, ABCMeta.__instancecheck__)
 
@@ -54,7 +53,7 @@ def _is_node(value: Any) -> bool:
     """Return whether a value is a pytree node. A dataclass that is not registered has fields, but
     no leaves.
     """
-    return not _jtu.all_leaves([value])
+    return not jax.tree_util.all_leaves([value])
 
 
 def arrays_in(hint: Hint) -> Iterator[ArrayHint]:
@@ -78,7 +77,7 @@ def children_of(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, 
     match hint:
         case TreeHint(leaf=leaf):
             for keys, child in flatten_to(leaf, value)[0]:
-                yield leaf, child, path + _jtu.keystr(keys)
+                yield leaf, child, path + jax.tree_util.keystr(keys)
         case ContainerHint(kind=kind) if isinstance(value, kind):
             yield from (
                 _items(hint, value, path)
@@ -120,7 +119,7 @@ def flatten_to(leaf: Hint, tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
         # An `AnyHint` accepts every node, so flattening would stop at the root.
         return not isinstance(leaf, AnyHint) and accepts(leaf, node)
 
-    return _jtu.tree_flatten_with_path(tree, is_leaf=stop)
+    return jax.tree_util.tree_flatten_with_path(tree, is_leaf=stop)
 
 
 def accepts(hint: Hint, value: Any) -> bool:

@@ -19,11 +19,11 @@ from .._errors import JitneyWarning, OptionError, format_error
 from .._extent import parsed_bytes
 from .._jax.compile_cache import cache as _cache
 from .._jax.memory import MOST
+from .._jax.settings import platforms_setting
 from .._jax.trees import is_number, is_whole
 from .._limits import allowed_cores
 from .._owners import public, users_level
 
-_jax: Any = jax
 _THREADS = "PJRT_NPROC"
 """Variable that XLA's CPU client reads for the number of threads in each of its two pools (tried
 with jaxlib 0.10.2 and 0.12.0.1).
@@ -46,10 +46,10 @@ def backend_started() -> bool:
         # The error is raised only if the value changes, so the probe has to differ.
         other = 1 if value != 1 else 2
         try:
-            _jax.config.update(_PROBE, other)
+            jax.config.update(_PROBE, other)
         except RuntimeError:
             return True
-        _jax.config.update(_PROBE, value)
+        jax.config.update(_PROBE, value)
         return False
 
 
@@ -132,7 +132,7 @@ class _Settings:
         """Apply the settings."""
         for name, value in self.start.items():
             if name == _PLATFORMS:
-                _jax.config.update(name, value)
+                jax.config.update(name, value)
             else:
                 os.environ[name] = value
         # Read at each plan, so it is never late.
@@ -154,7 +154,7 @@ def _read(where: str, threads: Any, memory: Any, platform: Any) -> _Settings:
 
 
 def _now(name: str) -> str | None:
-    return _jax.config.jax_platforms if name == _PLATFORMS else os.environ.get(name)
+    return platforms_setting() if name == _PLATFORMS else os.environ.get(name)
 
 
 def _threads(where: str, threads: Any) -> int:

@@ -22,19 +22,9 @@ from jax.core import Tracer
 
 from .._errors import DonationError, TraceError, plural
 from .._jax.mesh import automatic, is_within_trace, outside
-from .._jax.trees import (
-    device_put,
-    is_a,
-    issubdtype,
-    keystr,
-    tree_flatten_with_path,
-    tree_unflatten,
-)
+from .._jax.trees import device_put, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
 
-_jax: Any = jax
-_jnp: Any = jnp
-_sharding: Any = jax.sharding
 T = TypeVar("T")
 
 
@@ -106,7 +96,7 @@ def host(tree: T) -> Fetch[T]:
     paths, treedef = tree_flatten_with_path(tree)
     leaves = [leaf for _, leaf in paths]
     for path, leaf in paths:
-        if is_a(leaf, Tracer):
+        if isinstance(leaf, Tracer):
             raise TraceError(
                 "jitney.host()",
                 f"{_name(path)} is traced: {leaf}.",
@@ -114,7 +104,7 @@ def host(tree: T) -> Fetch[T]:
                 "return the metrics from the step, and call jitney.host on what the call returned.",
                 code="J273",
             )
-    places = [(i, leaf) for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array)]
+    places = [(i, leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
     for i, leaf in places:
         if leaf.is_deleted():
             raise DonationError(
@@ -126,7 +116,7 @@ def host(tree: T) -> Fetch[T]:
                 " returned.",
             )
 
-    leaves = [leaf.item() if is_a(leaf, np.generic) else leaf for leaf in leaves]
+    leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
     # A program takes arrays of one set of devices only, so each set is packed by itself.
     groups: dict[Hashable, list[tuple[int, Any]]] = {}
     for i, leaf in places:
@@ -157,7 +147,7 @@ def _devices(array: Any) -> Hashable:
     uncommitted array.
     """
     found: Any = array.sharding
-    if is_a(found, _sharding.NamedSharding):
+    if isinstance(found, jax.sharding.NamedSharding):
         return automatic(found.mesh)
     return frozenset(found.device_set) if array.committed else None
 
@@ -165,11 +155,11 @@ def _devices(array: Any) -> Hashable:
 def _automatic(array: Any) -> Any:
     """The array on a mesh without explicit axes, in the same buffers."""
     found: Any = array.sharding
-    if not is_a(found, _sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
+    if not isinstance(found, jax.sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
         return array
     # Explicit axes would be a part of the arrays' types, and `concatenate` cannot combine those of
     # arrays with different shapes.
-    return device_put(array, _sharding.NamedSharding(automatic(found.mesh), found.spec))
+    return device_put(array, jax.sharding.NamedSharding(automatic(found.mesh), found.spec))
 
 
 @contextmanager
@@ -195,24 +185,24 @@ def _width(arrays: Sequence[Any]) -> Any:
 
 
 def _pack(*arrays: Any) -> Any:
-    return _jnp.concatenate([_bytes(array).reshape(-1) for array in arrays])
+    return jnp.concatenate([_bytes(array).reshape(-1) for array in arrays])
 
 
-_PACK: Any = _jax.jit(_pack)
+_PACK: Any = jax.jit(_pack)
 
 
 def _bytes(array: Any) -> Any:
     if issubdtype(array.dtype, np.complexfloating):
         # `bitcast_convert_type` takes neither complex numbers nor booleans.
-        array = _jnp.stack([array.real, array.imag], -1)
+        array = jnp.stack([array.real, array.imag], -1)
     elif array.dtype == np.bool_ or _is_narrow(array.dtype):
         array = array.astype(_whole_byte_dtype(array.dtype))
-    return _jax.lax.bitcast_convert_type(array, np.uint8)
+    return jax.lax.bitcast_convert_type(array, np.uint8)
 
 
 def _is_narrow(dtype: Any) -> bool:
     """Return whether the dtype has less than a byte, such as int4."""
-    kind: Any = _jnp.finfo if issubdtype(dtype, np.floating) else _jnp.iinfo
+    kind: Any = jnp.finfo if issubdtype(dtype, np.floating) else jnp.iinfo
     return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
 
 

@@ -17,8 +17,6 @@ from .configure import threads_asked
 if TYPE_CHECKING:
     from rich.table import Table
 
-_jax: Any = jax
-
 
 @dataclass(frozen=True)
 class DeviceFacts:
@@ -133,7 +131,7 @@ def devices() -> Machine:
     """
     total, free = host_memory()
     return Machine(
-        tuple(_facts(device) for device in _jax.devices()),
+        tuple(_facts(device) for device in jax.devices()),
         cores(),
         threads_asked(),
         total,
@@ -144,7 +142,7 @@ def devices() -> Machine:
 
 def _facts(device: Any) -> DeviceFacts:
     # JAX has no memory statistics of other processes' devices.
-    stats: Any = device.memory_stats() if device.process_index == _jax.process_index() else None
+    stats: Any = device.memory_stats() if device.process_index == jax.process_index() else None
     known: dict[str, int] = stats or {}
     taken = (known.get(name) for name in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use"))
     return DeviceFacts(

@@ -35,18 +35,14 @@ from .._jax.mesh import (
     spec,
     with_explicit_sharding,
 )
-from .._jax.trees import is_a, tree_map, type_of
+from .._jax.trees import tree_map
 from .._owners import public
 from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_jax: Any = jax
-_jnp: Any = jnp
-_lax: Any = jax.lax
 _P: Any = jax.sharding.PartitionSpec
-_eqx: Any = eqx
 _WHERE = "jitney.pipeline()"
 
 
@@ -165,17 +161,17 @@ class Pipeline(eqx.Module):
         """Apply all layers to each element, on a mesh whose axes are automatic."""
         sizes = self._sizes()
         stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
-        arrays, rest = _eqx.partition(self.layers, _eqx.is_array)
+        arrays, rest = eqx.partition(self.layers, eqx.is_array)
         _check_layer(arrays, rest, x)
 
         def layer(x: Any, own: Any) -> tuple[Any, None]:
-            return _jax.vmap(_eqx.combine(own, rest))(x), None
+            return jax.vmap(eqx.combine(own, rest))(x), None
 
         # Residuals of a rematerialised layer are its input and parameters.
-        step = _jax.checkpoint(layer) if self.remat else layer
+        step = jax.checkpoint(layer) if self.remat else layer
 
         def stage(own: Any, x: Any) -> Any:
-            return _lax.scan(step, x, own)[0]
+            return jax.lax.scan(step, x, own)[0]
 
         if stages == 1 and copies == 1:
             return stage(arrays, x)
@@ -188,7 +184,7 @@ class Pipeline(eqx.Module):
 
         # Every device returns an array of results, and only that of the last stage is filled in:
         # the results are stacked along the axis of the pipeline and the last one is taken.
-        run = _jax.shard_map(
+        run = jax.shard_map(
             here,
             **mesh,
             in_specs=(_P(self.axis), _P(None, self.batch)),
@@ -240,21 +236,21 @@ def _on_explicit(piped: Pipeline, x: Any) -> Any:
     """Call on a mesh with explicit axes: they are automatic inside, and the result is sharded as
     the batch is.
     """
-    arrays, rest = _eqx.partition((piped, x), _eqx.is_array)
+    arrays, rest = eqx.partition((piped, x), eqx.is_array)
     mesh, along = explicit_around(_arrays(arrays)), spec(x)
     # `jax.sharding.auto_axes` does the same, but requires the sharding of results beforehand.
     with automatically(mesh) as brought:
-        here, batch = _eqx.combine(tree_map(brought, arrays), rest)
+        here, batch = eqx.combine(tree_map(brought, arrays), rest)
         out = here.through(batch)
     return with_explicit_sharding(out, mesh, along)
 
 
-_ON_EXPLICIT: Any = _eqx.filter_jit(_on_explicit)
+_ON_EXPLICIT: Any = eqx.filter_jit(_on_explicit)
 
 
 def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) -> Any:
     """Loop of one device: its layers on each microbatch, as they arrive from the device before."""
-    here, last = _lax.axis_index(axis), schedule.stages - 1
+    here, last = jax.lax.axis_index(axis), schedule.stages - 1
     # The last stage sends to nobody; `ppermute` gives zeros to the first.
     onwards = [(i, i + 1) for i in range(last)]
 
@@ -267,18 +263,18 @@ def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) ->
         # Stage `here` is `here` ticks behind the first; the clip is for ticks on which it waits.
         number = t - here
         working = (number >= 0) & (number < schedule.microbatches)
-        place = _jnp.clip(number, 0, schedule.microbatches - 1)
-        x = _jnp.where(here == 0, parts[place], came)
+        place = jnp.clip(number, 0, schedule.microbatches - 1)
+        x = jnp.where(here == 0, parts[place], came)
         # A branch, so that a device that waits computes nothing, and nothing of what it would
         # compute reaches a gradient.
-        y = _lax.cond(working, work, _same, x)
-        kept = _lax.dynamic_update_index_in_dim(done, y, place, 0)
-        done = _jnp.where(working & (here == last), kept, done)
-        return (_lax.ppermute(y, axis, onwards), done), None
+        y = jax.lax.cond(working, work, _same, x)
+        kept = jax.lax.dynamic_update_index_in_dim(done, y, place, 0)
+        done = jnp.where(working & (here == last), kept, done)
+        return (jax.lax.ppermute(y, axis, onwards), done), None
 
     # Microbatch in flight, and results.
-    begin = (_jnp.zeros_like(parts[0]), _jnp.zeros_like(parts))
-    (_, done), _ = _lax.scan(tick, begin, _jnp.arange(schedule.ticks))
+    begin = (jnp.zeros_like(parts[0]), jnp.zeros_like(parts))
+    (_, done), _ = jax.lax.scan(tick, begin, jnp.arange(schedule.ticks))
     return done[None]
 
 
@@ -325,7 +321,7 @@ def pipeline(
     Raises:
         OptionError: There is no layer, or they differ.
     """
-    if not is_a(microbatches, int) or is_a(microbatches, bool) or microbatches < 1:
+    if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
         raise OptionError(
             _WHERE,
             f"microbatches={microbatches!r} is no number of parts.",
@@ -333,10 +329,10 @@ def pipeline(
             "write microbatches=8.",
             code="J220",
         )
-    chosen = mesh.mesh if is_a(mesh, Mesh) else mesh
+    chosen = mesh.mesh if isinstance(mesh, Mesh) else mesh
     stacked = (
         _stacked([_of_jax(layer) for layer in layers])
-        if is_a(layers, (list, tuple))
+        if isinstance(layers, (list, tuple))
         else _of_jax(layers)
     )
     _check_stack(stacked)
@@ -352,7 +348,7 @@ def _of_jax(layer: Any) -> Any:
     if not callable(layer):
         raise OptionError(
             _WHERE,
-            f"a layer is of type {type_of(layer).__name__}, which cannot be called.",
+            f"a layer is of type {type(layer).__name__}, which cannot be called.",
             "A layer is a module that is called with one element and returns one.",
             "put several steps into one module, such as eqx.nn.Sequential([...]), and arrays into"
             " one with a `__call__`.",
@@ -362,7 +358,7 @@ def _of_jax(layer: Any) -> Any:
 
 
 def _jaxs(leaf: Any) -> Any:
-    return _jnp.asarray(leaf) if is_a(leaf, np.ndarray) else leaf
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _check_stack(stacked: Any) -> None:
@@ -387,7 +383,7 @@ def _check_stack(stacked: Any) -> None:
 
 
 def _arrays(tree: Any) -> list[Any]:
-    return _jax.tree.leaves(_eqx.filter(tree, _eqx.is_array))
+    return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
 
 
 def _batch(x: Any) -> Any:
@@ -396,10 +392,10 @@ def _batch(x: Any) -> Any:
     Raises:
         MeshError: It is not an array with a first axis.
     """
-    if is_a(x, np.ndarray) or (is_a(x, jax.Array) and x.ndim):
-        x = _jnp.asarray(x)
-    if not is_a(x, jax.Array) or not x.ndim:
-        what = f"{x.dtype}[]" if is_a(x, jax.Array) else f"a {type_of(x).__name__}"
+    if isinstance(x, np.ndarray) or (isinstance(x, jax.Array) and x.ndim):
+        x = jnp.asarray(x)
+    if not isinstance(x, jax.Array) or not x.ndim:
+        what = f"{x.dtype}[]" if isinstance(x, jax.Array) else f"a {type(x).__name__}"
         raise MeshError(
             _WHERE,
             f"it is called with {what}.",
@@ -411,7 +407,7 @@ def _batch(x: Any) -> Any:
 
 
 def _stacked(layers: Sequence[Any]) -> Any:
-    parts = [_eqx.partition(layer, _eqx.is_array) for layer in layers]
+    parts = [eqx.partition(layer, eqx.is_array) for layer in layers]
     if not parts:
         raise OptionError(
             _WHERE,
@@ -423,10 +419,10 @@ def _stacked(layers: Sequence[Any]) -> Any:
     # Layers may differ in the numbers of their arrays only.
     kinds = [tree_map(_kind, arrays) for arrays, _ in parts]
     for number, (kind, (_, rest)) in enumerate(zip(kinds, parts, strict=True)):
-        if kind != kinds[0] or _eqx.tree_equal(rest, parts[0][1]) is not True:
+        if kind != kinds[0] or eqx.tree_equal(rest, parts[0][1]) is not True:
             raise OptionError(
                 _WHERE,
-                f"layer {number} ({type_of(layers[number]).__name__}) differs from layer 0 in more"
+                f"layer {number} ({type(layers[number]).__name__}) differs from layer 0 in more"
                 " than its numbers.",
                 "All devices run one program, so layers have one structure, one set of shapes, and"
                 " equal static values.",
@@ -434,7 +430,7 @@ def _stacked(layers: Sequence[Any]) -> Any:
                 " activations between layers.",
                 code="J209",
             )
-    return _eqx.combine(tree_map(_stack, *(arrays for arrays, _ in parts)), parts[0][1])
+    return eqx.combine(tree_map(_stack, *(arrays for arrays, _ in parts)), parts[0][1])
 
 
 def _kind(leaf: Any) -> Any:
@@ -442,7 +438,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _stack(*leaves: Any) -> Any:
-    return _jnp.stack(leaves)
+    return jnp.stack(leaves)
 
 
 def _one(leaf: Any) -> Any:
@@ -469,9 +465,9 @@ def _check_layer(arrays: Any, rest: Any, x: Any) -> None:
     given = _one(x)
 
     def layer(own: Any, x: Any) -> Any:
-        return _eqx.combine(own, rest)(x)
+        return eqx.combine(own, rest)(x)
 
-    got = _jax.eval_shape(layer, tree_map(_one, arrays), given)
+    got = jax.eval_shape(layer, tree_map(_one, arrays), given)
     if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
         raise OptionError(
             _WHERE,

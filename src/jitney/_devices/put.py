@@ -8,7 +8,7 @@ import jax
 
 from .._errors import MeshError, Where
 from .._jax.mesh import automatic, current
-from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
 from .._processes.compare_processes import with_sharding
 from .._signature.options import Options, fail, read_shard
@@ -90,6 +90,6 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
 
 
 def _placed(leaf: Any, to: Any) -> Any:
-    if is_a(leaf, jax.ShapeDtypeStruct):
+    if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=to, weak_type=leaf.weak_type)
     return with_sharding(leaf, to)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._jax.memory import text as bytes_text
-from .._jax.trees import Tracer, is_a, keystr, tree_flatten_with_path
+from .._jax.trees import Tracer, keystr, tree_flatten_with_path
 from .._owners import public
 from .._shown import Shown
 
@@ -96,7 +96,7 @@ def visualize(tree: Any) -> Placement:
     arrays: list[ArrayPlacement] = []
     total: dict[Any, int] = {}
     for path, leaf in tree_flatten_with_path(tree)[0]:
-        if not is_a(leaf, jax.Array) or is_a(leaf, Tracer):
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
             continue
         # Devices with the same index have copies of the same part.
         places = leaf.sharding.devices_indices_map(leaf.shape)
@@ -127,4 +127,4 @@ def _spec(array: Any) -> tuple[str, ...]:
     spec: tuple[Any, ...] = tuple(getattr(array.sharding, "spec", ()))
     # A `PartitionSpec` may be shorter than the array: the rest of the axes is not sharded.
     full = (*spec, *[None] * (array.ndim - len(spec)))
-    return tuple("-" if on is None else on if is_a(on, str) else "*".join(on) for on in full)
+    return tuple("-" if on is None else on if isinstance(on, str) else "*".join(on) for on in full)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from .._jax.trees import attribute, is_a, type_of
+from .._jax.trees import attribute
 from .._signature.identity import Identity
 from .._signature.static_values import Unkeyed, static_key
 from .._view.layout import static_text
@@ -23,7 +23,7 @@ def is_same(old: Any, new: Any) -> bool:
     if old is new:
         return True
     try:
-        return type_of(old) is type_of(new) and static_key(old) == static_key(new)
+        return type(old) is type(new) and static_key(old) == static_key(new)
     # A static field of a module may be anything; if two cannot be compared, no difference is
     # reported.
     except Unkeyed:
@@ -34,7 +34,7 @@ def has_same_code(old: Any, new: Any) -> bool:
     """Return whether two functions come from the same code; partials of equal arguments count by
     their functions.
     """
-    if is_a(old, functools.partial) and is_a(new, functools.partial):
+    if isinstance(old, functools.partial) and isinstance(new, functools.partial):
         return is_same((old.args, old.keywords), (new.args, new.keywords)) and has_same_code(
             old.func, new.func
         )
@@ -46,7 +46,7 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     """Values that a function closes over, by name, in a form that keeps nothing alive: see
     `weak_stand_in`.
     """
-    fn = fn.func if is_a(fn, functools.partial) else fn
+    fn = fn.func if isinstance(fn, functools.partial) else fn
     # A stand-in of a function that may be gone, which has recorded its cells.
     if type(fn) is Identity:
         return getattr(fn, "cells", ())
@@ -67,13 +67,13 @@ def weak_stand_in(value: Any) -> Any:
     """Stand-in of a value that keeps nothing alive: a number or text itself, the code of a
     function, else the type and a short text.
     """
-    if type_of(value) in _PLAIN:
+    if type(value) in _PLAIN:
         return value
     code = attribute(value, "__code__", None)
     if code is not None:
         return code
-    says = is_a(value, (type, Sequence, dict, set, frozenset))
-    return f"{type_of(value).__name__} {static_text(value)}" if says else type_of(value).__name__
+    says = isinstance(value, (type, Sequence, dict, set, frozenset))
+    return f"{type(value).__name__} {static_text(value)}" if says else type(value).__name__
 
 
 def changed_cells(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]]) -> list[str]:

@@ -22,7 +22,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import JitneyError
-from .._jax.trees import is_a, issubdtype
+from .._jax.trees import issubdtype
 from .._owners import owner_of
 
 Kind = Literal["value", "shape", "slice", "mask", "size", "key"]
@@ -114,7 +114,7 @@ def _kind(error: BaseException) -> Kind | None:
         return "size" if _SIZE.search(text) else "value"
 
     # Python's own exceptions: the class and JAX's words, or the name of a class of traced values.
-    if is_a(error, CAUGHT):
+    if isinstance(error, CAUGHT):
         for cls, words, kind in _WORDS:
             if type(error) is cls and re.match(words, text):
                 return kind
@@ -179,10 +179,10 @@ def _handed(frame: FrameType, kind: Kind) -> list[Any]:
 
 def _tracers(value: Any, *, inside: bool) -> Iterator[Any]:
     """Traced values in an index or an argument; with `inside=False`, only those within a slice."""
-    if is_a(value, Tracer):
+    if isinstance(value, Tracer):
         if inside:
             yield value
-    elif is_a(value, slice):
+    elif isinstance(value, slice):
         for part in (value.start, value.stop, value.step):
             yield from _tracers(part, inside=True)
     elif type(value) in (tuple, list):

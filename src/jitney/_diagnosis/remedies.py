@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .._errors import repr_of
-from .._jax.trees import extended, is_a, issubdtype
+from .._jax.trees import extended, issubdtype
 from .._signature.identity import kind_of
 from .._signature.options import Options
 from .._view.view import Leaf
@@ -143,19 +143,19 @@ def for_static(asked: AuthorContext, path: str, argument: str, old: Any, new: An
             if path == argument
             else f"make {path!r} an array, if the body does not need it as a number"
         )
-    if all(is_a(value, (str, bytes)) or isinstance(value, type) for value in both):
+    if all(isinstance(value, (str, bytes, type)) for value in both):
         return (
             f"each value of {path!r} has a program; pass what the numbers depend on, and keep names"
             " outside"
         )
-    if all(is_a(value, (list, tuple, set, frozenset)) for value in both):
+    if all(isinstance(value, (list, tuple, set, frozenset)) for value in both):
         if any(callable(part) for value in both for part in value):
             return (
                 f"each choice of functions has a program; make those of {path!r} once, outside of"
                 " the loop, and pass them"
             )
         return f"{out_of}pass {path!r} as an array"
-    if listed and all(is_a(value, (np.ndarray, jax.Array)) for value in both):
+    if listed and all(isinstance(value, (np.ndarray, jax.Array)) for value in both):
         return f"take {argument!r} out of `static`: arrays are traced"
     if all(any("__call__" in vars(base) for base in kind_of(value).__mro__) for value in both):
         return (

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 
 from .._jax.settings import settings_of_programs
-from .._jax.trees import type_of
 from .._signature.identity import kind_of
 from .._signature.strict_keys import are_one
 from .._stages.plan import Plan, difference
@@ -391,9 +390,7 @@ def _lies_alike(old: Any, new: Any, rank: int) -> bool:
         return old is new
     # Shardings that differ as objects may place an array in the same way.
     return old == new or (
-        type_of(old) is type_of(new)
-        and old.device_set == new.device_set
-        and _equivalent(old, new, rank)
+        type(old) is type(new) and old.device_set == new.device_set and _equivalent(old, new, rank)
     )
 
 

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from .._errors import JitneyWarning, Where, format_error, shortlist
-from .._jax.trees import is_a, type_of
 from .._owners import users_level
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, static_text
@@ -64,7 +63,7 @@ class Variety:
         examples: dict[str, list[tuple[str, Any]]] = {}
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
             argument, path = layout.names[i]
-            keys.setdefault(argument, []).append((type_of(leaves[i]), key))
+            keys.setdefault(argument, []).append((type(leaves[i]), key))
             examples.setdefault(argument, []).append((path, leaves[i]))
         for argument, parts in keys.items():
             seen = self._seen.setdefault(argument, _Seen())
@@ -100,7 +99,7 @@ class Variety:
         # The warning is given once, so the keys are not needed any more.
         seen.keys.clear()
         (_, example), *_ = examples
-        value = example.value if is_a(example, Opaque) else example
+        value = example.value if isinstance(example, Opaque) else example
         what = (
             f"static {argument!r} takes its {MANY + 1}th value, {static_text(value)}; the"
             f" {MANY - 1} after the first have cost {seconds() - seen.before:.2g} s of tracing and"
@@ -120,7 +119,7 @@ class Variety:
         )
 
     def _of_arrays(self, path: str, value: Any, fields: Sequence[str]) -> None:
-        name = type_of(value).__name__
+        name = type(value).__name__
         text = format_error(
             self._where,
             f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with"
@@ -148,7 +147,7 @@ def fields_with_arrays(value: Any) -> list[str]:
 
 
 def _is_record(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not is_a(value, (type, eqx.Module))
+    return dataclasses.is_dataclass(value) and not isinstance(value, (type, eqx.Module))
 
 
 def _holds_array(value: Any) -> bool:
@@ -161,13 +160,13 @@ def _holds_array(value: Any) -> bool:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if is_a(part, (jax.Array, np.ndarray)):
+        if isinstance(part, (jax.Array, np.ndarray)):
             return True
-        if is_a(part, Mapping):
+        if isinstance(part, Mapping):
             waiting += part.values()
-        elif is_a(part, (list, tuple)):
+        elif isinstance(part, (list, tuple)):
             waiting += part
-        elif dataclasses.is_dataclass(part) and not is_a(part, type):
+        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
             waiting += [getattr(part, item.name, None) for item in dataclasses.fields(part)]
     return False
 
@@ -182,29 +181,29 @@ def _advice(argument: str, value: Any) -> str:
             "if these are one function made anew for each call (a lambda, a partial), make"
             f" {argument!r} once and pass that."
         )
-    if is_a(value, (str, bytes)):
+    if isinstance(value, (str, bytes)):
         return (
             f"if the computation depends on {argument!r} in few ways, pass which of them; names can"
             " stay outside."
         )
     if _holds_array(getattr(value, "__dict__", None)):
         return (
-            f"make `{type_of(value).__name__}` an eqx.Module, so that its arrays are arguments of"
+            f"make `{type(value).__name__}` an eqx.Module, so that its arrays are arguments of"
             " the program and no constants of it."
         )
-    if is_a(value, (int, float, complex)):
+    if isinstance(value, (int, float, complex)):
         return (
             f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if'
             " it is a size, let it be the size of a named axis and share programs with `pad`."
         )
-    if is_a(value, (np.ndarray, jax.Array)):
+    if isinstance(value, (np.ndarray, jax.Array)):
         return f"take {argument!r} out of `static`: arrays are traced."
-    if not is_a(value, (list, tuple, set, frozenset, Mapping)):
+    if not isinstance(value, (list, tuple, set, frozenset, Mapping)):
         return (
             f"pass what varies among the fields of {argument!r} as an argument of its own, an"
             " array, or make their class an eqx.Module."
         )
-    if any(map(callable, value.values() if is_a(value, Mapping) else value)):
+    if any(map(callable, value.values() if isinstance(value, Mapping) else value)):
         return (
             "if its functions are made anew for each call (lambdas, partials), make them once and"
             f" pass {argument!r} with those."

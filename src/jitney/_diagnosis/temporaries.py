@@ -19,8 +19,6 @@ from jax.extend import backend
 from .._owners import users_place
 from .counters import COMPILED
 
-_backend: Any = backend
-
 
 @dataclass(frozen=True)
 class CompiledProgram:
@@ -85,4 +83,4 @@ class Temporaries:
 
 
 def _executables() -> list[Any]:
-    return list(_backend.get_backend().live_executables())
+    return list(backend.get_backend().live_executables())

@@ -23,7 +23,7 @@ from .._errors import (
     TraceError,
     Where,
 )
-from .._jax.trees import is_a, is_of_numbers
+from .._jax.trees import is_of_numbers
 from .._owners import user_line
 from .._signature.options import Options
 from .needed_values import Kind, need_of
@@ -155,9 +155,9 @@ def no_number(
     a call.
     """
     for array, path in zip(arrays, paths, strict=True):
-        dtype: Any = array.dtype if is_a(array, (np.ndarray, np.generic)) else None
+        dtype: Any = array.dtype if isinstance(array, (np.ndarray, np.generic)) else None
         if dtype is not None and not is_of_numbers(dtype):
-            what = f"{'an array' if is_a(array, np.ndarray) else 'a scalar'} of {dtype}"
+            what = f"{'an array' if isinstance(array, np.ndarray) else 'a scalar'} of {dtype}"
             fix = "convert it to numbers, or pass it inside something static."
             # JAX takes native byte order only.
             if not dtype.isnative and is_of_numbers(dtype.newbyteorder("=")):
@@ -220,7 +220,7 @@ def over_error(error: Exception, where: Where, fn: Any, options: Options) -> Tra
 
     `fn` is a derivative, which has these options as attributes of its own, or any function.
     """
-    if not is_a(error, jax.errors.UnexpectedTracerError):
+    if not isinstance(error, jax.errors.UnexpectedTracerError):
         return None
     chosen = {
         name: getattr(fn, name, None) or getattr(options, name)

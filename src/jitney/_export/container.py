@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import ExportError, format_error
-from .._jax.trees import is_a
 from .header import is_members, made_of_header
 
 FORMAT = 1
@@ -59,7 +58,7 @@ def path_of(file: Any, where: object) -> Path:
     Raises:
         ExportError: The value is not a path of a file.
     """
-    if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
+    if not isinstance(file, (str, os.PathLike)) or not isinstance(os.fspath(file), str):
         raise ExportError(
             f"{where}",
             f"{file!r} is no path.",
@@ -194,7 +193,7 @@ def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     if len(body) < start:
         raise ExportError(broken, code="J290")
     header = made_of_header(lambda: json.loads(body[_LENGTH:start]), where)
-    listed: Any = header.pop("members", None) if is_a(header, dict) else None
+    listed: Any = header.pop("members", None) if isinstance(header, dict) else None
     if not is_members(listed):
         raise ExportError(broken, code="J290")
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from .._axes import Refused
 from .._errors import ContractError, ExportError, Where, shortlist
-from .._jax.trees import is_a
 from .._program.entry import Specialization
 from .._program.examples import sizes_of_examples
 from .._signature.options import tolerance_of
@@ -58,10 +57,10 @@ def size_combinations(sizes: Mapping[str, Any] | None, where: Where) -> Iterator
     """
     listed: dict[str, list[Any]] = {}
     for name, asked in (sizes or {}).items():
-        parts = list(asked) if is_a(asked, (tuple, list)) else [asked]
+        parts = list(asked) if isinstance(asked, (tuple, list)) else [asked]
         for part in parts:
-            if not is_a(part, range) and (
-                not is_a(part, (int, np.integer)) or is_a(part, bool) or part < 0
+            if not isinstance(part, range) and (
+                not isinstance(part, (int, np.integer)) or isinstance(part, bool) or part < 0
             ):
                 raise ExportError(
                     where,
@@ -72,7 +71,7 @@ def size_combinations(sizes: Mapping[str, Any] | None, where: Where) -> Iterator
                     code="J292",
                 )
             # A symbolic size is 2 or more: at 0 arrays are empty, at 1 they broadcast.
-            if is_a(part, range) and (part.step != 1 or len(part) < 2 or part.start < 2):
+            if isinstance(part, range) and (part.step != 1 or len(part) < 2 or part.start < 2):
                 raise ExportError(
                     where,
                     f"{name!r} is to stand for {part!r}.",
@@ -94,8 +93,8 @@ def size_combinations(sizes: Mapping[str, Any] | None, where: Where) -> Iterator
     for chosen in itertools.product(*listed.values()):
         at = dict(zip(listed, chosen, strict=True))
         yield ExportSizes(
-            {k: int(v) for k, v in at.items() if not is_a(v, range)},
-            {k: v for k, v in at.items() if is_a(v, range)},
+            {k: int(v) for k, v in at.items() if not isinstance(v, range)},
+            {k: v for k, v in at.items() if isinstance(v, range)},
         )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import ExportError, JitneyError, format_error
-from .._jax.trees import is_a, type_of
 
 
 class _Row(tuple[Any, ...]):
@@ -96,7 +95,7 @@ def check_header(header: Any, where: str) -> None:
     sizes = [size for program in programs for size in program["sizes"].values()]
     if any(filled != {*range(len(program["arrays"]))} for program in programs):
         raise ExportError(_foreign(where), code="J290")
-    if not all(is_a(size, int) or _is(size, _RANGE) for size in sizes):
+    if not all(isinstance(size, int) or _is(size, _RANGE) for size in sizes):
         raise ExportError(_foreign(where), code="J290")
 
 
@@ -137,7 +136,7 @@ def _is_tree(tree: Any, count: int) -> bool:
     if tree["is"] in ("static", "none"):
         return "value" in tree or tree["is"] == "none"
     items: Any = tree.get("items")
-    if not is_a(items, list):
+    if not isinstance(items, list):
         return False
     if tree["is"] in ("tuple", "list"):
         return all(_is_tree(part, count) for part in items)
@@ -157,19 +156,19 @@ def _numbers(tree: Any) -> list[int]:
     return [
         number
         for part in tree.get("items", ())
-        for number in _numbers(part if is_a(part, dict) else part[1])
+        for number in _numbers(part if isinstance(part, dict) else part[1])
     ]
 
 
 # Kinds: a dict lists required fields, a list has the kind of its elements, a `_Row` one kind per
 # element, and a plain tuple of types lists alternatives.
 def _is(value: Any, kind: Any) -> bool:
-    if type_of(kind) is dict:
-        return is_a(value, dict) and all(
+    if type(kind) is dict:
+        return isinstance(value, dict) and all(
             name in value and _is(value[name], part) for name, part in kind.items()
         )
-    if type_of(kind) is _Row:
-        return is_a(value, list) and len(value) == len(kind) and all(map(_is, value, kind))
-    if type_of(kind) is list:
-        return is_a(value, list) and all(_is(part, kind[0]) for part in value)
-    return is_a(value, kind)
+    if type(kind) is _Row:
+        return isinstance(value, list) and len(value) == len(kind) and all(map(_is, value, kind))
+    if type(kind) is list:
+        return isinstance(value, list) and all(_is(part, kind[0]) for part in value)
+    return isinstance(value, kind)

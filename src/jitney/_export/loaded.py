@@ -16,7 +16,7 @@ from .._contract.contract import check_arguments
 from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
-from .._jax.trees import is_a
+from .._jax.settings import x64_is_on
 from .._owners import public, shorten
 from .._shown import Shown
 from .._signature.binding import Binder
@@ -32,8 +32,6 @@ from .versions import check_platform, check_version, deserialized
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_jax: Any = jax
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class Loaded(Shown):
             with self._numbers():
                 taken = self._taken(self._binder.bind(args, kwargs))
                 # Once per shapes and dtypes a program is chosen, checked and deserialised.
-                key = (_jax.config.jax_enable_x64, *map(aval_parts, taken.arrays))
+                key = (x64_is_on(), *map(aval_parts, taken.arrays))
                 run = self._runs.get(key)
                 if run is None:
                     run = self._runs[key] = self._run(self._that_fits(taken.arrays))
@@ -303,14 +301,14 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
 
 
 def _size(size: Any) -> str:
-    return f"{size[0]} to {size[1]}" if is_a(size, list) else str(size)
+    return f"{size[0]} to {size[1]}" if isinstance(size, list) else str(size)
 
 
 def _array(data: Mapping[str, Any], content: bytes) -> Any:
     x64: Any = jax.enable_x64
     # Bound arrays keep their dtype, even if `jax_enable_x64` is off here.
     with x64(True):  # noqa: FBT003
-        array = _jax.numpy.asarray(
-            np.frombuffer(content, _jax.numpy.dtype(data["dtype"])).reshape(data["shape"])
+        array = jax.numpy.asarray(
+            np.frombuffer(content, jax.numpy.dtype(data["dtype"])).reshape(data["shape"])
         )
-    return array if data["impl"] is None else _jax.random.wrap_key_data(array, impl=data["impl"])
+    return array if data["impl"] is None else jax.random.wrap_key_data(array, impl=data["impl"])

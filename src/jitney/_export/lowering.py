@@ -26,8 +26,6 @@ from .._view.named_axes import in_names
 from .._view.result import Mixed
 from .trees import Slot, StaticLeaf
 
-_jax: Any = jax
-_export: Any = jax_export
 Resized = Callable[[Mapping[str, Any]], Sequence[Any]]
 """Function from sizes of axes, possibly symbolic, to the arrays of a call or their abstract
 values.
@@ -55,7 +53,7 @@ def traced(entry: Specialization, arrays: Sequence[Any]) -> ExportTrace:
     finally:
         entry.land()
     return ExportTrace(
-        made.jaxpr, _result(_jax.tree.structure(made.out_info), len(made.jaxpr.out_avals))
+        made.jaxpr, _result(jax.tree.structure(made.out_info), len(made.jaxpr.out_avals))
     )
 
 
@@ -174,7 +172,7 @@ def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None)
     ]
 
     # Trace before the export: this fills the table of checks, and shows the callbacks that remain.
-    jitted = _jax.jit(flat)
+    jitted = jax.jit(flat)
     try:
         made = jitted.trace(*specs)
     except Unflaggable as kept:
@@ -188,7 +186,7 @@ def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None)
     # After the checks are data, any callback that is left is the user's.
     _refuse_callbacks(made.jaxpr, where)
     try:
-        exported = _export.export(jitted, platforms=platforms)(*specs)
+        exported = jax_export.export(jitted, platforms=platforms)(*specs)
     except (ValueError, NotImplementedError) as error:
         raise ExportError(
             where,

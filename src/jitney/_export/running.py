@@ -14,12 +14,11 @@ from jax.extend.core import primitives
 from .._checks import split_code
 from .._errors import DerivativeError, ExportError
 from .._jax.equinox_checks import fail_with
-from .._jax.trees import Tracer, is_a
+from .._jax.settings import x64_is_on
+from .._jax.trees import Tracer
 from .trees import Taking, Tree, built
 
-_jax: Any = jax
-_primitives: Any = primitives
-_convert: Any = _primitives.convert_element_type_p
+_convert: Any = primitives.convert_element_type_p
 Run = Callable[[Taking], Any]
 
 
@@ -45,7 +44,7 @@ def runner(
         return [*typed, *out[len(weak) :]]
 
     flat.__name__ = flat.__qualname__ = name
-    jitted = _jax.jit(flat)
+    jitted = jax.jit(flat)
 
     def run(taken: Taking) -> Any:
 
@@ -100,7 +99,7 @@ def _differentiated(
 
 
 def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
-    @_jax.custom_batching.custom_vmap
+    @jax.custom_batching.custom_vmap
     def called(*arrays: Any) -> Any:
         return call(*arrays)
 
@@ -114,7 +113,7 @@ def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
 def _not_differentiated(
     call: Callable[..., Any], error: Callable[[], Exception]
 ) -> Callable[..., Any]:
-    @_jax.custom_jvp
+    @jax.custom_jvp
     def called(*arrays: Any) -> Any:
         return call(*arrays)
 
@@ -129,7 +128,7 @@ def _not_differentiated(
 def _with_gradient(
     plain: Callable[..., Any], call: Callable[..., Any], where: str, derivatives: int
 ) -> Callable[..., Any]:
-    @_jax.custom_vjp
+    @jax.custom_vjp
     def called(*arrays: Any) -> Any:
         return plain(*arrays)
 
@@ -142,7 +141,7 @@ def _with_gradient(
 
     def gradient(*given: Any) -> Any:
         # The residuals are the arguments: the exported VJP recomputes the forward pass.
-        return _jax.vjp(call, *given[:-1])[1](given[-1])
+        return jax.vjp(call, *given[:-1])[1](given[-1])
 
     # The gradient is a call of an exported program too, with one derivative less.
     once = _differentiated(gradient, where, derivatives - 1, lambda: _no_further(where))
@@ -195,7 +194,7 @@ def _not_forward(where: str) -> DerivativeError:
 
 def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
     """Raise the error of the check that failed, if one did."""
-    if is_a(flag, Tracer):
+    if isinstance(flag, Tracer):
         raise ExportError(
             where,
             "it has run-time checks, and is called under `jit` or `grad`.",
@@ -221,7 +220,7 @@ def check_x64(told: Mapping[str, Any], where: str) -> None:
         for aval in (*told["arrays"], *told["results"])
         if aval["dtype"] in ("float64", "int64", "uint64", "complex128")
     ]
-    if wide and not _jax.config.jax_enable_x64:
+    if wide and not x64_is_on():
         raise ExportError(
             where,
             f"it takes or gives {wide[0]['dtype']}, and jax_enable_x64 is off here.",

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .._extent import Unreadable, read_dim
-from .._jax.trees import is_a
 from .._view.layout import aval_parts
 from .._view.named_axes import in_names
 
@@ -47,7 +46,7 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
 
 
 def _at(told: Any, sizes: Mapping[str, int]) -> Any:
-    if not is_a(told, str):
+    if not isinstance(told, str):
         return told
     try:
         return read_dim(told).at(sizes)
@@ -104,7 +103,7 @@ def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) ->
         abs(told - size)
         for shape in shapes
         for told, size in zip(*shape, strict=False)
-        if not is_a(told, str)
+        if not isinstance(told, str)
     )
 
 
@@ -146,5 +145,5 @@ def _alike(told: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
         and len(told["shape"]) == len(given["shape"])
     )
     return same and all(
-        is_a(a, str) or a == b for a, b in zip(told["shape"], given["shape"], strict=True)
+        isinstance(a, str) or a == b for a, b in zip(told["shape"], given["shape"], strict=True)
     )

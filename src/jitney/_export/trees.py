@@ -22,7 +22,7 @@ import equinox as eqx
 import jax
 
 from .._errors import ContractError, ExportError, Where, repr_of
-from .._jax.trees import is_a, is_number, type_of
+from .._jax.trees import is_number
 from .._signature.copies import snapshot
 from .values import Data, Find, LeftOut, NoData, data_of, imported, is_same, text_of, value_of
 
@@ -64,10 +64,10 @@ def described(tree: Any, path: str) -> Tree:
     Raises:
         Unportable: A part of it has no data.
     """
-    kind = type_of(tree)
-    if is_a(tree, Slot):
+    kind = type(tree)
+    if isinstance(tree, Slot):
         return {"is": "array", "number": tree.number, "scalar": tree.scalar}
-    if is_a(tree, StaticLeaf):
+    if isinstance(tree, StaticLeaf):
         return {"is": "static", "value": _data(tree.value, path)}
     if tree is None:
         return {"is": "none"}
@@ -81,7 +81,7 @@ def described(tree: Any, path: str) -> Tree:
             [_data(name, path), described(part, f"{path}[{name!r}]")] for name, part in tree.items()
         ]
         return {"is": "dict" if kind is dict else "ordered", "items": items}
-    if is_a(tree, tuple) and hasattr(kind, "_fields"):
+    if isinstance(tree, tuple) and hasattr(kind, "_fields"):
         items = [
             [name, described(part, f"{path}.{name}")]
             for name, part in zip(kind._fields, tree, strict=True)
@@ -92,7 +92,7 @@ def described(tree: Any, path: str) -> Tree:
             "items": items,
             "static": [],
         }
-    if is_a(tree, eqx.Module):
+    if isinstance(tree, eqx.Module):
         return _module(tree, kind, path)
     raise Unportable(path, f"a {kind.__module__}.{kind.__qualname__}")
 
@@ -133,7 +133,7 @@ def slots(tree: Tree) -> Iterable[Tree]:
     if tree["is"] == "array":
         yield tree
     for part in tree.get("items", ()):
-        yield from slots(part[1] if is_a(part, list) else part)
+        yield from slots(part[1] if isinstance(part, list) else part)
 
 
 def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
@@ -174,7 +174,7 @@ def missing_classes(tree: Tree) -> list[str]:
     inner = [
         name
         for part in tree.get("items", ())
-        for name in missing_classes(part[1] if is_a(part, list) else part)
+        for name in missing_classes(part[1] if isinstance(part, list) else part)
     ]
     return list(dict.fromkeys([*own, *inner]))
 
@@ -183,7 +183,7 @@ def _has_fields(cls: Any, tree: Tree) -> bool:
     names = [name for name, _ in tree["items"]]
     if tree["is"] == "named":
         return list(getattr(cls, "_fields", ())) == names
-    if not is_a(cls, type) or not issubclass(cls, eqx.Module):
+    if not isinstance(cls, type) or not issubclass(cls, eqx.Module):
         return False
     fields = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(cls)}
     told = dict.fromkeys(names, False) | dict.fromkeys([name for name, _ in tree["static"]], True)
@@ -264,7 +264,7 @@ class Taking:
         elif kind in ("tuple", "list"):
             items = tree["items"]
             self._demand(
-                type_of(value).__name__ == kind and len(value) == len(items),
+                type(value).__name__ == kind and len(value) == len(items),
                 value,
                 path,
                 f"a {kind} of {len(items)}",
@@ -286,7 +286,7 @@ class Taking:
 
     def _fields(self, tree: Tree, value: Any, path: str) -> None:
         items, static = dict(tree["items"]), dict(tree["static"])
-        cls = type_of(value)
+        cls = type(value)
         get: Callable[[str], Any]
         # A dict may leave out static fields; a module must have exactly the exported ones.
         if cls is dict:
@@ -313,16 +313,16 @@ class Taking:
     def _array(self, tree: Tree, value: Any, path: str) -> Any:
         if (
             tree["scalar"] is not None
-            and is_a(value, (int, float, complex))
-            and not is_a(value, bool)
+            and isinstance(value, (int, float, complex))
+            and not isinstance(value, bool)
         ):
             # The program takes a float, so an int is converted: it would need another program.
-            whole = type_of(value) is int
+            whole = type(value) is int
             return {"float": float, "complex": complex}[tree["scalar"]](value) if whole else value
         is_array = (
             hasattr(value, "shape")
             and hasattr(value, "dtype")
-            and not is_a(value, jax.ShapeDtypeStruct)
+            and not isinstance(value, jax.ShapeDtypeStruct)
         )
         self._demand(is_array, value, path, "an array")
         return value
@@ -330,8 +330,8 @@ class Taking:
     def _demand(self, fits: bool, value: Any, path: str, what: str) -> None:  # noqa: FBT001
         if fits:
             return
-        known = value is None or is_number(value) or is_a(value, (str, bool, LeftOut))
-        given = repr_of(value) if known else f"a {type_of(value).__qualname__}"
+        known = value is None or is_number(value) or isinstance(value, (str, bool, LeftOut))
+        given = repr_of(value) if known else f"a {type(value).__qualname__}"
         raise ContractError(
             self.where,
             f"{path!r} is {given}, and the exported program takes {what} there.",
@@ -359,11 +359,11 @@ def _set(value: Any) -> set[str]:
     """Return the fields of a module or named tuple that have values; an additional field is one
     that the program does not know.
     """
-    if is_a(value, tuple):
+    if isinstance(value, tuple):
         return set(getattr(value, "_fields", ()))
     return (
         {field.name for field in dataclasses.fields(value) if hasattr(value, field.name)}
-        if is_a(value, eqx.Module)
+        if isinstance(value, eqx.Module)
         else set()
     )
 
@@ -372,7 +372,7 @@ def _has_names(value: Any, tree: Tree) -> bool:
     """Return whether a value is a dict with these keys, of the same types; for an `OrderedDict`
     also in the same order, which JAX preserves.
     """
-    if type_of(value) is not (dict if tree["is"] == "dict" else OrderedDict):
+    if type(value) is not (dict if tree["is"] == "dict" else OrderedDict):
         return False
     order: Any = sorted if tree["is"] == "dict" else list
     try:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import repr_of
-from .._jax.trees import attribute, is_a, type_of
+from .._jax.trees import attribute
 
 Data = Any
 """JSON data, here always a list that begins with a kind."""
@@ -47,19 +47,28 @@ class NoData(Exception):
     """The value cannot be represented as data; the message describes it. It never leaves jitney."""
 
 
+def _is_of_numpy(value: object) -> bool:
+    """Return whether a value is an array or a scalar of a class of NumPy's own, without objects."""
+    return (
+        isinstance(value, (np.ndarray, np.generic))
+        and not value.dtype.hasobject
+        and type(value).__module__ == "numpy"
+    )
+
+
 def data_of(value: Any) -> Data:
     """Convert a value to data.
 
     Raises:
         NoData: The value is of a kind that has no data.
     """
-    kind = type_of(value)
+    kind: Any = type(value)
 
     # By exact type: `True` is not an int here, and neither is a member of an `IntEnum`.
     plain = _PLAIN.get(kind)
     if plain is not None:
         return plain(value)
-    if is_a(value, enum.Enum):
+    if isinstance(value, enum.Enum):
         return ["name", *_named(kind, value), f"{kind.__qualname__}.{value.name}"]
     if kind in (tuple, list):
         return [kind.__name__, [data_of(part) for part in value]]
@@ -68,11 +77,7 @@ def data_of(value: Any) -> Data:
     if kind in (set, frozenset):
         # Sorted, since the order of a set differs between processes.
         return [kind.__name__, sorted((data_of(part) for part in value), key=repr)]
-    if (
-        is_a(value, (np.ndarray, np.generic))
-        and not value.dtype.hasobject
-        and kind.__module__ == "numpy"
-    ):
+    if _is_of_numpy(value):
         return [
             "array",
             kind.__name__ == "ndarray",
@@ -80,18 +85,18 @@ def data_of(value: Any) -> Data:
             list(value.shape),
             np.asarray(value).tobytes().hex(),
         ]
-    if is_a(value, np.dtype):
+    if isinstance(value, np.dtype):
         return ["dtype", _dtype(value)]
     if kind is functools.partial:
         return ["partial", data_of(value.func), data_of(value.args), data_of(value.keywords)]
-    if is_a(value, tuple) and hasattr(kind, "_fields"):
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return [
             "record",
             *_name_of(kind),
             [[name, data_of(part)] for name, part in zip(kind._fields, value, strict=True)],
         ]
     if dataclasses.is_dataclass(kind):
-        fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+        fields = [field.name for field in dataclasses.fields(kind) if hasattr(value, field.name)]
         return [
             "record",
             *_name_of(kind),
@@ -99,7 +104,7 @@ def data_of(value: Any) -> Data:
         ]
     return (
         _function(value)
-        if is_a(value, types.FunctionType) and "<" in value.__qualname__
+        if isinstance(value, types.FunctionType) and "<" in value.__qualname__
         else ["name", *_name_of(value)]
     )
 
@@ -124,7 +129,8 @@ def _function(function: types.FunctionType) -> Data:
 
 def _code(code: types.CodeType) -> tuple[Any, ...]:
     constants = [
-        _code(part) if is_a(part, types.CodeType) else data_of(part) for part in code.co_consts
+        _code(part) if isinstance(part, types.CodeType) else data_of(part)
+        for part in code.co_consts
     ]
     return code.co_code.hex(), code.co_names, code.co_varnames, code.co_flags, constants
 
@@ -144,9 +150,9 @@ def _name_of(value: Any) -> list[str]:
     """
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None)
-    if not is_a(module, str) or not is_a(name, str):
+    if not isinstance(module, str) or not isinstance(name, str):
         raise NoData(
-            f"a {type_of(value).__qualname__}, which is neither plain data nor found by a name"
+            f"a {type(value).__qualname__}, which is neither plain data nor found by a name"
         )
     if _reached(sys.modules.get(module), name) is not value:
         raise NoData(f"{module}.{name}, which is not found by that name")
@@ -323,7 +329,7 @@ def is_same(data: Data, held: Any, given: Any) -> bool:
     try:
         own = data_of(given)
         return own == data or (
-            type_of(given) in (str, dict) and data[0] in _NAMED and own == data_of(held)
+            type(given) in (str, dict) and data[0] in _NAMED and own == data_of(held)
         )
     except NoData:
         return False

@@ -17,8 +17,6 @@ from jax import export as jax_export
 
 from .._errors import ExportError, format_error
 
-_jax: Any = jax
-_export: Any = jax_export
 _RULE = (
     "JAX loads what a version of the six months before it has exported, and nothing of a later one."
 )
@@ -40,8 +38,8 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
             code="J291",
         )
     least, most = (
-        _export.minimum_supported_calling_convention_version,
-        _export.maximum_supported_calling_convention_version,
+        jax_export.minimum_supported_calling_convention_version,
+        jax_export.maximum_supported_calling_convention_version,
     )
     for told in header["programs"]:
         if not least <= told["calling_convention"] <= most:
@@ -91,7 +89,7 @@ def _no_program(where: str) -> str:
 
 def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
     try:
-        return _export.deserialize(bytearray(member))
+        return jax_export.deserialize(bytearray(member))
     except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."
         if "flatbuffers" not in str(error):
             raise
@@ -122,7 +120,7 @@ def check_platform(platforms: list[str], where: str) -> None:
     Raises:
         ExportError: It is not.
     """
-    here = _export.default_export_platform()
+    here = jax_export.default_export_platform()
     if here not in platforms:
         raise ExportError(
             where,

@@ -17,8 +17,8 @@ import numpy as np
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where
-from .._jax.settings import settings
-from .._jax.trees import extended, is_a, issubdtype, tree_unflatten, words_of_keys
+from .._jax.settings import settings, x64_is_on
+from .._jax.trees import extended, issubdtype, tree_unflatten, words_of_keys
 from .._program.entry import Specialization
 from .._report.plan_report import report
 from .._signature.hints import ScalarHint
@@ -38,9 +38,6 @@ from .export_sizes import (
 from .lowering import ExportLowered, ExportTrace, lowered, traced_for
 from .lowering import traced as traced_at
 from .trees import Slot, StaticLeaf, Tree, Unportable, described
-
-_jax: Any = jax
-_random: Any = jax.random
 
 _LEFT = {
     "donate": "the caller keeps the buffers of arguments",
@@ -205,7 +202,7 @@ def _check(program: Program, where: Where, vjp_order: Any) -> None:
             'install it: pip install "jitney[export]".',
             code="J291",
         )
-    if not is_a(vjp_order, int) or is_a(vjp_order, bool) or vjp_order < 0:
+    if not isinstance(vjp_order, int) or isinstance(vjp_order, bool) or vjp_order < 0:
         raise ExportError(
             where,
             f"vjp_order={vjp_order!r} is no number of derivatives.",
@@ -324,14 +321,14 @@ def _told(
         "checks": [list(messages) for messages in known.checks],
         "platforms": list(known.exported.platforms),
         "calling_convention": known.exported.calling_convention_version,
-        "x64": bool(_jax.config.jax_enable_x64),
+        "x64": x64_is_on(),
         "plan": plan.to_dict(),
         "plan_text": str(plan),
     }
 
 
 def _aval(aval: Any, path: str) -> dict[str, Any]:
-    shape = [int(size) if is_a(size, (int, np.integer)) else str(size) for size in aval.shape]
+    shape = [int(size) if isinstance(size, (int, np.integer)) else str(size) for size in aval.shape]
     return {"path": path, "shape": shape, "dtype": str(aval.dtype), "weak": bool(aval.weak_type)}
 
 
@@ -359,17 +356,17 @@ def _bound_arrays(
                 "leave that axis out of `sizes`.",
                 code="J216",
             )
-        if is_a(array, jax.ShapeDtypeStruct):
+        if isinstance(array, jax.ShapeDtypeStruct):
             raise ExportError(
                 where,
                 f"{path!r}, to which it is bound, has no values.",
                 "What a program is bound to goes into the file.",
                 "bind it to arrays, or export the function and pass them when it is loaded.",
             )
-        is_key = is_a(array, jax.Array) and issubdtype(array.dtype, extended)
+        is_key = isinstance(array, jax.Array) and issubdtype(array.dtype, extended)
         # with the dtype that JAX gives it
-        host = words_of_keys(array) if is_key else np.asarray(_jax.numpy.asarray(array))
-        impl = str(_random.key_impl(array)) if is_key else None
+        host = words_of_keys(array) if is_key else np.asarray(jax.numpy.asarray(array))
+        impl = str(jax.random.key_impl(array)) if is_key else None
         held.append(
             (
                 {

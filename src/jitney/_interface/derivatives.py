@@ -15,7 +15,7 @@ import numpy as np
 
 from .._diagnosis.counters import Stats, total
 from .._errors import DerivativeError, OptionError, Where
-from .._jax.trees import Tracer, is_a, tree_flatten, type_of
+from .._jax.trees import Tracer, tree_flatten
 from .._owners import public, shorten
 from .._report.plan_report import Report
 from .._signature.binding import around_method
@@ -191,11 +191,7 @@ class Derivative(Tools[G], Generic[P, G]):
         return kwargs.pop(name)
 
     def _by_name(self, given: Any, names: tuple[str, ...] | None) -> dict[str, Any]:
-        if (
-            type_of(given) is not dict
-            or not given
-            or (names is not None and set(given) != set(names))
-        ):
+        if type(given) is not dict or not given or (names is not None and set(given) != set(names)):
             listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
             raise OptionError(
                 self._where,
@@ -324,7 +320,9 @@ def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) ->
     given = made.arguments(args, kwargs)
     leaves = [leaf for name in names for leaf in tree_flatten(given.get(name, ""))[0]]
     return all(
-        is_a(leaf, (np.ndarray, jax.Array)) and not is_a(leaf, Tracer) and leaf.dtype.kind in "iub"
+        isinstance(leaf, (np.ndarray, jax.Array))
+        and not isinstance(leaf, Tracer)
+        and leaf.dtype.kind in "iub"
         for leaf in leaves
     )
 
@@ -363,12 +361,12 @@ def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...],
     Raises:
         OptionError: The value is neither a name nor several.
     """
-    if is_a(value, str) and value:
+    if isinstance(value, str) and value:
         return (value,), True
     if (
-        is_a(value, (tuple, list))
+        isinstance(value, (tuple, list))
         and value
-        and all(is_a(name, str) for name in value)
+        and all(isinstance(name, str) for name in value)
         and len(set(value)) == len(value)
     ):
         return tuple(value), False
@@ -454,7 +452,7 @@ def lazy_derivatives(
     where = "lazy_derivatives()"
     names, single = named(where, "wrt", wrt) if wrt is not None else (None, False)
     left_out = named(where, "skip", skip)[0] if skip is not None else ()
-    if not is_a(mode, str) or mode not in get_args(Mode):
+    if not isinstance(mode, str) or mode not in get_args(Mode):
         raise OptionError(
             where,
             f"mode={mode!r} is not a mode.",
@@ -462,7 +460,7 @@ def lazy_derivatives(
             "choose one.",
             code="J207",
         )
-    if type_of(sparse) is not bool:
+    if type(sparse) is not bool:
         raise OptionError(
             where,
             f"sparse={sparse!r} is neither True nor False.",
@@ -495,6 +493,6 @@ def _decorated(fn: Any, defaults: Defaults) -> Any:
     method = around_method(fn, lambda fn: _decorated(fn, defaults))
     if method is not None:
         return method
-    program: Any = fn if is_a(fn, Program) else optimize(fn)
+    program: Any = fn if isinstance(fn, Program) else optimize(fn)
     check_names(program.core.where, (*(defaults.wrt or ()), *defaults.skip), program.core)
     return program.with_defaults(defaults)

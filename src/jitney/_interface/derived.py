@@ -21,9 +21,8 @@ import numpy as np
 from jax.extend import core
 
 from .._jax.settings import settings
-from .._jax.trees import Tracer, is_a, tree_flatten, type_of
+from .._jax.trees import Tracer, tree_flatten
 
-_core: Any = core
 KEPT = "_jitney_derived"
 """Name of the slot of a state that holds its cache."""
 
@@ -70,7 +69,7 @@ class DerivedCaches:
         concrete arrays, which a traced function closes over, does not. A value with tracers
         computed from such a state is cached for this reading alone.
         """
-        key, trace = (rule, settings()), _core.get_opaque_trace_state()
+        key, trace = (rule, settings()), core.get_opaque_trace_state()
         if id(state) not in self._kept:
             self._kept[id(state)] = (state, _lasting(state), DerivedCache(None))
         _, lasting, passing = self._kept[id(state)]
@@ -99,7 +98,7 @@ def _lasting(state: Any) -> DerivedCache:
 
 
 def _has_tracers(tree: Any) -> bool:
-    return any(is_a(leaf, Tracer) for leaf in tree_flatten(tree)[0])
+    return any(isinstance(leaf, Tracer) for leaf in tree_flatten(tree)[0])
 
 
 class _Unknown(Exception):
@@ -120,21 +119,21 @@ def _parts(value: Any) -> Iterator[Any]:
     Raises:
         _Unknown: It holds something else.
     """
-    kind = type_of(value)
+    kind: Any = type(value)
     # pyright would narrow the type of `value` in the branches below.
     whole: Any = value
-    if is_a(value, jax.Ref):
+    if isinstance(value, jax.Ref):
         raise _Unknown
-    if value is None or kind in _PLAIN or is_a(value, _FIXED):
+    if value is None or kind in _PLAIN or isinstance(value, _FIXED):
         yield value
-    elif is_a(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+    elif isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         yield value.dtype, value.shape, value.tobytes()
-    elif is_a(value, eqx.Module):
+    elif isinstance(value, eqx.Module):
         yield kind
         yield from _parts(whole.__dict__)
-    elif is_a(value, tuple) or kind is list:
-        yield kind, len(value)
-        for part in value:
+    elif isinstance(value, tuple) or kind is list:
+        yield kind, len(whole)
+        for part in whole:
             yield from _parts(part)
     elif kind is dict:
         yield kind, len(whole)
@@ -153,7 +152,7 @@ def _same(old: list[Any], new: list[Any]) -> bool:
     compared by `==`, everything else by identity.
     """
     return len(old) == len(new) and all(
-        a is b or (type_of(a) is type_of(b) and type_of(a) in _COMPARED and a == b)
+        a is b or (type(a) is type(b) and type(a) in _COMPARED and a == b)
         for a, b in zip(old, new, strict=True)
     )
 

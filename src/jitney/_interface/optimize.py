@@ -20,7 +20,6 @@ import numpy as np
 from .._body.plain import without
 from .._errors import OptionError
 from .._jax.mesh import Mesh
-from .._jax.trees import is_a, type_of
 from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
@@ -207,7 +206,7 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
     # Refuse callables that cannot be traced.
     function, args, kwargs = _unwrapped(fn)
     where = where_of(function)
-    if is_a(function, np.ufunc):
+    if isinstance(function, np.ufunc):
         raise OptionError(
             "optimize()",
             f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
@@ -247,7 +246,7 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
     if isinstance(fn, types.MethodType):
         return fn.__func__, (fn.__self__,), {}
-    if is_a(fn, Program):
+    if isinstance(fn, Program):
         return fn, (), {}
     if isinstance(fn, eqx.Partial):
         inner, args, kwargs = _unwrapped(fn.func)
@@ -259,7 +258,7 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
             method: Any = fn
             return method.__func__, (bound,), {}
         return type(fn).__call__, (fn,), {}
-    kind: Any = type_of(fn)
+    kind: Any = type(fn)
     # A callable object of a plain class: its attributes may change.
     if is_plain(kind) and isinstance(kind.__call__, types.FunctionType):
         return kind.__call__, (fn,), {}

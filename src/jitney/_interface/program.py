@@ -34,7 +34,7 @@ from .._diagnosis.tracer_errors import (
     trace_error,
 )
 from .._errors import JitneyWarning, TraceError
-from .._jax.trees import register_pytree_node, tree_flatten, type_of
+from .._jax.trees import register_pytree_node, tree_flatten
 from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
@@ -57,7 +57,6 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 _T = TypeVar("_T")
-_jax: Any = jax
 # Marks a result or a choice that does not exist yet.
 _NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
@@ -308,7 +307,7 @@ class Program(Tools[R], Generic[P, R]):
         try:
             with entry.numbers():
                 return unmixed(
-                    with_policy(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays))
+                    with_policy(entry, arrays, lambda: jax.eval_shape(entry.called, *arrays))
                 )
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -504,7 +503,7 @@ class Program(Tools[R], Generic[P, R]):
         return self._with(_args=args, _kwargs=kwargs)
 
     def _with(self, **changed: Any) -> Program[P, R]:
-        same: Any = object.__new__(type_of(self))
+        same: Any = object.__new__(type(self))
         same.__dict__.update(self.__dict__, **changed)
         return same
 

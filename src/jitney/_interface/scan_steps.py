@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from .._errors import ContractError, OptionError, name_fix
-from .._jax.trees import is_a, keystr, tree_flatten_with_path, type_of
+from .._jax.trees import keystr, tree_flatten_with_path
 from .._owners import public
 from .._signature.binding import signature_of
 from .._signature.static_values import Unkeyed, static_key
@@ -26,9 +26,6 @@ from .program import Program
 # How often a progress bar moves, at most.
 _TICKS = 100
 _MOST = 2**31
-_lax: Any = jax.lax
-_eqx: Any = eqx
-_jax: Any = jax
 
 
 @public
@@ -79,7 +76,7 @@ def scan_steps(
             "pass a function, or a program of one.",
             code="J204",
         )
-    program: Any = step if is_a(step, Program) else None
+    program: Any = step if isinstance(step, Program) else None
     inner: Any = program if program is not None else optimize(step)
     where = f"scan_steps() of {inner.core.where}"
     along = _texts(where, over)
@@ -108,7 +105,7 @@ def scan_steps(
     ]
     steps.__signature__ = inspect.Signature(bare)
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-        setattr(steps, name, getattr(step, name, getattr(type_of(step), name, None)))
+        setattr(steps, name, getattr(step, name, getattr(type(step), name, None)))
     if program is not None:
         options = {"static": program.options.static, "donate": program.options.donate} | options
     return optimize(**options)(steps).bound_as(inner)
@@ -127,9 +124,9 @@ def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
 
 def _texts(where: str, over: Any) -> tuple[str, ...]:
     """Return the names of arguments."""
-    if is_a(over, str):
+    if isinstance(over, str):
         return (over,)
-    if not is_a(over, (list, tuple)) or not all(is_a(name, str) for name in over):
+    if not isinstance(over, (list, tuple)) or not all(isinstance(name, str) for name in over):
         rule = "It is the name of an argument, or several."
         raise OptionError(
             where, f"over={over!r} names no arguments.", rule, 'write over=("x", "y").', code="J220"
@@ -141,7 +138,7 @@ def _names(
     where: str, signature: inspect.Signature, n: int, carry: int, over: Sequence[str]
 ) -> list[str]:
     """Return the names of the parameters after checking `n`, `carry` and `over`."""
-    if not is_a(n, int) or is_a(n, bool) or not 0 <= n < _MOST:
+    if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < _MOST:
         rule = f"It is an integer from 0 to {_MOST - 1}, as far as the counter of a loop goes."
         raise OptionError(
             where, f"n={n!r} is no number of steps.", rule, "write n=1000.", code="J220"
@@ -152,7 +149,7 @@ def _names(
         for name, each in parameters.items()
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
-    if not is_a(carry, int) or is_a(carry, bool) or not 1 <= carry <= len(names):
+    if not isinstance(carry, int) or isinstance(carry, bool) or not 1 <= carry <= len(names):
         rule = (
             "It counts the leading arguments with a name that a step hands on, of which this one"
             f" has {len(names)}."
@@ -201,13 +198,13 @@ class _Loop:
         # True if a step returns nothing but its carry.
         self.is_alone = False
         state = tuple(bound.arguments[name] for name in carried)
-        parted: Any = _eqx.partition(state, _eqx.is_array)
+        parted: Any = eqx.partition(state, eqx.is_array)
         self.arrays, self.rest = parted
 
     def run(self, ticks: _Ticks | None) -> Any:
         # Arrays of `over` are scanned; everything else in these arguments is constant.
-        data, constant = _eqx.partition(
-            {name: self.bound.arguments[name] for name in self.over}, _eqx.is_array
+        data, constant = eqx.partition(
+            {name: self.bound.arguments[name] for name in self.over}, eqx.is_array
         )
         for path, leaf in tree_flatten_with_path(data)[0]:
             self._check_size(path, leaf)
@@ -217,15 +214,15 @@ class _Loop:
         def body(carried: tuple[Any, Any], element: Any) -> tuple[tuple[Any, Any], Any]:
             at, arrays = carried
             new, out = self._apart(
-                self._called(_eqx.combine(arrays, self.rest), _eqx.combine(element, constant))
+                self._called(eqx.combine(arrays, self.rest), eqx.combine(element, constant))
             )
-            kept, self.beside = _eqx.partition(out, _eqx.is_array)
+            kept, self.beside = eqx.partition(out, eqx.is_array)
             if ticks is not None:
                 ticks.trace(at + np.int32(1))
             return (at + np.int32(1), self._fitted(new)), kept
 
-        (_, arrays), kept = _lax.scan(body, (np.int32(0), self.arrays), data, length=self.n)
-        new, out = _eqx.combine(arrays, self.rest), _eqx.combine(kept, self.beside)
+        (_, arrays), kept = jax.lax.scan(body, (np.int32(0), self.arrays), data, length=self.n)
+        new, out = eqx.combine(arrays, self.rest), eqx.combine(kept, self.beside)
         if self.is_alone:
             return new[0]
         return (*new, *out)
@@ -237,12 +234,12 @@ class _Loop:
     def _apart(self, result: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return the new carry, and the other results."""
         count = len(self.carried)
-        of_state = _jax.tree.structure(_eqx.combine(self.arrays, self.rest)[0])
+        of_state = jax.tree.structure(eqx.combine(self.arrays, self.rest)[0])
         # With one carry, a result of the carry's structure is the new carry itself.
-        self.is_alone = count == 1 and _jax.tree.structure(result) == of_state
+        self.is_alone = count == 1 and jax.tree.structure(result) == of_state
         if self.is_alone:
             return (result,), ()
-        if type_of(result) is not tuple or len(result) < count:
+        if type(result) is not tuple or len(result) < count:
             what = (
                 f"a step returns {_kind(result)}, which does not begin with"
                 f" {', '.join(self.carried)}."
@@ -259,7 +256,7 @@ class _Loop:
     def _fitted(self, new: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arrays of the new carry, which must fit the old one."""
         before = tree_flatten_with_path(
-            dict(zip(self.carried, _eqx.combine(self.arrays, self.rest), strict=True))
+            dict(zip(self.carried, eqx.combine(self.arrays, self.rest), strict=True))
         )
         after = tree_flatten_with_path(dict(zip(self.carried, new, strict=True)))
         if not are_one(before[1], after[1]):
@@ -276,29 +273,25 @@ class _Loop:
             )
         for (path, old), (_, leaf) in zip(before[0], after[0], strict=True):
             self._check_leaf(_path(path), old, leaf)
-        return _eqx.filter(new, _eqx.is_array)
+        return eqx.filter(new, eqx.is_array)
 
     def _check_leaf(self, path: str, old: Any, new: Any) -> None:
         if (
-            _eqx.is_array(old)
-            and _eqx.is_array(new)
+            eqx.is_array(old)
+            and eqx.is_array(new)
             and (old.shape, old.dtype) == (new.shape, new.dtype)
         ):
             return
-        if (
-            not _eqx.is_array(old)
-            and not _eqx.is_array(new)
-            and (old is new or _are_same(old, new))
-        ):
+        if not eqx.is_array(old) and not eqx.is_array(new) and (old is new or _are_same(old, new)):
             return
         what, fix = (
             f"{path} comes in as {_kind(old)} and goes out as {_kind(new)}.",
             "cast or reshape it in the step.",
         )
-        if not _eqx.is_array(old):
+        if not eqx.is_array(old):
             fix = (
                 f"pass an array for {path}, such as jnp.asarray({old!r})."
-                if is_a(old, (int, float))
+                if isinstance(old, (int, float))
                 else "leave it as it is."
             )
         raise ContractError(self.where, what, _HANDED_ON, fix, code="J217")
@@ -332,7 +325,7 @@ def _are_same(old: Any, new: Any) -> bool:
     decided.
     """
     try:
-        return type_of(old) is type_of(new) and static_key(old) == static_key(new)
+        return type(old) is type(new) and static_key(old) == static_key(new)
     except Unkeyed:
         return False
 
@@ -342,9 +335,9 @@ def _path(path: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    if _eqx.is_array(value):
+    if eqx.is_array(value):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    return f"a {type_of(value).__name__}" if is_a(value, (tuple, list, dict)) else repr(value)
+    return f"a {type(value).__name__}" if isinstance(value, (tuple, list, dict)) else repr(value)
 
 
 def _few(treedef: Any) -> str:
@@ -367,9 +360,9 @@ class _Ticks:
 
     def trace(self, at: Any) -> None:
         """Trace a callback in every `_every`-th step."""
-        _lax.cond(
+        jax.lax.cond(
             at % np.int32(self._every) == np.int32(0),
-            lambda: _jax.debug.callback(self._tick),
+            lambda: jax.debug.callback(self._tick),
             _nothing,
         )
 

@@ -14,13 +14,12 @@ import jax
 import numpy as np
 
 from .._errors import OptionError
-from .._jax.trees import is_a, is_of_numbers, keystr, tree_flatten_with_path, tree_map
+from .._jax.trees import is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
 from .._signature.strict_keys import are_one
 
 T = TypeVar("T")
-_jax: Any = jax
 
 
 class Stacked(eqx.Module, Generic[T]):
@@ -51,7 +50,7 @@ class Stacked(eqx.Module, Generic[T]):
         place = range(self.count)[at]
 
         def element(x: Any) -> Any:
-            return _jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
+            return jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
 
         return tree_map(element, self.layers)
 
@@ -108,7 +107,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
                 )
 
     def stacked(*given: Any) -> Any:
-        return _jax.numpy.stack(given) if _is_array(given[0]) else given[0]
+        return jax.numpy.stack(given) if _is_array(given[0]) else given[0]
 
     return Stacked(tree_map(stacked, *layers), len(layers))
 
@@ -117,7 +116,9 @@ _RULE = "Layers that are stacked are equal but for the values of their arrays."
 
 
 def _is_array(x: Any) -> bool:
-    return is_a(x, jax.Array) or (is_a(x, (np.ndarray, np.generic)) and is_of_numbers(x.dtype))
+    return isinstance(x, jax.Array) or (
+        isinstance(x, (np.ndarray, np.generic)) and is_of_numbers(x.dtype)
+    )
 
 
 def _alike(one: Any, other: Any) -> bool:

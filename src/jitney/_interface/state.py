@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from .._errors import OptionError, StateError
-from .._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
+from .._jax.trees import Tracer, keystr, tree_flatten
 from .._owners import shorten
 from .._signature.annotations import fields_of
 from .derived import KEPT, DerivedCaches
@@ -36,7 +36,7 @@ class DerivedField(Generic[R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
             raise OptionError(
                 "jitney.derived()",
-                f"a {type_of(rule).__name__} is no rule.",
+                f"a {type(rule).__name__} is no rule.",
                 "A rule is a function of the state, with a name.",
                 "write it with `def` in the class, and @jitney.derived above it.",
                 code="J204",
@@ -191,7 +191,8 @@ class State(eqx.Module):
 
     def __str__(self) -> str:
         if not all(
-            is_a(leaf, (jax.Array, np.ndarray, np.generic, float)) and not is_a(leaf, Tracer)
+            isinstance(leaf, (jax.Array, np.ndarray, np.generic, float))
+            and not isinstance(leaf, Tracer)
             for leaf in tree_flatten(self)[0]
         ):
             return repr(self)
@@ -222,12 +223,12 @@ def _check_there(state: State, name: str) -> None:
 
 
 def _where(state: Any, name: str) -> str:
-    return f"{type_of(state).__name__}.{name}"
+    return f"{type(state).__name__}.{name}"
 
 
 def _derived_names(cls: type) -> list[str]:
     names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
-    return [name for name in names if is_a(getattr(cls, name, None), DerivedField)]
+    return [name for name in names if isinstance(getattr(cls, name, None), DerivedField)]
 
 
 def _text(value: Any) -> str:

@@ -15,21 +15,11 @@ import numpy as np
 
 from .._contract.sizes import Unknown, evaluate
 from .._errors import StateError
-from .._jax.trees import (
-    is_a,
-    issubdtype,
-    keystr,
-    tree_flatten,
-    tree_flatten_with_path,
-    tree_unflatten,
-    type_of,
-)
+from .._jax.trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from .._owners import public
 from .._signature.annotations import fields_of
 from .._signature.hints import ArrayHint, ScalarHint
 
-_jax: Any = jax
-_jnp: Any = jnp
 Shape = tuple[int, ...]
 
 
@@ -39,13 +29,14 @@ def core_leaves(state: Any) -> list[tuple[Any, Any]]:
     Raises:
         StateError: The leaves are not floating-point arrays of one dtype.
     """
-    cls = type_of(state).__name__
+    cls = type(state).__name__
     leaves = tree_flatten_with_path(state)[0]
     default = next(
         (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype")), None
-    ) or _jnp.result_type(float)
+    ) or jnp.result_type(float)
     leaves = [
-        (path, np.asarray(leaf, default) if is_a(leaf, float) else leaf) for path, leaf in leaves
+        (path, np.asarray(leaf, default) if isinstance(leaf, float) else leaf)
+        for path, leaf in leaves
     ]
     for path, leaf in leaves:
         if not hasattr(leaf, "dtype") or not issubdtype(leaf.dtype, np.inexact):
@@ -83,8 +74,8 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
 
 def joined(leaves: Sequence[Any]) -> Any:
     """Return the arrays as one vector. NumPy arrays give a NumPy array, in memory of its own."""
-    xp: Any = np if all(is_a(leaf, np.ndarray | np.generic) for leaf in leaves) else _jnp
-    dtype = leaves[0].dtype if leaves else _jnp.result_type(float)
+    xp: Any = np if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else jnp
+    dtype = leaves[0].dtype if leaves else jnp.result_type(float)
     leaves = [leaf for leaf in leaves if leaf.size]
 
     # One operation for each piece: a stack of scalars, or a reshape.
@@ -100,14 +91,14 @@ def joined(leaves: Sequence[Any]) -> Any:
         )
     if not pieces:
         return np.zeros(0, dtype)
-    return pieces[0] if len(pieces) == 1 and xp is _jnp else xp.concatenate(pieces)
+    return pieces[0] if len(pieces) == 1 and xp is jnp else xp.concatenate(pieces)
 
 
 def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
     # jax 0.10.2 on CPUs: XLA crashes on an empty piece after others, so empty fields are split off
     # here.
     full = [shape for shape in shapes if math.prod(shape)]
-    xp: Any = np if is_a(vector, np.ndarray) else _jnp
+    xp: Any = np if isinstance(vector, np.ndarray) else jnp
     if len(full) < len(shapes):
         parts = iter(_split(vector, full))
         return [
@@ -117,17 +108,17 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
     # The pieces, in one split, then the scalars of each stacked piece.
     runs = _runs(shapes)
     lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
-    if is_a(vector, np.ndarray):
+    if isinstance(vector, np.ndarray):
         pieces: Any = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
     else:
-        pieces = _jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
+        pieces = jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
     fields: list[Any] = []
     for (start, stop), piece in zip(runs, pieces, strict=True):
         if stop > start + 1:
             fields += (
                 [piece[i, ...] for i in range(len(piece))]
-                if is_a(piece, np.ndarray)
-                else _jnp.unstack(piece)
+                if isinstance(piece, np.ndarray)
+                else jnp.unstack(piece)
             )
         else:
             fields.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
@@ -140,7 +131,7 @@ def like(state: Any, vector: Any) -> Any:
     leaves = core_leaves(state)
     shapes = [leaf.shape for _, leaf in leaves]
     kind = np.inexact if any(np.iscomplexobj(leaf) for _, leaf in leaves) else np.floating
-    parts = _split(_vector(type_of(state), vector, sum(map(math.prod, shapes)), kind), shapes)
+    parts = _split(_vector(type(state), vector, sum(map(math.prod, shapes)), kind), shapes)
     return tree_unflatten(tree_flatten(state)[1], parts)
 
 
@@ -153,7 +144,7 @@ def from_vector(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None
         for name, hint in hints.items()
         if name not in _static_names(cls)
     }
-    if sizes is not None and not is_a(sizes, Mapping):
+    if sizes is not None and not isinstance(sizes, Mapping):
         rule = "Sizes are given by names of axes."
         raise StateError(
             f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.', code="J310"
@@ -183,9 +174,9 @@ def from_vector(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None
 
 def _may_be_complex(hint: Any) -> bool:
     """Return whether the annotation of a field admits complex numbers."""
-    if is_a(hint, ScalarHint):
+    if isinstance(hint, ScalarHint):
         return hint.kind == "complex"
-    return is_a(hint, ArrayHint) and (
+    return isinstance(hint, ArrayHint) and (
         hint.dtypes is None or any("complex" in str(dtype) for dtype in hint.dtypes)
     )
 
@@ -194,14 +185,16 @@ def _vector(cls: Any, vector: Any, length: int, kind: type[np.inexact[Any]]) -> 
     """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
-        if is_a(vector, np.ndarray):
+        if isinstance(vector, np.ndarray):
             array: Any = np.array(vector)
         else:
             array = (
-                vector if is_a(vector, jax.Array) else np.asarray(vector, _jnp.result_type(float))
+                vector
+                if isinstance(vector, jax.Array)
+                else np.asarray(vector, jnp.result_type(float))
             )
     except (TypeError, ValueError) as error:
-        raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
+        raise _no_vector(cls, f"a {type(vector).__name__} is no vector: {error}") from None
     if not issubdtype(array.dtype, kind):
         raise _no_vector(cls, f"the vector is {array.dtype}")
     if array.shape != (length,):
@@ -244,9 +237,9 @@ def _has_default(item: Any) -> bool:
 
 
 def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
-    if is_a(hint, ScalarHint):
+    if isinstance(hint, ScalarHint):
         return ArrayHint((), None, "float")
-    if not is_a(hint, ArrayHint) or hint.rank is None:
+    if not isinstance(hint, ArrayHint) or hint.rank is None:
         raise _needs_instance(cls, name, f"is annotated {hint.text}, which does not give a shape")
     return hint
 
@@ -267,7 +260,7 @@ def _shape(cls: Any, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
         size: Any = (
             dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
         )
-        if is_a(size, Unknown) or not is_a(size, int):
+        if isinstance(size, Unknown) or not isinstance(size, int):
             raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
         shape.append(size)
     return tuple(shape)

@@ -13,8 +13,7 @@ from typing import Any
 
 import jax
 
-_tree: Any = jax.tree_util
-Structure: Any = _tree.PyTreeDef
+Structure: Any = jax.tree_util.PyTreeDef
 
 
 def aux_data(structure: Hashable) -> list[Any]:

@@ -27,14 +27,10 @@ import numpy as np
 from .evaluation import interpret
 from .jaxprs import bound, is_literal, opened, programs, variables
 from .primitives import CALLBACKS
-from .trees import is_a
 
 # bound at import, since it may be monkeypatched later to be jitney's; its overloads leave out the
 # options of `jax.jit`
-_filter_jit: Any = eqx.filter_jit
-_jax: Any = jax
-_eqx: Any = eqx
-FAILURE: type[Exception] = _jax.errors.JaxRuntimeError
+FAILURE: type[Exception] = jax.errors.JaxRuntimeError
 """Exception that JAX raises when a callback has raised; it is a `ValueError` if the result is
 awaited later.
 """
@@ -49,21 +45,21 @@ _one_at_a_time = threading.RLock()
 
 def filter_jit(fn: Any, **options: Any) -> Any:
     """Apply Equinox's own `jit`, which converts errors of checks into those that its users know."""
-    return _filter_jit(fn, **options)
+    return eqx.filter_jit(fn, **options)
 
 
 def on_error() -> str:
     """Return what Equinox does when a check fails: `EQX_ON_ERROR` as it was when Equinox was
     imported, or as it was set since.
     """
-    return str(inspect.unwrap(_eqx.branched_error_if).__globals__.get("EQX_ON_ERROR"))
+    return str(inspect.unwrap(eqx.branched_error_if).__globals__.get("EQX_ON_ERROR"))
 
 
 def own_jit() -> Any:
     """Return JAX's own `jit`. Under EQX_ON_ERROR=breakpoint Equinox replaces it by a function whose
     result can only be called.
     """
-    jit = _jax.jit
+    jit: Any = jax.jit
     return (
         jit.__wrapped__
         if getattr(getattr(jit, "__code__", None), "co_name", "") == "fixed_jit"
@@ -95,7 +91,7 @@ class Insides:
             return None
         if id(eqn) not in self._known:
             avals = [
-                _jax.ShapeDtypeStruct(
+                jax.ShapeDtypeStruct(
                     atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type
                 )
                 for atom in eqn.invars
@@ -103,7 +99,7 @@ class Insides:
             with eqn.ctx.manager:
                 self._known[id(eqn)] = (
                     eqn,
-                    _jax.make_jaxpr(partial(eqn.primitive.impl, **eqn.params))(*avals),
+                    jax.make_jaxpr(partial(eqn.primitive.impl, **eqn.params))(*avals),
                 )
         return self._known[id(eqn)][1]
 
@@ -175,7 +171,7 @@ def which(eqn: Any, operands: Sequence[Any]) -> Any:
         if _raises(inner):
             told.append(values[0])
         # placeholders for the results; `full`, since the sizes may be symbolic
-        return [_jax.lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in inner.outvars]
+        return [jax.lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in inner.outvars]
 
     # The first operand of a `cond` is the index of the branch.
     interpret(eqn.params["branches"][1], operands[1:], results)
@@ -205,7 +201,7 @@ def messages_of(callback: Any) -> tuple[str, ...] | None:
     has another form.
     """
     messages: Any = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
-    return tuple(map(str, messages)) if is_a(messages, (list, tuple)) else None
+    return tuple(map(str, messages)) if isinstance(messages, (list, tuple)) else None
 
 
 def fail_with(messages: Sequence[str], index: int) -> Never:
@@ -225,9 +221,9 @@ def fail_with(messages: Sequence[str], index: int) -> Never:
 def _always_failing(message: str) -> Any:
     def failing(wrong: Any) -> Any:
         # independent of EQX_ON_ERROR in the process that loads the program
-        return _eqx.error_if(wrong, wrong, message, on_error="raise")
+        return eqx.error_if(wrong, wrong, message, on_error="raise")
 
-    return _filter_jit(failing)
+    return eqx.filter_jit(failing)
 
 
 def fail_as(error: Exception) -> Never:
@@ -276,7 +272,7 @@ def _fail() -> Never:
 
 
 _failing: list[Any] = []
-_fails: Callable[[], Never] = _filter_jit(_fail)
+_fails: Callable[[], Never] = eqx.filter_jit(_fail)
 """Compiled once: Equinox and JAX cache every function that they compile. A function that raises
 while it is traced is not cached.
 """

@@ -17,13 +17,12 @@ from jax.extend import core
 
 from .jaxprs import called, is_literal, opened, source_of, variables
 
-_core: Any = core
 T = TypeVar("T")
 
 
 def applied(program: Any, constants: Iterable[Any], arrays: Iterable[Any]) -> list[Any]:
     """Evaluate an open jaxpr with JAX's own evaluator."""
-    return list(_core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))(*arrays))
+    return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(constants)))(*arrays))
 
 
 def _as_it_is(value: Any, _aval: Any, _eqn: Any) -> Any:

@@ -79,12 +79,10 @@ def _call(*arrays: Any, program: _Program) -> Any:
     return program.exported.call(*arrays)
 
 
-_extend: Any = jax.extend.core
-_CALL = _extend.Primitive("jitney_kept")
+_CALL = jax.extend.core.Primitive("jitney_kept")
 _CALL.multiple_results = True
 _CALL.def_abstract_eval(_avals)
-_mlir: Any = mlir
-_mlir.register_lowering(_CALL, _mlir.lower_fun(_call, multiple_results=True))
+mlir.register_lowering(_CALL, mlir.lower_fun(_call, multiple_results=True))
 
 
 def is_plain(exported: Any, content: bytes) -> bool:

@@ -13,7 +13,6 @@ from jax.extend import core, source_info_util
 
 from .._owners import is_users, owner, spelled_place
 from .primitives import CALLBACKS, CALLS
-from .trees import is_a
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ def programs(params: Mapping[str, Any]) -> list[Any]:
     values: list[Any] = [
         part
         for value in params.values()
-        for part in (value if is_a(value, (tuple, list)) else (value,))
+        for part in (value if isinstance(value, (tuple, list)) else (value,))
     ]
     return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
 

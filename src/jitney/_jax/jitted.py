@@ -11,10 +11,7 @@ from typing import Any
 
 import jax
 
-from .trees import is_a, type_of
-
-_jax: Any = jax
-JITTED: Any = type_of(_jax.jit(len))
+JITTED: Any = type(jax.jit(len))
 
 
 def jit_options(jitted: Any) -> tuple[Any, str] | None:
@@ -24,7 +21,7 @@ def jit_options(jitted: Any) -> tuple[Any, str] | None:
     asked = getattr(jitted, "__getstate__", None)
     state: Any = asked() if callable(asked) else None
     if (
-        not is_a(state, dict)
+        not isinstance(state, dict)
         or not {"fun", "static_argnums", "static_argnames", "global_cache_key"} <= state.keys()
     ):
         return None

@@ -18,13 +18,11 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.machinery import PathFinder
-from typing import Any
 
 import jax
 
 from .mesh import context
 
-_jax: Any = jax
 _AROUND = "scipy.linalg"
 _NEEDED = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 
@@ -40,9 +38,9 @@ def look_up() -> None:
         return
     with suppress(ImportError), _offered(), jax.disable_jit(False):  # noqa: FBT003
         if all(name in sys.modules for name in _NEEDED):
-            scalar, row = (_jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
+            scalar, row = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
             # the primitive of LAPACK with the shortest lowering
-            _jax.jit(_jax.lax.linalg.householder_product).trace(scalar, row).lower(
+            jax.jit(jax.lax.linalg.householder_product).trace(scalar, row).lower(
                 lowering_platforms=("cpu",)
             )
 

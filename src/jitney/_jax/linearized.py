@@ -12,10 +12,7 @@ import numpy as np
 
 from .._errors import DerivativeError, Where
 from .evaluation import applied
-from .trees import keystr, tree_flatten_with_path, type_of
-
-_jax: Any = jax
-_eqx: Any = eqx
+from .trees import keystr, tree_flatten_with_path
 
 
 def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
@@ -24,18 +21,18 @@ def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
     Raises:
         DerivativeError: The direction has another structure, shape or dtype.
     """
-    given = _eqx.filter(given, _eqx.is_inexact_array)
+    given = eqx.filter(given, eqx.is_inexact_array)
     leaves, treedef = tree_flatten_with_path(at)
-    if _jax.tree.structure(given) != treedef:
+    if jax.tree.structure(given) != treedef:
         raise DerivativeError(
             where,
-            f"the direction of {name!r} has another structure: {_jax.tree.structure(given)}, not"
+            f"the direction of {name!r} has another structure: {jax.tree.structure(given)}, not"
             f" {treedef}.",
             "A direction has the structure, shapes and dtypes of what it is a direction of.",
             "build it with jax.tree.map.",
             code="J243",
         )
-    for (path, leaf), direction in zip(leaves, _jax.tree.leaves(given), strict=True):
+    for (path, leaf), direction in zip(leaves, jax.tree.leaves(given), strict=True):
         if direction.shape != leaf.shape or direction.dtype != leaf.dtype:
             raise DerivativeError(
                 where,
@@ -65,7 +62,7 @@ class Linear(eqx.Module):
         _, names, single, treedef, _ = self._form
         at = treedef.unflatten(
             [
-                _jax.numpy.asarray(rng.normal(size=v.aval.shape), v.aval.dtype)
+                jax.numpy.asarray(rng.normal(size=v.aval.shape), v.aval.dtype)
                 for v in self._program.invars
             ]
         )
@@ -74,7 +71,7 @@ class Linear(eqx.Module):
     def __call__(self, tangents: Any) -> Any:
         where, names, single, treedef, out = self._form
         given = {names[0]: tangents} if single else tangents
-        if type_of(given) is not dict or set(given) != set(names):
+        if type(given) is not dict or set(given) != set(names):
             raise DerivativeError(
                 where,
                 "the directions are not given by name.",
@@ -82,17 +79,17 @@ class Linear(eqx.Module):
                 "write linear({...}), or take the derivative with respect to one argument.",
                 code="J243",
             )
-        at: Any = _jax.tree.unflatten(
+        at: Any = jax.tree.unflatten(
             treedef,
             [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars],
         )
-        given = _eqx.filter(_jax.tree.map(_jax.numpy.asarray, given), _eqx.is_inexact_array)
-        flat = _jax.tree.leaves(fitting(where, "the arguments", given, at))
-        return _jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
+        given = eqx.filter(jax.tree.map(jax.numpy.asarray, given), eqx.is_inexact_array)
+        flat = jax.tree.leaves(fitting(where, "the arguments", given, at))
+        return jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
 
 
 def _evaluated(program: Any, kept: Any, flat: Any) -> Any:
     return applied(program, kept, flat)
 
 
-_evaluate: Any = _jax.jit(_evaluated, static_argnums=0)
+_evaluate: Any = jax.jit(_evaluated, static_argnums=0)

@@ -13,7 +13,6 @@ from .._errors import OptionError, Where
 from .._extent import AUTO, parsed_bytes
 from .._limits import host_memory
 
-_jax: Any = jax
 # the first two widths to be compiled are these fractions of the widest
 _NARROW, _WIDE = 32, 4
 # number of secant steps; after these the width is halved each time
@@ -61,7 +60,7 @@ def compiled_bytes(
     """Return the bytes that a program takes on one device in addition to its results: temporaries
     and arguments, as the compiler counts them.
     """
-    jitted = _jax.jit(fn) if shardings is None else _jax.jit(fn, in_shardings=tuple(shardings))
+    jitted = jax.jit(fn) if shardings is None else jax.jit(fn, in_shardings=tuple(shardings))
     return counted_bytes(jitted.lower(*avals).compile())
 
 
@@ -136,7 +135,7 @@ def free_bytes() -> int:
     """Return the budget of `memory="auto"`: all free memory of a device, or half of the host's, but
     no more than `jitney.configure(memory=...)` allows.
     """
-    stats: Any = _jax.local_devices()[0].memory_stats()
+    stats: Any = jax.local_devices()[0].memory_stats()
 
     # CPU devices have no `memory_stats`.
     of_device = bool(stats) and "bytes_limit" in stats

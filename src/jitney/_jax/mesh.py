@@ -16,10 +16,6 @@ from jax.sharding import AxisType
 
 from .._errors import MeshError
 from .._owners import public
-from .trees import is_a, type_of
-
-_jax: Any = jax
-_sharding: Any = jax.sharding
 
 
 class Mesh:
@@ -35,7 +31,7 @@ class Mesh:
         return dict(self.mesh.shape)
 
     def __enter__(self) -> Mesh:
-        context = _jax.set_mesh(self.mesh)
+        context = jax.set_mesh(self.mesh)
         context.__enter__()
         self._entered.append(context)
         return self
@@ -71,8 +67,8 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     Raises:
         MeshError: There are too few devices, or they do not fill the axes.
     """
-    several = is_a(devices, (Sequence, np.ndarray)) and not is_a(devices, str)
-    found: Any = _jax.devices() if devices is None else list(devices) if several else None
+    several = isinstance(devices, (Sequence, np.ndarray)) and not isinstance(devices, str)
+    found: Any = jax.devices() if devices is None else list(devices) if several else None
     if found is None or not all(hasattr(device, "process_index") for device in found):
         raise MeshError(
             "jitney.mesh()",
@@ -87,7 +83,7 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     kind = AxisType.Explicit if explicit else AxisType.Auto
     used = found[: math.prod(sizes.values())]
     return Mesh(
-        _jax.make_mesh(
+        jax.make_mesh(
             tuple(sizes.values()), tuple(sizes), axis_types=(kind,) * len(sizes), devices=used
         )
     )
@@ -99,7 +95,7 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
     bad = [
         name
         for name, size in axes.items()
-        if not is_a(size, int) or is_a(size, bool) or (size < 1 and size != -1)
+        if not isinstance(size, int) or isinstance(size, bool) or (size < 1 and size != -1)
     ]
     if not axes or bad or list(axes.values()).count(-1) > 1:
         raise MeshError(
@@ -149,8 +145,8 @@ def current(given: Any = None, *, nested: bool = False) -> Any:
         return there
 
     # `given` is the mesh of the decoration, unless it is a text ("optional").
-    around: Any = _sharding.get_abstract_mesh()
-    if given is not None and not is_a(given, str):
+    around: Any = jax.sharding.get_abstract_mesh()
+    if given is not None and not isinstance(given, str):
         found = mesh_of(given)
         return _divided_already(found, around) if nested and around.manual_axes else found
     found = around if nested else context()
@@ -177,9 +173,9 @@ def mesh_of(given: Any) -> Any:
     Raises:
         MeshError: The value is not a mesh.
     """
-    found = given.mesh if is_a(given, Mesh) else given
-    if not is_a(found, (_sharding.Mesh, _sharding.AbstractMesh)):
-        what = f"a {type_of(found).__name__} is no mesh."
+    found = given.mesh if isinstance(given, Mesh) else given
+    if not isinstance(found, (jax.sharding.Mesh, jax.sharding.AbstractMesh)):
+        what = f"a {type(found).__name__} is no mesh."
         raise MeshError(
             "mesh=...",
             what,
@@ -194,13 +190,13 @@ def context() -> Any:
     """Return the mesh of the context. Under a trace, which may be one of unrelated values, JAX
     shows only the abstract mesh.
     """
-    return _sharding.get_abstract_mesh() if is_within_trace() else _sharding.get_mesh()
+    return jax.sharding.get_abstract_mesh() if is_within_trace() else jax.sharding.get_mesh()
 
 
 def is_within_trace() -> bool:
     """Return whether any trace is active, even one of unrelated values."""
     try:
-        _sharding.get_mesh()
+        jax.sharding.get_mesh()
     # JAX: "get_mesh can only be used outside of `jax.jit`".
     except ValueError:
         return True
@@ -215,17 +211,17 @@ def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
     """Scope in which programs are traced for a simulated mesh, whatever mesh they name or are
     called under.
     """
-    mesh = _sharding.AbstractMesh(
+    mesh = jax.sharding.AbstractMesh(
         tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)
     )
-    outside = _sharding.get_mesh()
+    outside = jax.sharding.get_mesh()
 
     # An empty mesh replaces the concrete one of the context, which has other devices.
     token = _on_paper.set(mesh)
     try:
         with (
-            nullcontext() if outside.empty else _jax.set_mesh(_nowhere()),
-            _sharding.use_abstract_mesh(mesh),
+            nullcontext() if outside.empty else jax.set_mesh(_nowhere()),
+            jax.sharding.use_abstract_mesh(mesh),
         ):
             yield mesh
     finally:
@@ -235,12 +231,12 @@ def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
 @contextmanager
 def outside() -> Generator[None]:
     """Scope without a mesh."""
-    with nullcontext() if context().empty else _jax.set_mesh(_nowhere()):
+    with nullcontext() if context().empty else jax.set_mesh(_nowhere()):
         yield
 
 
 def _nowhere() -> Any:
-    return _sharding.Mesh(np.empty((), object), ())
+    return jax.sharding.Mesh(np.empty((), object), ())
 
 
 def automatic(found: Any) -> Any:
@@ -250,9 +246,9 @@ def automatic(found: Any) -> Any:
     if AxisType.Explicit not in found.axis_types:
         return found
     kinds = tuple(AxisType.Auto if kind == AxisType.Explicit else kind for kind in found.axis_types)
-    if is_a(found, _sharding.AbstractMesh):
+    if isinstance(found, jax.sharding.AbstractMesh):
         return found.update(axis_types=kinds)
-    return _sharding.Mesh(found.devices, found.axis_names, axis_types=kinds)
+    return jax.sharding.Mesh(found.devices, found.axis_names, axis_types=kinds)
 
 
 def explicit_around(values: Sequence[Any]) -> Any:
@@ -260,19 +256,19 @@ def explicit_around(values: Sequence[Any]) -> Any:
     None.
     """
     shardings: list[Any] = [
-        getattr(_jax.typeof(x), "sharding", None) for x in values if is_a(x, jax.Array)
+        getattr(jax.typeof(x), "sharding", None) for x in values if isinstance(x, jax.Array)
     ]
     meshes = [
-        _sharding.get_abstract_mesh(),
-        *(x.mesh for x in shardings if is_a(x, _sharding.NamedSharding)),
+        jax.sharding.get_abstract_mesh(),
+        *(x.mesh for x in shardings if isinstance(x, jax.sharding.NamedSharding)),
     ]
     return next((found for found in meshes if AxisType.Explicit in found.axis_types), None)
 
 
 def spec(array: Any) -> tuple[Any, ...]:
     """Partition spec of an array on an explicit mesh; () if it has none."""
-    found: Any = getattr(_jax.typeof(array), "sharding", None)
-    return tuple(found.spec) if is_a(found, _sharding.NamedSharding) else ()
+    found: Any = getattr(jax.typeof(array), "sharding", None)
+    return tuple(found.spec) if isinstance(found, jax.sharding.NamedSharding) else ()
 
 
 def is_manual(found: Any, axis: str) -> bool:
@@ -289,9 +285,9 @@ def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
     """
 
     def brought(x: Any) -> Any:
-        return _sharding.reshard(x, _sharding.PartitionSpec())
+        return jax.sharding.reshard(x, jax.sharding.PartitionSpec())
 
-    with _sharding.use_abstract_mesh(automatic(found)):
+    with jax.sharding.use_abstract_mesh(automatic(found)):
         yield brought
 
 
@@ -299,8 +295,8 @@ def with_explicit_sharding(x: Any, found: Any, along: Sequence[Any]) -> Any:
     """Return an array from such a scope with its sharding on the explicit mesh as a part of its
     type.
     """
-    return _sharding.reshard(
-        x, _sharding.NamedSharding(_abstract(found), _sharding.PartitionSpec(*along))
+    return jax.sharding.reshard(
+        x, jax.sharding.NamedSharding(_abstract(found), jax.sharding.PartitionSpec(*along))
     )
 
 
@@ -334,7 +330,7 @@ def dividing(found: Any, shape: Sequence[int], along: Sequence[Any]) -> list[Any
 
 
 def _abstract(found: Any) -> Any:
-    return found if is_a(found, _sharding.AbstractMesh) else found.abstract_mesh
+    return found if isinstance(found, jax.sharding.AbstractMesh) else found.abstract_mesh
 
 
 def described(found: Any) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+# JAX makes the attributes of its configuration when it is imported.
+_CONFIG: Any = jax.config
 _NAMES = (
     "jax_accurate_erf_inv",
     "jax_default_device",
@@ -28,13 +30,22 @@ _NAMES = (
     "jax_threefry_partitionable",
     "jax_use_hlo_logistic_lowering",
 )
-_config: Any = jax.config
-_THERE = tuple(name for name in _NAMES if hasattr(_config, name))
+_THERE = tuple(name for name in _NAMES if hasattr(jax.config, name))
+
+
+def x64_is_on() -> bool:
+    """Return whether JAX computes in 64 bits in this thread."""
+    return bool(_CONFIG.jax_enable_x64)
+
+
+def platforms_setting() -> str | None:
+    """Return the platforms that JAX is to start, as text, if the setting names any."""
+    return _CONFIG.jax_platforms
 
 
 def settings() -> tuple[tuple[str, Any], ...]:
     """Return name and value of each setting that this version of JAX has."""
-    return tuple((name, getattr(_config, name)) for name in _THERE)
+    return tuple((name, getattr(jax.config, name)) for name in _THERE)
 
 
 _OF_PROGRAMS = (
@@ -53,11 +64,11 @@ _OF_PROGRAMS = (
     "jax_use_direct_linearize",
     "jax_use_shardy_partitioner",
 )
-_OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(_config, name))
+_OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(jax.config, name))
 
 
 def settings_of_programs() -> tuple[tuple[str, Any], ...]:
     """Return the settings that are in JAX's own trace-cache key, whatever the function does (jax
     0.10.2 to 0.12.0.1): another value means a retrace.
     """
-    return tuple((name, getattr(_config, name)) for name in _OF_PROGRAMS_THERE)
+    return tuple((name, getattr(jax.config, name)) for name in _OF_PROGRAMS_THERE)

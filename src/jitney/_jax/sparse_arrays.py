@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 from .._own_time import OWN_TIME
-from .trees import is_a
 
 
 def bcoo() -> Any:
@@ -22,4 +21,4 @@ def bcoo() -> Any:
 
 def is_bcoo(value: Any) -> bool:
     """Return whether a value is a BCOO array. Before the module is imported no value can be one."""
-    return "jax.experimental.sparse" in sys.modules and is_a(value, bcoo())
+    return "jax.experimental.sparse" in sys.modules and isinstance(value, bcoo())

@@ -12,9 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .trees import Tracer, is_a, issubdtype
+from .trees import Tracer, issubdtype
 
-_jax: Any = jax
 # higher orders are treated like the second
 _MOST = 2
 
@@ -24,7 +23,7 @@ def is_staged() -> bool:
     `eval_shape`, but not under `grad` or `vmap` alone.
     """
     # A concrete operand becomes a tracer only if the current trace stages every operation.
-    return is_a(_jax.lax.neg(np.float32(0)), Tracer)
+    return isinstance(jax.lax.neg(np.float32(0)), Tracer)
 
 
 def times_differentiated(values: Sequence[Any]) -> int:
@@ -38,7 +37,7 @@ def times_differentiated(values: Sequence[Any]) -> int:
         outer[:] = primals
         return list(primals), list(tangents)
 
-    same: Any = _jax.custom_jvp(_same)
+    same: Any = jax.custom_jvp(_same)
     same.defjvp(rule)
 
     # Peel off one JVP trace per call, until the rule is no longer called.
@@ -57,4 +56,4 @@ def _same(*values: Any) -> list[Any]:
 
 
 def _varying(values: Sequence[Any]) -> list[Any]:
-    return [x for x in values if is_a(x, Tracer) and issubdtype(x.dtype, np.inexact)]
+    return [x for x in values if isinstance(x, Tracer) and issubdtype(x.dtype, np.inexact)]

@@ -5,46 +5,34 @@ function objects, so a call costs nothing extra.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer as Tracer
 
-_tree: Any = jax.tree_util
-_dtypes: Any = jax.dtypes
-
 Path = tuple[Any, ...]
-tree_flatten: Callable[[Any], tuple[list[Any], Hashable]] = _tree.tree_flatten
+tree_flatten: Callable[[Any], tuple[list[Any], Hashable]] = jax.tree_util.tree_flatten
 tree_flatten_with_path: Callable[[Any], tuple[list[tuple[Path, Any]], Hashable]] = (
-    _tree.tree_flatten_with_path
+    jax.tree_util.tree_flatten_with_path
 )
-tree_unflatten: Callable[[Any, Iterable[Any]], Any] = _tree.tree_unflatten
-tree_map: Callable[..., Any] = _tree.tree_map
-keystr: Callable[[Path], str] = _tree.keystr
+tree_unflatten: Callable[[Any, Iterable[Any]], Any] = jax.tree_util.tree_unflatten
+tree_map: Callable[..., Any] = jax.tree_util.tree_map
+keystr: Callable[[Path], str] = jax.tree_util.keystr
 register_pytree_node: Callable[
     [type, Callable[[Any], tuple[Any, Hashable]], Callable[[Any, Any], Any]], None
-] = _tree.register_pytree_node
-is_node: Callable[[type], bool] = _tree.default_registry.is_node
+] = jax.tree_util.register_pytree_node
+is_node: Callable[[type], bool] = jax.tree_util.default_registry.is_node
 """Return whether a class is an inner node of JAX's pytrees: registered, a named tuple, or one of
 Python's own containers.
 """
-_jax: Any = jax
-device_put: Callable[..., Any] = _jax.device_put
-issubdtype: Callable[[Any, Any], bool] = _dtypes.issubdtype
-canonicalize_dtype: Callable[[Any], Any] = _dtypes.canonicalize_dtype
-extended: Any = _dtypes.extended
-is_a: Callable[[Any, Any], bool] = isinstance
-"""`isinstance` for values of any type. Pyright would narrow to a container of unknown
-element type.
-"""
-type_of: Callable[[Any], Any] = type
+device_put: Callable[..., Any] = jax.device_put
+issubdtype: Callable[[Any, Any], bool] = getattr(jax.dtypes, "issubdtype")  # noqa: B009
+canonicalize_dtype: Callable[[Any], Any] = jax.dtypes.canonicalize_dtype
+extended: Any = jax.dtypes.extended
 _usual: Any = object.__getattribute__
-
-
-space_of: Callable[[Any], Mapping[str, Any]] = vars
-"""The namespace of a module, a class or an instance."""
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:
@@ -57,12 +45,19 @@ def attribute(value: Any, name: str, default: Any = None) -> Any:
         return _usual(value, name)
     except AttributeError:
         # a bound method forwards attributes to its function, past `object.__getattribute__`
-        return getattr(value, name, default) if is_a(value, types.MethodType) else default
+        return getattr(value, name, default) if isinstance(value, types.MethodType) else default
+
+
+def is_module(value: object) -> bool:
+    """Return whether a value is a module of Equinox, without narrowing its type for the branches
+    that follow.
+    """
+    return isinstance(value, eqx.Module)
 
 
 def is_number(value: Any) -> bool:
     """Return whether a value is a real number of Python or NumPy, and not a bool."""
-    return is_a(value, (int, float, np.integer, np.floating)) and not is_a(value, bool)
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def is_of_numbers(dtype: Any) -> bool:
@@ -78,9 +73,9 @@ def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
     a concrete array would be staged.
     """
     with jax.ensure_compile_time_eval():
-        return np.asarray(_jax.random.key_data(keys))
+        return np.asarray(jax.random.key_data(keys))
 
 
 def is_whole(value: Any) -> bool:
     """Return whether a value is an integer of Python or NumPy, and not a bool."""
-    return is_a(value, (int, np.integer)) and not is_a(value, bool)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -11,16 +11,15 @@ from typing import Any
 
 import jax
 
-_jax: Any = jax
-FRESH: Any = _jax.make_user_context(None)
+FRESH: Any = jax.make_user_context(None)
 """Context of a trace with symbolic sizes, in which all bodies run again."""
-PLAIN: Any = _jax.make_user_context(None)
+PLAIN: Any = jax.make_user_context(None)
 """Context of a call that is traced plainly inside of another trace."""
-SERIALIZED: Any = _jax.make_user_context(None)
+SERIALIZED: Any = jax.make_user_context(None)
 """Context of a trace whose program is cached for other processes. All bodies run again in it, so
 that their reads are observed.
 """
-WATCHED: Any = _jax.make_user_context(None)
+WATCHED: Any = jax.make_user_context(None)
 """Context of a trace whose reads of objects are recorded. Bodies run again in it if they were
 traced while other reads were recorded.
 """

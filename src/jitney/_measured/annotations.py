@@ -20,7 +20,6 @@ from .._interface.program import Program
 from .._owners import public
 from .._program.filling import Filling
 
-_jax: Any = jax
 Method = Callable[..., Any]
 CALLED = "jitney"
 """Name of the fact that marks the span of a call; its value is the place of the function."""
@@ -105,7 +104,7 @@ def _inside_jit() -> bool:
     JAX returns the concrete mesh only if no trace is active, and raises `ValueError` otherwise.
     """
     try:
-        _jax.sharding.get_mesh()
+        jax.sharding.get_mesh()
     except ValueError:
         return True
     return False

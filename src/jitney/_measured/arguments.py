@@ -11,9 +11,7 @@ import jax
 import numpy as np
 
 from .._errors import OptionError, repr_of
-from .._jax.trees import Tracer, device_put, is_a, issubdtype, tree_flatten, tree_map
-
-_jax: Any = jax
+from .._jax.trees import Tracer, device_put, issubdtype, tree_flatten, tree_map
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Put:
     def copied(self) -> Put:
         """Return copies of the arrays, which may be donated."""
         args, kwargs = tree_map(_copy, (self.args, self.kwargs))
-        _jax.block_until_ready((args, kwargs))
+        jax.block_until_ready((args, kwargs))
         return Put(args, kwargs, self.arrays, self.size, self.seconds)
 
     @property
@@ -46,7 +44,7 @@ class Put:
         return any(
             leaf.is_deleted()
             for leaf in tree_flatten((self.args, self.kwargs))[0]
-            if is_a(leaf, jax.Array)
+            if isinstance(leaf, jax.Array)
         )
 
 
@@ -57,7 +55,7 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
         OptionError: An argument has no value to measure with, because it is being traced.
     """
     leaves = tree_flatten((args, kwargs))[0]
-    if any(is_a(leaf, (Tracer, jax.ShapeDtypeStruct)) for leaf in leaves):
+    if any(isinstance(leaf, (Tracer, jax.ShapeDtypeStruct)) for leaf in leaves):
         raise OptionError(
             "jitney.measure()",
             "an argument has no value.",
@@ -71,7 +69,7 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
     start = time.perf_counter()
     if host:
         args, kwargs = tree_map(_put, (args, kwargs))
-        _jax.block_until_ready((args, kwargs))
+        jax.block_until_ready((args, kwargs))
     return Put(
         args,
         kwargs,
@@ -102,7 +100,7 @@ def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
                 code="J208",
             )
     if kwargs is not None and not (
-        is_a(kwargs, Mapping) and all(is_a(name, str) for name in kwargs)
+        isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
     ):
         rule = "It is a dict from names to arguments."
         raise OptionError(
@@ -120,7 +118,7 @@ _LONG = 60
 
 
 def _copy(leaf: Any) -> Any:
-    return leaf.copy() if is_a(leaf, jax.Array) else leaf
+    return leaf.copy() if isinstance(leaf, jax.Array) else leaf
 
 
 def _put(leaf: Any) -> Any:
@@ -128,4 +126,6 @@ def _put(leaf: Any) -> Any:
 
 
 def _is_host(leaf: Any) -> bool:
-    return is_a(leaf, np.ndarray) and (leaf.dtype == np.bool_ or issubdtype(leaf.dtype, np.number))
+    return isinstance(leaf, np.ndarray) and (
+        leaf.dtype == np.bool_ or issubdtype(leaf.dtype, np.number)
+    )

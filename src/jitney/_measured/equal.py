@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import VerificationError
-from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten_with_path
+from .._jax.trees import extended, issubdtype, keystr, tree_flatten_with_path
 from .._verify.difference import numbers, tree_of
 
 TOLERANCES = {2: 2e-2, 4: 1e-5, 8: 1e-11}
@@ -80,7 +80,7 @@ def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | 
 
 def _array(leaf: Any) -> Any:
     """Convert Python numbers to NumPy arrays, which compare with arrays of shape ()."""
-    return np.asarray(leaf) if is_a(leaf, (bool, int, float, complex)) else leaf
+    return np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf
 
 
 def _kind(array: Any) -> Any:

@@ -29,7 +29,6 @@ from .verdict import CONFIDENCE, Verdict, judged, quartiles
 if TYPE_CHECKING:
     from rich.table import Table
 
-_jax: Any = jax
 LEAST, MOST = 16, 200
 
 
@@ -171,7 +170,7 @@ class ColdCall:
         own = given.copied()
         start = time.perf_counter()
         with watch() as seen:
-            self.result: Any = _jax.block_until_ready(f(*own.args, **own.kwargs))
+            self.result: Any = jax.block_until_ready(f(*own.args, **own.kwargs))
         self.first_seconds = time.perf_counter() - start
         self.work = seen
         self.donates = own.taken

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_jax: Any = jax
 # Rows of a table.
 _SHOWN = 12
 _NOTHING = Figures((), (), ())
@@ -119,13 +118,13 @@ class Profile(Shown):
         _demand_writable(self._root)
         # Work that was dispatched before the block is not part of it.
         _wait()
-        options = _jax.profiler.ProfileOptions()
+        options = jax.profiler.ProfileOptions()
         # Without it the trace would consist mostly of spans of Python calls.
         options.python_tracer_level = 0
         self._session = _session(self._root)
         options.session_id = self._session
         try:
-            _jax.profiler.start_trace(self._root, profiler_options=options)
+            jax.profiler.start_trace(self._root, profiler_options=options)
         except RuntimeError as error:
             raise OptionError(
                 f"jitney.profile({str(self._root)!r})",
@@ -146,7 +145,7 @@ class Profile(Shown):
         try:
             # The block may have deleted the folder.
             self._root.mkdir(parents=True, exist_ok=True)
-            _jax.profiler.stop_trace()
+            jax.profiler.stop_trace()
         except (RuntimeError, OSError) as error:
             raise OptionError(
                 f"jitney.profile({str(self._root)!r})",
@@ -228,7 +227,7 @@ def _row(each: OperationTime, whole: float) -> tuple[str, ...]:
 
 def _session(root: Path) -> str:
     """Return a name for a new trace: the time, and the process index if there are several."""
-    process = f"_{_jax.process_index()}" if _jax.process_count() > 1 else ""
+    process = f"_{jax.process_index()}" if jax.process_count() > 1 else ""
     name, number = time.strftime(f"%Y_%m_%d_%H_%M_%S{process}"), 1
     session = name
     while (root / "plugins" / "profile" / session).exists():
@@ -258,7 +257,7 @@ def _wait() -> None:
 
     Computations that run past an end of the block would be recorded in part.
     """
-    for array in _jax.live_arrays():
+    for array in jax.live_arrays():
         # A failed computation raises its error at whoever reads it, and arrays may be deleted
         # meanwhile.
         with suppress(RuntimeError):

@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 
-_jax: Any = jax
 Prepare = Callable[[], Callable[[], Any]]
 """Function that prepares the arguments of a call, untimed, and returns the call."""
 # Seconds of a lap, and the shortest lap: long compared with the call of the clock.
@@ -51,7 +50,7 @@ class Side:
         call = self._call if self._prepare is None else self._prepare()
         if call is None:
             raise AssertionError("a way has a call, or makes one")
-        wait = _jax.block_until_ready
+        wait = jax.block_until_ready
         if self.calls > 1:
             # An untimed call first: the processor's caches are filled by the other function.
             wait(call())

@@ -18,13 +18,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._errors import JitneyWarning, OptionError, TraceError, format_error
-from .._jax.trees import Tracer, is_a, is_number, is_whole, issubdtype, tree_map
+from .._jax.trees import Tracer, is_number, is_whole, issubdtype, tree_map
 from .._owners import public, users_level
 
 T = TypeVar("T")
-_jax: Any = jax
-_eqx: Any = eqx
-_jnp: Any = jnp
 _WHERE = "jitney.LossScale()"
 
 
@@ -90,9 +87,9 @@ class LossScale(eqx.Module):
                 "leave out what need not be another.",
                 code="J220",
             )
-        self.factor = _jnp.array(initial, jnp.float32)
-        self.streak = _jnp.array(0, jnp.int32)
-        self.skipped = _jnp.array(0, jnp.int32)
+        self.factor = jnp.array(initial, jnp.float32)
+        self.streak = jnp.array(0, jnp.int32)
+        self.skipped = jnp.array(0, jnp.int32)
         self.period = period
         self.growth = float(growth)
         self.least = float(least)
@@ -104,7 +101,7 @@ class LossScale(eqx.Module):
         def scaled(leaf: Any) -> Any:
             if not _is_inexact(leaf):
                 return leaf
-            array = _jnp.asarray(leaf)
+            array = jnp.asarray(leaf)
             return array * self.factor.astype(array.dtype)
 
         return tree_map(scaled, loss)
@@ -127,30 +124,31 @@ class LossScale(eqx.Module):
         After `period` finite steps the factor is raised.
         """
         streak: Any = self.streak
-        if is_a(streak, jax.Array) and not is_a(streak, Tracer) and streak.is_ready():
+        is_there = isinstance(self.streak, jax.Array) and not isinstance(self.streak, Tracer)
+        if is_there and streak.is_ready():
             # Outside of `jit`, and only if the number is there: this must not wait for the device.
             self.check()
-        streak = _jnp.maximum(self.streak, 0) + 1
+        streak = jnp.maximum(self.streak, 0) + 1
         raised = streak >= self.period
         # `streak` counts finite steps upwards, and steps that were skipped at the least factor
         # downwards.
-        stuck = _jnp.where(self.factor <= self.least, _jnp.minimum(self.streak, 0) - 1, 0)
-        higher = _jnp.where(raised, _jnp.minimum(self.factor * self.growth, self.most), self.factor)
-        lower = _jnp.maximum(self.factor / self.growth, self.least)
+        stuck = jnp.where(self.factor <= self.least, jnp.minimum(self.streak, 0) - 1, 0)
+        higher = jnp.where(raised, jnp.minimum(self.factor * self.growth, self.most), self.factor)
+        lower = jnp.maximum(self.factor / self.growth, self.least)
 
         changed = (
-            _jnp.where(finite, higher, lower).astype(_jnp.float32),
-            _jnp.where(finite, _jnp.where(raised, 0, streak), stuck).astype(_jnp.int32),
-            _jnp.where(finite, self.skipped, self.skipped + 1).astype(_jnp.int32),
+            jnp.where(finite, higher, lower).astype(jnp.float32),
+            jnp.where(finite, jnp.where(raised, 0, streak), stuck).astype(jnp.int32),
+            jnp.where(finite, self.skipped, self.skipped + 1).astype(jnp.int32),
         )
-        return _eqx.tree_at(_numbers, self, changed)
+        return eqx.tree_at(_numbers, self, changed)
 
     @property
     def stuck(self) -> Int[Array, ""]:
         """Number of consecutive steps, up to the last one, that were skipped at the least
         factor.
         """
-        return _jnp.maximum(-self.streak, 0)
+        return jnp.maximum(-self.streak, 0)
 
     @public
     def check(self, steps: int = 40) -> bool:
@@ -166,7 +164,7 @@ class LossScale(eqx.Module):
         Raises:
             TraceError: It is called while a function is traced, when the count has no value yet.
         """
-        if is_a(self.streak, Tracer):
+        if isinstance(self.streak, Tracer):
             raise TraceError(
                 "jitney.LossScale.check()",
                 "the step is traced.",
@@ -192,8 +190,8 @@ class LossScale(eqx.Module):
     @staticmethod
     def all_finite(tree: Any) -> Bool[Array, ""]:
         """Return whether no floating-point or complex number of a tree is a NaN or an infinity."""
-        leaves = [leaf for leaf in _jax.tree.leaves(tree) if _is_inexact(leaf)]
-        return _jnp.all(_jnp.array([_jnp.all(_jnp.isfinite(leaf)) for leaf in leaves], bool))
+        leaves = [leaf for leaf in jax.tree.leaves(tree) if _is_inexact(leaf)]
+        return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves], bool))
 
     @staticmethod
     def select(finite: Bool[Array, ""], new: T, old: T) -> T:
@@ -202,7 +200,7 @@ class LossScale(eqx.Module):
         """
 
         def chosen(a: Any, b: Any) -> Any:
-            return _jnp.where(finite, a, b) if _eqx.is_array(a) else a
+            return jnp.where(finite, a, b) if eqx.is_array(a) else a
 
         return tree_map(chosen, new, old)
 
@@ -215,16 +213,14 @@ def _is_inexact(leaf: Any) -> bool:
     return (
         issubdtype(leaf.dtype, np.inexact)
         if hasattr(leaf, "dtype")
-        else is_a(leaf, (float, complex))
+        else isinstance(leaf, (float, complex))
     )
 
 
 def _wide(leaf: Any) -> Any:
-    array = _jnp.asarray(leaf)
+    array = jnp.asarray(leaf)
     return (
-        array.astype(_jnp.float32)
-        if array.dtype.itemsize < np.dtype(np.float32).itemsize
-        else array
+        array.astype(jnp.float32) if array.dtype.itemsize < np.dtype(np.float32).itemsize else array
     )
 
 
@@ -232,6 +228,6 @@ def _over(array: Any, factor: Any) -> Any:
     """Divide an array by the factor, a complex one by parts: complex division turns infinities
     into NaN.
     """
-    if _jnp.iscomplexobj(array):
-        return _jax.lax.complex(_over(array.real, factor), _over(array.imag, factor))
+    if jnp.iscomplexobj(array):
+        return jax.lax.complex(_over(array.real, factor), _over(array.imag, factor))
     return array / factor.astype(array.dtype)

@@ -20,12 +20,10 @@ import jax
 from .._errors import shortlist
 from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
 from .._jax.primitives import CALLS, REMATS
-from .._jax.trees import type_of
 from .policy import LOW, Policy
 from .product_labels import Label, ProductInterpreter, ProductSite
 from .products import SOLVERS, holds_products, low_product, solves
 
-_jax: Any = jax
 # A call of up to so many equations is inlined: then the labels of its products show what they share
 # with others.
 _SMALL = 16
@@ -177,12 +175,12 @@ class _Autocast(ProductInterpreter):
                 out, traced[:] = self.run(jaxpr, arrays, labels, source)
                 return out
 
-            new: Any = _jax.make_jaxpr(program)(
+            new: Any = jax.make_jaxpr(program)(
                 *(_abstract(var.aval) for var in opened(jaxpr)[0].invars)
             )
             self.converted[key] = (
                 # `params` hold open and closed jaxprs: return the kind that came in.
-                new if type_of(new) is type_of(jaxpr) else opened(new)[0],
+                new if type(new) is type(jaxpr) else opened(new)[0],
                 traced,
                 jaxpr,
             )
@@ -191,9 +189,7 @@ class _Autocast(ProductInterpreter):
 
 
 def _abstract(aval: Any) -> Any:
-    return _jax.ShapeDtypeStruct(
-        aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False)
-    )
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _products(count: int) -> str:

@@ -12,13 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from .._jax.jaxprs import is_literal, opened, programs, runs, source_of
-from .._jax.trees import issubdtype, type_of
+from .._jax.trees import issubdtype
 
-_jnp: Any = jnp
 # An array with the line that it is written on.
 _Constant = tuple[Any, str]
 # Primitives whose result has the numbers of their operand.
@@ -105,5 +103,5 @@ def _read(atom: Any, known: Mapping[Any, _Constant], source: str) -> _Constant |
 
 
 def _is_real(value: Any) -> bool:
-    kind: Any = getattr(value, "dtype", None) or type_of(value)
+    kind: Any = getattr(value, "dtype", None) or type(value)
     return issubdtype(np.result_type(kind), np.floating)

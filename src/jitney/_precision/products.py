@@ -18,9 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
 from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
-from .._jax.trees import is_a
 
-_jax: Any = jax
 SINGLE = np.dtype(jnp.float32)
 SOLVERS = FACTORISATIONS | frozenset(
     (
@@ -78,8 +76,8 @@ def _is_single(atom: Any) -> bool:
 
 
 def _is_default(precision: Any) -> bool:
-    parts: tuple[Any, ...] = tuple(precision) if is_a(precision, tuple) else (precision,)
-    return all(part is None or part == _jax.lax.Precision.DEFAULT for part in parts)
+    parts: tuple[Any, ...] = tuple(precision) if isinstance(precision, tuple) else (precision,)
+    return all(part is None or part == jax.lax.Precision.DEFAULT for part in parts)
 
 
 _elsewhere: ContextVar[bool] = ContextVar("jitney traces for other devices", default=False)
@@ -111,11 +109,11 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
     """
 
     native = has_kernels(low)
-    digits = _jax.numpy.finfo(low)
+    digits = jax.numpy.finfo(low)
 
     # Rounded to the grid of the low type, but still float32: for devices without kernels.
     def rounded(x: Any) -> Any:
-        return _jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
+        return jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
 
     def plain(x: Any, y: Any, out: np.dtype[Any], rest: Sequence[Any]) -> Any:
         if native:
@@ -131,12 +129,12 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
     def derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         (x, y, *rest), (dx, dy, *_) = primals, tangents
         out = ruled(x, y, *rest)
-        parts = [plain(dx, y, low, rest)] if not is_a(dx, SymbolicZero) else []
-        parts += [plain(x, dy, low, rest)] if not is_a(dy, SymbolicZero) else []
-        tangent = _jax.numpy.zeros_like(out) if not parts else _as(parts[0], SINGLE)
+        parts = [plain(dx, y, low, rest)] if not isinstance(dx, SymbolicZero) else []
+        parts += [plain(x, dy, low, rest)] if not isinstance(dy, SymbolicZero) else []
+        tangent = jax.numpy.zeros_like(out) if not parts else _as(parts[0], SINGLE)
         return out, tangent if len(parts) < 2 else _as(parts[1], SINGLE) + tangent
 
-    ruled: Any = _jax.custom_jvp(product)
+    ruled: Any = jax.custom_jvp(product)
     ruled.defjvp(derivative, symbolic_zeros=True)
     return ruled(x, y, *rest)
 
@@ -156,11 +154,11 @@ def has_kernels(low: np.dtype[Any]) -> bool:
         re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", os.environ.get("XLA_FLAGS", ""))
         is None
     )
-    return not (fuses and low == _jax.numpy.bfloat16 and _jax.default_backend() == "cpu")
+    return not (fuses and low == jax.numpy.bfloat16 and jax.default_backend() == "cpu")
 
 
 def _as(x: Any, dtype: np.dtype[Any]) -> Any:
-    return _jax.lax.convert_element_type(x, dtype)
+    return jax.lax.convert_element_type(x, dtype)
 
 
 def solves(eqn: Any) -> bool:

@@ -21,9 +21,6 @@ from .policy import LOW
 from .product_labels import Label, ProductInterpreter, ProductSite
 from .products import holds_products, solves
 
-_jax: Any = jax
-_jnp: Any = jnp
-_lax: Any = jax.lax
 DOUBLE = np.dtype(np.float64)
 
 
@@ -61,7 +58,7 @@ class _Rebuild(ProductInterpreter):
 
         if name == "cond":
             branches = [program(branch, labels[1:]) for branch in params["branches"]]
-            return list(_lax.switch(operands[0], branches, *operands[1:])), origins
+            return list(jax.lax.switch(operands[0], branches, *operands[1:])), origins
         if name == "while":
             return self.loop(eqn, operands, labels, program), origins
         fixed, carry, rows = scan_parts(eqn, list(operands))
@@ -71,7 +68,9 @@ class _Rebuild(ProductInterpreter):
             out = body(*fixed, *carry, *row)
             return out[: len(carry)], out[len(carry) :]
 
-        last, ys = _lax.scan(turn, carry, rows, length=params["length"], reverse=params["reverse"])
+        last, ys = jax.lax.scan(
+            turn, carry, rows, length=params["length"], reverse=params["reverse"]
+        )
         return [*last, *ys], origins
 
     def enters(self, eqn: Any) -> bool:
@@ -92,7 +91,7 @@ class _Rebuild(ProductInterpreter):
         def turn(values: Any) -> Any:
             return body(*inside, *values)
 
-        return list(_lax.while_loop(goes_on, turn, carry))
+        return list(jax.lax.while_loop(goes_on, turn, carry))
 
 
 class Probe(_Rebuild):
@@ -108,7 +107,7 @@ class Probe(_Rebuild):
     """
 
     def __init__(self, low: str, chosen: Mapping[str, Any]):
-        self.digits: Any = _jnp.finfo(LOW[low])
+        self.digits: Any = jnp.finfo(LOW[low])
         self.chosen = chosen
         self.sites: list[ProductSite] = []
 
@@ -130,7 +129,7 @@ class Probe(_Rebuild):
         digits = self.digits
 
         def low(x: Any, flag: Any) -> Any:
-            return _lax.select(flag, _lax.reduce_precision(x, digits.nexp, digits.nmant), x)
+            return jax.lax.select(flag, jax.lax.reduce_precision(x, digits.nexp, digits.nmant), x)
 
         def plain(x: Any, y: Any, flag: Any, rest: Sequence[Any]) -> Any:
             return bound(eqn, [low(x, flag), low(y, flag), *rest])[0]
@@ -146,7 +145,7 @@ class Probe(_Rebuild):
                 plain(x, dy, flag, rest), flag
             )
 
-        ruled: Any = _jax.custom_jvp(product)
+        ruled: Any = jax.custom_jvp(product)
         ruled.defjvp(derivative)
         return [ruled(operands[0], operands[1], flag, *operands[2:])]
 
@@ -171,7 +170,7 @@ class Shadow(_Rebuild):
         return eqn.primitive.name in HOLDERS
 
     def number(self, value: Any, aval: Any) -> Any:
-        return _jnp.asarray(value, aval.dtype)
+        return jnp.asarray(value, aval.dtype)
 
     def run(
         self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = ""
@@ -194,7 +193,7 @@ class Shadow(_Rebuild):
 
         # Not known in float64: cast its operands back to the dtypes of the program.
         given = [
-            _lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x
+            jax.lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x
             for x, a in zip(operands, eqn.invars, strict=True)
         ]
         return [_double(x) for x in bound(eqn, given)]
@@ -206,7 +205,7 @@ def _is_real(what: Any) -> bool:
 
 
 def _double(x: Any) -> Any:
-    return _lax.convert_element_type(x, DOUBLE) if _is_real(x) and x.dtype != DOUBLE else x
+    return jax.lax.convert_element_type(x, DOUBLE) if _is_real(x) and x.dtype != DOUBLE else x
 
 
 def in_double(closed: Any, *arrays: Any) -> list[Any]:

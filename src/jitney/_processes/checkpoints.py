@@ -26,21 +26,16 @@ from .._errors import JitneyError, JitneyWarning, OptionError, format_error, sho
 from .._jax.trees import (
     Tracer,
     device_put,
-    is_a,
     issubdtype,
     keystr,
     tree_flatten_with_path,
     tree_unflatten,
-    type_of,
 )
 from .._owners import public, users_level
 from .._view.view import is_array
 from .checksum import checksum
 from .compare_processes import compare, digest, is_local, with_sharding
 from .python_values import Row, checksum_of, from_rows, is_code, is_value, to_rows
-
-_jax: Any = jax
-_jnp: Any = jnp
 
 
 class Checkpoints:
@@ -74,10 +69,10 @@ class Checkpoints:
 
     @public
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
-        if not is_a(folder, (str, os.PathLike)):
+        if not isinstance(folder, (str, os.PathLike)):
             raise OptionError(
                 "jitney.Checkpoints()",
-                f"a {type_of(folder).__name__} is no folder.",
+                f"a {type(folder).__name__} is no folder.",
                 "A folder is a path.",
                 'write jitney.Checkpoints("run").',
                 code="J220",
@@ -85,7 +80,7 @@ class Checkpoints:
         self.folder = Path(folder).absolute()
         self.keep = keep
         self._where = f"jitney.Checkpoints({str(folder)!r})"
-        if not is_a(keep, int) or is_a(keep, bool) or keep < 1:
+        if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
             raise OptionError(
                 self._where,
                 f"keep={keep!r} is no number of checkpoints.",
@@ -156,7 +151,7 @@ class Checkpoints:
         # Orbax does not take empty arrays; `restore` creates them from their shapes.
         arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         names = [
-            [name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""]
+            [name, *_kind(leaf), str(jax.random.key_impl(leaf)) if _is_key(leaf) else ""]
             for name, leaf in leaves
         ]
         described = {
@@ -200,7 +195,7 @@ class Checkpoints:
         leaves, values = self._parts(like)
         self._agree("restore", number, leaves, to_rows(values), numbers=False)
         if number is None:
-            shapes = [name for name, leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)]
+            shapes = [name for name, leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct)]
             if shapes:
                 raise JitneyError(
                     self._where,
@@ -277,7 +272,7 @@ class Checkpoints:
                 continue
             raise JitneyError(
                 self._where,
-                f"{name} is a {type_of(leaf).__name__}, which is not saved.",
+                f"{name} is a {type(leaf).__name__}, which is not saved.",
                 _SAVED,
                 _fix(leaf),
                 code="J284",
@@ -338,7 +333,7 @@ class Checkpoints:
             JitneyError: It is not a number from 0.
         """
         try:
-            number = -1 if is_a(step, bool) else operator.index(step)
+            number = -1 if isinstance(step, bool) else operator.index(step)
         except TypeError:
             number = -1
         if number < 0:
@@ -358,7 +353,7 @@ class Checkpoints:
             JitneyError: An array is a shape or traced, or is of texts or objects.
         """
         for name, leaf in leaves:
-            if is_a(leaf, (jax.ShapeDtypeStruct, Tracer)):
+            if isinstance(leaf, (jax.ShapeDtypeStruct, Tracer)):
                 what, fix = (
                     "has no numbers: it is a shape, or is being traced",
                     "pass arrays, outside of jit.",
@@ -392,7 +387,7 @@ class Checkpoints:
         numbers: bool,
     ) -> None:
         """Check that all processes of the run do the same."""
-        if _jax.process_count() == 1:
+        if jax.process_count() == 1:
             return
         facts = [
             ("function", "the call", f"{what} of {self.folder}"),
@@ -405,7 +400,7 @@ class Checkpoints:
         facts += [
             ("value", name, f"{kind} {text}" if numbers else _PYTHON) for name, kind, text in rows
         ]
-        compare(range(_jax.process_count()), facts, self._where)
+        compare(range(jax.process_count()), facts, self._where)
 
     def _check(
         self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]
@@ -475,12 +470,12 @@ _SAVED = (
 
 def _fix(leaf: Any) -> str:
     """Advice how to save the state of an object, or how to leave it out."""
-    if is_a(leaf, np.random.Generator):
+    if isinstance(leaf, np.random.Generator):
         return (
             "save `generator.bit_generator.state`, and set it to what is restored; or draw with"
             " jax.random."
         )
-    if is_a(leaf, np.random.RandomState):
+    if isinstance(leaf, np.random.RandomState):
         return (
             "save `state.get_state(legacy=False)`, and call `set_state` with what is restored; or"
             " draw with jax.random."
@@ -502,8 +497,12 @@ def _is_key(leaf: Any) -> bool:
 def _plain(leaf: Any) -> Any:
     """The array as orbax takes it: random keys as their numbers, local arrays as NumPy arrays."""
     if _is_key(leaf):
-        leaf = _jax.random.key_data(leaf)
-    return leaf if is_a(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 else np.asarray(leaf)
+        leaf = jax.random.key_data(leaf)
+    return (
+        leaf
+        if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
+        else np.asarray(leaf)
+    )
 
 
 def _spread(leaf: Any) -> Any:
@@ -523,9 +522,7 @@ def _empty(leaf: Any) -> Any:
     """An array without elements, as it would be read."""
     if _is_key(leaf):
         return np.zeros(
-            _jax.eval_shape(
-                _jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-            ).shape,
+            jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)).shape,
             np.uint32,
         )
     empty = np.zeros(leaf.shape, leaf.dtype)
@@ -536,12 +533,12 @@ def _like(value: Any, leaf: Any, impl: str) -> Any:
     """An array that was read, converted to the type and sharding of the leaf that it replaces;
     random keys are stored as numbers and the name of their generator.
     """
-    if is_a(leaf, np.generic):
+    if isinstance(leaf, np.generic):
         return value[()]
-    if is_a(leaf, np.ndarray) or (_spread(leaf) is not None and not _is_key(leaf)):
+    if isinstance(leaf, np.ndarray) or (_spread(leaf) is not None and not _is_key(leaf)):
         return value
     if _is_key(leaf):
-        key = _jax.random.wrap_key_data(_jnp.asarray(value), impl=impl)
+        key = jax.random.wrap_key_data(jnp.asarray(value), impl=impl)
         return key if _spread(leaf) is None else with_sharding(key, _spread(leaf))
-    committed = is_a(leaf, jax.Array) and leaf.committed
-    return device_put(value, leaf.sharding) if committed else _jnp.asarray(value)
+    committed = isinstance(leaf, jax.Array) and leaf.committed
+    return device_put(value, leaf.sharding) if committed else jnp.asarray(value)

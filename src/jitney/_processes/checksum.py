@@ -14,10 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.trees import is_a
-
-_jax: Any = jax
-_jnp: Any = jax.numpy
 # Number of words that are summed at a time on the host.
 _AT_ONCE = 2**20
 # Bytes of a word.
@@ -28,8 +24,8 @@ def checksum(array: Any) -> int | None:
     """Checksum of an array of the host or of any devices; None for dtypes of less than a byte."""
     if array.dtype.name.lstrip("u").startswith(("int2", "int4", "float4")):
         return None
-    if is_a(array, jax.Array) and not array.is_fully_addressable:
-        return int(_jax.jit(_on_devices)(array).addressable_data(0))
+    if isinstance(array, jax.Array) and not array.is_fully_addressable:
+        return int(jax.jit(_on_devices)(array).addressable_data(0))
     return _on_host(np.asarray(array))
 
 
@@ -53,20 +49,20 @@ def _on_devices(array: Any) -> Any:
     """The same checksum, computed by each device on its part, so that no process needs the whole
     array.
     """
-    if _jnp.iscomplexobj(array):
-        array = _jnp.stack([array.real, array.imag], -1)
+    if jax.numpy.iscomplexobj(array):
+        array = jax.numpy.stack([array.real, array.imag], -1)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)
-    bits = _jax.lax.bitcast_convert_type(
+    bits = jax.lax.bitcast_convert_type(
         array, np.dtype(f"u{min(_WORD, array.dtype.itemsize)}")
     ).astype(np.uint32)
     # Row-major position of each word in the whole array, modulo 2**32. A dtype of 8 bytes has a
     # last axis of two words, in the order of memory.
-    place = _jnp.zeros(bits.shape, np.uint32)
+    place = jax.numpy.zeros(bits.shape, np.uint32)
     for axis in range(bits.ndim):
         stride = np.uint32(math.prod(bits.shape[axis + 1 :]) % 2**32)
-        place = place + _jax.lax.broadcasted_iota(np.uint32, bits.shape, axis) * stride
-    return _jnp.sum(bits * _weight(place), dtype=np.uint32)
+        place = place + jax.lax.broadcasted_iota(np.uint32, bits.shape, axis) * stride
+    return jax.numpy.sum(bits * _weight(place), dtype=np.uint32)
 
 
 def _weight(place: Any) -> Any:

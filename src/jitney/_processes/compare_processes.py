@@ -19,7 +19,7 @@ import numpy as np
 
 from .._body.body import CallPlanner
 from .._errors import OptionError, ProcessError, Where, repr_of, shortlist
-from .._jax.trees import device_put, is_a, issubdtype, type_of
+from .._jax.trees import device_put, issubdtype
 from .._signature.identity import Identity
 from .._signature.static_values import static_key
 from .._stages import Place
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from .channel import Facts
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_jax: Any = jax
 
 
 def members(mesh: Any) -> tuple[int, ...]:
     """Processes whose devices are in a mesh; a single one if the mesh is abstract."""
-    if is_a(mesh, jax.sharding.AbstractMesh):
+    if isinstance(mesh, jax.sharding.AbstractMesh):
         return (0,)
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
 
@@ -69,7 +68,7 @@ def compare_then_run(
     """
     group = members(mesh)
     if len(group) == 1:
-        return run if _jax.process_count() == 1 else _by_hand(run, shardings)
+        return run if jax.process_count() == 1 else _by_hand(run, shardings)
 
     where = body.core.where
     plain, counts = split_counts(given)
@@ -156,7 +155,7 @@ def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
     def placed(*arrays: Any) -> Any:
         return run(
             *[
-                device_put(x, to) if is_a(x, np.ndarray) else x
+                device_put(x, to) if isinstance(x, np.ndarray) else x
                 for x, to in zip(arrays, shardings, strict=True)
             ]
         )
@@ -206,7 +205,7 @@ def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
 
 def _of_host(split: Sequence[tuple[int, str]], arrays: Sequence[Any]) -> list[str]:
     """Those of the arrays that lie along the mesh which are NumPy's."""
-    return [path for i, path in split if not is_a(arrays[i], jax.Array)]
+    return [path for i, path in split if not isinstance(arrays[i], jax.Array)]
 
 
 def _refuse_host(where: Where, paths: Sequence[str]) -> None:
@@ -239,7 +238,7 @@ def _laid_out(array: Any, *, host: bool) -> str:
 
 def _abstract_if_moved(array: Any, to: Any) -> Any:
     """An array of the call, or its abstract value if it is still to be moved."""
-    if is_a(array, jax.Array):
+    if isinstance(array, jax.Array):
         right = not array.committed or array.sharding.is_equivalent_to(to, array.ndim)
         return (
             array
@@ -249,14 +248,14 @@ def _abstract_if_moved(array: Any, to: Any) -> Any:
             )
         )
     # JAX refuses a NumPy array that is to be sharded over processes.
-    if is_a(array, np.ndarray) and not to.is_fully_replicated:
+    if isinstance(array, np.ndarray) and not to.is_fully_replicated:
         return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to)
     return array
 
 
 def is_local(array: Any) -> bool:
     """Return whether all of an array is in this process."""
-    return not is_a(array, jax.Array) or array.is_fully_addressable
+    return not isinstance(array, jax.Array) or array.is_fully_addressable
 
 
 def with_sharding(array: Any, to: Any) -> Any:
@@ -267,21 +266,21 @@ def with_sharding(array: Any, to: Any) -> Any:
         return device_put(array, to)
     # NumPy has no random keys.
     if issubdtype(array.dtype, jax.dtypes.prng_key):
-        return _jax.random.wrap_key_data(
-            with_sharding(_jax.random.key_data(array), to), impl=_jax.random.key_impl(array)
+        return jax.random.wrap_key_data(
+            with_sharding(jax.random.key_data(array), to), impl=jax.random.key_impl(array)
         )
     host = np.asarray(array)
 
     def part(index: Any) -> Any:
         return host[index]
 
-    return _jax.make_array_from_callback(host.shape, to, part)
+    return jax.make_array_from_callback(host.shape, to, part)
 
 
 def digest(array: Any) -> str:
     """Short digest of the numbers of an array."""
-    if is_a(array, jax.Array) and issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = _jax.random.key_data(array)
+    if isinstance(array, jax.Array) and issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
     return _digest(np.ascontiguousarray(array).tobytes())
 
 
@@ -296,7 +295,7 @@ def _static(value: Any) -> str:
     key = static_key(value)
     whole = _portable(key)
     # Strings are hashed with a salt per process, so the order of sets differs between processes.
-    if is_a(value, (set, frozenset)):
+    if isinstance(value, (set, frozenset)):
         text = f"{{{shortlist(sorted(map(repr_of, value)))}}}"
     else:
         text = f"a {type(value).__name__}" if _has_set(key) else static_text(value)
@@ -307,22 +306,22 @@ def _static(value: Any) -> str:
 
 def _has_set(key: Any) -> bool:
     """Return whether the printed order of a key depends on the process, because of its sets."""
-    return is_a(key, frozenset) or (is_a(key, tuple) and any(map(_has_set, key)))
+    return isinstance(key, frozenset) or (isinstance(key, tuple) and any(map(_has_set, key)))
 
 
 def _portable(key: Any) -> str:
     """Text of a key without addresses. Values that Python does not show are represented by their
     type; the lowered text of the program, which is compared too, distinguishes more.
     """
-    if type_of(key) is int:
+    if type(key) is int:
         # Hexadecimal digits have no limit in Python.
         return hex(key)
-    if is_a(key, tuple):
+    if isinstance(key, tuple):
         return f"({', '.join(map(_portable, key))})"
-    if is_a(key, frozenset):
+    if isinstance(key, frozenset):
         return f"{{{', '.join(sorted(map(_portable, key)))}}}"
     if type(key) is Identity:
         return _portable(key())
-    if is_a(key, (type, types.FunctionType, types.BuiltinFunctionType)):
+    if isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{key.__module__}.{key.__qualname__}"
     return _ADDRESS.sub("", repr_of(key))

@@ -30,8 +30,6 @@ from .run import RUN
 
 # Bytes that each process sends to introduce itself; of equal length, for a collective.
 _HELLO: Final = 4096
-_jax: Any = jax
-_sharding: Any = jax.sharding
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Processes:
     @property
     def local_devices(self) -> list[Any]:
         """The devices of this process; starts JAX's backends."""
-        return list(_jax.local_devices())
+        return list(jax.local_devices())
 
     def __enter__(self) -> Processes:
         return self
@@ -65,12 +63,12 @@ class Processes:
             error = None
         RUN.leave("" if error is None else _why(error))
         if self.count > 1 and error is None:
-            _jax.distributed.shutdown()
+            jax.distributed.shutdown()
 
     def __str__(self) -> str:
         mine = self.local_devices
         devices = f"{len(mine)} {mine[0].platform} {'device' if len(mine) == 1 else 'devices'}"
-        everywhere = f", {_jax.device_count()} in all" if self.count > 1 else ""
+        everywhere = f", {jax.device_count()} in all" if self.count > 1 else ""
         return (
             f"process {self.index} of {self.count} on {self.host}, {devices}{everywhere};"
             f" {self.found}"
@@ -141,17 +139,17 @@ def distributed(
 
     given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
-    if _jax.distributed.is_initialized():
+    if jax.distributed.is_initialized():
         how: str | None = "started by jax.distributed.initialize"
     elif given.count == 1:
         how = None
     else:
         how = start_run(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
-    if how is None or _jax.process_count() == 1:
+    if how is None or jax.process_count() == 1:
         RUN.processes = Processes(0, 1, f"alone: {how}" if how is not None else alone(given), host)
         return RUN.processes
 
-    processes = Processes(_jax.process_index(), _jax.process_count(), how, host)
+    processes = Processes(jax.process_index(), jax.process_count(), how, host)
 
     channel = Channel(processes.index, timeout, grace)
     _open_channel(processes, channel, given.address)
@@ -170,7 +168,7 @@ def _open_channel(processes: Processes, channel: Channel, address: str | None) -
     me: dict[str, Any] = {
         "versions": {
             "Python": platform.python_version(),
-            "jax": _jax.__version__,
+            "jax": jax.__version__,
             "jitney": __version__,
         },
         "host": processes.host,
@@ -210,16 +208,14 @@ def _open_channel(processes: Processes, channel: Channel, address: str | None) -
 def _gathered(text: str) -> list[str]:
     """Gather one text of each process, over one device of each."""
     firsts: dict[int, Any] = {}
-    for device in _jax.devices():
+    for device in jax.devices():
         firsts.setdefault(device.process_index, device)
-    mesh = _sharding.Mesh(np.array([firsts[i] for i in sorted(firsts)]), ("process",))
+    mesh = jax.sharding.Mesh(np.array([firsts[i] for i in sorted(firsts)]), ("process",))
     mine = np.frombuffer(text.encode().ljust(_HELLO)[:_HELLO], np.uint8)[None]
-    spread = _sharding.NamedSharding(mesh, _sharding.PartitionSpec("process"))
-    whole = _sharding.NamedSharding(mesh, _sharding.PartitionSpec())
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("process"))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     # A replicated result of a sharded argument is an all-gather.
-    told = _jax.jit(_same, out_shardings=whole)(
-        _jax.make_array_from_process_local_data(spread, mine)
-    )
+    told = jax.jit(_same, out_shardings=whole)(jax.make_array_from_process_local_data(spread, mine))
     return [bytes(row).decode().rstrip() for row in np.asarray(told)]
 
 

@@ -11,14 +11,12 @@ import numpy as np
 
 from .._errors import MeshError, ProcessError
 from .._jax.mesh import automatic, current, described
-from .._jax.trees import device_put, is_a, is_whole, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import device_put, is_whole, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
 from .._view.view import is_array
 from .compare_processes import compare, digest, is_local, members
 from .run import RUN
 
-_jax: Any = jax
-_sharding: Any = jax.sharding
 _WHERE = "jitney.from_processes()"
 
 
@@ -52,10 +50,10 @@ def from_processes(
             their parts.
     """
     onto: Any = current(mesh)
-    names: Any = (along,) if is_a(along, str) else along
+    names: Any = (along,) if isinstance(along, str) else along
     if (
-        not is_a(names, (tuple, list))
-        or not all(is_a(name, str) for name in names)
+        not isinstance(names, (tuple, list))
+        or not all(isinstance(name, str) for name in names)
         or not is_whole(axis)
     ):
         raise MeshError(
@@ -89,7 +87,9 @@ def from_processes(
         )
 
     cut: Any = names if len(names) > 1 else names[0]
-    to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
+    to = jax.sharding.NamedSharding(
+        automatic(onto), jax.sharding.PartitionSpec(*[None] * axis, cut)
+    )
     paths, treedef = tree_flatten_with_path(tree)
     parts = {f"the argument{keystr(path)}": _owned(leaf) for path, leaf in paths if is_array(leaf)}
     for name, part in parts.items():
@@ -101,7 +101,7 @@ def from_processes(
     if len(group) > 1:
         _agree(group, parts, to, axis)
         placed = {
-            name: _jax.make_array_from_process_local_data(to, np.asarray(part))
+            name: jax.make_array_from_process_local_data(to, np.asarray(part))
             for name, part in parts.items()
         }
     else:
@@ -115,7 +115,7 @@ def _owned(part: Any) -> Any:
     """Copy of a NumPy array: on CPUs JAX uses its memory directly, and its owner may write the next
     batch into it.
     """
-    return np.array(part) if is_a(part, np.ndarray) else part
+    return np.array(part) if isinstance(part, np.ndarray) else part
 
 
 def _check(name: str, part: Any, axis: int, to: Any) -> None:

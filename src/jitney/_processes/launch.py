@@ -14,12 +14,11 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import jax
 
 from .._errors import ProcessError
-from .._jax.trees import is_a
 
 _V6: Final = 6
 # Seconds that JAX, which aborts, waits longer than this module.
@@ -28,7 +27,6 @@ _LAUNCHERS: Final = {
     "SLURM": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID"),
     "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
 }
-_jax: Any = jax
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def given_of(address: str | None, count: int | None, index: int | None) -> RunRe
     count = count if count is not None else _number("JAX_NUM_PROCESSES")
     index = index if index is not None else _number("JAX_PROCESS_ID")
     for name, value in (("num_processes", count), ("process_id", index)):
-        if value is not None and (not is_a(value, int) or is_a(value, bool)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise refusal(
                 f"{name}={value!r} is no number.", "Processes are counted from 0.", "pass an int."
             )
@@ -78,7 +76,9 @@ def given_of(address: str | None, count: int | None, index: int | None) -> RunRe
             "Each process has its own number, from 0 to one less than there are.",
             "pass process_id=0 in the first, 1 in the second, and so on.",
         )
-    if address is not None and not (is_a(address, str) and address.rpartition(":")[2].isdigit()):
+    if address is not None and not (
+        isinstance(address, str) and address.rpartition(":")[2].isdigit()
+    ):
         raise refusal(
             f"coordinator_address={address!r} has no port.",
             "All processes connect to one port of process 0.",
@@ -140,7 +140,7 @@ def start_run(
     alarm.daemon = True
     alarm.start()
     try:
-        _jax.distributed.initialize(
+        jax.distributed.initialize(
             given.address,
             given.count,
             given.index,

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 
 # Path, kind, text.
@@ -55,7 +54,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 def is_value(leaf: Any) -> bool:
     """Return whether a leaf is saved as text."""
-    return type_of(leaf) in _WRITE
+    return type(leaf) in _WRITE
 
 
 def is_code(leaf: Any) -> bool:
@@ -63,18 +62,16 @@ def is_code(leaf: Any) -> bool:
 
     A callable object of the user with attributes may be state, such as a reader that counts.
     """
-    if is_a(leaf, (type, np.dtype, types.ModuleType)):
+    if isinstance(leaf, (type, np.dtype, types.ModuleType)):
         return True
     return callable(leaf) and not (
-        owner_of_class(type_of(leaf)) == "user" and bool(getattr(leaf, "__dict__", None))
+        owner_of_class(type(leaf)) == "user" and bool(getattr(leaf, "__dict__", None))
     )
 
 
 def to_rows(values: Sequence[tuple[str, Any]]) -> list[Row]:
     """Paths and values as rows of text."""
-    return [
-        (path, type_of(value).__name__, _WRITE[type_of(value)](value)) for path, value in values
-    ]
+    return [(path, type(value).__name__, _WRITE[type(value)](value)) for path, value in values]
 
 
 def from_rows(rows: Sequence[Row]) -> list[Any]:

@@ -23,7 +23,7 @@ from .._body.function import FunctionInfo
 from .._diagnosis.cause import Cause
 from .._diagnosis.counters import Advised, Counters, Event
 from .._errors import plural
-from .._jax.trees import canonicalize_dtype, is_a, issubdtype, tree_flatten
+from .._jax.trees import canonicalize_dtype, issubdtype, tree_flatten
 from .._signature.annotations import array_of_kind
 from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
@@ -36,7 +36,6 @@ from .._view.result import unmixed
 from .entry import Specialization
 from .padded_calls import PaddedCalls, PaddingRecipe
 
-_jax: Any = jax
 # The latest calls that are considered.
 _LATEST = 64
 # The most padding, as a share of the size, of buckets fitted to recorded sizes: as powers of two.
@@ -372,7 +371,7 @@ def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str,
         argument, path = paths[i]
         if len(set(column)) == 1:
             continue
-        if not is_a(parameters.get(argument), AnyHint):
+        if not isinstance(parameters.get(argument), AnyHint):
             continue
         if path != argument:
             return {}, []
@@ -405,7 +404,7 @@ def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) 
     # The twin: the number is a parameter with an array annotation, and not static.
     last = taken[-1]
     layout, statics = last.entry.layout, last.statics
-    kind = "Float" if any(is_a(each.statics[argument], float) for each in taken) else "Int"
+    kind = "Float" if any(isinstance(each.statics[argument], float) for each in taken) else "Int"
     static = tuple(name for name in core.options.static if name != argument)
     twin = _twin(core, {"static": static}, {argument: array_of_kind(kind, "")})
 
@@ -439,11 +438,11 @@ def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) 
 
 
 def _is_number(value: Any) -> bool:
-    return is_a(value, (int, float)) and not is_a(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _results(entry: Specialization, arrays: Sequence[Any]) -> list[Any]:
-    out = unmixed(_jax.eval_shape(entry.called, *arrays))
+    out = unmixed(jax.eval_shape(entry.called, *arrays))
     return [
         aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)
     ]

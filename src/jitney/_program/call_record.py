@@ -18,7 +18,7 @@ from .._body.body import CallPlanner
 from .._body.trace_log import TraceInputs
 from .._diagnosis.closures import cells
 from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
-from .._jax.trees import Tracer, is_a, tree_flatten_with_path
+from .._jax.trees import Tracer, tree_flatten_with_path
 from .._signature.static_values import Opaque
 from .._stages.stage import Skip
 from .._stages.vmap import levels_of
@@ -90,7 +90,7 @@ def trace_inputs_of(record: TraceRecord, arrays: Sequence[Any]) -> TraceInputs:
 
 def _abstract(array: Any) -> Any:
     shape, dtype, weak = aval_parts(array)
-    place = array.sharding if is_a(array, jax.Array) and array.committed else None
+    place = array.sharding if isinstance(array, jax.Array) and array.committed else None
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
 
 
@@ -107,18 +107,22 @@ def _outer(arrays: Sequence[Any]) -> str:
     if not is_nested_trace(arrays):
         return ""
     said = sorted(
-        {_TRACERS.get(type(array).__name__, "traced") for array in arrays if is_a(array, Tracer)}
+        {
+            _TRACERS.get(type(array).__name__, "traced")
+            for array in arrays
+            if isinstance(array, Tracer)
+        }
     )
     return f"{' and '.join(said)} by an outer transform"
 
 
 def _given(array: Any) -> CallerArray:
-    if is_a(array, Tracer):
+    if isinstance(array, Tracer):
         return CallerArray(str(array.dtype))
-    place = array.sharding if is_a(array, jax.Array) and array.committed else None
+    place = array.sharding if isinstance(array, jax.Array) and array.committed else None
     return CallerArray(
         str(array.dtype)
-        if is_a(array, (jax.Array, np.ndarray, np.generic))
+        if isinstance(array, (jax.Array, np.ndarray, np.generic))
         else type(array).__name__,
         place,
     )
@@ -149,7 +153,7 @@ def _absent(body: CallPlanner, values: tuple[Any, ...]) -> list[str]:
 
 def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
     """Return the static fields of the modules in a tree, by path."""
-    if is_a(value, eqx.Module):
+    if isinstance(value, eqx.Module):
         found: list[tuple[str, Any]] = []
         for field in dataclasses.fields(value):
             if not hasattr(value, field.name):
@@ -177,6 +181,6 @@ def _is_none(part: Any) -> bool:
 
 def _below(path: str, keys: Any) -> str:
     key: Any = keys[0] if keys else None
-    if is_a(key, DictKey):
+    if isinstance(key, DictKey):
         return f"{path}[{key.key!r}]" if path else str(key.key)
-    return f"{path}[{key.idx}]" if is_a(key, SequenceKey) else f"{path}{key}"
+    return f"{path}[{key.idx}]" if isinstance(key, SequenceKey) else f"{path}{key}"

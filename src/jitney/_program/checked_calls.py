@@ -22,13 +22,12 @@ from .._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
 from .._jax.compiler import FAST
 from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from .._jax.mesh import is_within_trace
-from .._jax.trees import tree_flatten, tree_unflatten, type_of
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._signature.options import Options
 from .._stages import Jit
 from .._verify import is_verified
 
 Run = Callable[..., Any]
-_jax: Any = jax
 
 
 def waits(options: Options) -> str | None:
@@ -99,7 +98,7 @@ class CheckedCalls:
         return self._flagged.lower(*arrays)
 
     def _is_traced(self, arrays: Sequence[Any]) -> bool:
-        types = frozenset(map(type_of, arrays))
+        types = frozenset(map(type, arrays))
         if types <= self._plain:
             return False
         if any(issubclass(kind, Tracer) for kind in types):
@@ -117,7 +116,7 @@ def with_number(body: CallPlanner, jitted: Any, table: CheckTable) -> Run:
         traced = jitted.trace(*arrays)
         out, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
         # An array inside `disable_jit` too.
-        return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)
+        return tree_unflatten(jax.tree.structure(traced.out_info), out), jax.numpy.asarray(flag)
 
     # JAX's reports identify a program by its name.
     returning.__name__ = returning.__qualname__ = body.core.name

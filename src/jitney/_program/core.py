@@ -25,7 +25,7 @@ from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._errors import JitneyWarning, format_error, name_fix, shortlist
-from .._jax.trees import is_a, tree_flatten, tree_unflatten
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._owners import users_level
 from .._signature.annotations import missing_in
 from .._signature.attribute_reads import Statics
@@ -284,7 +284,7 @@ class CompiledFunction(FunctionInfo):
         """
         args, kwargs = called
         if any(
-            is_a(value, Opaque) and kind in _OPEN
+            isinstance(value, Opaque) and kind in _OPEN
             for kind, value in zip(self._kinds, values, strict=True)
         ):
             # `*args` or `**kwargs` that are static as a whole.
@@ -413,7 +413,7 @@ def _is_array(value: Any) -> bool:
 def _unresolved(core: CompiledFunction, namespace: Mapping[str, Any] | None) -> str:
     """Return the warning about annotations that cannot be used."""
     fn: Any = core.fn()
-    missing = missing_in(fn.fn if is_a(fn, Derived) else fn, namespace)
+    missing = missing_in(fn.fn if isinstance(fn, Derived) else fn, namespace)
     of = {each.of: "the result" if each.of == "return" else repr(each.of) for each in missing}
     parts = [f"the annotation `{each.text}` of {of[each.of]} ({each.error})" for each in missing]
     near = [f"did you mean `{each.near}`?" for each in missing if each.near]

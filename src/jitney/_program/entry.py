@@ -46,7 +46,6 @@ from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.trees import is_a, type_of
 from .._own_time import OWN_TIME
 from .._signature.attribute_reads import Statics
 from .._signature.options import tolerance_of
@@ -120,7 +119,7 @@ def _describe_mutation(
     names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any
 ) -> tuple[str, str, str]:
     """Return the path of a mutated static value, with its text before and now."""
-    path = names.get(id(value)) or (value if is_a(value, type) else type_of(value)).__name__
+    path = names.get(id(value)) or (value if isinstance(value, type) else type(value)).__name__
     if not attribute or static_text(before) == static_text(now):
         return f"{path}.{attribute}" if attribute else path, "as it was", "changed in place"
     return f"{path}.{attribute}", static_text(before), static_text(now)

@@ -14,7 +14,6 @@ import jax
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
 from .._errors import ContractError, JitneyWarning, format_error, name_fix, shortlist
-from .._jax.trees import is_a
 from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
 
@@ -68,7 +67,7 @@ def abstract_values(
 
 
 def _check_sizes(core: CompiledFunction, sizes: Any) -> None:
-    if not is_a(sizes, Mapping):
+    if not isinstance(sizes, Mapping):
         raise ContractError(
             core.where,
             f"sizes={sizes!r}.",

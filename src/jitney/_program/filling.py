@@ -26,12 +26,9 @@ import jax
 import numpy as np
 
 from .._jax.mesh import explicit_around, reshaped
-from .._jax.trees import Tracer, canonicalize_dtype, device_put, is_a
+from .._jax.trees import Tracer, canonicalize_dtype, device_put
 from .._stages.sharding import divided
 from .._view.layout import MAX_ENTRIES
-
-_jax: Any = jax
-_lax: Any = jax.lax
 
 PROGRAM = 25e-3
 """Seconds to compile a filling or a cutting."""
@@ -103,9 +100,9 @@ class Filling:
                 as JAX's results are.
             takes: Whether the padding may hold anything, so that a padded original serves.
         """
-        if is_a(array, Tracer):
+        if isinstance(array, Tracer):
             return _filled_in(array, shape)
-        if not is_a(array, jax.Array):
+        if not isinstance(array, jax.Array):
             return repeated(np.asarray(array), shape)
 
         # The padded result that this array was cut from, if it is still there.
@@ -135,10 +132,10 @@ class Filling:
             shape: Its true shape.
             keeps: Whether the padded result is kept together with the part.
         """
-        if is_a(result, Tracer):
+        if isinstance(result, Tracer):
             return _cut_in(result, shape) if explicit_around([result]) else _leading(result, shape)
         # An argument from the host, which JAX returns unchanged under an outer transform.
-        if not is_a(result, jax.Array):
+        if not isinstance(result, jax.Array):
             return _leading_on_host(np.asarray(result), shape)
         alone = len(result.devices()) == 1
 
@@ -262,38 +259,38 @@ def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     return part if _HELD * part.nbytes >= host.nbytes else part.copy()
 
 
-@partial(_jax.jit, static_argnums=1)
+@partial(jax.jit, static_argnums=1)
 def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
     """Fill arrays that an outer transform traces; no derivative flows through the padding."""
     return reshaped(array, shape, _repeated)
 
 
-@partial(_jax.jit, static_argnums=1)
+@partial(jax.jit, static_argnums=1)
 def _filled_there(array: Any, shape: tuple[int, ...]) -> Any:
     """Fill arrays on a device; the result is strongly typed, as arrays from the host are, so that
     both share one program.
     """
-    return _lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
+    return jax.lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
 
 
 def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
-            last = _lax.stop_gradient(_lax.slice_in_dim(array, size - 1, size, axis=axis))
-            behind = _lax.broadcast_in_dim(
+            last = jax.lax.stop_gradient(jax.lax.slice_in_dim(array, size - 1, size, axis=axis))
+            behind = jax.lax.broadcast_in_dim(
                 last,
                 [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]],
                 range(last.ndim),
             )
-            array = _lax.concatenate([array, behind], axis)
+            array = jax.lax.concatenate([array, behind], axis)
     return array
 
 
-@partial(_jax.jit, static_argnums=1)
+@partial(jax.jit, static_argnums=1)
 def _cut_in(array: Any, shape: tuple[int, ...]) -> Any:
     """Cut arrays on a device, or on a mesh with explicit axes."""
     return reshaped(array, shape, _leading)
 
 
 def _leading(array: Any, shape: Sequence[int]) -> Any:
-    return _lax.slice(array, [0] * len(shape), shape)
+    return jax.lax.slice(array, [0] * len(shape), shape)

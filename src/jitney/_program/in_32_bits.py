@@ -23,7 +23,6 @@ from .._jax.tracing import times_differentiated
 from .._jax.trees import issubdtype
 from .._owners import users_level
 
-_jax: Any = jax
 _FIX = (
     'make the outer function the one with precision="f64", or call it inside `with'
     " jax.enable_x64(True):`."
@@ -60,8 +59,7 @@ def demand_lowered(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Non
     # Failing both ways is an error. Failing backward only is a warning, as the derivative may be
     # forward.
     forward, backward = (
-        partial(_jax.jit(derivative).lower, *like)
-        for derivative in _derivatives(body, jitted, like)
+        partial(jax.jit(derivative).lower, *like) for derivative in _derivatives(body, jitted, like)
     )
     error = _not_lowered(backward)
     if error is not None and _not_lowered(forward) is not None:
@@ -89,7 +87,7 @@ def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[A
             with body.numbers():
                 return [
                     out
-                    for out in _jax.tree.leaves(jitted(*given))
+                    for out in jax.tree.leaves(jitted(*given))
                     if issubdtype(out.dtype, np.inexact)
                 ]
 
@@ -97,11 +95,11 @@ def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[A
 
     def forward(*arrays: Any) -> Any:
         called, varied = directed(arrays)
-        return _jax.jvp(called, varied, varied)
+        return jax.jvp(called, varied, varied)
 
     def backward(*arrays: Any) -> Any:
         called, varied = directed(arrays)
-        out, pull = _jax.vjp(called, *varied)
+        out, pull = jax.vjp(called, *varied)
         return pull(out)
 
     return forward, backward

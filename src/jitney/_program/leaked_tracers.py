@@ -15,7 +15,7 @@ import jax
 from jax.core import Tracer
 
 from .._errors import StaticError, TraceError, Where
-from .._jax.trees import is_a, tree_flatten, type_of
+from .._jax.trees import tree_flatten
 from .._signature.attribute_reads import AttributeReads
 from .._signature.attributes import attributes_of
 from .._signature.mutable_objects import article, is_plain
@@ -29,7 +29,7 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
         StaticError: An object holds one.
     """
     for _, leaf in outcome.rest:
-        if not is_plain(type_of(leaf)):
+        if not is_plain(type(leaf)):
             continue
         held = next((name for name, part in attributes_of(leaf).items() if _is_left(part)), None)
         if held is not None:
@@ -38,7 +38,7 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
                 f"the result is or holds {article(leaf)}, whose {held!r} is an array of the trace.",
                 "Arrays leave a compiled function in tuples, lists, dicts and Equinox modules."
                 " Other objects are handed on as they are, with arrays that have no numbers.",
-                f"return the arrays, or make {type_of(leaf).__name__} an eqx.Module.",
+                f"return the arrays, or make {type(leaf).__name__} an eqx.Module.",
                 code="J311",
             )
 
@@ -47,14 +47,10 @@ def left_error(error: Exception, where: Where, reads: AttributeReads | None) -> 
     """Return the error for a body that reads an attribute which an earlier trace has set; None for
     other errors.
     """
-    if reads is None or not is_a(error, jax.errors.UnexpectedTracerError):
+    if reads is None or not isinstance(error, jax.errors.UnexpectedTracerError):
         return None
     left = next(
-        (
-            f"{type_of(value).__name__}.{name}"
-            for value, name, part in reads.read()
-            if _is_left(part)
-        ),
+        (f"{type(value).__name__}.{name}" for value, name, part in reads.read() if _is_left(part)),
         None,
     )
     if left is None:
@@ -70,4 +66,4 @@ def left_error(error: Exception, where: Where, reads: AttributeReads | None) -> 
 
 
 def _is_left(part: Any) -> bool:
-    return any(is_a(leaf, Tracer) for leaf in tree_flatten(part)[0])
+    return any(isinstance(leaf, Tracer) for leaf in tree_flatten(part)[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from jax.tree_util import tree_flatten  # pyright: ignore[reportUnknownVariableType]
+from jax.tree_util import tree_flatten
 
 from .._errors import StaticError
 from .._view.result import unmixed

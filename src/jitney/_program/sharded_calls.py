@@ -17,7 +17,7 @@ from .._errors import shortlist
 from .._jax.debug_names import body_of
 from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
-from .._jax.trees import device_put, is_a, tree_map
+from .._jax.trees import device_put, tree_map
 from .._processes.compare_processes import compare_then_run, with_sharding
 from .._signature.options import OPTIONAL
 from .._stages.sharding import Place, no_mesh
@@ -26,9 +26,6 @@ from .wrappers import Run, runner
 
 if TYPE_CHECKING:
     from .entry import Specialization
-
-_jax: Any = jax
-_sharding: Any = jax.sharding
 
 
 class OtherShapes(Exception):
@@ -56,7 +53,7 @@ class ShardedCalls:
         if jit_is_off():
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         try:
-            around = _sharding.get_mesh()
+            around = jax.sharding.get_mesh()
         except ValueError:
             # `get_mesh` raises inside a trace.
             around = None
@@ -70,7 +67,7 @@ class ShardedCalls:
         try:
             return self._only(*arrays)
         except (OtherShapes, ValueError) as error:
-            failed = is_a(error, ValueError) and _is_of_body(error, self.entry.jitted)
+            failed = isinstance(error, ValueError) and _is_of_body(error, self.entry.jitted)
             if failed or shapes_of(arrays) == self._shapes:
                 raise
         return self._keyed(*arrays)
@@ -142,7 +139,7 @@ class ShardedCalls:
         mesh, around = self.where()
         if mesh is None or around.empty or around == automatic(mesh):
             return nullcontext()
-        return _jax.set_mesh(automatic(mesh))
+        return jax.set_mesh(automatic(mesh))
 
     def runner(self, arrays: Sequence[Any], given: Sequence[Any] | None = None) -> Run:
         """Return the function that runs calls of these shapes; `given` are the arguments before
@@ -184,11 +181,11 @@ def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placed(array: Any, to: Any) -> Any:
-    return with_sharding(array, to) if is_a(array, jax.Array) else array
+    return with_sharding(array, to) if isinstance(array, jax.Array) else array
 
 
 def _abstract(array: Any, to: Any) -> Any:
-    if not is_a(array, (jax.Array, jax.ShapeDtypeStruct)):
+    if not isinstance(array, (jax.Array, jax.ShapeDtypeStruct)):
         return array
     return jax.ShapeDtypeStruct(
         array.shape, array.dtype, sharding=to, weak_type=bool(array.weak_type)
@@ -236,7 +233,7 @@ def _is_of_body(error: Exception, jitted: Any) -> bool:
 
 def _lies_elsewhere(array: Any, to: Any) -> bool:
     return (
-        is_a(array, jax.Array)
+        isinstance(array, jax.Array)
         and array.committed
         and not array.sharding.is_equivalent_to(to, array.ndim)
     )
@@ -248,9 +245,9 @@ def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
     """
 
     def relabelled(x: Any) -> Any:
-        if not is_a(x, jax.Array) or not is_a(x.sharding, _sharding.NamedSharding):
+        if not isinstance(x, jax.Array) or not isinstance(x.sharding, jax.sharding.NamedSharding):
             return x
-        return device_put(x, _sharding.NamedSharding(mesh, x.sharding.spec))
+        return device_put(x, jax.sharding.NamedSharding(mesh, x.sharding.spec))
 
     def around(*arrays: Any) -> Any:
         return tree_map(relabelled, run(*_automatic(arrays, shardings)))
@@ -284,12 +281,12 @@ def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) 
     host = [
         (array.nbytes, path)
         for array, path in zip(arrays, paths, strict=True)
-        if is_a(array, np.ndarray)
+        if isinstance(array, np.ndarray)
     ]
     moved = [
         (array.nbytes, path)
         for array, path, to in zip(arrays, paths, place.shardings, strict=False)
-        if is_a(array, jax.Array) and not array.sharding.is_equivalent_to(to, array.ndim)
+        if isinstance(array, jax.Array) and not array.sharding.is_equivalent_to(to, array.ndim)
     ]
     ways = (
         ("from the host straight to the devices that hold it", host),

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import _precision
 from .._errors import OptionError, PrecisionError
-from .._jax.trees import Tracer, is_a, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
+from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._precision import FULL, LOW, Policy
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _T = TypeVar("_T")
-_jax: Any = jax
 _FLOOR = 1e-3
 AUTO_LOW = "bf16"
 WHOLE = {f"{low}-all": low for low in LOW}
@@ -215,7 +214,7 @@ def report_on(
         OptionError: An argument has no value.
     """
     where = entry.core.where
-    if any(is_a(array, (Tracer, jax.ShapeDtypeStruct)) for array in arrays):
+    if any(isinstance(array, (Tracer, jax.ShapeDtypeStruct)) for array in arrays):
         raise OptionError(
             where,
             "the error of a low type is asked for where arrays have no values.",
@@ -229,7 +228,7 @@ def report_on(
     no_numbers = [
         path
         for path, array in given
-        if is_a(array, (np.ndarray, np.generic)) and not is_of_numbers(array.dtype)
+        if isinstance(array, (np.ndarray, np.generic)) and not is_of_numbers(array.dtype)
     ]
     if no_numbers:
         raise OptionError(
@@ -271,7 +270,7 @@ class _Measured:
 
     def __init__(self, entry: Specialization, arrays: Sequence[Any], low: str):
         self.entry = entry
-        self.arrays = [_jax.numpy.asarray(array) for array in arrays]
+        self.arrays = [jax.numpy.asarray(array) for array in arrays]
         self.asked = low
         self.low = WHOLE.get(low, low)
         planned = entry.planned(self.arrays, jit=False)
@@ -289,14 +288,14 @@ class _Measured:
         # The float64 shadow: the jaxpr of the body, evaluated in double precision.
         exact = body_of(self.both(_as_it_is), self.arrays)
         with jax.enable_x64(True):  # noqa: FBT003
-            self.shadow = _host(_jax.jit(partial(_precision.in_double, exact))(*self.arrays))
+            self.shadow = _host(jax.jit(partial(_precision.in_double, exact))(*self.arrays))
 
         # The products, found by a probe that rounds none of them.
         self.names = self.named()
-        _jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
+        jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
         self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
         self.keys = list(self.products)
-        self.run: Any = _jax.jit(self.chosen)
+        self.run: Any = jax.jit(self.chosen)
 
     # Programs: the function under a cast.
 
@@ -322,7 +321,7 @@ class _Measured:
                 given = dict(zip(self.varied, varied, strict=True))
                 return outputs([given.get(i, array) for i, array in enumerate(arrays)])[0]
 
-            return [out[0], *_jax.grad(scalar)([arrays[i] for i in self.varied])]
+            return [out[0], *jax.grad(scalar)([arrays[i] for i in self.varied])]
 
         return run
 
@@ -348,7 +347,7 @@ class _Measured:
         paths = {
             leaf.number: keystr(path)
             for path, leaf in tree_flatten_with_path(whole)[0]
-            if is_a(leaf, _Numbered)
+            if isinstance(leaf, _Numbered)
         }
         outputs = [("output", f"result{paths[i]}") for i in self.real]
         gradients = [("gradient", self.entry.paths[i]) for i in self.varied]
@@ -382,7 +381,7 @@ class _Measured:
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
         return self.deviations(
-            _jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
+            jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
         )
 
     def everything(self) -> list[float]:
@@ -392,7 +391,7 @@ class _Measured:
         options = replace(self.entry.core.options, precision=self.asked)
         stage = Precision.plan(self.view, Request(self.entry.core.where, options))
         return self.deviations(
-            _jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
+            jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
         )
 
     def report(self, tolerance: float) -> PrecisionReport:

@@ -21,6 +21,7 @@ from .._errors import NonFiniteError
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
+from .._jax.settings import x64_is_on
 from .._jax.tracing import is_staged
 from .._stages import Vmap
 from .._view.layout import is_nested_trace
@@ -28,8 +29,6 @@ from .._view.true_sizes import split_counts
 from .checked_calls import Run, checked_calls
 from .in_32_bits import demand_lowered
 from .outer_transforms import warn_unlooked
-
-_config: Any = jax.config
 
 
 def runner(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Run:
@@ -71,7 +70,7 @@ def _in_x64(body: CallPlanner, jitted: Any, run: Run) -> Run:
     def in_x64(*arrays: Any) -> Any:
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
-        if is_nested_trace(arrays) and is_staged() and not _config.jax_enable_x64:
+        if is_nested_trace(arrays) and is_staged() and not x64_is_on():
             demand_lowered(body, arrays, jitted)
         with jax.enable_x64(True):  # noqa: FBT003
             return run(*arrays)

@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any
 
-from .._jax.trees import attribute, is_a
+from .._jax.trees import attribute
 from .origin import is_installed, is_known
 from .unsure import NotDeterministic
 
@@ -200,6 +200,6 @@ def is_barred_call(called: Any) -> bool:
         return False
     owner = attribute(called, "__self__", None)
     module = attribute(called, "__module__", None) or type(owner).__module__
-    return is_a(module, str) and module.startswith(
+    return isinstance(module, str) and module.startswith(
         ("_random", "random", "numpy.random", "secrets", "_io", "socket", "_socket", "mmap")
     )

@@ -20,10 +20,9 @@ import jax
 import jax.core
 import numpy as np
 
-from .._jax.trees import Tracer, attribute, is_a, space_of, type_of
+from .._jax.trees import Tracer, attribute
 from .origin import is_installed, module_origin, static_attribute
 
-_core: Any = jax.core
 LEFT_OUT = frozenset(
     (
         "__dict__",
@@ -76,10 +75,8 @@ def class_items(kind: Any) -> list[tuple[str, Any]]:
     """Return all attributes of a user's class, by name; of a dataclass also the options of its
     fields.
     """
-    items = [
-        (name, value) for name, value in sorted(space_of(kind).items()) if name not in LEFT_OUT
-    ]
-    fields = space_of(kind).get("__dataclass_fields__")
+    items = [(name, value) for name, value in sorted(vars(kind).items()) if name not in LEFT_OUT]
+    fields = vars(kind).get("__dataclass_fields__")
     if fields is None:
         return items
     said = [
@@ -107,16 +104,16 @@ def is_set_by_user(value: Any) -> bool:
     """Return whether a value in an installed class may be one that the user has set there: anything
     but a function of an installed module.
     """
-    if is_a(value, (staticmethod, classmethod)):
+    if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
-    elif is_a(value, property):
+    elif isinstance(value, property):
         value = value.fget
-    if is_a(value, types.FunctionType):
+    if isinstance(value, types.FunctionType):
         return not is_installed(str(value.__module__))
 
     # Types of extension modules may name a module that cannot be imported; they are not the user's.
-    module = str(type_of(value).__module__)
-    return is_a(value, (*_BASES[1:], np.ndarray)) or (
+    module = str(type(value).__module__)
+    return isinstance(value, (*_BASES[1:], np.ndarray)) or (
         module in sys.modules and not is_installed(module)
     )
 
@@ -127,12 +124,12 @@ def answers_itself(kind: Any) -> str | None:
 
     Nothing is read in a way that the metaclass could intercept.
     """
-    for base in (*static_attribute(kind, "__mro__"), *static_attribute(type_of(kind), "__mro__")):
+    for base in (*static_attribute(kind, "__mro__"), *static_attribute(type(kind), "__mro__")):
         if is_installed(str(static_attribute(base, "__module__"))):
             continue
         space = static_attribute(base, "__dict__")
         for name in ("__getattribute__", "__class__", "__dict__"):
-            if name in space and not is_a(space[name], types.GetSetDescriptorType):
+            if name in space and not isinstance(space[name], types.GetSetDescriptorType):
                 return name
     return None
 
@@ -141,7 +138,7 @@ def array_classes() -> list[Any]:
     """Return the classes of arrays and tracers, on which the user may have set attributes: no value
     that is hashed leads to them.
     """
-    found: list[Any] = [jax.Array, _core.ShapedArray, Tracer]
+    found: list[Any] = [jax.Array, jax.core.ShapedArray, Tracer]
     for kind in found:
         found += [sub for sub in type.__subclasses__(kind) if sub not in found]
     return found
@@ -152,7 +149,7 @@ def registered(kind: Any) -> list[str]:
 
     Python shows the registry by `abc._get_dump` only; tried on 3.11 to 3.14.
     """
-    if not is_a(kind, abc.ABCMeta):
+    if not isinstance(kind, abc.ABCMeta):
         return []
     return sorted({name for _, name in _registered_under([kind])})
 
@@ -171,7 +168,7 @@ def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
     waiting, seen = roots, set(roots)
     while waiting:
         at = waiting.pop()
-        if "_abc_impl" in space_of(at):
+        if "_abc_impl" in vars(at):
             members: list[Any] = [
                 member
                 for member in (reference() for reference in dump(at)[0])
@@ -209,7 +206,7 @@ def _is_installed(module: str) -> bool:
 
 
 _ROOTS: Any = (
-    *(value for value in vars(collections.abc).values() if is_a(value, abc.ABCMeta)),
+    *(value for value in vars(collections.abc).values() if isinstance(value, abc.ABCMeta)),
     numbers.Number,
     contextlib.AbstractContextManager,
     os.PathLike,
@@ -228,7 +225,7 @@ def annotations_text(value: Any) -> list[str]:
 
 
 def _annotation(part: Any) -> str:
-    return f"{part.__module__}.{part.__qualname__}" if is_a(part, type) else repr(part)
+    return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
 
 
 def instance_items(value: Any) -> list[tuple[str, Any]]:
@@ -242,9 +239,9 @@ def instance_items(value: Any) -> list[tuple[str, Any]]:
     ]
 
     # Python mangles the names of private slots.
-    for kind in type_of(value).__mro__:
-        slots = space_of(kind).get("__slots__", ())
-        for slot in (slots,) if is_a(slots, str) else tuple(slots):
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else tuple(slots):
             if slot in ("__dict__", "__weakref__"):
                 continue
             name = (
@@ -260,10 +257,10 @@ def instance_items(value: Any) -> list[tuple[str, Any]]:
 
     # The value of a subclass of a built-in type, by the methods of that type, not the overridden
     # ones.
-    items += [("", plain(value)) for kind, plain in _PLAINLY if is_a(value, kind)]
-    if is_a(value, collections.defaultdict):
+    items += [("", plain(value)) for kind, plain in _PLAINLY if isinstance(value, kind)]
+    if isinstance(value, collections.defaultdict):
         items.append(("default_factory", value.default_factory))
-    if is_a(value, BaseException):
+    if isinstance(value, BaseException):
         items.append(("args", value.args))
     return items
 
@@ -292,9 +289,9 @@ def holds_hidden_state(kind: Any) -> bool:
         return True
     shown = max(base.__basicsize__ for base in kind.__mro__ if base in _BASES)
     slots = sum(
-        is_a(part, types.MemberDescriptorType)
+        isinstance(part, types.MemberDescriptorType)
         for base in kind.__mro__
-        for part in space_of(base).values()
+        for part in vars(base).values()
     )
     return kind.__basicsize__ > shown + _WORD * (
         slots + bool(kind.__dictoffset__) + bool(kind.__weakrefoffset__)
@@ -328,7 +325,7 @@ def _is_python(kind: Any) -> bool:
     ):
         return False
     if not kind.__flags__ & HEAP or (
-        module is not None and not is_a(file, str) and kind.__module__ != "__main__"
+        module is not None and not isinstance(file, str) and kind.__module__ != "__main__"
     ):
         return False
     return file is None or str(file).endswith((".py", ".pyc"))

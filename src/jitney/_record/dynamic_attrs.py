@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._jax.trees import is_a, space_of, type_of
 from .unsure import NotDeterministic
 
 ASKING = {"getattr": getattr, "hasattr": hasattr}
@@ -72,7 +71,9 @@ class GetattrSite:
     @property
     def written(self) -> str | None:
         """The attribute name if it is a literal, else None."""
-        return self.name[1] if self.name[0] == "constant" and is_a(self.name[1], str) else None
+        return (
+            self.name[1] if self.name[0] == "constant" and isinstance(self.name[1], str) else None
+        )
 
     @property
     def chain(self) -> tuple[str, ...] | None:
@@ -177,20 +178,18 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
 
 def _attribute(value: Any, name: str) -> Any:
     """Return an attribute that is stored in an object, a slot or a module, not computed by code."""
-    if is_a(value, types.ModuleType) and name in space_of(value):
-        return space_of(value)[name]
+    if isinstance(value, types.ModuleType) and name in vars(value):
+        return vars(value)[name]
 
     # The rules of `object.__getattribute__`: a slot or another data descriptor precedes the
     # instance's own `__dict__`. Descriptors other than slots are not called.
-    kind = type_of(value)
-    of_class: Any = next(
-        (space_of(base)[name] for base in kind.__mro__ if name in space_of(base)), None
-    )
-    if kind.__getattribute__ is object.__getattribute__ and not is_a(value, type):
-        if type_of(of_class) is types.MemberDescriptorType:
+    kind = type(value)
+    of_class: Any = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    if kind.__getattribute__ is object.__getattribute__ and not isinstance(value, type):
+        if type(of_class) is types.MemberDescriptorType:
             return of_class.__get__(value)
-        own: Mapping[str, Any] = space_of(value) if hasattr(value, "__dict__") else {}
-        if not hasattr(type_of(of_class), "__set__") and name in own:
+        own: Mapping[str, Any] = vars(value) if hasattr(value, "__dict__") else {}
+        if not hasattr(type(of_class), "__set__") and name in own:
             return own[name]
     raise NotDeterministic(
         f"it looks attributes up by name, and `{name}` of a {kind.__qualname__} is not seen without"

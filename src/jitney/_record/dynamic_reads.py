@@ -13,7 +13,6 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .._jax.trees import is_a, space_of, type_of
 from .allowlist import BARRED_ATTRIBUTES, FORMATS
 from .classes import HEAP, is_set_by_user
 from .dynamic_attrs import value_of
@@ -84,13 +83,13 @@ class LookedUp:
             )
 
         # Where the value is stored decides what has to be added to the second key.
-        if is_a(target, types.ModuleType):
+        if isinstance(target, types.ModuleType):
             if sys.modules.get(target.__name__) is not target:
                 raise NotDeterministic(
                     f"it reads the module `{target.__name__}`, which nobody can import"
                 )
             self._note((target.__name__, name), leads_on=True)
-        elif is_a(target, types.FunctionType) and importable(target) is not None:
+        elif isinstance(target, types.FunctionType) and importable(target) is not None:
             raise NotDeterministic(
                 f"`{code.co_name}` looks attributes of `{target.__qualname__}` up by name, which is"
                 " known by name alone"
@@ -101,13 +100,13 @@ class LookedUp:
     def _note_attribute(self, target: Any, name: str) -> None:
         kinds: list[Any] = [
             kind
-            for kind in (target if is_a(target, type) else type_of(target)).__mro__
+            for kind in (target if isinstance(target, type) else type(target)).__mro__
             if importable(kind) is not None
         ]
         # Only heap types accept new attributes.
         if any(kind.__flags__ & HEAP for kind in kinds):
             self._note(
-                ("", name), leads_on=any(is_set_by_user(space_of(kind).get(name)) for kind in kinds)
+                ("", name), leads_on=any(is_set_by_user(vars(kind).get(name)) for kind in kinds)
             )
 
     def _note(self, read: Read, *, leads_on: bool) -> None:

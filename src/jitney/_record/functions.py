@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._jax.trees import is_a, space_of
 from .._owners import owner
 from .allowlist import BARRED_ATTRIBUTES
 from .instructions import CodeReads
@@ -103,7 +102,7 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
     # chain.
     name, through = first, list[str]()
     for part in rest:
-        if not is_a(value, types.ModuleType):
+        if not isinstance(value, types.ModuleType):
             break
         module = value.__name__
         through.append(module)
@@ -116,7 +115,7 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
     behind = rest[len(through) :][:1]
     if (
         behind
-        and is_a(value, type)
+        and isinstance(value, type)
         and issubclass(value, Mapping)
         and behind[0] in ("keys", "items")
     ):
@@ -126,8 +125,8 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         )
 
     # An installed class is hashed by name, so an attribute that the user has set in it is added.
-    if behind and is_a(value, type):
-        spaces = [space_of(kind) for kind in value.__mro__]
+    if behind and isinstance(value, type):
+        spaces = [vars(kind) for kind in value.__mro__]
         yield from (
             Global(f"{name}.{behind[0]}", space[behind[0]], (), None)
             for space in spaces

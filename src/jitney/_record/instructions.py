@@ -21,7 +21,6 @@ from itertools import compress
 from types import CodeType
 from typing import Any
 
-from .._jax.trees import is_a
 from .dynamic_attrs import ASKING, GetattrSite, getattr_site
 
 
@@ -91,7 +90,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
     """Yield a code object and those of the functions nested in it."""
     yield code
     for constant in code.co_consts:
-        if is_a(constant, CodeType):
+        if isinstance(constant, CodeType):
             yield from codes_in(constant)
 
 
@@ -248,15 +247,15 @@ def _sets(steps: _Steps, code: CodeType) -> Iterator[int]:
         yield from (
             at
             for at, step in enumerate(steps.numbers)
-            if step in _CONSTANT and is_a(steps.about(at), frozenset)
+            if step in _CONSTANT and isinstance(steps.about(at), frozenset)
         )
 
 
 def _words(constants: Iterable[Any]) -> Iterator[str]:
     for constant in constants:
-        if is_a(constant, str):
+        if isinstance(constant, str):
             yield from _WORD.findall(constant)
-        elif is_a(constant, tuple):
+        elif isinstance(constant, tuple):
             yield from _words(constant)
 
 
@@ -270,7 +269,7 @@ def _level(steps: _Steps, at: int) -> int:
     """Return the level of a relative import; -1 if the instructions have another form."""
     # IMPORT_NAME follows the loads of the level and of the names to import.
     level: Any = steps.about(at - 2) if at >= 2 else None
-    return level if is_a(level, int) else -1
+    return level if isinstance(level, int) else -1
 
 
 @lru_cache(maxsize=4096)
@@ -300,7 +299,7 @@ def digest_of(code: CodeType) -> str:
 
 def _documented(code: CodeType) -> bool:
     """Return whether the first constant is a docstring that no instruction loads."""
-    if not code.co_consts or not is_a(code.co_consts[0], str):
+    if not code.co_consts or not isinstance(code.co_consts[0], str):
         return False
     return not _asks_for_first(code.co_code)
 
@@ -325,10 +324,10 @@ def _asks_for_first(instructions: bytes) -> bool:
 
 
 def _constant(value: Any) -> str:
-    if is_a(value, CodeType):
+    if isinstance(value, CodeType):
         return f"code {digest_of(value)}"
-    if is_a(value, tuple):
+    if isinstance(value, tuple):
         return f"({','.join(map(_constant, value))})"
-    if is_a(value, frozenset):
+    if isinstance(value, frozenset):
         return f"{{{','.join(sorted(map(_constant, value)))}}}"
     return f"{type(value).__name__} {value!r}"

@@ -17,7 +17,6 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
-from .._jax.trees import is_a, space_of
 from .._owners import STARTED, owner
 from .instructions import Codes
 from .monkeypatch import Fingerprinter
@@ -110,7 +109,7 @@ def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) ->
                 used.setdefault(at, set()).add(name)
                 inner = (
                     getattr(space[name], "__name__", "")
-                    if is_a(space[name], types.ModuleType)
+                    if isinstance(space[name], types.ModuleType)
                     else ""
                 )
                 if inner and inner not in seen:
@@ -126,7 +125,7 @@ def _ours() -> list[str]:
         module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY
     ]
     return sorted(
-        module.__file__ for module in modules if is_a(getattr(module, "__file__", None), str)
+        module.__file__ for module in modules if isinstance(getattr(module, "__file__", None), str)
     )
 
 
@@ -170,7 +169,7 @@ class _Seen:
         later = {
             name: value
             for name, value in values.items()
-            if is_a(value, types.ModuleType) or _is_lazy(module)
+            if isinstance(value, types.ModuleType) or _is_lazy(module)
         }
         functions = [
             name for name, value in values.items() if name not in later and _are_functions([value])
@@ -210,7 +209,7 @@ class _Seen:
             outer, _, last = within.rpartition(".")
             value = self._space(module, outer).get(last) if last else sys.modules[module]
             space = self._spaces[module, within] = (
-                space_of(value) if is_a(value, (type, types.ModuleType)) else {}
+                vars(value) if isinstance(value, (type, types.ModuleType)) else {}
             )
         return space
 

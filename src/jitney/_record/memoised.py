@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .._jax.trees import attribute, is_a, space_of, type_of
+from .._jax.trees import attribute
 from .unsure import NotDeterministic
 
 REMEMBERING: Any = functools._lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
@@ -51,13 +51,13 @@ class LruCacheContents:
         Raises:
             Unsure: The referents have another form.
         """
-        size, attributes = remembering.cache_info().currsize, space_of(remembering)
+        size, attributes = remembering.cache_info().currsize, vars(remembering)
         told: list[Any] = gc.get_referents(remembering)
         no_two: list[Any] = [None, None]
         table, fn = told[-_BEHIND : -_BEHIND + 2] if len(told) > _BEHIND else no_two
         links = told[1:-_BEHIND]
         is_known = (
-            type_of(table) is dict
+            type(table) is dict
             and len(table) == size
             and told[-1] is attributes
             and fn is attributes.get("__wrapped__")
@@ -106,7 +106,7 @@ class TracedCacheEntries:
         self.codes = [
             one.__wrapped__.__code__
             for one in remembering
-            if type_of(one.__wrapped__) is types.FunctionType
+            if type(one.__wrapped__) is types.FunctionType
         ]
         """Code objects of the memoised functions, whose results are noted."""
         self._returned: dict[int, tuple[Any, str | None]] = {}
@@ -185,9 +185,7 @@ def is_as_computed(
 def attributes_of(remembering: Any) -> list[tuple[str, Any]]:
     """Return the attributes that the user has set on a memoised function."""
     return [
-        (name, part)
-        for name, part in sorted(space_of(remembering).items())
-        if name not in _OF_PYTHON
+        (name, part) for name, part in sorted(vars(remembering).items()) if name not in _OF_PYTHON
     ]
 
 
@@ -203,4 +201,4 @@ _OF_PYTHON = (
 
 def is_lru_cache(value: Any) -> bool:
     """Return whether a value is an `lru_cache` wrapper, and not of a subclass."""
-    return is_a(value, REMEMBERING) and type_of(value) is REMEMBERING
+    return isinstance(value, REMEMBERING) and type(value) is REMEMBERING

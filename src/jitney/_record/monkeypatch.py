@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from .._jax.trees import is_a, space_of, type_of
 from .classes import LEFT_OUT
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -40,23 +39,23 @@ class Fingerprinter:
         # a wrapper's fingerprint includes those of the functions that it wraps, eight levels deep
         for _ in range(8):
             said.append(self._itself(value, is_core=is_core))
-            inside = self._kind(type_of(value)).inside
+            inside = self._kind(type(value)).inside
             value = None if inside is None else getattr(value, inside, None)
             if value is None:
                 break
         return " of ".join(said)
 
     def _itself(self, value: Any, *, is_core: bool) -> str:
-        if is_a(value, types.FunctionType):
+        if isinstance(value, types.FunctionType):
             return _function(value)
-        if is_a(value, type):
+        if isinstance(value, type):
             return _class(value, is_core=is_core)
-        if is_a(value, types.ModuleType):
+        if isinstance(value, types.ModuleType):
             return value.__name__
-        if not is_core and is_a(value, _PLAIN):
+        if not is_core and isinstance(value, _PLAIN):
             return repr(value)
         return (
-            f"{self._kind(type_of(value)).name} {getattr(value, '__name__', '')}"
+            f"{self._kind(type(value)).name} {getattr(value, '__name__', '')}"
             if not is_core or callable(value)
             else ""
         )
@@ -103,12 +102,14 @@ def _class(value: type, *, is_core: bool) -> str:
     """Return the fingerprint of a class: its attribute names, with plain values unless they may be
     state.
     """
-    space = space_of(value)
+    space = vars(value)
     names = sorted(space.keys() - LEFT_OUT)
     # jaxlib adds classes of iterators to its classes at their first loop.
     if value.__module__.startswith("jaxlib."):
-        names = [name for name in names if not is_a(space[name], type)]
+        names = [name for name in names if not isinstance(space[name], type)]
     if not is_core:
-        names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
+        names = [
+            f"{name}={space[name]!r}" if isinstance(space[name], _PLAIN) else name for name in names
+        ]
     # an identifier cannot contain NUL
     return "\0".join((value.__module__, value.__qualname__, *names))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .._jax.trees import attribute, is_a, space_of, type_of
+from .._jax.trees import attribute
 from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
@@ -61,9 +61,9 @@ def module_origin(name: str) -> str:
     if type(file) is str and file not in ("", "built-in", "frozen"):
         return owner(file)
     file = file or getattr(getattr(module, "__spec__", None), "origin", None)
-    if is_a(file, str) and file in ("built-in", "frozen"):
+    if isinstance(file, str) and file in ("built-in", "frozen"):
         return "stdlib"
-    if not is_a(file, str):
+    if not isinstance(file, str):
         # a namespace package has a path but no file
         paths = list(getattr(module, "__path__", ()))
         return (
@@ -84,13 +84,13 @@ def importable(value: Any) -> tuple[str, str] | None:
 
     No attribute is read of an instance of a user's class, since that could run the user's code.
     """
-    if not is_a(value, _NAMED) and not is_installed(
-        str(static_attribute(type_of(value), "__module__"))
+    if not isinstance(value, _NAMED) and not is_installed(
+        str(static_attribute(type(value), "__module__"))
     ):
         return None
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None) or attribute(value, "__name__", None)
-    if not is_a(module, str) or not is_a(name, str) or not is_installed(module):
+    if not isinstance(module, str) or not isinstance(name, str) or not is_installed(module):
         return None
     return (module, name) if reached(module, name) is value else None
 
@@ -101,5 +101,7 @@ def reached(module: str, name: str) -> Any:
     for part in name.split("."):
         if value is None:
             return None
-        value = space_of(value).get(part) if is_a(value, ModuleType) else getattr(value, part, None)
+        value = (
+            vars(value).get(part) if isinstance(value, ModuleType) else getattr(value, part, None)
+        )
     return value

@@ -15,8 +15,6 @@ import types
 from functools import lru_cache
 from typing import Any
 
-from .._jax.trees import is_a
-
 OF_SETS = frozenset(
     (
         "union",
@@ -63,7 +61,7 @@ MAKES_SETS = tuple(
 
 def is_view(called: Any) -> bool:
     """Return whether a callable returns the keys or the items of a dict."""
-    return is_a(called, _METHODS) and called.__name__ in _VIEWS
+    return isinstance(called, _METHODS) and called.__name__ in _VIEWS
 
 
 def is_used_up(frame: types.FrameType) -> bool:

@@ -26,7 +26,6 @@ from typing import Any
 import jax.monitoring
 import numpy as np
 
-from .._jax.trees import is_a
 from .._owners import owner, owner_of, short
 from .allowlist import ENVIRONMENT, is_barred_call
 from .audit_hook import described, report_opens
@@ -335,7 +334,7 @@ def _drawn() -> tuple[str, object]:
     return (
         repr(
             [
-                (name, part.tobytes() if is_a(part, np.ndarray) else part)
+                (name, part.tobytes() if isinstance(part, np.ndarray) else part)
                 for name, part in state["state"].items()
             ]
         ),

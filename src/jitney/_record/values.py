@@ -20,7 +20,7 @@ import types
 import typing
 from array import array
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox
 import jax
@@ -32,17 +32,7 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, jit_options
 from .._jax.mesh import Mesh, mesh_fingerprint
-from .._jax.trees import (
-    attribute,
-    extended,
-    is_a,
-    is_node,
-    issubdtype,
-    space_of,
-    tree_flatten,
-    type_of,
-    words_of_keys,
-)
+from .._jax.trees import attribute, extended, is_node, issubdtype, tree_flatten, words_of_keys
 from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     LEFT_OUT,
@@ -71,13 +61,11 @@ from .origin import importable, is_installed, module_origin
 from .sets import OF_SETS
 from .unsure import NotDeterministic
 
-_sharding: Any = jax.sharding
 _Primitive: Any = jax.extend.core.Primitive
-_primitives: Any = jax.extend.core.primitives
 _NOW = frozenset(("now", "today"))
 _TIMES = re.compile(r"\s*[<>=|]?(M8?$|M8\[|M8|datetime64)")
 _ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
-_TEXT = (
+_TEXT: tuple[Any, ...] = (
     typing.TypeVar,
     types.GenericAlias,
     types.UnionType,
@@ -104,7 +92,7 @@ class _OfOne(NamedTuple):
     one: int
 
 
-_FIELD: Any = type_of(space_of(_OfOne)["one"])
+_FIELD: Any = type(vars(_OfOne)["one"])
 # names that show more of an array than its elements
 _OF_VIEWS = frozenset(("base", "as_strided"))
 # levels of nested values
@@ -210,7 +198,7 @@ class ContentHasher:
             value, self._trail = self._later[at]
             at += 1
             self.say("then", str(self._at[id(value)]))
-            if is_a(value, type):
+            if isinstance(value, type):
                 self._class(value)
             else:
                 self._function(value)
@@ -228,7 +216,7 @@ class ContentHasher:
             raise self.fail("lies too deep")
         if name:
             self._trail.append(name)
-        self._add(value, type_of(value))
+        self._add(value, type(value))
         self._depth -= 1
         if name:
             self._trail.pop()
@@ -272,18 +260,18 @@ class ContentHasher:
             self._open.add(id(kind))
 
         # A tracer is also an instance of `jax.Array`, so it is tested first.
-        if is_a(value, Tracer):
+        if isinstance(value, Tracer):
             raise self.fail("is traced by an outer transform")
-        if is_a(value, types.ModuleType):
+        if isinstance(value, types.ModuleType):
             self._module(value)
-        elif is_a(value, (type, types.FunctionType)):
+        elif isinstance(value, (type, types.FunctionType)):
             self.say("later")
             self._later.append((value, list(self._trail)))
-        elif is_a(value, (np.ndarray, np.generic, jax.Array)):
+        elif isinstance(value, (np.ndarray, np.generic, jax.Array)):
             self._array(value, kind)
-        elif is_a(value, np.dtype):
+        elif isinstance(value, np.dtype):
             self._dtype(value)
-        elif is_a(value, jax.ShapeDtypeStruct):
+        elif isinstance(value, jax.ShapeDtypeStruct):
             self.say(
                 "abstract",
                 repr(
@@ -315,11 +303,11 @@ class ContentHasher:
                 [
                     pair
                     for key, part in value.items()
-                    for pair in (("", key), (key if is_a(key, str) else "", part))
+                    for pair in (("", key), (key if isinstance(key, str) else "", part))
                 ]
             )
         elif kind in (set, frozenset):
-            if any(is_a(part, (str, bytes)) for part in value):
+            if any(isinstance(part, (str, bytes)) for part in value):
                 # Python randomises the hashes of texts in each process (PYTHONHASHSEED).
                 raise self.fail("is a set of texts, whose order is another in each process")
             # in iteration order, which a loop in the traced code sees
@@ -340,8 +328,8 @@ class ContentHasher:
         return digest
 
     def _array(self, value: Any, kind: Any) -> None:
-        is_key = is_a(value, jax.Array) and issubdtype(value.dtype, extended)
-        if is_a(value, jax.Array):
+        is_key = isinstance(value, jax.Array) and issubdtype(value.dtype, extended)
+        if isinstance(value, jax.Array):
             if value.is_deleted():
                 raise self.fail("is an array that was donated")
             if len(value.sharding.device_set) > 1:
@@ -350,7 +338,7 @@ class ContentHasher:
                 if not issubdtype(value.dtype, jax.dtypes.prng_key):
                     raise self.fail(f"is an array of {value.dtype}")
                 self.say("key", str(value.dtype))
-        elif kind is not np.ndarray and not is_a(value, np.generic):
+        elif kind is not np.ndarray and not isinstance(value, np.generic):
             raise self.fail(f"is a {kind.__qualname__}, a kind of array that is not known")
         if getattr(value.dtype, "hasobject", False):
             raise self.fail("is an array of objects")
@@ -360,7 +348,7 @@ class ContentHasher:
         host = words_of_keys(value) if is_key else np.asarray(value)
         self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
-        if is_a(value, np.ndarray) and value.base is not None:
+        if isinstance(value, np.ndarray) and value.base is not None:
             self._views.append(value)
         laid = (
             repr((host.strides, host.flags.writeable))
@@ -383,9 +371,9 @@ class ContentHasher:
         is none.
         """
         named = importable(value)
-        if named is not None and not is_a(value, types.MethodType):
+        if named is not None and not isinstance(cast("object", value), types.MethodType):
             self._named(named)
-        elif is_a(value, _BUILTIN):
+        elif isinstance(value, _BUILTIN):
             self._builtin(value)
         elif kind is types.MethodType:
             self.say("method")
@@ -397,7 +385,7 @@ class ContentHasher:
                     ("", value.func),
                     ("", value.args),
                     ("", value.keywords),
-                    ("", dict(space_of(value))),
+                    ("", dict(vars(value))),
                 ]
             )
         elif kind in (staticmethod, classmethod):
@@ -423,13 +411,13 @@ class ContentHasher:
         elif kind is Mesh:
             self.say("jitney mesh")
             self.add(value.mesh)
-        elif kind is _sharding.Mesh:
+        elif kind is jax.sharding.Mesh:
             self.say("mesh", *mesh_fingerprint(value))
         elif is_lru_cache(value):
             self.say("remembers", options_of(value))
             self._many([("", LruCacheContents.of(value).fn), *attributes_of(value)])
             self.remembering.append(value)
-        elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
+        elif isinstance(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
             self._many(
                 [
@@ -460,15 +448,15 @@ class ContentHasher:
     def _sharding(self, value: Any) -> None:
         mesh = value.mesh
         self.say("sharding", repr((value.spec, value.memory_kind)))
-        if is_a(mesh, jax.sharding.AbstractMesh):
+        if isinstance(mesh, jax.sharding.AbstractMesh):
             self.say(repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types)))
         else:
             self.add(mesh)
 
     def _builtin(self, value: Any) -> None:
         owner = attribute(value, "__self__", None)
-        if is_a(value, types.BuiltinFunctionType) and (
-            owner is None or is_a(owner, types.ModuleType)
+        if isinstance(value, types.BuiltinFunctionType) and (
+            owner is None or isinstance(owner, types.ModuleType)
         ):
             module = str(attribute(value, "__module__", None) or attribute(owner, "__name__", ""))
             self._named((module, value.__name__))
@@ -486,7 +474,7 @@ class ContentHasher:
         self.say("jit", options)
         of_users = {
             name: part
-            for name, part in space_of(value).items()
+            for name, part in vars(value).items()
             if name not in _OF_JITTED and name not in LEFT_OUT
         }
         self._many([("", fn), ("", of_users)])
@@ -538,7 +526,7 @@ class ContentHasher:
                 if (at, asked) not in read:
                     read.add((at, asked))
                     self.say("of", of, asked)
-                    self.add(space_of(place)[asked], f"{of}.{asked}")
+                    self.add(vars(place)[asked], f"{of}.{asked}")
                     self._drain()
 
     def _read_memories(self, digest: Callable[[Any], str]) -> None:
@@ -568,9 +556,7 @@ class ContentHasher:
 
     def _set_in(self, kind: Any) -> set[str]:
         return {
-            name
-            for name in self._asked & space_of(kind).keys()
-            if is_set_by_user(space_of(kind)[name])
+            name for name in self._asked & vars(kind).keys() if is_set_by_user(vars(kind)[name])
         }
 
     def _asked_of(self, name: str) -> set[str]:
@@ -595,7 +581,7 @@ class ContentHasher:
             return
         module: Any = attribute(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
-        if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
+        if isinstance(module, str) and module.partition(".")[0] == "jaxtyping":
             # The name of a jaxtyping class spells dtype and axes; only its array type can be a
             # user's class.
             held = getattr(value, "array_type", None)
@@ -676,16 +662,16 @@ class ContentHasher:
 
     def _instance(self, value: Any, kind: Any) -> None:
         self.say("instance")
-        if is_a(value, _TREEDEF):
+        if isinstance(value, _TREEDEF):
             node = value.node_data()
             self.say(str(value.num_leaves), str(value.num_nodes))
             self._many([("", node), ("", value.children())])
             return
-        if is_a(value, enum.Enum):
+        if isinstance(value, enum.Enum):
             self.add(kind)
             self._many([(value.name, value._value_)])
             return
-        if is_a(value, Where):
+        if isinstance(value, Where):
             # without the line number, which changes when the file is edited above it
             self.say("where", value.name)
             return
@@ -697,8 +683,8 @@ class ContentHasher:
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
-        if is_a(value, _Primitive) and not any(
-            value is each for each in space_of(_primitives).values()
+        if isinstance(value, _Primitive) and not any(
+            value is each for each in vars(jax.extend.core.primitives).values()
         ):
             raise self.fail(
                 "is a primitive that JAX does not name, whose rules lie in tables that are not"

@@ -20,8 +20,7 @@ from .._jax.jaxprs import bound
 from .flat import FlatProgram, Step
 from .layers import Stack, canonical_form, is_number
 
-_primitives: Any = primitives
-_convert: Any = _primitives.convert_element_type_p
+_convert: Any = primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)

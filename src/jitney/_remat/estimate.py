@@ -18,8 +18,6 @@ from .flops import of_equation
 from .layers import Stack
 from .option import Option, Saved, policy_of
 
-_jax: Any = jax
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -153,14 +151,14 @@ def _layer(
 def kept_by(fn: Any, avals: Sequence[Any], saved: Saved = "everything") -> int:
     """Bytes that the backward pass of a function saves in addition to its arguments."""
     given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    again = fn if saved == "everything" else _jax.checkpoint(fn, policy=policy_of(saved))
+    again = fn if saved == "everything" else jax.checkpoint(fn, policy=policy_of(saved))
 
     def pull(*values: Any) -> Any:
-        return _jax.vjp(again, *values)[1]
+        return jax.vjp(again, *values)[1]
 
     # The leaves of a VJP function are its residuals. Those that have the form of an argument are
     # taken for it.
-    back = _jax.eval_shape(pull, *given)
-    kept = Counter((leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves(back))
+    back = jax.eval_shape(pull, *given)
+    kept = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(back))
     kept -= Counter((argument.shape, argument.dtype) for argument in given)
     return sum(bytes_of(jax.ShapeDtypeStruct(*form)) * count for form, count in kept.items())

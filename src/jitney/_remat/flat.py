@@ -30,8 +30,6 @@ from .._jax.jaxprs import bound, called, opened, programs
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import issubdtype
 
-_jax: Any = jax
-
 
 @dataclass(frozen=True)
 class Step:
@@ -101,24 +99,24 @@ class Step:
             return bound(self.eqn, given)
 
         def pushed(values: Any, tangents: Any) -> Any:
-            return _jax.jvp(function, values, tangents)
+            return jax.jvp(function, values, tangents)
 
         def pushed_twice(values: Any, tangents: Any) -> Any:
-            return _jax.jvp(pushed, (values, tangents), (tangents, values))
+            return jax.jvp(pushed, (values, tangents), (tangents, values))
 
         def pulled(values: Any) -> Any:
-            out, pull = _jax.vjp(function, *values)
+            out, pull = jax.vjp(function, *values)
             return out, pull(out)
 
         def pulled_twice(values: Any) -> Any:
-            out, pull = _jax.vjp(pulled, values)
+            out, pull = jax.vjp(pulled, values)
             return out, pull(out)
 
         forward = self.name == "custom_jvp_call"
         return (
-            _jax.make_jaxpr(pushed_twice)(avals, avals)
+            jax.make_jaxpr(pushed_twice)(avals, avals)
             if forward
-            else _jax.make_jaxpr(pulled_twice)(avals)
+            else jax.make_jaxpr(pulled_twice)(avals)
         )
 
 

@@ -28,7 +28,6 @@ from .rolled_program import Layers, RolledProgram
 from .slices import gradients_as_rows, slices_first
 from .stacked_slices import Parts, ScanOutputs, is_at_hand, made_by, parts_of
 
-_jax: Any = jax
 LAYERS = 4
 """Fewest layers that are worth a loop."""
 OPERATIONS = 40
@@ -137,7 +136,7 @@ def _decided(
         )
         // count
     )
-    on_cpu = _jax.local_devices()[0].platform == "cpu"
+    on_cpu = jax.local_devices()[0].platform == "cpu"
     in_slices = on_cpu and count >= STACKED and bool(chain.rows) and not copied
     if count < LAYERS or (operations < OPERATIONS and not in_slices):
         many = f", or on CPUs for {STACKED} or more whose weights are stacked" if on_cpu else ""
@@ -244,7 +243,7 @@ class RolledFunction:
         def flat(*arrays: Any) -> Any:
             return fn(*arrays)
 
-        traced = _jax.make_jaxpr(flat)(*arrays)
+        traced = jax.make_jaxpr(flat)(*arrays)
         with OWN_TIME.running():
             return cls(traced, rolling(traced, differentiated=differentiated))
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from .._jax.evaluation import Const
 from .._jax.jaxprs import opened, programs
-from .._jax.trees import is_a
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
@@ -199,7 +198,7 @@ def _label(step: Step) -> Hashable:
     """
     eqn = step.eqn
     params = tuple(
-        (name, repr(value) if is_a(value, _PLAIN) else type(value).__name__)
+        (name, repr(value) if isinstance(value, _PLAIN) else type(value).__name__)
         for name, value in sorted(eqn.params.items())
     )
     inner = tuple(len(opened(program)[0].eqns) for program in programs(eqn.params))
@@ -256,7 +255,7 @@ def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
         if is_number(ref):
             numbers.append(np.asarray(ref.value, atom.aval.dtype))
             return ("number",)
-        if is_a(ref, Const):
+        if isinstance(ref, Const):
             return ("constant", *_identity(ref.value))
         return (
             ("made", made[ref]) if ref in made else ("read", outside.setdefault(ref, len(outside)))
@@ -276,16 +275,18 @@ def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
 
 def is_number(ref: Any) -> bool:
     """Return whether an operand is a scalar literal of the program."""
-    return is_a(ref, Const) and np.ndim(ref.value) == 0 and not is_a(ref.value, jax.Array)
+    return (
+        isinstance(ref, Const) and np.ndim(ref.value) == 0 and not isinstance(ref.value, jax.Array)
+    )
 
 
-def _identity(value: Any) -> tuple[Hashable, ...]:
+def _identity(value: Any) -> tuple[Any, ...]:
     # Tuples may hold programs too, and the text of a tuple shows nothing of their rules.
-    if is_a(value, (tuple, list)):
+    if isinstance(value, (tuple, list)):
         return (type(value).__name__, *map(_identity, value))
-    if is_a(value, _PLAIN) or is_a(value, (np.dtype, np.generic)):
+    if isinstance(value, (_PLAIN, np.dtype, np.generic)):
         return (repr(value),)
-    if is_a(value, np.ndarray) and value.ndim == 0:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
         return (repr(value),)
     program, constants = opened(value)
     if hasattr(program, "eqns") and not constants:

@@ -14,7 +14,6 @@ from .chain import Chain
 from .flat import FlatProgram
 from .layers import Stack
 
-_jax: Any = jax
 Saved = Literal["everything", "dots", "nothing", "offloaded"]
 
 
@@ -90,7 +89,7 @@ class _Evaluation:
             inner.plain(start, stop)
             return [inner.env[n] for n in writes]
 
-        out = _jax.checkpoint(segment, policy=policy_of(self.option.saved))(
+        out = jax.checkpoint(segment, policy=policy_of(self.option.saved))(
             *(self.env[n] for n in reads)
         )
         self.env.update(zip(writes, out, strict=True))
@@ -115,7 +114,7 @@ class _Evaluation:
     def chain(self, chain: Chain) -> None:
         """Run layers as a scan that is recomputed in groups."""
         layer, begin = chain.layer(self.flat, self.env.__getitem__)
-        rows = [_jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows] + chain.numbers
+        rows = [jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows] + chain.numbers
         last, ys = remat_scan(
             layer, begin, rows, chain.layers, chain.layers, self.option, backwards=False
         )
@@ -149,7 +148,7 @@ def remat_scan(
     turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Option, *, backwards: bool
 ) -> Any:
     """Scan whose first `layers` iterations are recomputed, one group at a time."""
-    scan = _jax.lax.scan
+    scan = jax.lax.scan
     layers -= layers % option.group
     if not layers:
         return scan(turn, carry, rows, length=total, reverse=backwards)
@@ -169,7 +168,7 @@ def remat_scan(
     kept = turn if option.group == 1 else group
     given = some(0, layers) if option.group == 1 else grouped(some(0, layers), layers)
     # Inside a scan `prevent_cse` is not needed.
-    again = _jax.checkpoint(kept, policy=policy_of(option.saved), prevent_cse=False)
+    again = jax.checkpoint(kept, policy=policy_of(option.saved), prevent_cse=False)
     carry, ys = scan(again, carry, given, length=layers // option.group, reverse=backwards)
     if option.group > 1:
         ys = [y.reshape(layers, *y.shape[2:]) for y in ys]
@@ -180,7 +179,7 @@ def remat_scan(
             turn, carry, some(layers, total), length=total - layers, reverse=backwards
         )
         pairs = zip(rest, ys, strict=True) if backwards else zip(ys, rest, strict=True)
-        ys = [_jax.numpy.concatenate(pair) for pair in pairs]
+        ys = [jax.numpy.concatenate(pair) for pair in pairs]
     return carry, ys
 
 
@@ -199,4 +198,4 @@ def program_of(
         run.plain(at, len(flat.steps))
         return values_at(flat.gives, run.env)
 
-    return _jax.checkpoint(whole, policy=policy_of(option.saved)) if option.whole else whole
+    return jax.checkpoint(whole, policy=policy_of(option.saved)) if option.whole else whole

@@ -19,7 +19,6 @@ from .flops import flops, of_equation
 from .layers import Stack, stacks_of
 from .option import EVERYTHING, Option, Saved, program_of
 
-_jax: Any = jax
 # Numbers of layers for which there is an option, at most.
 _STEPS = 12
 # Fewest iterations of a loop.
@@ -98,7 +97,7 @@ class Problem:
                     out = run(given)
                     return [out[i] for i in self.results]
 
-                out, pull = _jax.vjp(of, [values[i] for i in self.wrt])
+                out, pull = jax.vjp(of, [values[i] for i in self.wrt])
                 return out, pull(cotangents)[0]
 
             # Abstract arrays only: the gradient is compiled and never run.
@@ -201,7 +200,7 @@ def numbers_of(count: int, group: int) -> list[int]:
 
 def unsupported() -> str | None:
     """Reason why residuals cannot be offloaded; None if they can."""
-    device: Any = _jax.local_devices()[0]
+    device: Any = jax.local_devices()[0]
     if device.platform == "cpu":
         return "the memory of a CPU is that of the host"
     kinds = {memory.kind for memory in device.addressable_memories()}

@@ -15,8 +15,6 @@ from .chain import Chain, with_weak_type
 from .flat import FlatProgram, Step
 from .stacked_slices import ScanOutputs, Values, made_by
 
-_jax: Any = jax
-
 
 @dataclass(frozen=True)
 class Layers:
@@ -115,12 +113,12 @@ class _RolledInterpreter:
         def turn(carry: Any, given: Any) -> Any:
             # Rows of the scan are the operands themselves, or indices into a larger array.
             own = [
-                x if of is None else _jax.lax.dynamic_index_in_dim(of, x, keepdims=False)
+                x if of is None else jax.lax.dynamic_index_in_dim(of, x, keepdims=False)
                 for of, x in zip(arrays, given[0], strict=True)
             ]
             return layer(carry, [*own, *given[1]])
 
-        last, ys = _jax.lax.scan(
+        last, ys = jax.lax.scan(
             turn, begin, ([row for _, row in rows], chain.numbers), length=chain.layers
         )
         # Outputs that are read elsewhere stay stacked; `Values` slices them on demand.
@@ -143,5 +141,5 @@ def _loop(step: Step, operands: list[Any], inner: RolledProgram) -> list[Any]:
         return out[:count], out[count:]
 
     options = {name: step.eqn.params[name] for name in ("length", "reverse", "unroll")}
-    last, ys = _jax.lax.scan(turn, carry, rows, **options)
+    last, ys = jax.lax.scan(turn, carry, rows, **options)
     return [*last, *ys]

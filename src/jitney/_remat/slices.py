@@ -20,8 +20,6 @@ import numpy as np
 from .._jax.jaxprs import opened
 from .flat import FlatProgram, Step
 
-_jax: Any = jax
-
 
 def slices_first(flat: FlatProgram) -> FlatProgram:
     """Move each slice with static indices directly behind the array that it is of."""
@@ -127,7 +125,7 @@ def _one_behind_the_other(flat: FlatProgram, rows: Sequence[int], step: Step) ->
     given = [jax.ShapeDtypeStruct(flat.avals[n].shape, flat.avals[n].dtype) for n in rows]
 
     def together(*rows: Any) -> Any:
-        return _jax.lax.concatenate(rows, 0)
+        return jax.lax.concatenate(rows, 0)
 
-    (eqn,) = opened(_jax.make_jaxpr(together)(*given))[0].eqns
+    (eqn,) = opened(jax.make_jaxpr(together)(*given))[0].eqns
     return Step(eqn, tuple(rows), step.makes)

@@ -18,11 +18,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.trees import is_a
 from .chain import Chain
 from .flat import FlatProgram, Step
-
-_jax: Any = jax
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +74,7 @@ def is_at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts, *, is_last: 
     array, places = of_one
     return (
         is_last
-        or is_a(array, ScanOutputs)
+        or isinstance(array, ScanOutputs)
         or (flat.avals[array].shape[0] == len(row) and places[0] == 0)
     )
 
@@ -124,8 +121,8 @@ class Values:
         """Value with this number, sliced if it is an element."""
         if n not in self.env:
             array, at = self.parts[n]
-            whole = array.array if is_a(array, ScanOutputs) else self.value(array)
-            self.env[n] = _jax.lax.index_in_dim(whole, at, keepdims=False)
+            whole = array.array if isinstance(array, ScanOutputs) else self.value(array)
+            self.env[n] = jax.lax.index_in_dim(whole, at, keepdims=False)
         return self.env[n]
 
     def read(self, ref: Any) -> Any:
@@ -146,7 +143,7 @@ class Values:
                 if isinstance(ref, int) and ref not in self.env
                 else (None, 0)
             )
-            if not is_a(turns, ScanOutputs):
+            if not isinstance(turns, ScanOutputs):
                 runs.append((None, [self.read(ref)]))
             elif runs and runs[-1][0] is turns and _follows(runs[-1][1], at):
                 runs[-1][1].append(at)
@@ -155,7 +152,7 @@ class Values:
         pieces = [
             which[0] if turns is None else _flat_run(turns.array, which) for turns, which in runs
         ]
-        return pieces[0] if len(pieces) == 1 else _jax.lax.concatenate(pieces, 0)
+        return pieces[0] if len(pieces) == 1 else jax.lax.concatenate(pieces, 0)
 
     def stacked(self, row: Sequence[int]) -> tuple[Any, Any]:
         """Operand that differs between layers, as rows of a scan: (None, stacked array), or
@@ -163,13 +160,13 @@ class Values:
         """
         of_one = _array(row, self.parts)
         if of_one is None:
-            return None, _jax.numpy.stack([self.value(n) for n in row])
+            return None, jax.numpy.stack([self.value(n) for n in row])
         array, places = of_one
-        whole = array.array if is_a(array, ScanOutputs) else self.value(array)
+        whole = array.array if isinstance(array, ScanOutputs) else self.value(array)
         # No copy: the whole array. Else an index into it per iteration, or a slice of it.
         if places == list(range(whole.shape[0])):
             return None, whole
-        if self._is_last or is_a(array, ScanOutputs):
+        if self._is_last or isinstance(array, ScanOutputs):
             return whole, np.asarray(places, np.int32)
         return None, _run_of(whole, places)
 
@@ -182,11 +179,11 @@ def _follows(places: Sequence[int], at: int) -> bool:
 
 def _run_of(whole: Any, places: Sequence[int]) -> Any:
     """Consecutive elements of an array, in either direction."""
-    part = _jax.lax.slice_in_dim(whole, min(places), max(places) + 1)
-    return part if places[0] == min(places) else _jax.lax.rev(part, (0,))
+    part = jax.lax.slice_in_dim(whole, min(places), max(places) + 1)
+    return part if places[0] == min(places) else jax.lax.rev(part, (0,))
 
 
 def _flat_run(whole: Any, places: Sequence[int]) -> Any:
     """Consecutive elements of an array, concatenated along the next axis."""
     part = _run_of(whole, places)
-    return _jax.lax.reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))
+    return jax.lax.reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))

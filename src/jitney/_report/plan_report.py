@@ -259,7 +259,7 @@ def _derivative(
     # No bucket: trace the derivative, and collect its decision.
     if not made:
         with entry.numbers(), decisions() as exact:
-            jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+            jax.eval_shape(entry.called, *arrays)
         made = exact[:1]
     lines = [
         PlanLine("derivative", taken=True, why=f"{decision.mode}: {decision.why}")
@@ -324,7 +324,7 @@ def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[Pl
         return []
     try:
         with entry.numbers(), rolls() as made:
-            jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+            jax.eval_shape(entry.called, *arrays)
     except CAUGHT as error:
         # Only a body that needs the value of a tracer is reported as a line; other errors pass.
         if need_of(error) is None:
@@ -348,7 +348,7 @@ def _products(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[
         return []
     try:
         with entry.numbers(), _precision.tallies() as counts:
-            jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+            jax.eval_shape(entry.called, *arrays)
     except CAUGHT as error:
         if need_of(error) is None:
             raise
@@ -461,7 +461,7 @@ def _donation(entry: Specialization, view: View, arrays: Sequence[Any]) -> list[
     `memory_analysis().alias_size_in_bytes` counts the same bytes.
     """
     try:
-        results = jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+        results = jax.eval_shape(entry.called, *arrays)
     except CAUGHT as error:
         if need_of(error) is None:
             raise

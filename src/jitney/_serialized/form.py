@@ -20,13 +20,12 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._jax.trees import attribute, is_a, tree_flatten, tree_unflatten, type_of
+from .._jax.trees import attribute, tree_flatten, tree_unflatten
 from .._record.origin import reached
 from .._record.unsure import NotDeterministic
 from .._signature.strict_keys import are_one
 
-_tree: Any = jax.tree_util
-_LEAF = _tree.tree_structure(0)
+_LEAF = jax.tree_util.tree_structure(0)
 Rest = tuple[tuple[int, Any], ...]
 
 
@@ -72,8 +71,8 @@ class Forms:
 
         # Read it back: the structure must be the same, static fields included.
         again, others = self.read(said)
-        if not are_one(again, treedef) or [(i, type_of(x)) for i, x in others] != [
-            (i, type_of(x)) for i, x in rest
+        if not are_one(again, treedef) or [(i, type(x)) for i, x in others] != [
+            (i, type(x)) for i, x in rest
         ]:
             raise NotDeterministic(
                 "the structure of its result is not read again as it was written"
@@ -90,7 +89,7 @@ class Forms:
             return ["float", value.hex()]
         if type(value) in (tuple, list):
             return [type(value).__name__, *map(self._written, value)]
-        if type_of(value) is dict and all(type(key) is str for key in value):
+        if type(value) is dict and all(type(key) is str for key in value):
             return ["dict", list(value), *map(self._written, value.values())]
 
         # Leaves, then nodes that JAX knows: like an argument, a named tuple, or a module.
@@ -112,7 +111,7 @@ class Forms:
         for at, (node, of_node) in enumerate(self._nodes):
             if type(node) is type(value) and are_one(of_node, treedef):
                 return ["like", at]
-        if is_a(value, tuple) and hasattr(value, "_fields"):
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
             return ["named tuple", *_named(type(value))]
         return None
 
@@ -121,7 +120,7 @@ class Forms:
 
         `written` then verifies that it reads back with the same structure, static fields included.
         """
-        if not is_a(value, eqx.Module):
+        if not isinstance(value, eqx.Module):
             raise NotDeterministic(
                 f"its result holds a {type(value).__qualname__}, which no argument is like"
             )
@@ -170,7 +169,7 @@ class Forms:
 
 def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
     """Return a module rebuilt as JAX does it: without its `__init__`."""
-    if not (is_a(kind, type) and issubclass(kind, eqx.Module)):
+    if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
         raise NotDeterministic(f"{kind} is no module of Equinox")
     made: Any = object.__new__(kind)
     for name, value in fields.items():
@@ -180,13 +179,17 @@ def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
 
 def _opened(value: Any) -> tuple[list[Any], Any]:
     """Return the children of a node, and its treedef without them; a leaf is its own child."""
-    return _tree.tree_flatten(value, is_leaf=partial(is_not, value))
+    return jax.tree_util.tree_flatten(value, is_leaf=partial(is_not, value))
 
 
 def _named(value: Any) -> tuple[str, str]:
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None)
-    if not is_a(module, str) or not is_a(name, str) or reached(module, name) is not value:
+    if (
+        not isinstance(module, str)
+        or not isinstance(name, str)
+        or reached(module, name) is not value
+    ):
         raise NotDeterministic(
             f"its result holds a {type(value).__qualname__} that no argument has and no name"
             " leads to"

@@ -27,7 +27,6 @@ from .._body.function import FunctionInfo
 from .._contract.contract import all_matches
 from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
-from .._jax.trees import is_a
 from .._limits import cores
 from .._record.classes import registered_anywhere
 from .._record.dynamic_reads import Read
@@ -43,7 +42,6 @@ from .._view.true_sizes import TrueSizes
 from .mesh_layout import MeshLayout
 
 _PACKAGE = Path(__file__).parents[1]
-_jax: Any = jax
 _IRRELEVANT = (
     "cache",
     "jax_log",
@@ -147,7 +145,7 @@ def unsupported(core: FunctionInfo) -> str | None:
 def _budgets(core: FunctionInfo) -> tuple[Any, Any]:
     """Return the memory budgets of the program, and of the backward pass of a derivative in it."""
     fn: Any = core.fn()
-    return core.options.memory, fn.memory if is_a(fn, Derived) else None
+    return core.options.memory, fn.memory if isinstance(fn, Derived) else None
 
 
 @cache
@@ -158,7 +156,7 @@ def processor() -> tuple[str, ...]:
     Raises:
         Unsure: The compiler tries several variants, and takes the fastest.
     """
-    where = _jax.devices()[0].platform
+    where = jax.devices()[0].platform
     if where != "cpu":
         raise NotDeterministic(
             f"programs with `memory` are kept for CPUs only: on {where} the compiler chooses by"
@@ -178,7 +176,7 @@ def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[Any]) -> 
     abstract: list[Any] = []
     for array in arrays:
         shape, dtype, weak = aval_parts(array)
-        if not is_a(dtype, np.dtype):
+        if not isinstance(dtype, np.dtype):
             raise NotDeterministic(f"an argument is an array of {dtype}")
         abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
 
@@ -212,9 +210,9 @@ def _settings() -> list[str]:
     of NumPy.
     """
     names = sorted(
-        name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT)
+        name for name in jax.config.values if not any(part in name for part in _IRRELEVANT)
     )
-    said = [f"{name}={getattr(_jax.config, name, None)!r}" for name in names]
+    said = [f"{name}={getattr(jax.config, name, None)!r}" for name in names]
     variables = sorted(
         f"{name}={value}"
         for name, value in os.environ.items()
@@ -233,7 +231,7 @@ def _is_irrelevant(name: str) -> bool:
 
 
 def _machine(laid: MeshLayout | None) -> list[str]:
-    devices = _jax.devices()
+    devices = jax.devices()
     if laid is not None:
         return [
             sys.platform,
@@ -241,7 +239,7 @@ def _machine(laid: MeshLayout | None) -> list[str]:
             *laid.told(),
             str(devices[0].client.platform_version),
         ]
-    if len(devices) != 1 or _jax.process_count() != 1:
+    if len(devices) != 1 or jax.process_count() != 1:
         raise NotDeterministic("programs without `shard` are kept on one device only")
     if current_mesh(None, nested=False) is not None:
         raise NotDeterministic("programs are not kept under a mesh")

@@ -17,11 +17,7 @@ from jax.sharding import AxisType
 
 from .._jax.equinox_checks import own_jit
 from .._jax.mesh import automatic, context, mesh_fingerprint
-from .._jax.trees import is_a
 from .._record.unsure import NotDeterministic
-
-_jax: Any = jax
-_sharding: Any = jax.sharding
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class MeshLayout:
         Raises:
             Unsure: The layout cannot be described by content.
         """
-        if not is_a(self.mesh, _sharding.Mesh) or _jax.process_count() != 1:
+        if not isinstance(self.mesh, jax.sharding.Mesh) or jax.process_count() != 1:
             raise NotDeterministic("programs over the devices of several processes are not kept")
         if AxisType.Explicit in self.mesh.axis_types:
             raise NotDeterministic("programs over explicit axes are not kept")
@@ -53,7 +49,7 @@ class MeshLayout:
         placed = [None if to is None else (repr(to.spec), to.memory_kind) for to in self.shardings]
         return [
             *mesh_fingerprint(self.mesh),
-            str(_jax.device_count()),
+            str(jax.device_count()),
             repr(placed),
             repr((around.axis_names, around.axis_types)),
         ]
@@ -76,8 +72,8 @@ class MeshLayout:
 
     def _results(self, flat: Callable[..., Any], specs: Sequence[Any]) -> list[tuple[Any, int]]:
         lowered = self.jitted(flat, len(specs)).lower(*specs)
-        ranks = [len(result.shape) for result in _jax.tree.leaves(lowered.out_info)]
-        return list(zip(_jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
+        ranks = [len(result.shape) for result in jax.tree.leaves(lowered.out_info)]
+        return list(zip(jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
 
     def jitted(self, flat: Callable[..., Any], count: int) -> Any:
         """Return JAX's function with the argument shardings; arguments past these, the true sizes

@@ -23,9 +23,7 @@ from .._view.layout import aval_parts
 from .._view.result import Mixed
 from .mesh_layout import MeshLayout
 
-_jax: Any = jax
-_primitives: Any = primitives
-_convert: Any = _primitives.convert_element_type_p
+_convert: Any = primitives.convert_element_type_p
 _EXPORT = (ValueError, TypeError, NotImplementedError)
 """Exceptions of `jax.export` for a program that it cannot write."""
 Messages = tuple[tuple[str, ...], ...]
@@ -156,7 +154,7 @@ class ExportableTrace:
 
     def _specs(self) -> list[Any]:
         return [
-            _jax.ShapeDtypeStruct(*aval_parts(array)[:2], weak_type=aval_parts(array)[2])
+            jax.ShapeDtypeStruct(*aval_parts(array)[:2], weak_type=aval_parts(array)[2])
             for array in self._arrays
         ]
 

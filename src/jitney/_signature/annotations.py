@@ -49,7 +49,7 @@ from .resolving import (
 )
 
 # jaxtyping hides the type of `PyTree` from type checkers on purpose.
-_PyTree: type = jaxtyping.PyTree  # pyright: ignore
+_PyTree: type = jaxtyping.PyTree
 
 
 def hints_of(
@@ -401,7 +401,7 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
 
 
 def _is_namedtuple(kind: Any) -> bool:
-    return issubclass(kind, tuple) and hasattr(kind, "_fields")  # pyright: ignore[reportUnknownArgumentType]
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def _read_record(kind: type, seen: frozenset[int]) -> Hint:

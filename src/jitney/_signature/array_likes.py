@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from .._errors import ContractError, Where
-from .._jax.trees import is_a, is_node, type_of
+from .._jax.trees import is_node
 from .._owners import owner_of_class
 from .mutable_objects import is_plain, parts_of
 from .static_values import PLAIN
@@ -44,10 +44,10 @@ def looks_like_array(value: Any) -> bool:
     An object that has only a shape and a dtype may merely describe an array. It passes if it is
     equal by value, or if its class is the user's own and cannot be indexed.
     """
-    kind = type_of(value)
+    kind = type(value)
     if (
         kind in PLAIN
-        or is_a(value, (type, *_ARRAYS))
+        or isinstance(value, (type, *_ARRAYS))
         or is_node(kind)
         or owner_of_class(kind) in _OF_JAX
     ):
@@ -88,14 +88,14 @@ def array_likes(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
     """Values inside a static value that look like arrays."""
     if looks_like_array(value):
         yield value
-    elif id(value) not in seen and type_of(value) not in PLAIN and not is_plain(type_of(value)):
+    elif id(value) not in seen and type(value) not in PLAIN and not is_plain(type(value)):
         for part in parts_of(value):
             yield from array_likes(part, (*seen, id(value)))
 
 
 def a_kind(value: Any) -> str:
     """Name of a value's class, with the article."""
-    kind = type_of(value)
+    kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.").rpartition(
         "<locals>."
     )[2]
@@ -123,10 +123,10 @@ def array_like_error(where: Where, what: str, value: Any, name: str) -> Contract
 
 def numbers_of(value: Any, name: str) -> str:
     """Advice on the expression to pass in place of such a value."""
-    kind = type_of(value)
-    if is_a(value, np.ma.MaskedArray):
+    kind = type(value)
+    if isinstance(value, np.ma.MaskedArray):
         return f"pass `{name}.filled(...)`, or `{name}.data` and `{name}.mask` as two arguments"
-    if is_a(value, np.ndarray):
+    if isinstance(value, np.ndarray):
         return f"pass `np.asarray({name})`, its numbers alone"
     if hasattr(kind, "to_numpy"):
         return f"pass `{name}.to_numpy()`"

@@ -24,7 +24,6 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, repr_of
-from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .array_likes import array_like_error, array_likes
 from .attributes import attributes_of
@@ -133,17 +132,17 @@ class _RecordedRead:
     def __init__(self, value: Any, *, nested: bool = False, by_class: bool = False):
         self.settled = nested or value is ABSENT or is_immutable(value)
         self.nested = nested
-        is_alone = leads_nowhere(value) or not (can_be_weak(type_of(value)) or is_a(value, tuple))
+        is_alone = leads_nowhere(value) or not (
+            can_be_weak(type(value)) or isinstance(value, tuple)
+        )
         is_strong = (
             value is ABSENT
-            or (by_class and hasattr(type_of(value), "__get__"))
+            or (by_class and hasattr(type(value), "__get__"))
             or (self.settled and is_alone)
         )
 
         # The value itself, a weak stand-in, or `_GONE` for a value of which only the state is kept.
-        self._then = (
-            value if is_strong else identity(value) if can_be_weak(type_of(value)) else _GONE
-        )
+        self._then = value if is_strong else identity(value) if can_be_weak(type(value)) else _GONE
         self.state = None if is_strong or nested else state(value)
         self.words = "" if is_strong else _words(value)
         self.size = 0 if is_strong else bytes_in(value)
@@ -206,12 +205,12 @@ class Words(str):
 
 
 def _words(value: Any) -> str:
-    if is_a(value, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     return (
         repr_of(value)[:_SHOWN]
-        if is_a(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW
-        else type_of(value).__name__
+        if isinstance(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW
+        else type(value).__name__
     )
 
 
@@ -229,7 +228,7 @@ class AttributeReads:
     def __init__(self, statics: Sequence[Any], loose: Sequence[Any], body: Any, where: Where):
         self.number = next_number()
         self._where = where
-        is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
+        is_watched = body is not None and any(can_be_watched(type(value)) for value in statics)
         self._named = ClassNames(named_by(body) if is_watched else AttributeNames())
         # An object (or a class of one) and its recorded attributes, by `_place` of the object.
         self.attributes: dict[int, tuple[Any, dict[str, _RecordedRead]]] = {}
@@ -256,7 +255,7 @@ class AttributeReads:
 
     def can_watch(self, value: Any) -> bool:
         """Return whether reads of an object can be recorded."""
-        kind = type_of(value)
+        kind = type(value)
         return can_be_watched(kind) and not self._named.of(kind).looks_past
 
     def add(self, value: Any) -> None:
@@ -266,8 +265,8 @@ class AttributeReads:
         if _place(value) in self.attributes:
             return
         self._put(value)
-        names = self._named.of(type_of(value)).names
-        bases = bases_of(type_of(value))
+        names = self._named.of(type(value)).names
+        bases = bases_of(type(value))
 
         for base in bases:
             self._put(base)
@@ -282,7 +281,7 @@ class AttributeReads:
 
     def _put(self, value: Any) -> None:
         if _place(value) not in self.attributes:
-            self._classes[_place(value)] = type_of(value).__mro__
+            self._classes[_place(value)] = type(value).__mro__
             self.attributes[_place(value)] = _weakly(value), {}
             self._quick = None
 
@@ -321,7 +320,7 @@ class AttributeReads:
         for stand_in, classes, own, weak, of_class in quick:
             value = stand_in() if type(stand_in) is Identity else stand_in
             # The stand-in of a dead object gives None, whose `__mro__` differs.
-            if type_of(value).__mro__ is not classes:
+            if type(value).__mro__ is not classes:
                 return False
             held = _held_by(value)
             for name, then in own:
@@ -352,7 +351,7 @@ class AttributeReads:
 
         for stand_in, attributes in [*self.attributes.values()]:
             value = _strongly(stand_in)
-            classes = type_of(value).__mro__
+            classes = type(value).__mro__
             if classes is not self._classes[id(stand_in)] or not _has_dict(value):
                 slow = True
                 continue
@@ -367,7 +366,7 @@ class AttributeReads:
                 if (
                     not seen.is_quick
                     or name == "__dict__"
-                    or (seen.recorded_value is ABSENT and not is_a(value, type))
+                    or (seen.recorded_value is ABSENT and not isinstance(value, type))
                 ):
                     slow = True
                 elif held.get(name, ABSENT) is seen.recorded_value:
@@ -379,7 +378,7 @@ class AttributeReads:
                     of_class.append((name, tuple(dicts[:-1]), (dicts[-1], seen.recorded_value)))
                 else:
                     slow = True
-            if own or weak or of_class or not is_a(value, type):
+            if own or weak or of_class or not isinstance(value, type):
                 quick.append((stand_in, classes, tuple(own), tuple(weak), tuple(of_class)))
 
         # The plan is stored only if no other thread has recorded an attribute meanwhile.
@@ -409,8 +408,8 @@ class AttributeReads:
             value = _strongly(held)
             if value is _GONE:
                 continue
-            if type_of(value).__mro__ is not self._classes[id(held)]:
-                yield value, "__class__", self._classes[id(held)][0], type_of(value)
+            if type(value).__mro__ is not self._classes[id(held)]:
+                yield value, "__class__", self._classes[id(held)][0], type(value)
             for name, seen in [*attributes.items()]:
                 now = _raw(value, name)
                 if not seen.holds(now):
@@ -435,7 +434,7 @@ class AttributeReads:
         """Record the value of an attribute, if it is read for the first time."""
         noted = self.attributes[_place(value)][1]
         if name not in noted:
-            noted[name] = _RecordedRead(raw, nested=nested, by_class=is_a(value, type))
+            noted[name] = _RecordedRead(raw, nested=nested, by_class=isinstance(value, type))
             self._count += 1
             self._quick = None
 
@@ -447,10 +446,10 @@ class AttributeReads:
             ContractError: It contains a value that looks like an array and cannot be compared by
                 its contents.
         """
-        reads = f"it reads {name!r} of a {type_of(value).__name__}, which is or holds"
+        reads = f"it reads {name!r} of a {type(value).__name__}, which is or holds"
         for found in array_likes(part):
             # A value without a hash is compared by its contents.
-            if type_of(found).__hash__ is not None:
+            if type(found).__hash__ is not None:
                 raise array_like_error(self._where, reads, found, f"self.{name}")
         used_up = first_consumable(part)
         if used_up is not None:
@@ -485,7 +484,7 @@ class ReadTrace:
 
         for held, _ in [*reads.attributes.values()]:
             value = _strongly(held)
-            if value is not _GONE and not is_a(value, type):
+            if value is not _GONE and not isinstance(value, type):
                 self._add(value)
 
     def _add(self, value: Any) -> None:
@@ -540,7 +539,7 @@ class ReadTrace:
             now.
         """
         objects = {id(value): value for value in self._alive}
-        paths = {key: names.get(key) or type_of(value).__name__ for key, value in objects.items()}
+        paths = {key: names.get(key) or type(value).__name__ for key, value in objects.items()}
 
         with unwatched():
             for key, began in [*self._began.items()]:
@@ -566,7 +565,7 @@ class ReadTrace:
         nested = (
             raw is part
             and referred is not None
-            and owner_of_class(type_of(referred)) != "library"
+            and owner_of_class(type(referred)) != "library"
             and self._reads.can_watch(referred)
         )
         self._reads.note(value, name, raw, nested=nested)
@@ -591,12 +590,12 @@ def _content(part: Any) -> Hashable:
 
 
 def _is_cached(value: Any, name: str) -> bool:
-    return is_a(getattr(type_of(value), name, None), functools.cached_property)
+    return isinstance(getattr(type(value), name, None), functools.cached_property)
 
 
 def _weakly(value: Any) -> Any:
     """Stand-in for an object; the object itself if it is a class or cannot be weakly referenced."""
-    return identity(value) if can_be_weak(type_of(value)) else value
+    return identity(value) if can_be_weak(type(value)) else value
 
 
 def _place(value: Any) -> int:
@@ -626,22 +625,22 @@ def _raw(value: Any, name: str) -> Any:
     """Attribute as stored in the object or its classes: functions unbound, properties as such."""
     held: Any = (
         value.__dict__
-        if is_a(value, type)
+        if isinstance(value, type)
         else _usual(value, "__dict__")
         if _has_dict(value)
         else {}
     )
     if name == "__dict__":
         return held
-    if name in held or is_a(value, type):
+    if name in held or isinstance(value, type):
         return held.get(name, ABSENT)
-    for base in type_of(value).__mro__:
+    for base in type(value).__mro__:
         if name in base.__dict__:
             part = base.__dict__[name]
             # Slots and C-level attributes are descriptors without effects, so their value is read.
             return (
                 getattr(value, name, ABSENT)
-                if is_a(part, (types.MemberDescriptorType, types.GetSetDescriptorType))
+                if isinstance(part, (types.MemberDescriptorType, types.GetSetDescriptorType))
                 else part
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .._jax.trees import attribute, is_a, type_of
+from .._jax.trees import attribute
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -14,10 +14,10 @@ def attributes_of(value: Any) -> dict[str, Any]:
     # Slots are member descriptors of the class that declares them.
     slots = [
         name
-        for base in type_of(value).__mro__
+        for base in type(value).__mro__
         if "__slots__" in base.__dict__
         for name, member in base.__dict__.items()
-        if is_a(member, types.MemberDescriptorType)
+        if isinstance(member, types.MemberDescriptorType)
     ]
     return (
         {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}}

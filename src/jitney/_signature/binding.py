@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from .._errors import ContractError, Where, misfit
-from .._jax.trees import attribute, is_a, type_of
+from .._jax.trees import attribute
 from .._owners import short
 
 _ANY_CALL = inspect.Signature(
@@ -57,7 +57,7 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     # Skip wrappers that cannot change a default.
     while _passes_all_on(fn):
         fn = getattr(fn, "__wrapped__")  # noqa: B009 - no attribute of functions as such
-    if not is_a(fn, types.FunctionType) or not (
+    if not isinstance(fn, types.FunctionType) or not (
         hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
     ):
         return shown
@@ -78,7 +78,7 @@ def _passes_all_on(fn: Any) -> bool:
     """Return whether a function is a wrapper that changes no argument: of jaxtyping, beartype,
     `contextlib`, or `jax.named_scope` (Equinox's layers).
     """
-    if not is_a(fn, types.FunctionType) or not hasattr(fn, "__wrapped__"):
+    if not isinstance(fn, types.FunctionType) or not hasattr(fn, "__wrapped__"):
         return False
     of = str(fn.__globals__.get("__name__")).partition(".")[0]
     return (
@@ -292,7 +292,7 @@ class ClassBound(_classmethod):
 
     def __get__(self, instance: Any, owner: Any = None, /) -> Any:
         program: Any = self.__func__
-        return program.__get__(type_of(instance) if owner is None else owner, None)
+        return program.__get__(type(instance) if owner is None else owner, None)
 
 
 def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
@@ -300,4 +300,4 @@ def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
     if `fn` is neither.
     """
     kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
-    return next((made(decorate(fn.__func__)) for kind, made in kinds if is_a(fn, kind)), None)
+    return next((made(decorate(fn.__func__)) for kind, made in kinds if isinstance(fn, kind)), None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import OptionError
-from .._jax.trees import is_a, is_number, is_whole
+from .._jax.trees import is_number, is_whole
 from .._owners import public
 
 _WHERE = "jitney.Bucket()"
@@ -56,8 +56,8 @@ class Bucket:
             )
         numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
         listed = (
-            is_a(numbers, Iterable)
-            and not is_a(numbers, (str, bytes))
+            isinstance(numbers, Iterable)
+            and not isinstance(numbers, (str, bytes))
             and getattr(numbers, "ndim", 1) > 0
         )
         numbers = tuple(numbers) if listed else (None,)
@@ -74,7 +74,7 @@ class Bucket:
                 "write jitney.Bucket(sizes=[64, 256]).",
                 code="J220",
             )
-        if not is_a(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
+        if not isinstance(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
             what = f"ladder={ladder!r} is neither 'pow2' nor 'aligned'."
             raise OptionError(
                 _WHERE,
@@ -103,7 +103,7 @@ class Bucket:
         Raises:
             OptionError: There is no size above 1, or `waste` is negative.
         """
-        given: Any = list(sizes) if is_a(sizes, Iterable) else []
+        given: Any = list(sizes) if isinstance(sizes, Iterable) else []
         left = sorted({int(size) for size in given if is_whole(size) and size > 1})
         if not left or not all(map(is_whole, given)) or not is_number(waste) or waste < 0:
             raise OptionError(

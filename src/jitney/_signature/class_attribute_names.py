@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._jax.trees import is_a
 from .._owners import owner, owner_of_class
 
 _TO_CLASSES = frozenset(("type", "super", "__class__", "__mro__", "mro"))
@@ -83,7 +82,7 @@ def _names(codes: Iterable[tuple[types.CodeType, bool]]) -> AttributeNames:
     for code, of_class in codes:
         # `co_names` holds globals and attributes. Constants may be names for `getattr`. The free
         # variable `__class__` reveals a `super()` without arguments.
-        named = {*code.co_names, *(part for part in code.co_consts if is_a(part, str))}
+        named = {*code.co_names, *(part for part in code.co_consts if isinstance(part, str))}
         past = past or not _PAST.isdisjoint(named)
         if of_class or not _TO_CLASSES.isdisjoint((*named, *code.co_freevars)):
             names |= named
@@ -97,8 +96,8 @@ def _codes(part: Any) -> Iterator[tuple[types.CodeType, bool]]:
     waiting: list[Any] = [function.__code__ for function in _functions(part)]
     while waiting:
         code = waiting.pop()
-        yield code, is_a(part, classmethod)
-        waiting += [each for each in code.co_consts if is_a(each, types.CodeType)]
+        yield code, isinstance(part, classmethod)
+        waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
 
 
 def _functions(part: Any) -> Iterator[types.FunctionType]:
@@ -111,15 +110,15 @@ def _functions(part: Any) -> Iterator[types.FunctionType]:
         if each is None or any(each is other for other in seen):
             continue
         seen.append(each)
-        if is_a(each, types.FunctionType):
+        if isinstance(each, types.FunctionType):
             yield each
-        if is_a(each, property):
+        if isinstance(each, property):
             waiting += [each.fget, each.fset]
-        elif is_a(each, (staticmethod, classmethod, types.MethodType)):
+        elif isinstance(each, (staticmethod, classmethod, types.MethodType)):
             waiting.append(each.__func__)
-        elif is_a(each, _HOLDERS):
+        elif isinstance(each, _HOLDERS):
             waiting.append(each.func)
-        elif callable(each) and not is_a(each, type):
+        elif callable(each) and not isinstance(each, type):
             waiting += [getattr(each, name, None) for name in ("__wrapped__", "fn")]
 
 

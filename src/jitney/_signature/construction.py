@@ -19,8 +19,6 @@ from weakref import ReferenceType
 
 import numpy as np
 
-from .._jax.trees import is_a, type_of
-
 _OWN = frozenset((*sys.stdlib_module_names, "numpy"))
 _WITH_EXACT_EQUALITY = (int, str, bytes, enum.Enum, type(None), ReferenceType)
 _CALLABLES = (
@@ -46,13 +44,13 @@ def construction(value: Any) -> tuple[Any, ...] | None:
     """Parts that a copy of `value` is built from; None if its `==` is exact, or if it cannot be
     copied.
     """
-    if not has_coarse_equality(type_of(value)):
+    if not has_coarse_equality(type(value)):
         return None
 
     # A plain dtype is determined by its string. Its `char` tells apart types of equal size, such as
     # `long` and `long long`.
     if (
-        is_a(value, np.dtype)
+        isinstance(value, np.dtype)
         and value.names is None
         and value.metadata is None
         and value.subdtype is None
@@ -61,7 +59,7 @@ def construction(value: Any) -> tuple[Any, ...] | None:
 
     # Unions and patterns register their reducers in `copyreg`, where `copy` and `pickle` look
     # first.
-    registered = copyreg.dispatch_table.get(type_of(value))
+    registered = copyreg.dispatch_table.get(type(value))
 
     try:
         built: Any = value.__reduce_ex__(4) if registered is None else registered(value)
@@ -69,14 +67,15 @@ def construction(value: Any) -> tuple[Any, ...] | None:
         return None
 
     # A string is the name of a global constant: nothing is built.
-    if is_a(built, str):
+    if isinstance(built, str):
         return None
 
     # Iterators have no `==`, so their items take their place.
     parts = [
-        tuple(part) if is_a(part, (types.GeneratorType, *_ITERATORS)) else part for part in built
+        tuple(part) if isinstance(part, (types.GeneratorType, *_ITERATORS)) else part
+        for part in built
     ]
-    return (*parts, value.char) if is_a(value, np.dtype) else tuple(parts)
+    return (*parts, value.char) if isinstance(value, np.dtype) else tuple(parts)
 
 
 # Iterators over the items of a list or a dict, as `__reduce_ex__` gives them.

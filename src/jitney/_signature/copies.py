@@ -18,7 +18,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.trees import is_a, type_of
 from .attributes import attributes_of
 from .static_values import PLAIN, Unkeyed, base_of, behind, extras, has_hash, is_keyed_by_fields
 
@@ -61,8 +60,8 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
     Raises:
         StaticError: A container of a class written in C, which Python cannot build.
     """
-    kind = type_of(value)
-    if kind in PLAIN or is_a(value, jax.Array):
+    kind = type(value)
+    if kind in PLAIN or isinstance(value, jax.Array):
         return (
             value
             if kind is not types.FunctionType or copies is None
@@ -80,13 +79,13 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
 
 
 def _copied(value: Any, kind: Any, copies: Copies) -> Any:
-    if is_a(value, np.ndarray):
+    if isinstance(value, np.ndarray):
         return _copied_array(value, copies)
-    if is_a(value, (list, dict, set, deque, bytearray)):
+    if isinstance(value, (list, dict, set, deque, bytearray)):
         return _copied_container(value, kind, copies)
-    if is_a(value, types.MappingProxyType):
+    if isinstance(value, types.MappingProxyType):
         return types.MappingProxyType[Any, Any](snapshot(behind(value), copies))
-    if is_a(value, tuple):
+    if isinstance(value, tuple):
         parts = [snapshot(part, copies) for part in _tuple.__iter__(value)]
         # `_new` calls `tuple.__new__`: a subclass may have a `__new__` with other arguments.
         return (
@@ -95,7 +94,7 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
             else _with_attributes(_new(_tuple, kind, parts), value, copies)
         )
 
-    if is_a(value, frozenset):
+    if isinstance(value, frozenset):
         members = [_member(part, copies) for part in _frozenset.__iter__(value)]
         return (
             value
@@ -103,14 +102,14 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
             else _with_attributes(_new(_frozenset, kind, members), value, copies)
         )
 
-    if is_a(value, functools.partial):
+    if isinstance(value, functools.partial):
         func, args, keywords = (
             snapshot(part, copies) for part in (value.func, value.args, value.keywords)
         )
         return _with_attributes(
             functools.partial.__new__(kind, func, *args, **keywords), value, copies
         )
-    if is_a(value, types.MethodType):
+    if isinstance(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__, copies))
 
     # Records are rebuilt field by field. An object of another class counts by identity, unless its
@@ -151,10 +150,10 @@ def _copied_container(value: Any, kind: Any, copies: Copies) -> Any:
 
 def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
     """Replace the contents with copies of the parts, by the methods of Python's own class."""
-    if is_a(twin, dict):
+    if isinstance(twin, dict):
         for key, part in base.items(value):
             base.__setitem__(twin, _member(key, copies), snapshot(part, copies))
-    elif is_a(twin, set):
+    elif isinstance(twin, set):
         base.update(twin, [_member(part, copies) for part in base.__iter__(value)])
     else:
         parts = [snapshot(part, copies) for part in base.__iter__(value)]
@@ -212,7 +211,7 @@ def _copied_object(value: Any, copies: Copies) -> Any:
     # `copy.copy` raises "cannot pickle ...".
     except TypeError as error:
         raise Unkeyed(
-            f"is or holds a {type_of(value).__qualname__}, which cannot be copied: {error}.",
+            f"is or holds a {type(value).__qualname__}, which cannot be copied: {error}.",
             "What a body makes and returns is copied, so that each call has its own.",
             "return arrays, or a class that has a `__copy__`.",
         ) from None

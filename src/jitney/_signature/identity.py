@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .._jax.trees import type_of
-
 _LONG_LIVED = (type, types.ModuleType)
 _lock = threading.RLock()
 _known: dict[int, Identity] = {}
@@ -54,7 +52,7 @@ class Identity(weakref.ref[Any]):
         anew.
         """
         value: Any = self()
-        if type_of(value) is types.FunctionType and not hasattr(self, "cells"):
+        if type(value) is types.FunctionType and not hasattr(self, "cells"):
             self.__code__, self.__qualname__, self.cells = (
                 value.__code__,
                 value.__qualname__,
@@ -92,7 +90,7 @@ def _made(value: Any) -> Identity:
         known = _known.get(id(value))
         if known is None or known() is not value:
             known = _known[id(value)] = Identity(value, _ended)
-            known.kind, known.place = type_of(value), id(value)
+            known.kind, known.place = type(value), id(value)
         return known
 
 
@@ -110,7 +108,7 @@ def dereference(stand_in: Identity) -> Any:
 
 def kind_of(value: Any) -> type[Any]:
     """Class of a value, or of the object that a stand-in represents."""
-    return value.kind if type(value) is Identity else type_of(value)
+    return value.kind if type(value) is Identity else type(value)
 
 
 def can_be_weak(kind: type[Any]) -> bool:

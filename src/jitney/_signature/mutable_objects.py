@@ -25,7 +25,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .attributes import attributes_of
 from .identity import can_be_weak, identity
@@ -120,7 +119,7 @@ _known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
 
 def can_change(value: Any) -> bool:
     """Return whether a value that is equal to nothing but itself may have other contents later."""
-    return is_plain(type_of(value)) or (type_of(value) in _BOUND and not is_immutable(value))
+    return is_plain(type(value)) or (type(value) in _BOUND and not is_immutable(value))
 
 
 def is_plain(kind: type[Any]) -> bool:
@@ -174,7 +173,7 @@ class _Equal:
         return (
             one is not None
             and two is not None
-            and (one is two or bool(type_of(one) is type_of(two) and one == two))
+            and (one is two or bool(type(one) is type(two) and one == two))
         )
 
     def __hash__(self) -> int:
@@ -183,7 +182,7 @@ class _Equal:
 
 
 def _same(value: Any) -> Hashable:
-    return identity(value) if can_be_weak(type_of(value)) else _Strong(value)
+    return identity(value) if can_be_weak(type(value)) else _Strong(value)
 
 
 def is_consumable(value: Any) -> bool:
@@ -191,24 +190,24 @@ def is_consumable(value: Any) -> bool:
     iterator, a coroutine.
     """
     # A weak proxy has every method, `__next__` too.
-    if type_of(value) in ProxyTypes:
+    if type(value) in ProxyTypes:
         return False
-    return hasattr(type_of(value), "__next__") or is_a(
+    return hasattr(type(value), "__next__") or isinstance(
         value, (types.CoroutineType, types.AsyncGeneratorType)
     )
 
 
 def article(value: Any) -> str:
     """Description of a consumable value by its type: `an iterator (zip)`."""
-    name = type_of(value).__name__
-    return f"an iterator ({name})" if hasattr(type_of(value), "__next__") else f"a {name}"
+    name = type(value).__name__
+    return f"an iterator ({name})" if hasattr(type(value), "__next__") else f"a {name}"
 
 
 def first_consumable(value: Any, seen: tuple[int, ...] = ()) -> Any:
     """First consumable part of a value, or None. Plain objects are not searched: their attributes
     are checked when a body reads them.
     """
-    if type_of(value) in PLAIN:
+    if type(value) in PLAIN:
         return None
     if is_consumable(value):
         return value
@@ -228,22 +227,22 @@ def referent(value: Any) -> Any:
     """Object behind a weak reference or proxy, None if it is gone; any other value is returned as
     it is.
     """
-    if type_of(value) in ProxyTypes:
+    if type(value) in ProxyTypes:
         # A proxy forwards every attribute, so a bound method of the object leads to the object
         # itself.
         with contextlib.suppress(ReferenceError):
             return value.__repr__.__self__
         return None
-    return value() if is_a(value, ReferenceType) else value
+    return value() if isinstance(value, ReferenceType) else value
 
 
 def random_state(value: Any) -> Any:
     """State of a random number generator of NumPy or Python; None for any other value."""
-    if is_a(value, np.random.Generator):
+    if isinstance(value, np.random.Generator):
         return value.bit_generator.state
-    if is_a(value, np.random.RandomState):
+    if isinstance(value, np.random.RandomState):
         return value.get_state(legacy=False)
-    return value.getstate() if is_a(value, random.Random) else None
+    return value.getstate() if isinstance(value, random.Random) else None
 
 
 def is_immutable(value: Any) -> bool:
@@ -251,20 +250,20 @@ def is_immutable(value: Any) -> bool:
 
     A class with a hash of its own is trusted to be immutable, unless it is the user's.
     """
-    kind = type_of(value)
+    kind = type(value)
     if (
         kind in _BOUND
         and value.__name__ in _WRITES
-        and is_a(value.__self__, (list, dict, set, deque, bytearray))
+        and isinstance(value.__self__, (list, dict, set, deque, bytearray))
     ):
         return True
 
     if kind is types.BuiltinFunctionType:
         return is_immutable(value.__self__)
 
-    if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
+    if kind in _SETTLED or isinstance(value, (jax.Array, np.generic, type)):
         return True
-    if is_a(
+    if isinstance(
         value,
         (
             tuple,
@@ -278,7 +277,7 @@ def is_immutable(value: Any) -> bool:
         return not attributes_of(value) and all(map(is_immutable, parts_of(value)))
     if (
         is_plain(kind)
-        or is_a(value, (*_VIEWS, _C_DATA))
+        or isinstance(value, (*_VIEWS, _C_DATA))
         or kind in ProxyTypes
         or with_attributes(value)
     ):
@@ -286,18 +285,20 @@ def is_immutable(value: Any) -> bool:
 
     if dataclasses.is_dataclass(kind):
         made: Any = kind
-        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(
+        return (isinstance(value, eqx.Module) or made.__dataclass_params__.frozen) and all(
             map(is_immutable, parts_of(value))
         )
     if (
-        is_a(kind.__hash__, types.FunctionType)
-        and not is_a(value, enum.Enum)
+        isinstance(kind.__hash__, types.FunctionType)
+        and not isinstance(value, enum.Enum)
         and owner_of_class(kind) in ("user", "generated")
     ):
         # The hash of a user's class, and its equality, may change with its attributes.
         return False
     return (
-        kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
+        kind.__hash__ is not None
+        and not isinstance(value, _CONTAINERS)
+        and random_state(value) is None
     )
 
 
@@ -305,44 +306,44 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     """Contents of a value, part by part, as a hashable value that later contents can be compared
     with. JAX arrays are compared by identity.
     """
-    kind = type_of(value)
+    kind = type(value)
     if kind in _BOUND and not is_immutable(value):
         return _same(value), value.__name__, state(value.__self__, seen)
     if kind in PLAIN or kind is float or kind is complex:
         return static_key(value)
     if kind in ProxyTypes:
         return _same(value), state(referent(value), seen)
-    if is_a(value, jax.Array) or kind is types.ModuleType:
+    if isinstance(value, jax.Array) or kind is types.ModuleType:
         return _same(value)
 
     # A value that contains itself is represented by the depth at which it began.
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
-    if is_a(value, _BYTES):
+    if isinstance(value, _BYTES):
         return kind, bytes(value)
-    if is_a(value, (list, tuple, deque)):
-        most = value.maxlen if is_a(value, deque) else None
+    if isinstance(value, (list, tuple, deque)):
+        most = value.maxlen if isinstance(value, deque) else None
         return kind, most, tuple(state(part, inside) for part in value), _attributes(value, inside)
-    if is_a(value, (dict, types.MappingProxyType)):
-        factory = _same(value.default_factory) if is_a(value, defaultdict) else None
+    if isinstance(value, (dict, types.MappingProxyType)):
+        factory = _same(value.default_factory) if isinstance(value, defaultdict) else None
         return (
             kind,
             factory,
             tuple((state(key, inside), state(part, inside)) for key, part in value.items()),
             _attributes(value, inside),
         )
-    if is_a(value, _VIEWS):
+    if isinstance(value, _VIEWS):
         return kind, state([*value], inside)
-    if is_a(value, (set, frozenset)):
+    if isinstance(value, (set, frozenset)):
         return kind, frozenset(state(part, inside) for part in value), _attributes(value, inside)
-    if is_a(value, functools.partial):
+    if isinstance(value, functools.partial):
         return (
             kind,
             state((value.func, value.args, value.keywords), inside),
             _attributes(value, inside),
         )
-    if is_a(value, np.ndarray):
+    if isinstance(value, np.ndarray):
         held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
         return (
             kind,
@@ -352,9 +353,9 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
             held,
             _attributes(value, inside),
         )
-    if is_a(value, types.MethodType):
+    if isinstance(value, types.MethodType):
         return kind, _same(value.__func__), state(value.__self__, inside)
-    if is_a(value, (eqx.Module, types.SimpleNamespace)) or (
+    if isinstance(value, (eqx.Module, types.SimpleNamespace)) or (
         fields_of(value) and not is_plain(kind)
     ):
         return kind, _attributes(value, inside)
@@ -370,7 +371,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     drawn = random_state(value)
     if drawn is not None:
         return _same(value), state(drawn, inside)
-    if is_a(value, ReferenceType):
+    if isinstance(value, ReferenceType):
         return _same(value), state(value(), inside)
     if with_attributes(value):
         return static_key(value), _attributes(value, inside)
@@ -384,9 +385,7 @@ def _hashed(value: Any) -> Hashable:
     try:
         # The key may hold the value only if it cannot lead back to a plain object, which would then
         # stay alive.
-        is_held = (
-            leads_nowhere(value) or not can_be_weak(type_of(value)) or not _may_lead_back(value)
-        )
+        is_held = leads_nowhere(value) or not can_be_weak(type(value)) or not _may_lead_back(value)
         return static_key(value) if is_held else _Equal(value), hash(value)
     # A part cannot be keyed or hashed, or is missing.
     except (Unkeyed, TypeError, AttributeError):
@@ -400,16 +399,16 @@ def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
     with contextlib.suppress(Unkeyed):
         return static_key(value)
     if attributes_of(value):
-        return type_of(value), _attributes(value, inside)
+        return type(value), _attributes(value, inside)
     try:
-        return type_of(value), state(value.__reduce_ex__(4), inside)
+        return type(value), state(value.__reduce_ex__(4), inside)
     except (TypeError, pickle.PicklingError):
         return _same(value)
 
 
 def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
     """Attributes of an object and of those of its classes that somebody may change."""
-    kind = type_of(value)
+    kind = type(value)
     if kind in _BARE:
         return ()
     held = [*attributes_of(value).items()]
@@ -434,7 +433,7 @@ def is_called_unasked(name: str, part: Any) -> bool:
     if not is_special(name) or name in _NOT_OF_A_BODY:
         return False
     # Methods are descriptors; slots and C-level attributes are descriptors too, but hold data.
-    return hasattr(type_of(part), "__get__") and not is_a(
+    return hasattr(type(part), "__get__") and not isinstance(
         part, (types.GetSetDescriptorType, types.MemberDescriptorType)
     )
 
@@ -475,14 +474,14 @@ def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]
     if is_keyed_by_identity(value):
         yield value
     elif (
-        type_of(value) not in PLAIN
-        and not is_a(value, (jax.Array, ReferenceType))
-        and type_of(value) not in ProxyTypes
+        type(value) not in PLAIN
+        and not isinstance(value, (jax.Array, ReferenceType))
+        and type(value) not in ProxyTypes
     ):
         is_record = bool(fields_of(value))
         for part in parts_of(value) if id(value) not in seen else ():
             found = objects_by_identity(part, (*seen, id(value)))
-            yield from (each for each in found if not is_record or is_plain(type_of(each)))
+            yield from (each for each in found if not is_record or is_plain(type(each)))
 
 
 def _may_lead_back(value: Any) -> bool:
@@ -494,7 +493,7 @@ def _may_lead_back(value: Any) -> bool:
         for each in gc.get_referents(waiting.pop()):
             if id(each) in seen or leads_nowhere(each):
                 continue
-            if is_a(each, types.FunctionType) or is_plain(type_of(each)):
+            if isinstance(each, types.FunctionType) or is_plain(type(each)):
                 return True
             seen.add(id(each))
             waiting.append(each)
@@ -505,7 +504,7 @@ def leads_nowhere(value: Any) -> bool:
     """Return whether only modules and classes can be reached from a value: a number, a text, a
     function of a module.
     """
-    kind = type_of(value)
+    kind = type(value)
     if kind is types.FunctionType:
         return not (
             value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__
@@ -513,50 +512,50 @@ def leads_nowhere(value: Any) -> bool:
     if kind is tuple or kind is frozenset:
         return all(map(leads_nowhere, value))
     if kind is types.BuiltinFunctionType:
-        return is_a(value.__self__, (types.ModuleType, type, type(None)))
-    return kind in _SETTLED or is_a(value, (type, np.generic))
+        return isinstance(value.__self__, (types.ModuleType, type, type(None)))
+    return kind in _SETTLED or isinstance(value, (type, np.generic))
 
 
 def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
     """Approximate size in bytes of the arrays and texts in a value, including closures of functions
     and attributes of objects.
     """
-    if is_a(value, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return value.nbytes
-    if is_a(value, (str, bytes, bytearray)):
+    if isinstance(value, (str, bytes, bytearray)):
         return len(value)
-    if id(value) in seen or is_a(value, (type, types.ModuleType)):
+    if id(value) in seen or isinstance(value, (type, types.ModuleType)):
         return 0
     parts: list[Any] = [*parts_of(value)]
-    if is_a(value, types.FunctionType):
+    if isinstance(value, types.FunctionType):
         parts += [
             cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()
         ]
-    elif is_plain(type_of(value)):
+    elif is_plain(type(value)):
         parts += attributes_of(value).values()
     return sum(bytes_in(part, (*seen, id(value))) for part in parts)
 
 
 def parts_of(value: Any) -> Iterable[Any]:
     """Parts of a static value of Python's own kinds: containers, partials, methods, records."""
-    if is_a(value, (list, tuple, set, frozenset, deque)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return (*value, *attributes_of(value).values())
-    if is_a(value, (dict, types.MappingProxyType)):
+    if isinstance(value, (dict, types.MappingProxyType)):
         return (*value, *value.values(), *attributes_of(value).values())
-    if is_a(value, np.ndarray):
+    if isinstance(value, np.ndarray):
         return (
             *(value.ravel().tolist() if value.dtype.hasobject else ()),
             *attributes_of(value).values(),
         )
-    if is_a(value, functools.partial):
+    if isinstance(value, functools.partial):
         return (value.func, *value.args, *value.keywords.values())
-    if is_a(value, (types.MethodType, types.MethodWrapperType)):
+    if isinstance(value, (types.MethodType, types.MethodWrapperType)):
         return (value.__self__,)
-    if is_a(value, ReferenceType) or type_of(value) in ProxyTypes:
+    if isinstance(value, ReferenceType) or type(value) in ProxyTypes:
         return (referent(value),)
     names = (
         (*fields_of(value), *extras(value))
-        if dataclasses.is_dataclass(value) and not is_a(value, type)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type)
         else ()
     )
     return [part for name in names if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
@@ -566,6 +565,6 @@ def fields_of(value: Any) -> tuple[str, ...]:
     """Names of the fields of a dataclass instance; empty for other values."""
     return (
         tuple(field.name for field in dataclasses.fields(value))
-        if dataclasses.is_dataclass(value) and not is_a(value, type)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type)
         else ()
     )

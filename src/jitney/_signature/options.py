@@ -21,7 +21,7 @@ from .._errors import OptionError, Where, name_fix
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
-from .._jax.trees import is_a, is_whole
+from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
 from .._switches import Disabled
 from .buckets import Bucket
@@ -328,9 +328,13 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     names: tuple[Any, ...] | None = (
-        (value,) if is_a(value, str) else tuple(value) if is_a(value, (tuple, list)) else None
+        (value,)
+        if isinstance(value, str)
+        else tuple(value)
+        if isinstance(value, (tuple, list))
+        else None
     )
-    if names is None or not all(is_a(name, str) and name.isidentifier() for name in names):
+    if names is None or not all(isinstance(name, str) and name.isidentifier() for name in names):
         fail(
             where,
             f"{option}={value!r} does not name parameters.",
@@ -350,9 +354,9 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
 def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
     if value is None:
         return ()
-    if is_a(value, str):
+    if isinstance(value, str):
         axes = (VmapAxis(value),)
-    elif is_a(value, Mapping) and value:
+    elif isinstance(value, Mapping) and value:
         axes = tuple(_explicit(where, value, name, dims) for name, dims in value.items())
     else:
         axes = ()
@@ -369,10 +373,10 @@ def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
 
 def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
     good = (
-        is_a(dims, Mapping)
+        isinstance(dims, Mapping)
         and len(dims) > 0
         and all(
-            is_a(argument, str) and is_a(dim, int) and not is_a(dim, bool)
+            isinstance(argument, str) and isinstance(dim, int) and not isinstance(dim, bool)
             for argument, dim in dims.items()
         )
     )
@@ -389,7 +393,7 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
 def _pad(where: Where | str, value: Any) -> tuple[tuple[str, Bucket], ...]:
     if value is None:
         return ()
-    if not is_a(value, Mapping) or not value or not all(map(_is_axis, value)):
+    if not isinstance(value, Mapping) or not value or not all(map(_is_axis, value)):
         fail(
             where,
             f"pad={value!r} does not say which axis is padded to what.",
@@ -403,7 +407,7 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
     if isinstance(buckets, Bucket):
         return buckets
     try:
-        return Bucket(ladder=buckets) if is_a(buckets, str) else Bucket(buckets)
+        return Bucket(ladder=buckets) if isinstance(buckets, str) else Bucket(buckets)
     except OptionError as error:
         # Quote the first line of the error without its "jitney.Bucket(): ".
         what = str(error).partition("\n")[0].partition("(): ")[2].rstrip(".")
@@ -419,12 +423,12 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
     if value is None:
         return ()
     good = (
-        is_a(value, Mapping)
+        isinstance(value, Mapping)
         and len(value) > 0
         and all(map(_is_axis, value))
         # A bool is an int to Python, but not a size.
         and all(
-            part == AUTO or (is_a(part, int) and not is_a(part, bool) and part > 0)
+            part == AUTO or (isinstance(part, int) and not isinstance(part, bool) and part > 0)
             for part in value.values()
         )
     )
@@ -464,7 +468,9 @@ def _max_compiles(where: Where | str, value: Any) -> CompileLimit | None:
         return None
     if is_whole(value) and value > 0:
         return CompileLimit(int(value), _PAST[0])
-    said = re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value) if is_a(value, str) else None
+    said = (
+        re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value) if isinstance(value, str) else None
+    )
     if said is None:
         fail(
             where,
@@ -519,11 +525,11 @@ def _roll(where: Where | str, value: Any) -> str | None:
 
 
 def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], ...] | None:
-    if value is None or (is_a(value, str) and value in PRECISIONS):
+    if value is None or (isinstance(value, str) and value in PRECISIONS):
         return value
-    if is_a(value, Mapping) and value:
+    if isinstance(value, Mapping) and value:
         for name, type_ in value.items():
-            if not is_a(name, str) or not tokens(name) or type_ not in PRODUCT_TYPES:
+            if not isinstance(name, str) or not tokens(name) or type_ not in PRODUCT_TYPES:
                 fail(
                     where,
                     f"precision={{{name!r}: {type_!r}}} does not say which products are computed in"
@@ -533,7 +539,7 @@ def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], .
                     'write precision={"default": "bf16", "head": "f32"}.',
                 )
         return tuple(value.items())
-    if is_a(value, str) and tolerance_of(value) is not None:
+    if isinstance(value, str) and tolerance_of(value) is not None:
         return value
     fail(
         where,
@@ -564,9 +570,9 @@ def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | N
 
 
 def _cache(where: Where | str, value: Any) -> bool | Literal["program"]:
-    if is_a(value, str) and value == "program":
+    if isinstance(value, str) and value == "program":
         return "program"
-    if not is_a(value, bool):
+    if not isinstance(value, bool):
         fail(
             where,
             f"cache={value!r} is not a choice.",
@@ -586,21 +592,24 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
         return None
 
     # Three forms: "fsdp", a dict of axes, and ("fsdp", dict).
-    alone = is_a(value, str) and value == FSDP
+    alone = isinstance(value, str) and value == FSDP
     fsdp = alone or (
-        is_a(value, (tuple, list)) and len(value) == 2 and is_a(value[0], str) and value[0] == FSDP
+        isinstance(value, (tuple, list))
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and value[0] == FSDP
     )
     named: Any = {} if alone else value[1] if fsdp else value
-    if not is_a(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
+    if not isinstance(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
     axes: list[tuple[str, tuple[str, ...]]] = []
 
     for name, along in named.items():
-        parts: Any = (along,) if is_a(along, str) else along
+        parts: Any = (along,) if isinstance(along, str) else along
         # `"*"` stands alone: it cannot be combined with named axes of the mesh.
-        named_all = is_a(parts, (tuple, list)) and [*parts] == [EVERY]
+        named_all = isinstance(parts, (tuple, list)) and [*parts] == [EVERY]
         if not named_all and (
-            not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts))
+            not isinstance(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts))
         ):
             _not_sharding(where, value)
         axes.append((name, tuple(parts)))
@@ -622,7 +631,7 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
     if value is None:
         return None
     is_optional = isinstance(value, str) and value == OPTIONAL
-    if not is_optional and not is_a(value, (Mesh, jax.sharding.Mesh)):
+    if not is_optional and not isinstance(value, (Mesh, jax.sharding.Mesh)):
         fail(
             where,
             f"mesh={value!r} is no mesh.",
@@ -640,7 +649,7 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
 
     # jitney's own `Mesh` wraps one of JAX's.
     given: Any = value
-    return given.mesh if is_a(given, Mesh) else given
+    return given.mesh if isinstance(given, Mesh) else given
 
 
 def _flag(where: Where | str, option: str, value: Any) -> bool:

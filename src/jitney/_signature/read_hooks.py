@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
-from .._jax.trees import is_a, space_of, type_of
 from .._jax.user_contexts import WATCHED
 from .mutable_objects import is_plain
 
@@ -71,7 +70,7 @@ def _tell(readers: tuple[ReadObserver, ...], value: Any, name: str, part: Any) -
         # An AttributeError would tell the body that this attribute is missing.
         except AttributeError as error:
             raise RuntimeError(
-                f"{name!r} of a {type_of(value).__name__} could not be looked at: {error}"
+                f"{name!r} of a {type(value).__name__} could not be looked at: {error}"
             ) from error
     return given
 
@@ -102,11 +101,12 @@ def can_be_watched(kind: type[Any]) -> bool:
         or kind.__flags__ & _IMMUTABLE
     ):
         return False
-    metaclasses: tuple[Any, ...] = type_of(kind).__mro__[:-2]  # without `type` and `object`
-    own = [space_of(each)["__setattr__"] for each in metaclasses if "__setattr__" in space_of(each)]
+    metaclass: Any = type(kind)
+    metaclasses: tuple[Any, ...] = metaclass.__mro__[:-2]  # without `type` and `object`
+    own = [vars(each)["__setattr__"] for each in metaclasses if "__setattr__" in vars(each)]
     # A `__setattr__` of a metaclass written in C would have to be called, so only functions of
     # Python's may be bypassed.
-    return all(is_a(each, types.FunctionType) for each in own)
+    return all(isinstance(each, types.FunctionType) for each in own)
 
 
 class WatchedClasses:
@@ -117,7 +117,7 @@ class WatchedClasses:
 
     def add(self, value: Any) -> None:
         """Watch the class of an object."""
-        kind = type_of(value)
+        kind = type(value)
         if kind in self._kinds:
             return
         self._kinds.append(kind)

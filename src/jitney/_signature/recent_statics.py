@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.trees import type_of
 from .copies import snapshot
 from .static_values import PLAIN, Opaque, order_in_memory
 
@@ -39,7 +38,7 @@ class RecentStatics:
         Raises:
             Unkeyed: It has no key.
         """
-        if type_of(value) not in _KINDS or getattr(value, "nbytes", 0) > _MOST_BYTES:
+        if type(value) not in _KINDS or getattr(value, "nbytes", 0) > _MOST_BYTES:
             return Opaque(value)
         last = self._last
         for copied, key in last:
@@ -60,8 +59,8 @@ class RecentStatics:
 
 def is_alike(a: Any, b: Any) -> bool:
     """Return whether two values certainly have equal keys."""
-    kind = type_of(a)
-    if kind is not type_of(b):
+    kind = type(a)
+    if kind is not type(b):
         return False
     if kind in _PLAIN:
         return a == b
@@ -88,9 +87,9 @@ def is_alike(a: Any, b: Any) -> bool:
 def _are_alike(a: Any, b: Any) -> bool:
     if len(a) != len(b):
         return False
-    kinds = {*map(type_of, a)}
+    kinds = {*map(type, a)}
     if kinds <= _PLAIN:
         # One `==` of Python's own compares all plain items; types are compared too, since `1 ==
         # True`.
-        return all(map(is_, map(type_of, a), map(type_of, b))) and a == b
+        return all(map(is_, map(type, a), map(type, b))) and a == b
     return all(map(is_alike, a, b))

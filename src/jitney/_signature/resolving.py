@@ -25,7 +25,7 @@ class _Probe(eqx.Module):
 
 # Equinox has its own type for bound methods.
 _BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))
-_jitted: Any = (jax.jit(len), eqx.filter_jit(len))  # pyright: ignore[reportUnknownMemberType]
+_jitted: Any = (jax.jit(len), eqx.filter_jit(len))
 _look_through = {*map(type, _jitted), jax.custom_jvp, jax.custom_vjp}
 # Under EQX_ON_ERROR=breakpoint Equinox turns the result of `jax.jit` into a plain function with
 # `__wrapped__`. Plain functions have that for other reasons too, so their type is left out.

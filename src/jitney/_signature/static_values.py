@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, format_error
-from .._jax.trees import Tracer, attribute, is_a, issubdtype, space_of, type_of, words_of_keys
+from .._jax.trees import Tracer, attribute, issubdtype, words_of_keys
 from .attributes import attributes_of
 from .construction import construction, has_coarse_equality
 from .identity import identity, is_by_identity
@@ -66,7 +66,7 @@ def base_of(value: Any) -> Any:
     """Python's own container that the class of `value` is or extends. Its methods ignore overrides
     in subclasses.
     """
-    return next(base for base in type_of(value).__mro__ if base in _BASES)
+    return next(base for base in type(value).__mro__ if base in _BASES)
 
 
 def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
@@ -76,9 +76,9 @@ def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
     keys.
     """
     shown = gc.get_referents(proxy)[0]
-    if not is_a(shown, dict):
+    if not isinstance(shown, dict):
         raise Unkeyed(
-            f"is or holds a mapping proxy of a {type_of(shown).__qualname__}.",
+            f"is or holds a mapping proxy of a {type(shown).__qualname__}.",
             "A mapping proxy is keyed by the dict behind it.",
             "pass a dict, or a proxy of one.",
         )
@@ -135,7 +135,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     Raises:
         StaticError: The value can be keyed neither by its parts nor by `hash`.
     """
-    kind = type_of(value)
+    kind = type(value)
 
     # A function is keyed by a weak stand-in, so that the key does not keep its closure alive.
     if kind is types.FunctionType:
@@ -158,7 +158,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     parts = _parts(value)
     if parts is not None:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
-    if is_a(value, (set, frozenset)):
+    if isinstance(value, (set, frozenset)):
         return (
             kind,
             frozenset(static_key(part, inside) for part in base_of(value).__iter__(value)),
@@ -171,7 +171,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, static_key(built, inside)
 
     own = tuple(static_key(part, inside) for part in _own(value))
-    if is_a(value, (float, complex)):
+    if isinstance(value, (float, complex)):
         return kind, _hashable(value), static_key(complex(value)), own
     return (kind, _hashable(value), own) if own else (kind, _hashable(value))
 
@@ -203,14 +203,14 @@ def can_have_attributes(kind: type[Any]) -> bool:
 
 def with_attributes(value: Any) -> bool:
     """Return whether a value is such a number or text and has attributes."""
-    return can_have_attributes(type_of(value)) and len(space_of(value)) > 0
+    return can_have_attributes(type(value)) and len(vars(value)) > 0
 
 
 def is_keyed_by_identity(value: Any) -> bool:
     """Return whether a value is keyed by its identity, by a stand-in that does not keep it
     alive.
     """
-    kind = type_of(value)
+    kind = type(value)
     if kind is types.FunctionType:
         return True
     return (
@@ -238,27 +238,27 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     """Parts of an ordered container, in an order that a body could observe; None for other
     values.
     """
-    if is_a(value, Tracer):
+    if isinstance(value, Tracer):
         raise Unkeyed(
             f"is traced: {value}.",
             "A static value is known before tracing.",
             "take its name out of `static`, or pass a concrete value.",
         )
-    if is_a(value, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
 
     # Python's own methods are called, since a subclass may override iteration.
-    if is_a(value, (list, tuple)):
+    if isinstance(value, (list, tuple)):
         return tuple(base_of(value).__iter__(value))
-    if is_a(value, dict):
+    if isinstance(value, dict):
         return tuple(part for item in base_of(value).items(value) for part in item)
-    if is_a(value, types.MappingProxyType):
+    if isinstance(value, types.MappingProxyType):
         return (behind(value),)
-    if is_a(value, slice):
+    if isinstance(value, slice):
         return (value.start, value.stop, value.step)
-    if is_a(value, functools.partial):
+    if isinstance(value, functools.partial):
         return (value.func, value.args, value.keywords)
-    if is_a(value, types.MethodType):
+    if isinstance(value, types.MethodType):
         return (value.__func__, value.__self__)
     if is_keyed_by_fields(value):
         compared = [
@@ -280,7 +280,7 @@ def extras(record: Any) -> dict[str, Any]:
     return {
         name: held[name]
         for name in names
-        if not is_a(getattr(type_of(record), name, None), functools.cached_property)
+        if not isinstance(getattr(type(record), name, None), functools.cached_property)
     }
 
 
@@ -288,13 +288,13 @@ def _own(value: Any) -> tuple[Any, ...]:
     """Extra state of an instance of a subclass of a number, text, container or array: a unit, a
     mask, a default factory.
     """
-    if not with_attributes(value) and not is_a(
+    if not with_attributes(value) and not isinstance(
         value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)
     ):
         return ()
-    if type_of(value) in _WITHOUT_ATTRIBUTES:
+    if type(value) in _WITHOUT_ATTRIBUTES:
         return ()
-    factory = value.default_factory if is_a(value, defaultdict) else None
+    factory = value.default_factory if isinstance(value, defaultdict) else None
     attributes = attributes_of(value)
     return (factory, attributes) if factory or attributes else ()
 
@@ -305,7 +305,7 @@ def is_keyed_by_fields(value: Any) -> bool:
 
     Its own `==` would be too coarse: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
     """
-    if not _is_record(value) or is_a(value, eqx.Module):
+    if not _is_record(value) or isinstance(value, eqx.Module):
         return _is_record(value)
     # The hash that dataclasses generate is that of the tuple of hashed fields. Any other hash was
     # written by the author of the class.
@@ -318,7 +318,7 @@ def is_keyed_by_fields(value: Any) -> bool:
 
 
 def _array_parts(value: Any) -> tuple[Any, ...]:
-    if is_a(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
+    if isinstance(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
         return ("key", str(value.dtype), *_array_parts(words_of_keys(value)))
     # Weak types promote differently, and the order in memory can be observed through `ravel("K")`.
     host = np.asarray(value)
@@ -340,7 +340,7 @@ def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 def _is_record(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not is_a(value, type)
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def has_hash(value: Any) -> bool:
@@ -357,11 +357,11 @@ def _numbers(value: Any) -> str:
     """Advice on what to pass in place of a table or another library's array, whose class the user
     cannot change; "" for other values.
     """
-    if hasattr(type_of(value), "to_numpy"):
+    if hasattr(type(value), "to_numpy"):
         return "pass `.to_numpy()` of it: an array is keyed by its numbers."
     return (
         "pass `np.asarray` of it: an array is keyed by its numbers."
-        if hasattr(type_of(value), "__array__")
+        if hasattr(type(value), "__array__")
         else ""
     )
 
@@ -376,4 +376,4 @@ def _hashable(value: Any) -> Hashable:
             or "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays"
             " instead.",
         )
-    return identity(value) if is_by_identity(type_of(value)) else value
+    return identity(value) if is_by_identity(type(value)) else value

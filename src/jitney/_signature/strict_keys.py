@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from .._jax.aux_data import Structure, aux_data
-from .._jax.trees import Tracer, is_a, issubdtype, type_of
+from .._jax.trees import Tracer, issubdtype
 from .construction import construction
 from .static_values import is_keyed_by_fields, static_key
 
@@ -40,7 +40,7 @@ def strict_key(parts: Iterable[Any]) -> tuple[Hashable, ...]:
     """
     told: list[Hashable] = []
     for part in parts:
-        if type_of(part) is Structure:
+        if type(part) is Structure:
             _add(part, told)
     return tuple(told)
 
@@ -52,12 +52,12 @@ def are_one(a: Any, b: Any) -> bool:
 
 def _add(structure: Hashable, told: list[Hashable]) -> None:
     for held in aux_data(structure):
-        kinds = tuple(map(type, held if type_of(held) in (tuple, list) else (held,)))
+        kinds = tuple(map(type, held if type(held) in (tuple, list) else (held,)))
         known = _known.get(kinds, kinds)
         if known is kinds:
             known = _of_node(held, kinds)
         # A list holds the keys of a dict; keys that are all text are compared exactly by `==`.
-        if known is not None and not (type_of(held) is list and _ONLY_TEXT.issuperset(kinds)):
+        if known is not None and not (type(held) is list and _ONLY_TEXT.issuperset(kinds)):
             told.append(known)
 
 
@@ -68,7 +68,7 @@ def _of_node(held: Any, kinds: tuple[type, ...]) -> Hashable:
     # `1` and `True` differ by type, so the type is the strict key. For a float the value counts as
     # well, because of the sign of zero.
     by_type = all(kind in _BY_TYPE or _is_itself(kind) for kind in kinds)
-    parts = held if type_of(held) in (tuple, list) else (held,)
+    parts = held if type(held) in (tuple, list) else (held,)
     told = tuple(_told(part, ()) for part in parts)
     known = told if any(part is not None for part in told) else None
     if by_type:
@@ -86,7 +86,7 @@ def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
     """Strict key of a value within the values that are equal to it; None if these are identical in
     every respect.
     """
-    kind = type_of(value)
+    kind = type(value)
     if kind in _BY_TYPE:
         return kind
     if _is_itself(kind) or id(value) in inside:
@@ -97,7 +97,7 @@ def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
         return kind, copysign(1.0, value.real), copysign(1.0, value.imag)
     if kind is Structure:
         return kind, *strict_key([value])
-    if is_a(value, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return kind, *_of_array(value)
     return kind, *_of_parts(value, (*inside, id(value)))
 
@@ -108,7 +108,7 @@ def _of_array(value: Any) -> tuple[Hashable, ...]:
     """
     is_read = (
         value.size == 1
-        and not is_a(value, Tracer)
+        and not isinstance(value, Tracer)
         and not issubdtype(value.dtype, jax.dtypes.extended)
     )
     return (
@@ -120,13 +120,13 @@ def _of_array(value: Any) -> tuple[Hashable, ...]:
 
 
 def _of_parts(value: Any, inside: tuple[int, ...]) -> tuple[Hashable, ...]:
-    if is_a(value, (tuple, list)):
+    if isinstance(value, (tuple, list)):
         return tuple(_told(part, inside) for part in value)
-    if is_a(value, (dict, types.MappingProxyType)):
+    if isinstance(value, (dict, types.MappingProxyType)):
         return tuple((key, _told(key, inside), _told(part, inside)) for key, part in value.items())
-    if is_a(value, (set, frozenset)):
+    if isinstance(value, (set, frozenset)):
         return (frozenset((part, _told(part, inside)) for part in value),)
-    if is_a(value, slice):
+    if isinstance(value, slice):
         return tuple(_told(part, inside) for part in (value.start, value.stop, value.step))
     if is_keyed_by_fields(value):
         return tuple(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .._errors import OptionError, name_fix
-from .._jax.trees import is_a, is_number
+from .._jax.trees import is_number
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
 # From narrow to wide: `Device.computed_in` takes the next wider type.
@@ -48,7 +48,7 @@ class Device:
     source: str = "given"
 
     def __post_init__(self) -> None:
-        if not is_a(self.name, str) or not is_a(self.peak, Mapping):
+        if not isinstance(self.name, str) or not isinstance(self.peak, Mapping):
             raise OptionError(
                 "jitney.Device()",
                 f"name={self.name!r}, peak={self.peak!r}.",
@@ -229,9 +229,9 @@ def device_of(where: Any, given: Any) -> Device:
     Raises:
         OptionError: No device has that name.
     """
-    if is_a(given, Device):
+    if isinstance(given, Device):
         return given
-    device = DEVICES.get(given.lower()) if is_a(given, str) else None
+    device = DEVICES.get(given.lower()) if isinstance(given, str) else None
     if device is None:
         raise OptionError(
             where,

@@ -12,7 +12,6 @@ import jax
 from .._errors import MeshError, OptionError
 from .._interface.derivatives import Derivative, program_of
 from .._jax.mesh import Mesh, current
-from .._jax.trees import is_a
 from .._owners import public
 from .._program.entry import Specialization
 from .._signature.options import Wrt
@@ -98,7 +97,7 @@ def simulate(
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
     # An empty list is taken as a single mesh, which `_mesh_of` refuses.
-    several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]
+    several: Any = mesh if isinstance(mesh, (tuple, list)) and mesh else [mesh]
     meshes = [_mesh_of(entry, given) for given in several]
     arrays = [
         jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
@@ -124,7 +123,7 @@ def simulate(
     simulations = tuple(
         case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True)
     )
-    return Sweep(simulations) if is_a(mesh, (tuple, list)) else simulations[0]
+    return Sweep(simulations) if isinstance(mesh, (tuple, list)) else simulations[0]
 
 
 def _count(mesh: Sizes) -> int:
@@ -148,8 +147,10 @@ def _mesh_of(entry: Specialization, mesh: Any) -> dict[str, int]:
     # A mesh object of jitney or JAX.
     if hasattr(mesh, "shape"):
         mesh = dict(mesh.shape)
-    sizes: list[Any] = list(mesh.values()) if is_a(mesh, Mapping) else []
-    if not sizes or any(not is_a(size, int) or is_a(size, bool) or size < 1 for size in sizes):
+    sizes: list[Any] = list(mesh.values()) if isinstance(mesh, Mapping) else []
+    if not sizes or any(
+        not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes
+    ):
         raise MeshError(
             where,
             f"mesh={mesh!r} is no layout.",

@@ -27,9 +27,6 @@ from .jacobian_mode import WORTH, JacobianResult, in_place, possible, run_of, sh
 from .pattern import Pattern
 from .typed_numpy import np
 
-_jax: Any = jax
-_jnp: Any = jnp
-_lax: Any = jax.lax
 # So many dense passes cost less than a trace of each size.
 _CHEAP = 128
 # Out of bounds, so that a scatter with mode="drop" drops what is written there.
@@ -132,7 +129,7 @@ def _wish(
 
     Known floats are not used here: the program of the bucket may decide by them in another way.
     """
-    traced, out = _jax.make_jaxpr(fn, return_shape=True)(list(at))
+    traced, out = jax.make_jaxpr(fn, return_shape=True)(list(at))
     ways, _ = possible(traced, ways)
     shapes = [[tuple(leaf.shape) for leaf in leaves] for leaves in (at, out)]
     sizes = [sum(map(math.prod, leaves)) for leaves in shapes]
@@ -268,8 +265,8 @@ def _stand_ins(form: _Form, symbol: Any) -> _Tables:
     """Arrays computed from the size, in place of tables that the host computes from it."""
 
     def stand_in(shape: Shape) -> Any:
-        counted = _lax.iota(np.int32, max(math.prod(shape), 1)).reshape(shape)
-        return _lax.add(counted, _lax.broadcast(_jnp.asarray(symbol, np.int32), shape))
+        counted = jax.lax.iota(np.int32, max(math.prod(shape), 1)).reshape(shape)
+        return jax.lax.add(counted, jax.lax.broadcast(jnp.asarray(symbol, np.int32), shape))
 
     def stand_ins(shapes: Sequence[Shape], *before: int) -> list[Any]:
         return [stand_in((*before, *shape)) for shape in shapes]
@@ -327,7 +324,7 @@ def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leave
                 int(line_ends[mine]),
                 lines_first=not forward,
             )
-        return _lax.squeeze(whole, (0,))
+        return jax.lax.squeeze(whole, (0,))
 
     return value, [
         [block(o, i) for i in range(len(linearized.at))] for o in range(len(linearized.out))
@@ -338,15 +335,15 @@ def _directions(tables: Sequence[Any], leaves: Leaves, count: int) -> Iterator[A
     """Stacks of directions: direction i is the sum of all elements with table entry i."""
     for table, leaf in zip(tables, leaves, strict=True):
         shape = (count, *leaf.shape)
-        numbers = _lax.broadcasted_iota(np.int32, shape, 0)
-        yield _lax.eq(
-            numbers, _lax.broadcast_in_dim(_lead(table, leaf.shape), shape, range(1, len(shape)))
+        numbers = jax.lax.broadcasted_iota(np.int32, shape, 0)
+        yield jax.lax.eq(
+            numbers, jax.lax.broadcast_in_dim(_lead(table, leaf.shape), shape, range(1, len(shape)))
         ).astype(leaf.dtype)
 
 
 def _lead(table: Any, shape: Sequence[Any]) -> Any:
     """Leading part of a table, in the shape of an array at the size of the trace."""
-    return _lax.slice(table, (0,) * len(shape), tuple(shape)) if len(shape) else table
+    return jax.lax.slice(table, (0,) * len(shape), tuple(shape)) if len(shape) else table
 
 
 def _rest(stack: Any, cross: Sequence[Any], *, forward: bool) -> Any:
@@ -355,14 +352,14 @@ def _rest(stack: Any, cross: Sequence[Any], *, forward: bool) -> Any:
 
     The result has one more axis in front.
     """
-    odd = _lax.reduce_or(~_jnp.isfinite(stack), axes=(0,))
-    rest = _lax.select(
-        odd, _lax.full_like(odd, np.nan, stack.dtype), _lax.full_like(odd, 0, stack.dtype)
+    odd = jax.lax.reduce_or(~jnp.isfinite(stack), axes=(0,))
+    rest = jax.lax.select(
+        odd, jax.lax.full_like(odd, np.nan, stack.dtype), jax.lax.full_like(odd, 0, stack.dtype)
     )
     lines = odd.shape
     shape = (1, *lines, *cross) if forward else (1, *cross, *lines)
     first = 1 if forward else 1 + len(cross)
-    return _lax.broadcast_in_dim(rest, shape, range(first, first + len(lines)))
+    return jax.lax.broadcast_in_dim(rest, shape, range(first, first + len(lines)))
 
 
 def _written(
@@ -376,7 +373,7 @@ def _written(
     size = math.prod(cross)
     here = (local >= 0) & (local < size)
     of_line = [
-        _lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in range(1, len(stack.shape))
+        jax.lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in range(1, len(stack.shape))
     ]
 
     # Unravel the owner into its indices.
@@ -385,9 +382,12 @@ def _written(
     for length in cross:
         stride //= length
         of_cross.append(
-            _lax.rem(_lax.div(local, _lax.full_like(local, stride)), _lax.full_like(local, length))
+            jax.lax.rem(
+                jax.lax.div(local, jax.lax.full_like(local, stride)),
+                jax.lax.full_like(local, length),
+            )
         )
     # The extra leading axis has size 1: index 0 writes, `_NOWHERE` drops.
-    leading = _lax.select(here, _lax.full_like(local, 0), _lax.full_like(local, _NOWHERE))
+    leading = jax.lax.select(here, jax.lax.full_like(local, 0), jax.lax.full_like(local, _NOWHERE))
     positions = (leading, *of_line, *of_cross) if lines_first else (leading, *of_cross, *of_line)
     return whole.at[positions].set(stack, mode="drop", wrap_negative_indices=False)

@@ -16,8 +16,6 @@ from .directions import Leaves, Linearized, Shape
 from .pattern import Pattern
 from .typed_numpy import np
 
-_jnp: Any = jnp
-_lax: Any = jax.lax
 # Positions in a program are of 32 bits, unless it computes in float64.
 _LARGEST = 2**31 - 1
 
@@ -145,7 +143,7 @@ def dense(
     def block(o: int, out: Shape, i: int, taken: Shape) -> Any:
         a, whole = (i, stacks[o]) if forward else (o, stacks[i])
         if len(along) > 1:
-            whole = _lax.slice_in_dim(
+            whole = jax.lax.slice_in_dim(
                 whole, int(ends[a]), int(ends[a + 1]), axis=-1 if forward else 0
             )
         whole = whole.reshape((*out, *taken))
@@ -164,7 +162,7 @@ def _basis(leaves: Leaves, ends: Any) -> list[Any]:
     """
     total = int(ends[-1])
     return [
-        _jnp.eye(total, int(stop - start), -int(start), dtype=leaf.dtype).reshape(
+        jnp.eye(total, int(stop - start), -int(start), dtype=leaf.dtype).reshape(
             (total, *leaf.shape)
         )
         for leaf, start, stop in zip(leaves, ends, ends[1:], strict=False)
@@ -178,7 +176,7 @@ def _by_colour(scheme: Colouring, leaves: Leaves) -> list[Any]:
     for leaf in leaves:
         size = math.prod(leaf.shape)
         colours = scheme.colours[at : at + size].astype(np.int32)
-        hot = _jnp.arange(scheme.count, dtype=np.int32)[:, None] == colours
+        hot = jnp.arange(scheme.count, dtype=np.int32)[:, None] == colours
         directions.append(hot.astype(leaf.dtype).reshape((scheme.count, *leaf.shape)))
         at += size
     return directions
@@ -192,7 +190,7 @@ def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
         size = math.prod(leaf.shape)
         # Positions in this leaf; -1 in another one.
         own = np.where((elements >= at) & (elements < at + size), elements - at, -1)
-        hot = own.astype(np.int32)[:, None] == _jnp.arange(size, dtype=np.int32)
+        hot = own.astype(np.int32)[:, None] == jnp.arange(size, dtype=np.int32)
         directions.append(hot.astype(leaf.dtype).reshape((len(elements), *leaf.shape)))
         at += size
     return directions
@@ -203,14 +201,14 @@ def _taken(stacks: Sequence[Any], at: Any) -> Any:
     size = sum(stack.size for stack in stacks)
     # All positions come from the pattern, so no bounds check is needed.
     if size <= _LARGEST:
-        source = _jnp.concatenate([stack.reshape(-1) for stack in stacks])
+        source = jnp.concatenate([stack.reshape(-1) for stack in stacks])
         if len(at) == size and np.array_equal(at, np.arange(len(at))):
             return source
         return source.at[at.astype(np.int32)].get(mode="promise_in_bounds")
 
     # A flat position would be cut off at 32 bits: one position for each of two axes instead.
     first = 0
-    data = _jnp.zeros(len(at), stacks[0].dtype)
+    data = jnp.zeros(len(at), stacks[0].dtype)
     for stack in stacks:
         here = np.flatnonzero((at >= first) & (at < first + stack.size))
         rows = stack.reshape(len(stack), -1)
@@ -228,7 +226,7 @@ def _sparse(data: Any, here: _Block, out: Shape, taken: Shape) -> Any:
     flat = here.rows * math.prod(taken) + here.columns
     indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))
     return bcoo()(
-        (data, _jnp.asarray(indices, np.int32)),
+        (data, jnp.asarray(indices, np.int32)),
         shape=shape,
         indices_sorted=True,
         unique_indices=True,
@@ -240,7 +238,7 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
     if len(data) == size * wide:
         return data.reshape(shape)
     # Elements outside of the pattern are 0, or NaN where the pass was not finite.
-    rest = _jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide))
+    rest = jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide))
     if not len(data):
         return rest.reshape(shape)
     # A flat position beyond 32 bits would be cut off.
@@ -264,6 +262,6 @@ def _elsewhere(stack: Any, *, forward: bool) -> Any:
     infinite or NaN, as in a plain Jacobian. The pattern counts known factors of 0 as no dependence,
     so any direction that gives no finite number may hold such an element.
     """
-    odd = ~_jnp.isfinite(stack.reshape(len(stack), -1)).all(axis=0)
-    rest = _jnp.where(odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))
+    odd = ~jnp.isfinite(stack.reshape(len(stack), -1)).all(axis=0)
+    rest = jnp.where(odd, jnp.asarray(np.nan, stack.dtype), jnp.zeros((), stack.dtype))
     return rest[:, None] if forward else rest[None]

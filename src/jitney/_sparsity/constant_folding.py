@@ -18,11 +18,10 @@ import jax
 from .._jax.evaluation import Const, Ref
 from .._jax.jaxprs import bound, opened
 from .._jax.primitives import CALLS, UNROUNDED
-from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
+from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
 from .._remat import FlatProgram, Step, flattened
 from .typed_numpy import np
 
-_jax: Any = jax
 # Elements of a value that is folded, at most.
 _LARGEST = 1 << 22
 # Multiplications of a product that is folded, at most.
@@ -136,10 +135,10 @@ class FoldedValues:
             # Transfer guards and NaN checks of the user are meant for the program, not for its
             # constants.
             with (
-                _jax.default_device(_cpu()),
-                _jax.transfer_guard("allow"),
-                _jax.debug_nans(False),  # noqa: FBT003
-                _jax.debug_infs(False),  # noqa: FBT003
+                jax.default_device(_cpu()),
+                jax.transfer_guard("allow"),
+                jax.debug_nans(False),  # noqa: FBT003
+                jax.debug_infs(False),  # noqa: FBT003
             ):
                 self._values.update(zip(rest, self._computed(rest), strict=True))
         return self._values
@@ -171,7 +170,7 @@ class FoldedValues:
 
         arrays = [self._values[number] for number in given]
         # `lower` and `compile`, because a call would be traced if an outer trace is active.
-        compiled = _jax.jit(run).lower(arrays).compile()
+        compiled = jax.jit(run).lower(arrays).compile()
         return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
@@ -192,7 +191,7 @@ class FoldedValues:
 def _cpu() -> Any:
     """First CPU device; None, the default device, where JAX was started without CPUs."""
     with suppress(RuntimeError):
-        return _jax.devices("cpu")[0]
+        return jax.devices("cpu")[0]
     return None
 
 
@@ -247,8 +246,8 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _is_value(value: Any) -> bool:
-    if is_a(value, (bool, int, float, complex)):
+    if isinstance(value, (bool, int, float, complex)):
         return True
-    if is_a(value, Tracer) or not hasattr(value, "dtype"):
+    if isinstance(value, Tracer) or not hasattr(value, "dtype"):
         return False
     return _is_number(value.dtype) and math.prod(np.shape(value)) <= _LARGEST

@@ -18,9 +18,6 @@ from .dependence import dependence
 from .pattern import Pattern, TooDenseError
 from .typed_numpy import np
 
-_jax: Any = jax
-_jnp: Any = jnp
-_core: Any = core
 Shape = tuple[int, ...]
 Leaves = Sequence[Any]
 
@@ -45,13 +42,13 @@ class Linearized:
     @classmethod
     def of(cls, fn: Callable[[Leaves], Leaves], at: Leaves, *, forward: bool) -> Linearized:
         if not forward:
-            return cls(fn, at, None, _jax.eval_shape(fn, at))
+            return cls(fn, at, None, jax.eval_shape(fn, at))
         count = len(at)
 
         def both(*arrays: Any) -> Any:
-            return _jax.jvp(fn, (list(arrays[:count]),), (list(arrays[count:]),))
+            return jax.jvp(fn, (list(arrays[:count]),), (list(arrays[count:]),))
 
-        program, (value, _) = _jax.make_jaxpr(both, return_shape=True)(*at, *at)
+        program, (value, _) = jax.make_jaxpr(both, return_shape=True)(*at, *at)
         return cls(fn, at, program, value)
 
     @property
@@ -81,9 +78,9 @@ class Linearized:
         if program is None:
 
             def pull(at: Leaves, direction: Leaves) -> Any:
-                return _jax.vjp(self.fn, at)[1](direction)[0]
+                return jax.vjp(self.fn, at)[1](direction)[0]
 
-            program = _jax.make_jaxpr(pull)(list(self.at), list(self.out))
+            program = jax.make_jaxpr(pull)(list(self.at), list(self.out))
             targets = self.ins
         else:
             targets = self.outs
@@ -124,12 +121,12 @@ class Linearized:
         half = len(self.out)
 
         def run(seed: Leaves) -> tuple[Leaves, Leaves]:
-            both = _core.jaxpr_as_fun(self.program)(*self.at, *seed)
+            both = core.jaxpr_as_fun(self.program)(*self.at, *seed)
             return both[:half], both[half:]
 
         if batch is None or len(seeds[0]) <= max(batch, 1):
             return _each(run, seeds, self.out, axis, lambda: self.fn(self.at))
-        value, _ = run([_jnp.zeros_like(leaf) for leaf in self.at])
+        value, _ = run([jnp.zeros_like(leaf) for leaf in self.at])
 
         def push(seed: Leaves) -> Leaves:
             return run(seed)[1]
@@ -141,7 +138,7 @@ class Linearized:
 
         At most `batch` directions run at a time.
         """
-        value, transposed = _jax.vjp(self.fn, list(self.at))
+        value, transposed = jax.vjp(self.fn, list(self.at))
 
         def pull(seed: Leaves) -> Leaves:
             return transposed(seed)[0]
@@ -161,16 +158,16 @@ def _each(
     """Value, and a derivative for each seed. A single seed costs no `vmap`."""
     if not len(seeds[0]):
         return value(), [
-            _jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype)
+            jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype)
             for leaf in like
         ]
     if len(seeds[0]) == 1:
         result, along = run([seed[0] for seed in seeds])
-        return result, [_jnp.expand_dims(leaf, axis) for leaf in along]
+        return result, [jnp.expand_dims(leaf, axis) for leaf in along]
     # The value does not depend on the seed, so it has no batch dimension.
-    return _jax.vmap(run, out_axes=(None, axis))(list(seeds))
+    return jax.vmap(run, out_axes=(None, axis))(list(seeds))
 
 
 def _in_batches(run: Any, seeds: Leaves, batch: int, axis: int) -> Leaves:
-    stacks = _jax.lax.map(run, list(seeds), batch_size=batch)
-    return [_jnp.moveaxis(stack, 0, axis) for stack in stacks]
+    stacks = jax.lax.map(run, list(seeds), batch_size=batch)
+    return [jnp.moveaxis(stack, 0, axis) for stack in stacks]

@@ -21,8 +21,6 @@ from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._remat import flattened
 from .constant_folding import FoldedValues
 
-_jax: Any = jax
-_lax: Any = jax.lax
 _INSIDE = (*PLAIN_CALLS, "closed_call", "core_call")
 
 
@@ -37,7 +35,7 @@ def fold_decisions(traced: Any, at: Sequence[Any]) -> Any:
     def run(arrays: Sequence[Any]) -> list[Any]:
         return _run(traced, arrays)
 
-    return _jax.make_jaxpr(run)(list(at)) if _is_open(traced) else traced
+    return jax.make_jaxpr(run)(list(at)) if _is_open(traced) else traced
 
 
 def _is_open(jaxpr: Any) -> bool:
@@ -82,7 +80,7 @@ def _scan(eqn: Any, operands: list[Any]) -> list[Any]:
         out = _run(eqn.params["jaxpr"], [*fixed, *carry, *row])
         return out[: len(carry)], out[len(carry) :]
 
-    last, ys = _lax.scan(
+    last, ys = jax.lax.scan(
         turn,
         carry,
         rows,
@@ -102,7 +100,7 @@ def _while(eqn: Any, operands: list[Any]) -> list[Any]:
     def turn(values: Any) -> Any:
         return _run(eqn.params["body_jaxpr"], [*inside, *values])
 
-    return list(_lax.while_loop(goes_on, turn, carry))
+    return list(jax.lax.while_loop(goes_on, turn, carry))
 
 
 def _cond(eqn: Any, operands: list[Any]) -> list[Any]:
@@ -110,7 +108,9 @@ def _cond(eqn: Any, operands: list[Any]) -> list[Any]:
         return lambda *values: _run(jaxpr, values)
 
     return list(
-        _lax.switch(operands[0], [branch(jaxpr) for jaxpr in eqn.params["branches"]], *operands[1:])
+        jax.lax.switch(
+            operands[0], [branch(jaxpr) for jaxpr in eqn.params["branches"]], *operands[1:]
+        )
     )
 
 
@@ -119,7 +119,7 @@ def _checkpoint(eqn: Any, operands: list[Any]) -> list[Any]:
         return _run(eqn.params["jaxpr"], values)
 
     return list(
-        _jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(
+        jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(
             *operands
         )
     )

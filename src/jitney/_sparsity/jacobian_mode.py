@@ -14,7 +14,7 @@ from jax.extend import core
 
 from .._jax.jaxprs import calls_back, effectful_equations, opened, programs
 from .._jax.memory import Misfit, compiled_bytes, fit, text
-from .._jax.trees import Tracer, is_a
+from .._jax.trees import Tracer
 from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_of
 from .colours.modes import REVERSE, WAYS, Mode, PassMode
@@ -24,9 +24,6 @@ from .directions import Leaves, Linearized
 from .fold_decisions import fold_decisions
 from .pattern import Pattern
 from .timed import seconds
-
-_jax: Any = jax
-_core: Any = core
 
 # Forward and reverse are timed from this many dense passes on, if their costs differ at most by
 # this ratio.
@@ -93,7 +90,7 @@ def jacobian(
         UnknownPositions: Blocks are to be sparse, and the function reads at positions that are
             traced.
     """
-    traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
+    traced, shapes = jax.make_jaxpr(fn, return_shape=True)(list(at))
     with OWN_TIME.running():
         traced = fold_decisions(traced, at)
 
@@ -118,7 +115,7 @@ def jacobian(
     blurred: dict[int, tuple[Any, str]] = {}
     with OWN_TIME.running():
         pattern = linearized.pattern(blurred) if look and not in_place(traced) else None
-    sources = [(value, line) for value, line in blurred.values() if is_a(value, Tracer)]
+    sources = [(value, line) for value, line in blurred.values() if isinstance(value, Tracer)]
     if as_sparse and sources:
         raise UnknownPositions(sources)
 
@@ -196,7 +193,7 @@ def _timed(
 
 def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
     """Closed program as a function of a list of arrays."""
-    run = _core.jaxpr_as_fun(traced)
+    run = core.jaxpr_as_fun(traced)
     return lambda arrays: run(*arrays)
 
 
@@ -210,7 +207,7 @@ def _fitting(
 
     def measure(batch: int) -> int:
         def made(constants: Leaves, at: Leaves) -> Any:
-            run = run_of(_core.ClosedJaxpr(program, list(constants)))
+            run = run_of(core.ClosedJaxpr(program, list(constants)))
             return blocks(
                 Linearized.of(run, at, forward=forward), batch if batch < directions else None
             )[1]
@@ -287,7 +284,7 @@ def shaped(pattern: Pattern, scheme: Colouring) -> str:
 
 def elements(tree: Any) -> int:
     """Number of elements in the arrays of a pytree."""
-    return sum(math.prod(leaf.shape) for leaf in _jax.tree.leaves(tree))
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
 def _contains(jaxpr: Any, what: Callable[[str], bool]) -> bool:

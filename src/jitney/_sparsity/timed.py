@@ -23,10 +23,8 @@ import jax
 from .._jax.compile_cache.cache import folder
 from .._jax.evaluation import applied
 from .._jax.jaxprs import equations, opened
-from .._jax.trees import is_a
 from .typed_numpy import np
 
-_jax: Any = jax
 TimedFunction = Callable[[Any, Sequence[Any]], Any]
 """Builds the function to time from the user's function and its arguments."""
 
@@ -105,12 +103,12 @@ def _measured(
 
             return made(fn, at)
 
-        compiled = _jax.jit(call).lower(*given).compile()
+        compiled = jax.jit(call).lower(*given).compile()
         times: list[float] = []
-        _jax.block_until_ready(compiled(*given))
+        jax.block_until_ready(compiled(*given))
         while len(times) < _CALLS and (not times or times[-1] < _LONG):
             start = time.perf_counter()
-            _jax.block_until_ready(compiled(*given))
+            jax.block_until_ready(compiled(*given))
             times.append(time.perf_counter() - start)
         fastest[name] = min(times)
     return fastest
@@ -125,7 +123,7 @@ def _example(leaf: Any) -> Any:
 
 def _key(traced: Any, at: Sequence[Any], ways: Sequence[str]) -> str:
     shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in (*opened(traced)[1], *at)]
-    device = _jax.devices()[0]
+    device = jax.devices()[0]
     parts = (
         jax.__version__,
         device.platform,
@@ -151,9 +149,9 @@ def _read(path: Path | None, ways: Mapping[str, TimedFunction]) -> dict[str, flo
     except (OSError, ValueError):
         return None
     fits = (
-        is_a(stored, dict)
+        isinstance(stored, dict)
         and set(stored) == set(ways)
-        and all(is_a(stored[way], float) and stored[way] > 0 for way in ways)
+        and all(isinstance(stored[way], float) and stored[way] > 0 for way in ways)
     )
     return stored if fits else None
 

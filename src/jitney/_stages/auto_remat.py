@@ -25,7 +25,6 @@ from .._view.result import Outcome
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
-_jax: Any = jax
 _BY_ITSELF = (
     "no gradient of it is asked: a call by itself saves nothing for a backward pass. It acts on"
     " gradients of this function, as `jitney.frontier` shows; a gradient that the body takes is"
@@ -57,7 +56,7 @@ def choose_residuals(
         BudgetError: Nothing fits.
     """
     began = time.perf_counter()
-    program = _jax.make_jaxpr(fn)(*arrays)
+    program = jax.make_jaxpr(fn)(*arrays)
     traced = time.perf_counter() - began
 
     with OWN_TIME.running():

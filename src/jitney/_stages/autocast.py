@@ -26,7 +26,6 @@ from .._view.result import Outcome
 from .._view.view import Leaf, View
 from .stage import Fn, Request, Skip, Stage
 
-_jax: Any = jax
 _UNITS = {
     "bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"},
     "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
@@ -153,12 +152,12 @@ def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
         return fn(*arrays)
 
     with jax.disable_jit(False):  # noqa: FBT003
-        return _jax.make_jaxpr(named_like(body, fn))(*arrays)
+        return jax.make_jaxpr(named_like(body, fn))(*arrays)
 
 
 def emulated(low: str) -> str | None:
     """Warning for the plan if the device emulates a low type; None if it has units for it."""
-    device: Any = _jax.local_devices()[0]
+    device: Any = jax.local_devices()[0]
     if not _precision.has_kernels(LOW[low]):
         return (
             f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same"

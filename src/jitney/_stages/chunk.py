@@ -22,7 +22,6 @@ from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, ContractError, OptionError, Where
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import spelled
-from .._jax.trees import is_a
 from .._own_time import OWN_TIME
 from .._signature.options import AUTO
 from .._view.named_axes import (
@@ -414,7 +413,9 @@ class Chunk(Stage):
         )
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
-        if any(is_a(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()):
+        if any(
+            isinstance(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()
+        ):
             raise OptionError(
                 self.where,
                 "`memory` finds its chunk by compiling, and the devices are not there.",

@@ -32,15 +32,7 @@ from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
 from .._jax.sparse_arrays import bcoo
-from .._jax.trees import (
-    is_a,
-    issubdtype,
-    keystr,
-    tree_flatten,
-    tree_flatten_with_path,
-    tree_unflatten,
-    type_of,
-)
+from .._jax.trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
@@ -50,8 +42,6 @@ from .auto_remat import choose_residuals
 from .remat import remat_to_fit
 from .roll import rolling_tree
 
-_jax: Any = jax
-_eqx: Any = eqx
 What = Literal[
     "grad",
     "value_and_grad",
@@ -271,14 +261,14 @@ class _Derivation:
         self.names = self._names(bound.arguments)
         chosen = {name: bound.arguments[name] for name in self.names}
         self._check_kinds(chosen)
-        self.at, rest = _eqx.partition(chosen, _eqx.is_inexact_array)
+        self.at, rest = eqx.partition(chosen, eqx.is_inexact_array)
         self._check_real()
         self.directions = directions
 
         self._binder = Binder(derived.where, bound.signature)
 
         def primal(at: Any) -> Any:
-            return self._called_with(_eqx.combine(at, rest))
+            return self._called_with(eqx.combine(at, rest))
 
         self._once: Callable[[Any], Any] = rolling_tree(primal) if derived.roll == AUTO else primal
         self.primal: Callable[[Any], Any] = _recomputing(self._once, derived.remat)
@@ -293,7 +283,7 @@ class _Derivation:
             (_, aux), grad = self._value_aux_and_grad()
             return grad, aux
         self._recompute_to_fit()
-        return self._by_name(_jax.grad(self._scalar)(self.at))
+        return self._by_name(jax.grad(self._scalar)(self.at))
 
     def _value_and_grad(self) -> Any:
         if self.derived.summed:
@@ -301,7 +291,7 @@ class _Derivation:
         if self.derived.aux:
             return self._value_aux_and_grad()
         self._recompute_to_fit()
-        value, grad = _jax.value_and_grad(self._scalar)(self.at)
+        value, grad = jax.value_and_grad(self._scalar)(self.at)
         return value, self._by_name(grad)
 
     def _value_aux_and_grad(self) -> Any:
@@ -315,19 +305,19 @@ class _Derivation:
         def scalar(at: Any) -> Any:
             nonlocal rest
             value, auxiliary = self._two(self._once(at))
-            aux, rest = _eqx.partition(auxiliary, _eqx.is_array)
+            aux, rest = eqx.partition(auxiliary, eqx.is_array)
             return self._real_number(value), aux
 
-        (value, aux), grad = _jax.value_and_grad(
+        (value, aux), grad = jax.value_and_grad(
             _recomputing(scalar, self.derived.remat), has_aux=True
         )(self.at)
-        return (value, _eqx.combine(aux, rest)), self._by_name(grad)
+        return (value, eqx.combine(aux, rest)), self._by_name(grad)
 
     def _two(self, pair: Any) -> tuple[Any, Any]:
-        if not is_a(pair, tuple) or len(pair) != _WITH_AUX:
+        if not isinstance(pair, tuple) or len(pair) != _WITH_AUX:
             raise DerivativeError(
                 self.where,
-                f"the function returns a {type_of(pair).__name__}.",
+                f"the function returns a {type(pair).__name__}.",
                 "With has_aux=True it returns two things: the number, and the rest.",
                 "return loss, aux.",
                 code="J241",
@@ -349,13 +339,13 @@ class _Derivation:
             Refused: The function is not a sum; with the operation along the axis, and its line.
         """
         ranges = ranges_at_hand()
-        arrays, rest = _eqx.partition(self.bound.arguments, _eqx.is_array)
+        arrays, rest = eqx.partition(self.bound.arguments, eqx.is_array)
 
         def whole(arrays: Any) -> Any:
-            out = self._called_with(_eqx.combine(arrays, rest))
+            out = self._called_with(eqx.combine(arrays, rest))
             return self._two(out)[0] if self.derived.aux else out
 
-        program = _jax.make_jaxpr(whole)(arrays)
+        program = jax.make_jaxpr(whole)(arrays)
         for use in _axes.uses_of(program, ranges):
             if not use.is_sum:
                 raise Refused(
@@ -385,7 +375,7 @@ class _Derivation:
 
     def _hessian(self) -> Any:
         mode: Mode = "auto" if self.derived.mode == "reverse" else self.derived.mode
-        _, rows = self._jacobian_of(_jax.grad(self._scalar), mode, ("forward",), of=self._scalar)
+        _, rows = self._jacobian_of(jax.grad(self._scalar), mode, ("forward",), of=self._scalar)
         return self._by_name(
             {a: self._by_name({b: rows[b][a] for b in self.names}) for a in self.names}
         )
@@ -419,7 +409,7 @@ class _Derivation:
             with OWN_TIME.running():
                 # A symmetric Hessian allows a star colouring, which needs fewer colours.
                 symmetric = of is not None and _sparsity.has_symmetric_hessian(
-                    _jax.make_jaxpr(of)(self.at)
+                    jax.make_jaxpr(of)(self.at)
                 )
             try:
                 made = _sparsity.jacobian(
@@ -434,7 +424,7 @@ class _Derivation:
             except _sparsity.UnknownPositions as unknown:
                 sources = [self._position(value, line) for value, line in unknown.sources]
                 count = _sparsity.elements(leaves) * _sparsity.elements(
-                    _jax.eval_shape(flat, leaves)
+                    jax.eval_shape(flat, leaves)
                 )
                 raise _traced_positions(self.where, sources, count) from None
         elif self.derived.sparse:
@@ -480,7 +470,7 @@ class _Derivation:
             Refused: Forward is cheaper at some sizes and reverse at others.
         """
         with OWN_TIME.running():
-            traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
+            traced, shape = jax.make_jaxpr(fn, return_shape=True)(self.at)
         ways, _ = _sparsity.possible(traced, ways)
         if len(ways) == 1:
             return ways[0]
@@ -499,7 +489,7 @@ class _Derivation:
 
     def _jacobian_at_any_size(self, fn: Any, way: PassMode) -> tuple[Any, dict[str, Any]]:
         """Dense Jacobian, by the same passes at every size."""
-        transform = _jax.jacfwd if way == "forward" else _jax.jacrev
+        transform = jax.jacfwd if way == "forward" else jax.jacrev
 
         def twice(at: Any) -> Any:
             out = fn(at)
@@ -507,7 +497,7 @@ class _Derivation:
 
         blocks, value = transform(twice, has_aux=True)(self.at)
         if self.derived.sparse and self.derived.plain:
-            blocks = _jax.tree.map(_sparse, blocks)
+            blocks = jax.tree.map(_sparse, blocks)
         treedef: Any = tree_flatten(value)[1]
         parts = treedef.flatten_up_to(blocks)
         return value, {
@@ -516,13 +506,13 @@ class _Derivation:
 
     def _jvp(self) -> Any:
         self._decided("forward", "one direction: one forward pass")
-        return _jax.jvp(self._differentiable, (self.at,), (self._tangents(),))
+        return jax.jvp(self._differentiable, (self.at,), (self._tangents(),))
 
     def _hvp(self) -> Any:
         self._decided(
             "forward over reverse", "one direction: one forward pass over the backward one"
         )
-        return self._by_name(_jax.jvp(_jax.grad(self._scalar), (self.at,), (self._tangents(),))[1])
+        return self._by_name(jax.jvp(jax.grad(self._scalar), (self.at,), (self._tangents(),))[1])
 
     def _vjp(self) -> Any:
         how, budget = "one direction: one backward pass", self._budget
@@ -530,7 +520,7 @@ class _Derivation:
             self._save_to_fit(self._differentiable, budget, how)
         else:
             self._decided("reverse", how)
-        value, pull = _jax.vjp(self._differentiable, self.at)
+        value, pull = jax.vjp(self._differentiable, self.at)
         cotangent = self._fitting(COTANGENT, self.directions[COTANGENT], value)
         return value, self._by_name(pull(cotangent)[0])
 
@@ -538,14 +528,14 @@ class _Derivation:
         self._decided(
             "forward", "what the function computes is kept, and each direction is one forward pass"
         )
-        value, push = _jax.linearize(self._differentiable, self.at)
+        value, push = jax.linearize(self._differentiable, self.at)
         leaves, treedef = tree_flatten(self.at)
 
         def pushed(*flat: Any) -> Any:
-            return _jax.tree.leaves(push(_jax.tree.unflatten(treedef, flat)))
+            return jax.tree.leaves(push(jax.tree.unflatten(treedef, flat)))
 
-        program: Any = _jax.make_jaxpr(pushed)(*leaves)
-        out: Any = _jax.tree.structure(value)
+        program: Any = jax.make_jaxpr(pushed)(*leaves)
+        out: Any = jax.tree.structure(value)
         return value, Linear(
             program.consts,
             program.jaxpr,
@@ -571,7 +561,7 @@ class _Derivation:
         def value(arrays: Any) -> Any:
             return self._scalar(tree_unflatten(treedef, arrays))
 
-        traced: Any = _jax.make_jaxpr(value)(leaves)
+        traced: Any = jax.make_jaxpr(value)(leaves)
         with OWN_TIME.running():
             choice = remat_to_fit(traced, leaves, budget)
         self.primal = lambda at: choice.fn(tree_flatten(at)[0])
@@ -609,7 +599,7 @@ class _Derivation:
             name
             for name, value in arguments.items()
             if name not in self.derived.skip
-            and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))
+            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))
         )
         if not names:
             raise DerivativeError(
@@ -622,8 +612,8 @@ class _Derivation:
 
     def _check_kinds(self, chosen: Mapping[str, Any]) -> None:
         for name, value in chosen.items():
-            leaves: list[Any] = _jax.tree.leaves(value)
-            if any(map(_eqx.is_inexact_array, leaves)):
+            leaves: list[Any] = jax.tree.leaves(value)
+            if any(map(eqx.is_inexact_array, leaves)):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
             what = f"is {arrays[0].dtype}" if arrays else f"is static: {repr_of(value)}"
@@ -717,7 +707,7 @@ def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any]
     return (
         fn
         if policy in (None, AUTO)
-        else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+        else jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
     )
 
 

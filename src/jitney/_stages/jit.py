@@ -10,16 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import jax
-
 from .._errors import shortlist
 from .._jax.compiler import FAST
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import own_jit
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
-
-_jax: Any = jax
 
 
 @dataclass(frozen=True)

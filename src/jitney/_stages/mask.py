@@ -27,8 +27,7 @@ from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
-_primitives: Any = primitives
-convert_element_type_p: Any = _primitives.convert_element_type_p
+convert_element_type_p: Any = primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)

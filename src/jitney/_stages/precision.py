@@ -22,7 +22,7 @@ from jax.extend import core
 
 from .. import _precision
 from .._errors import OptionError, Where
-from .._jax.trees import Tracer, is_a
+from .._jax.trees import Tracer
 from .._owners import user_line
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -31,7 +31,6 @@ from .._view.view import Leaf, View
 from .autocast import Autocast, body_of
 from .stage import Fn, Request, Skip, Stage
 
-_core: Any = core
 COMPUTE = {
     "bf16-all": jnp.bfloat16,
     "fp16-all": jnp.float16,
@@ -120,7 +119,7 @@ class Precision(Stage):
             ]
             outs = (
                 self._checked(fn, inside)
-                if self.policy in _REFUSES and any(is_a(a, Tracer) for a in arrays)
+                if self.policy in _REFUSES and any(isinstance(a, Tracer) for a in arrays)
                 else fn(*inside)
             )
             return [
@@ -147,7 +146,7 @@ class Precision(Stage):
         broken = _precision.breaks_low(body, low)
         if broken is not None:
             raise self._refusal(*broken)
-        return _core.jaxpr_as_fun(body)(*arrays)
+        return core.jaxpr_as_fun(body)(*arrays)
 
     def _refusal(self, name: str, line: str | None) -> OptionError:
         autocast = self.policy.removesuffix("-all")

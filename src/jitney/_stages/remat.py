@@ -19,8 +19,6 @@ from .._view.result import Outcome
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
-_jax: Any = jax
-
 
 @dataclass(frozen=True)
 class Remat(Stage):
@@ -41,7 +39,7 @@ class Remat(Stage):
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         policy = getattr(jax.checkpoint_policies, self.policy)
-        return _jax.checkpoint(fn, policy=policy)
+        return jax.checkpoint(fn, policy=policy)
 
 
 # Below: rematerialisation for `memory=` in a derivative.
@@ -75,7 +73,7 @@ def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
             def value(arrays: Any) -> Any:
                 return run(program, constants, arrays)[0]
 
-            return _jax.grad(value)(arrays)
+            return jax.grad(value)(arrays)
 
         return compiled_bytes(
             gradient,
@@ -131,5 +129,5 @@ def _loop(eqn: Any, operands: list[Any]) -> list[Any]:
     # Inside a scan `prevent_cse` is not needed: the loops of the forward and of the backward pass
     # are apart.
     options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-    last, ys = _jax.lax.scan(_jax.checkpoint(turn, prevent_cse=False), carry, rows, **options)
+    last, ys = jax.lax.scan(jax.checkpoint(turn, prevent_cse=False), carry, rows, **options)
     return [*last, *ys]

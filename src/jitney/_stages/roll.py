@@ -18,13 +18,12 @@ import equinox as eqx
 
 from .. import _remat
 from .._axes import at_any_size
-from .._jax.trees import Tracer, is_a, tree_flatten, tree_unflatten
+from .._jax.trees import Tracer, tree_flatten, tree_unflatten
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
-_eqx: Any = eqx
 NONE = "no layers repeat that are worth a loop"
 _LINES: ContextVar[dict[tuple[bool, str], None] | None] = ContextVar("rolled", default=None)
 
@@ -77,7 +76,7 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
     """
 
     def rolled(*arrays: Any) -> Sequence[Any]:
-        if at_any_size() or not any(is_a(x, Tracer) for x in arrays):
+        if at_any_size() or not any(isinstance(x, Tracer) for x in arrays):
             # Concrete arrays: nothing is compiled. Symbolic sizes: the layers are rolled when the
             # program is traced with known sizes.
             return fn(*arrays)
@@ -103,11 +102,11 @@ def rolling_tree(fn: Any) -> Any:
 
         def flat(*arrays: Any) -> Any:
             nonlocal form, rest
-            out, rest = _eqx.partition(fn(tree_unflatten(treedef, arrays)), _eqx.is_array)
+            out, rest = eqx.partition(fn(tree_unflatten(treedef, arrays)), eqx.is_array)
             made, form = tree_flatten(out)
             return made
 
         made = rolling(flat, differentiated=True)(*leaves)
-        return _eqx.combine(tree_unflatten(form, made), rest)
+        return eqx.combine(tree_unflatten(form, made), rest)
 
     return rolled

@@ -23,8 +23,6 @@ from .._view.view import Leaf, View, leaf_hints
 from .sharding import Place, sharding, spec_of
 from .stage import Fn, Request, Skip, Stage
 
-_lax: Any = jax.lax
-
 
 @dataclass(frozen=True)
 class Shard(Stage):
@@ -56,7 +54,7 @@ class Shard(Stage):
             return fn
 
         def placed(*arrays: Any) -> Sequence[Any]:
-            return fn(*map(_lax.with_sharding_constraint, arrays, self.place.shardings))
+            return fn(*map(jax.lax.with_sharding_constraint, arrays, self.place.shardings))
 
         return placed
 
@@ -85,7 +83,9 @@ class Shard(Stage):
 
     def _placed(self, x: Any, leaf: Leaf, axes: Sequence[NamedAxis]) -> Any:
         spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
-        return _lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x
+        return (
+            jax.lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x
+        )
 
 
 def named_results(

@@ -25,7 +25,6 @@ from .._view.view import Leaf, View
 from .stage import Request, Skip, Stage
 from .vmap import levels_of
 
-_sharding: Any = jax.sharding
 Spec = tuple[tuple[str, ...], ...]
 """Mesh axes that each dimension of an array is sharded over."""
 
@@ -81,14 +80,14 @@ def sharding(mesh: Any, spec: Spec) -> Any:
     parts = [None if not along else along[0] if len(along) == 1 else along for along in spec]
     while parts and parts[-1] is None:
         parts.pop()
-    return _sharding.NamedSharding(mesh, _sharding.PartitionSpec(*parts))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*parts))
 
 
 def divided(like: Any, shape: Sequence[int]) -> Any:
     """Adapt a sharding to an array of this shape: dimensions that the devices do not divide are
     replicated.
     """
-    if not isinstance(like, _sharding.NamedSharding):
+    if not isinstance(like, jax.sharding.NamedSharding):
         return like
     given: Any = like
     parts: list[Any] = []
@@ -97,7 +96,7 @@ def divided(like: Any, shape: Sequence[int]) -> Any:
         parts.append(
             along if size % math.prod(given.mesh.shape[name] for name in names) == 0 else None
         )
-    return _sharding.NamedSharding(given.mesh, _sharding.PartitionSpec(*parts))
+    return jax.sharding.NamedSharding(given.mesh, jax.sharding.PartitionSpec(*parts))
 
 
 def no_mesh(where: Where) -> MeshError:

@@ -14,7 +14,6 @@ from .._errors import OptionError
 from .._interface.derivatives import check_names, named
 from .._interface.optimize import optimize
 from .._interface.program import Program
-from .._jax.trees import is_a, type_of
 from .._owners import public
 from .._signature.options import Wrt, fail
 from .._stages.derive import Derived
@@ -68,10 +67,10 @@ def accumulate(
             "pass the function.",
             code="J204",
         )
-    program: Any = loss if is_a(loss, Program) else optimize(loss)
+    program: Any = loss if isinstance(loss, Program) else optimize(loss)
     core = program.core
     where = f"accumulate() of {core.where}"
-    if not is_a(microbatch, int) or is_a(microbatch, bool) or microbatch < 1:
+    if not isinstance(microbatch, int) or isinstance(microbatch, bool) or microbatch < 1:
         fail(
             where,
             f"microbatch={microbatch!r} is no number of elements.",
@@ -79,7 +78,7 @@ def accumulate(
             "write microbatch=8.",
             code="J220",
         )
-    if type_of(has_aux) is not bool:
+    if type(has_aux) is not bool:
         fail(
             where,
             f"has_aux={has_aux!r} is neither True nor False.",
@@ -120,7 +119,7 @@ def accumulate(
 def _check(where: str, core: Any, axis: str) -> None:
     """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
     known = core.contract.axes
-    if not is_a(axis, str) or (axis not in known and not core.contract.unresolved):
+    if not isinstance(axis, str) or (axis not in known and not core.contract.unresolved):
         mapped = axis in [over.name for over in core.options.vmap]
         fail(
             where,

@@ -14,7 +14,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .._jax.jaxprs import CALLBACKS
-from .._jax.trees import is_a
 
 _CALLS = (*CALLBACKS, "pure_callback")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
@@ -34,14 +33,14 @@ def _described(value: Any, seen: set[int]) -> Iterator[str]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if is_a(value, FunctionType):
+    if isinstance(value, FunctionType):
         yield _text(value.__code__)
         for held in (*(value.__defaults__ or ()), *map(_content, value.__closure__ or ())):
             yield from _described(held, seen)
-    elif is_a(value, functools.partial):
+    elif isinstance(value, functools.partial):
         for held in (value.func, *value.args, *value.keywords.values()):
             yield from _described(held, seen)
-    elif is_a(value, _PLAIN):
+    elif isinstance(value, _PLAIN):
         yield repr(value)
     elif dataclasses.is_dataclass(value):
         # JAX wraps the called function in a dataclass of its own.
@@ -61,7 +60,7 @@ def _text(code: CodeType) -> str:
 
     # Nested functions are code constants: their `repr` would show an address and a line.
     constants = [
-        _text(constant) if is_a(constant, CodeType) else _constant(constant)
+        _text(constant) if isinstance(constant, CodeType) else _constant(constant)
         for constant in code.co_consts
     ]
     return repr([code.co_code.hex(), constants, code.co_names])
@@ -69,4 +68,8 @@ def _text(code: CodeType) -> str:
 
 def _constant(value: Any) -> str:
     # A set of strings is in another order in each process, since their hashes are salted.
-    return f"{{{', '.join(sorted(map(repr, value)))}}}" if is_a(value, frozenset) else repr(value)
+    return (
+        f"{{{', '.join(sorted(map(repr, value)))}}}"
+        if isinstance(value, frozenset)
+        else repr(value)
+    )

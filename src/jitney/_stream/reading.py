@@ -17,11 +17,10 @@ import jax
 import numpy as np
 
 from .._errors import DataError
-from .._jax.trees import is_a
+from .._jax.settings import x64_is_on
 from .._view.fitting import demand_whole_numbers_fit
 from .sources import Host, check_slice, source_of, stamp_of
 
-_jax: Any = jax
 T = TypeVar("T")
 
 
@@ -52,7 +51,7 @@ def retry(read: Callable[[], T], retries: int, note: str, failed: Callable[[], N
         try:
             return read()
         except OSError as error:
-            if tried == retries or is_a(
+            if tried == retries or isinstance(
                 error, (FileNotFoundError, PermissionError, IsADirectoryError)
             ):
                 error.add_note(f"{note}{f', {tried + 1} times' if tried else ''}.")
@@ -118,7 +117,7 @@ class ChunkReader:
         self._seen = np.zeros(len(pieces), np.bool_)
         # The setting of the calling thread: `jax_enable_x64` is thread-local, and chunks are read
         # in a thread of their own.
-        self._wide: bool = _jax.config.jax_enable_x64
+        self._wide: bool = x64_is_on()
 
     def __call__(self, start: int, count: int) -> dict[int, Any]:
         """Read one chunk of each array.
@@ -145,7 +144,7 @@ class ChunkReader:
 
     def _demand_fit(self, source: Source, part: Any) -> None:
         """Check that whole numbers fit the program's dtype, under the caller's `jax_enable_x64`."""
-        with _jax.enable_x64(self._wide):
+        with jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
     def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -186,7 +185,7 @@ class ChunkReader:
         )
 
         def read() -> Host:
-            with _jax.enable_x64(self._wide):
+            with jax.enable_x64(self._wide):
                 return check_slice(source.data[place], shape, source.data.dtype, source.name)
 
         return retry(
@@ -212,7 +211,7 @@ class ChunkReader:
 def _is_fixed(data: Any) -> bool:
     """Return whether the data cannot change without notice."""
     stamp = stamp_of(data)
-    return is_a(data, jax.Array) or (stamp is not None and stamp.settled)
+    return isinstance(data, jax.Array) or (stamp is not None and stamp.settled)
 
 
 def _mark(part: Host) -> int:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
-from .._jax.trees import is_a
 from .._owners import users_level
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class Checkpoint:
     def __init__(
         self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str
     ):
-        if not is_a(path, (str, os.PathLike)) or Path(path).is_dir():
+        if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
             raise OptionError(
                 where,
                 f"checkpoint={path!r} is not the path of a file.",
@@ -297,9 +296,9 @@ def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
     """Parse `checkpoint_every` into chunks or seconds."""
     if every is None:
         return None, None
-    if is_a(every, int) and not is_a(every, bool) and every > 0:
+    if isinstance(every, int) and not isinstance(every, bool) and every > 0:
         return int(every), None
-    if is_a(every, str) and every.endswith("s"):
+    if isinstance(every, str) and every.endswith("s"):
         with suppress(ValueError):
             seconds = float(every[:-1])
             if seconds >= 0:
@@ -330,4 +329,5 @@ def _restored(name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x.view(np.dtype(dtype)) if dtype else x
 
 
+# Pyright takes the names of the arrays for those of options.
 _savez: Any = np.savez

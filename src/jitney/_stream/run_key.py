@@ -12,12 +12,8 @@ import numpy as np
 
 from .._axes import Passes
 from .._jax.jaxprs import is_literal, opened, programs
-from .._jax.trees import is_a
 from .._processes.compare_processes import digest
 from .host_code import host_code
-
-_jax: Any = jax
-_jaxlib: Any = jaxlib
 
 
 def program_key(passes: Passes) -> list[Any]:
@@ -35,7 +31,7 @@ def program_key(passes: Passes) -> list[Any]:
 
 def _read(ref: Any) -> Any:
     """A value by its number in the program; a literal by its content."""
-    return ref if is_a(ref, int) else value_key(ref.value)
+    return ref if isinstance(ref, int) else value_key(ref.value)
 
 
 def _described(eqn: Any) -> tuple[str, list[Any]]:
@@ -71,5 +67,6 @@ def value_key(x: Any) -> tuple[Any, ...]:
 
 def platform() -> tuple[str, ...]:
     """Versions of JAX and jaxlib, and the kind of the default device."""
-    device = _jax.devices()[0]
-    return _jax.__version__, _jaxlib.__version__, device.platform, device.device_kind
+    device = jax.devices()[0]
+    version: str = getattr(jaxlib, "__version__")  # noqa: B009 - the stubs do not export it
+    return jax.__version__, version, device.platform, device.device_kind

@@ -18,8 +18,6 @@ import numpy as np
 
 from .._axes import Chunked, Passes, evaluate
 
-_jax: Any = jax
-
 
 @dataclass(frozen=True)
 class ScheduledPass:
@@ -108,7 +106,7 @@ class PassSchedule:
     @property
     def width(self) -> AbstractContextManager[Any]:
         """Context in which 64-bit values of the program keep their dtype."""
-        return _jax.enable_x64(True) if self.is_wide else nullcontext()  # noqa: FBT003
+        return jax.enable_x64(True) if self.is_wide else nullcontext()  # noqa: FBT003
 
     def written(self) -> Any:
         """The schedule as JSON data; `read` is the inverse."""
@@ -129,7 +127,7 @@ class PassSchedule:
             tuple(streamed),
             {n: axis for n, axis, _, _ in cut},
             {n: tuple(shape) for n, _, shape, _ in cut},
-            {n: _jax.numpy.dtype(name) for n, _, _, name in cut},
+            {n: jax.numpy.dtype(name) for n, _, _, name in cut},
             tuple(map(_read_turn, turns)),
             is_wide,
         )

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from .._jax.equinox_checks import own_jit
-from .._jax.trees import is_a, tree_flatten, tree_unflatten
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._record.unsure import NotDeterministic
 from .._serialized.in_parts import CachedParts, TracedParts, in_parts
 from .._serialized.key import processor
@@ -29,8 +29,6 @@ from .stream_layout import StreamLayout
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
-
-_jax: Any = jax
 
 
 class SerializedSteps(StreamProgram):
@@ -137,7 +135,7 @@ class _FunctionExporter:
         # `jax.export` drops weak types, so they are restored from the positions that were recorded.
         avals = exported.program.out_avals
         out = [
-            _jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak)
+            jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=i in exported.weak)
             for i, x in enumerate(avals)
         ]
         treedef, _ = trace.form()
@@ -158,7 +156,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     # Abstract values go through the passes as arrays do in `_Run.__call__`; nothing is computed.
     values: dict[int, Any] = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
-    start, kept = _jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
+    start, kept = jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
     with plan.width:
         for p, turn in enumerate(plan.turns):
             new, state = write.add(steps.begin[p], values)
@@ -174,7 +172,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
                     raise NotDeterministic("what it carries from chunk to chunk changes its type")
             values = {**values, **turn.known(write.add(steps.join[p], state))}
             values |= {
-                n: _jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n]) for n in turn.collects
+                n: jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n]) for n in turn.collects
             }
         write.add(steps.end, values)
     said = {"schedule": plan.written(), "program": steps.program, "parts": write.said}
@@ -184,7 +182,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
 def _chunk(plan: PassSchedule, n: int, length: int) -> Any:
     """Abstract value of a chunk with `length` elements of the axis."""
     shape, axis = plan.shapes[n], plan.axes[n]
-    return _jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
+    return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -228,16 +226,18 @@ def _by_length(steps: StreamProgram, parts: Sequence[Callable[..., Any]]) -> Cal
 
 def _said(tree: Any) -> Any:
     """Lists, tuples and dicts of leaf numbers, as JSON data; `_read` is the inverse."""
-    if is_a(tree, dict):
+    if isinstance(tree, dict):
         return ["dict", [[key, _said(part)] for key, part in tree.items()]]
-    return [type(tree).__name__, list(map(_said, tree))] if is_a(tree, (list, tuple)) else tree
+    return (
+        [type(tree).__name__, list(map(_said, tree))] if isinstance(tree, (list, tuple)) else tree
+    )
 
 
 def _read(said: Any, leaves: Sequence[Any]) -> Any:
     """Rebuild a tree from `_said`, with leaves in place of their numbers."""
     if said is None:
         return None
-    if is_a(said, int):
+    if isinstance(said, int):
         return leaves[said]
     kind, parts = said
     if kind == "dict":

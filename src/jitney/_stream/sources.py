@@ -26,7 +26,7 @@ import jax
 import numpy as np
 
 from .._errors import ContractError, DataError
-from .._jax.trees import canonicalize_dtype, is_a
+from .._jax.trees import canonicalize_dtype
 
 Host = np.ndarray[Any, Any]
 
@@ -39,22 +39,24 @@ def source_of(name: str, value: Any, where: str) -> Any:
         ContractError: A file is of an unknown kind or lacks the array, or an iterable can be read
             only once.
     """
-    if is_a(value, (str, Path)):
+    if isinstance(value, (str, Path)):
         return _file(name, Path(value), where)
-    if is_a(value, (jax.Array, np.ndarray)):
+    if isinstance(value, (jax.Array, np.ndarray)):
         return (
-            Mapped(value, name) if is_a(value, np.ndarray) and map_of(value) is not None else value
+            Mapped(value, name)
+            if isinstance(value, np.ndarray) and map_of(value) is not None
+            else value
         )
     if (
-        is_a(value, (list, tuple))
+        isinstance(value, (list, tuple))
         and len(value) > 0
-        and all(is_sliceable(part) or is_a(part, (str, Path)) for part in value)
+        and all(is_sliceable(part) or isinstance(part, (str, Path)) for part in value)
     ):
         return ConcatenatedSource([source_of(name, part, where) for part in value], name, where)
     if (
         not is_sliceable(value)
-        and is_a(value, Iterable)
-        and not is_a(value, (dict, list, tuple, str, bytes, set, frozenset))
+        and isinstance(value, Iterable)
+        and not isinstance(value, (dict, list, tuple, str, bytes, set, frozenset))
     ):
         return _iterated(name, value, where)
     return value
@@ -72,7 +74,7 @@ def is_sliceable(value: Any) -> bool:
 
 def abstract(value: Any) -> Any:
     """Abstract value of a source; other values as they are."""
-    if is_sliceable(value) and not is_a(value, (jax.Array, np.ndarray)):
+    if is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray)):
         return jax.ShapeDtypeStruct(tuple(value.shape), canonicalize_dtype(value.dtype))
     return value
 
@@ -98,7 +100,7 @@ def check_slice(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Hos
 
 def read_whole(value: Any, name: str) -> Any:
     """Read all rows of a source; any other value stays as it is."""
-    if not is_sliceable(value) or is_a(value, (jax.Array, np.ndarray)):
+    if not is_sliceable(value) or isinstance(value, (jax.Array, np.ndarray)):
         return value
     return check_slice(value[0 : value.shape[0]], tuple(value.shape), value.dtype, name)
 
@@ -140,9 +142,9 @@ class Stamp:
 
 def stamp_of(value: Any) -> Stamp | None:
     """Stamp of data that were given by the paths of their files, else None."""
-    if is_a(value, FileSource):
+    if isinstance(value, FileSource):
         return value.stamp
-    if not is_a(value, ConcatenatedSource):
+    if not isinstance(value, ConcatenatedSource):
         return None
     stamps = [stamp_of(part) for part in value.parts]
     known = [stamp for stamp in stamps if stamp is not None]
@@ -156,9 +158,9 @@ def stamp_of(value: Any) -> Stamp | None:
 
 def map_of(value: Any) -> mmap.mmap | None:
     """The mapped file under an array, through any number of views."""
-    while is_a(value, (np.ndarray, memoryview)):
-        value = value.base if is_a(value, np.ndarray) else value.obj
-    return value if is_a(value, mmap.mmap) else None
+    while isinstance(value, (np.ndarray, memoryview)):
+        value = value.base if isinstance(value, np.ndarray) else value.obj
+    return value if isinstance(value, mmap.mmap) else None
 
 
 def _check_size(array: Any, name: str) -> None:
@@ -224,7 +226,7 @@ class FileSource:
         self._check()
         rows = (
             self._rows(where)
-            if is_a(where, slice) and is_a(self.array, np.memmap)
+            if isinstance(where, slice) and isinstance(self.array, np.memmap)
             else np.array(self.array[where])
         )
         # Check after the reading as well: a file that is cut meanwhile reads as zeros where it is
@@ -277,7 +279,7 @@ class ConcatenatedSource:
 
     def __getitem__(self, where: Any) -> Host:
         # A tuple cuts another axis than the first: all rows, and a part of each.
-        if is_a(where, tuple):
+        if isinstance(where, tuple):
             return np.concatenate([np.asarray(part[where]) for part in self.parts])
         pieces: list[Host] = []
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
@@ -377,9 +379,13 @@ def is_reversible(value: Any) -> bool:
     """Return whether chunks can be read from the last to the first without reading all rows before
     each.
     """
-    if is_a(value, ConcatenatedSource):
+    if isinstance(value, ConcatenatedSource):
         return all(map(is_reversible, value.parts))
-    return is_reversible(value.array) if is_a(value, FileSource) else not is_a(value, Sequential)
+    return (
+        is_reversible(value.array)
+        if isinstance(value, FileSource)
+        else not isinstance(value, Sequential)
+    )
 
 
 def _iterated(name: str, value: Any, where: str) -> Sequential:

@@ -20,7 +20,7 @@ from .._axes import Chunked, KnownValues, Passes
 from .._errors import AxisError, ContractError
 from .._jax.memory import Fit, counted_bytes, fit, text
 from .._jax.primitives import spelled
-from .._jax.trees import device_put
+from .._jax.trees import device_put, issubdtype
 from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import named
@@ -32,7 +32,6 @@ from .stream_layout import StreamLayout
 if TYPE_CHECKING:
     from .._program.entry import Specialization
 
-_jax: Any = jax
 CHUNK_BYTES = 256 * 2**20
 """Default limit in bytes of a step, and of the values that a stream holds whole, without
 `memory=`.
@@ -158,16 +157,16 @@ class CompiledSteps(StreamProgram):
         ]
         passes = list(zip(scopes, self.passes.passes, strict=True))
         self.begin = [
-            _jax.jit(named(scope, laid.begin(self._begin(pass_)))) for scope, pass_ in passes
+            jax.jit(named(scope, laid.begin(self._begin(pass_)))) for scope, pass_ in passes
         ]
-        self.step = [_jax.jit(named(scope, self._laid(pass_))) for scope, pass_ in passes]
+        self.step = [jax.jit(named(scope, self._laid(pass_))) for scope, pass_ in passes]
         self.rest = [
-            _jax.jit(named(scope, self._laid(pass_, whole=True))) for scope, pass_ in passes
+            jax.jit(named(scope, self._laid(pass_, whole=True))) for scope, pass_ in passes
         ]
         self.join = [
-            _jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes
+            jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes
         ]
-        self.end = _jax.jit(self._end)
+        self.end = jax.jit(self._end)
 
     @property
     def program(self) -> str:
@@ -221,7 +220,7 @@ class CompiledSteps(StreamProgram):
         # Interpret the run over abstract values, in the order of `_Run.__call__`, and compile each
         # step.
         for p, pass_ in enumerate(self.passes.passes):
-            new, state = _jax.eval_shape(self.begin[p], values)
+            new, state = jax.eval_shape(self.begin[p], values)
             values.update(new)
             state = self.laid.accumulated(state)
             carried = (kept,) if pass_.replays else ()
@@ -235,7 +234,7 @@ class CompiledSteps(StreamProgram):
                     self.schedule.shapes[n], self.passes.flat.dtypes[n]
                 )
             known = KnownValues(dict(values))
-            self.work.finish(pass_, known, _jax.eval_shape(self.join[p], state))
+            self.work.finish(pass_, known, jax.eval_shape(self.join[p], state))
             values.update(known.values)
 
         # Carries that are saved for a pass in the other direction: one set for each chunk of the
@@ -349,7 +348,7 @@ def _check_keys(entry: Specialization, stage: Chunk, passes: Passes) -> None:
     out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
     out += [n for pass_ in passes.passes for n in pass_.collects]
     for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
-        if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
+        if issubdtype(passes.flat.dtypes[n], jax.dtypes.prng_key):
             raise ContractError(
                 entry.core.where,
                 f"an array of random keys has the axis {stage.axis!r}.",

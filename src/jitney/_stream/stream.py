@@ -31,7 +31,6 @@ from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_o
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
-from .._jax.trees import is_a, type_of
 from .._owners import public
 from .._report.streamed import Streamed, StreamStats
 from .._signature.options import AUTO
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from .._program.entry import Specialization
 
 R = TypeVar("R")
-_jax: Any = jax
 
 
 @public
@@ -134,7 +132,7 @@ def stream(
             "stream a program without `roll`.",
             code="J201",
         )
-    if not is_a(retries, int) or retries < 0:
+    if not isinstance(retries, int) or retries < 0:
         raise OptionError(
             str(program),
             f"retries={retries!r} is no number of times.",
@@ -142,7 +140,7 @@ def stream(
             "write retries=2, or retries=0 for none.",
             code="J220",
         )
-    if not is_a(progress, bool):
+    if not isinstance(progress, bool):
         raise OptionError(
             str(program),
             f"progress={repr_of(progress)} is neither.",
@@ -151,10 +149,10 @@ def stream(
             code="J220",
         )
     where = str(program.core.where)
-    if not is_a(data, Mapping):
+    if not isinstance(data, Mapping):
         raise OptionError(
             where,
-            f"the data are a {type_of(data).__name__}.",
+            f"the data are a {type(data).__name__}.",
             "Data are given by the names of arguments.",
             'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).',
             code="J220",
@@ -204,7 +202,7 @@ def stream(
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.schedule.width:
                 # Wait: after the return the caller may overwrite the data.
-                value = _jax.block_until_ready(run(kept, progress=progress))
+                value = jax.block_until_ready(run(kept, progress=progress))
 
             if entry.core.options.debug_nans:
                 unknown = (
@@ -237,7 +235,7 @@ def stream(
     if stage.size == 1:
         program = _on_one_device(program)
 
-    whole = _jax.block_until_ready(
+    whole = jax.block_until_ready(
         program(**{name: read_whole(value, name) for name, value in sources.items()})
     )
     return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, failures, 0))
@@ -263,12 +261,12 @@ def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any])
 
 def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
     """Axis and chunk size; None for "auto"."""
-    if is_a(chunk, Mapping) and len(chunk) == 1:
+    if isinstance(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
-        if is_a(axis, str):
+        if isinstance(axis, str):
             if size == AUTO:
                 return axis, None
-            if is_a(size, int) and not is_a(size, bool) and size > 0:
+            if isinstance(size, int) and not isinstance(size, bool) and size > 0:
                 return axis, size
     raise ContractError(
         str(program),
@@ -331,7 +329,7 @@ def _on_host(value: Any) -> Any:
     """
     return (
         np.asarray(value)
-        if is_a(value, jax.Array) and len(value.sharding.device_set) > 1
+        if isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
         else value
     )
 
@@ -362,7 +360,7 @@ class _StreamRun:
         }
         # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
         # dtypes.
-        self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}
+        self.given = {n: jax.numpy.asarray(x) for n, x in self.fixed.items()}
         where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
         self.reader = ChunkReader(
@@ -462,7 +460,7 @@ class _StreamRun:
                         )
                         # Dispatch is asynchronous: wait for the step before, so that at most two
                         # chunks are on the device.
-                        _jax.block_until_ready(before)
+                        jax.block_until_ready(before)
                         for (i, n), out in zip(turn.emits, outs, strict=False):
                             emitted[i][self._place(n, start, count)] = np.asarray(out)
                         for n, out in zip(turn.collects, outs[len(turn.emits) :], strict=True):
@@ -481,7 +479,7 @@ class _StreamRun:
                             )
                             kept.save_if_due(reached)
                     values.update(turn.known(steps.join[p](state)))
-                    values.update({n: _jax.numpy.asarray(x) for n, x in collected.items()})
+                    values.update({n: jax.numpy.asarray(x) for n, x in collected.items()})
                     # Only the first pass of a resumed run starts in the middle.
                     at, state = 0, None
             except KeyboardInterrupt as stop:

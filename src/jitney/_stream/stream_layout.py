@@ -17,7 +17,7 @@ import jax
 
 from .._axes import Devices
 from .._errors import OptionError
-from .._jax.trees import device_put, is_a, tree_map
+from .._jax.trees import device_put, tree_map
 from .._stages import Chunk, Place
 from .._stages.chunk import SYMBOL, devices_of
 from .._stages.sharding import sharding
@@ -26,9 +26,6 @@ from .._view.view import View
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
-
-_jax: Any = jax
-_jnp: Any = jax.numpy
 
 
 @dataclass(frozen=True)
@@ -115,10 +112,14 @@ class StreamLayout:
         """
         if self.devices is None:
             return state
-        lies = _jax.sharding.NamedSharding(self.devices.mesh, self.devices.spec(0))
+        lies = jax.sharding.NamedSharding(self.devices.mesh, self.devices.spec(0))
 
         def back(x: Any) -> Any:
-            return x.update(sharding=lies) if is_a(x, jax.ShapeDtypeStruct) else device_put(x, lies)
+            return (
+                x.update(sharding=lies)
+                if isinstance(x, jax.ShapeDtypeStruct)
+                else device_put(x, lies)
+            )
 
         return tree_map(back, state)
 
@@ -162,7 +163,7 @@ class StreamLayout:
             # Every device computes a replicated remainder, and all but the first discard their
             # carry: otherwise each of them would add the same elements.
             return _as_part(
-                tree_map(partial(_jnp.where, index == 0), new, held) if whole else new
+                tree_map(partial(jax.numpy.where, index == 0), new, held) if whole else new
             ), out
 
         none, own = devices.spec(None), devices.spec(0)

@@ -14,7 +14,6 @@ import numpy as np
 from .._body.plain import ProgramChange, changes_of
 from .._errors import JitneyWarning, format_error
 from .._jax.memory import text
-from .._jax.trees import is_a
 from .._owners import users_level
 from .._verify import Verification, is_verified
 from .sources import is_sliceable
@@ -80,4 +79,4 @@ def verify_stream(
 
 
 def _is_read(value: Any) -> bool:
-    return is_sliceable(value) and not is_a(value, (jax.Array, np.ndarray))
+    return is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray))

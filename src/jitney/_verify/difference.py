@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,18 +27,13 @@ from .._jax.linearized import Linear
 from .._jax.sparse_arrays import is_bcoo
 from .._jax.trees import (
     extended,
-    is_a,
     issubdtype,
     keystr,
     tree_flatten,
     tree_flatten_with_path,
-    type_of,
     words_of_keys,
 )
 
-_jax: Any = jax
-_jnp: Any = jnp
-_eqx: Any = eqx
 Numbers = np.ndarray[Any, Any]
 
 
@@ -194,12 +188,12 @@ def tree_of(result: Any) -> Any:
     def plain(leaf: Any) -> Any:
         if is_bcoo(leaf):
             return leaf.todense()
-        return _pushed(leaf) if is_a(leaf, Linear) else leaf
+        return _pushed(leaf) if isinstance(leaf, Linear) else leaf
 
     def is_one(leaf: Any) -> bool:
-        return is_bcoo(leaf) or is_a(leaf, Linear)
+        return is_bcoo(leaf) or isinstance(leaf, Linear)
 
-    return _jax.tree.map(plain, result, is_leaf=is_one)
+    return jax.tree.map(plain, result, is_leaf=is_one)
 
 
 def _pushed(linear: Linear) -> Any:
@@ -286,10 +280,10 @@ def _is_same(ours: Any, plain: Any) -> bool:
     """Return whether two results that are not arrays are equal, as far as their types define
     that.
     """
-    if type_of(ours) is not type_of(plain):
+    if type(ours) is not type(plain):
         return False
     return (
-        not is_a(plain, (int, float, complex, str, bytes))
+        not isinstance(plain, (int, float, complex, str, bytes))
         or ours == plain
         or (ours != ours and plain != plain)
     )
@@ -305,7 +299,7 @@ def _limits(plain: Numbers, dtype: Any, allowed: Allowed) -> Numbers:
     if allowed.low:
         size = np.full_like(size, size.max(initial=0.0))
     # XLA may or may not flush numbers below the smallest normal one to zero.
-    return allowed.of(dtype) * size + float(_jnp.finfo(dtype).tiny)
+    return allowed.of(dtype) * size + float(jnp.finfo(dtype).tiny)
 
 
 def _worst(
@@ -351,7 +345,7 @@ def numbers(array: Any) -> Numbers:
     host: Numbers = np.asarray(array)
     if issubdtype(host.dtype, np.complexfloating):
         return host.astype(np.complex128)
-    if issubdtype(host.dtype, np.floating) or _jnp.issubdtype(host.dtype, np.floating):
+    if issubdtype(host.dtype, np.floating) or jnp.issubdtype(host.dtype, np.floating):
         return host.astype(np.float64)
     return (
         host
@@ -363,7 +357,7 @@ def numbers(array: Any) -> Numbers:
 
 
 def _rounding(dtype: Any) -> float:
-    return float(_jnp.finfo(dtype).eps) / 2
+    return float(jnp.finfo(dtype).eps) / 2
 
 
 def _is_array(leaf: Any) -> bool:

@@ -19,8 +19,6 @@ from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, runs
 from .._jax.primitives import PRODUCTS, UNROUNDED
 
-_jax: Any = jax
-_jnp: Any = jnp
 _EXACT: Final = UNROUNDED | {
     "complex",
     "conj",
@@ -63,13 +61,13 @@ class _Noise:
         more.
         """
         dtype = getattr(array, "dtype", None)
-        if dtype is None or not _jnp.issubdtype(dtype, _jnp.inexact):
+        if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
             return array
         self.count += 1
-        size = max(size, float(_jnp.finfo(dtype).eps))
+        size = max(size, float(jnp.finfo(dtype).eps))
         # Up or down at random, independently in each element and at each place in the program.
-        up = _jax.random.bernoulli(_jax.random.fold_in(self.key, self.count), shape=array.shape)
-        return array * _jnp.where(up, _jnp.asarray(1 + size, dtype), _jnp.asarray(1 - size, dtype))
+        up = jax.random.bernoulli(jax.random.fold_in(self.key, self.count), shape=array.shape)
+        return array * jnp.where(up, jnp.asarray(1 + size, dtype), jnp.asarray(1 - size, dtype))
 
     def results(self, eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
         """Return the results of an operation, changed."""

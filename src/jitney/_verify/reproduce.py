@@ -22,7 +22,7 @@ import numpy as np
 
 from .._errors import VerificationError
 from .._jax.mesh import current
-from .._jax.trees import extended, is_a, issubdtype, type_of, words_of_keys
+from .._jax.trees import extended, issubdtype, words_of_keys
 from .._signature.options import Options
 from .._stages.derive import COTANGENT, Derived
 from .._version import __version__
@@ -32,8 +32,6 @@ from .source import SourceText
 
 if TYPE_CHECKING:
     from .verification import Verification
-
-_jax: Any = jax
 
 
 def failure(
@@ -163,7 +161,7 @@ def _environment() -> dict[str, str]:
     variables = {
         name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ
     }
-    flags, devices = variables.get("XLA_FLAGS", ""), _jax.device_count()
+    flags, devices = variables.get("XLA_FLAGS", ""), jax.device_count()
 
     # The second process needs as many devices as this one pretends to have.
     if devices > 1 and jax.default_backend() == "cpu" and "host_platform_device_count" not in flags:
@@ -302,21 +300,21 @@ class _Arguments:
 
     def text(self, value: Any) -> str:
         """Return an expression for the value."""
-        if is_a(value, (jax.Array, np.ndarray)):
+        if isinstance(value, (jax.Array, np.ndarray)):
             return self._array(value)
-        if value is None or type_of(value) in (bool, int, float, complex, str):
+        if value is None or type(value) in (bool, int, float, complex, str):
             # `repr` of NaN and infinities is not an expression.
             whole = not isinstance(value, (float, complex)) or cmath.isfinite(value)
-            return repr(value) if whole else f"{type_of(value).__name__}({str(value)!r})"
-        if type_of(value) in (list, tuple, dict):
+            return repr(value) if whole else f"{type(value).__name__}({str(value)!r})"
+        if type(value) in (list, tuple, dict):
             return self._container(value)
         return self._object(value)
 
     def _container(self, value: Any) -> str:
-        if type_of(value) is dict:
+        if type(value) is dict:
             return f"{{{', '.join(f'{key!r}: {self.text(item)}' for key, item in value.items())}}}"
         parts = "".join(f"{self.text(item)}, " for item in value)
-        return f"[{parts}]" if type_of(value) is list else f"({parts})"
+        return f"[{parts}]" if type(value) is list else f"({parts})"
 
     def _array(self, array: Any) -> str:
         name = f"a{len(self.arrays)}"
@@ -324,7 +322,7 @@ class _Arguments:
             self.arrays[name] = words_of_keys(array)
             return (
                 f"jax.random.wrap_key_data(DATA[{name!r}],"
-                f" impl={str(_jax.random.key_impl(array))!r})"
+                f" impl={str(jax.random.key_impl(array))!r})"
             )
 
         # NumPy files hold no bfloat16 or float8: such arrays are stored in a wider dtype, and cast
@@ -332,7 +330,7 @@ class _Arguments:
         host = np.asarray(array)
         wide = host if host.dtype.kind in "biufc" else numbers(host)
         self.arrays[name] = wide
-        if not is_a(array, jax.Array):
+        if not isinstance(array, jax.Array):
             return f"DATA[{name!r}]" if wide is host else f"DATA[{name!r}].astype(jnp.{host.dtype})"
         # A weakly typed scalar is written as a Python number, which is one.
         if bool(array.weak_type) and not array.shape:

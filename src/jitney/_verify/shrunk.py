@@ -17,7 +17,7 @@ from .._errors import JitneyError
 from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, called, name_of, source_of
 from .._jax.primitives import PLAIN_CALLS
-from .._jax.trees import is_a, tree_flatten, tree_unflatten
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._signature.binding import signature_of
 from .._signature.options import tolerance_of
 from .._stages.vmap import levels_of
@@ -27,7 +27,6 @@ from .._view.view import is_array
 if TYPE_CHECKING:
     from .verification import Verification
 
-_jax: Any = jax
 SECONDS = 30.0
 _SMALL = (2, 3, 5, 6, 9, 17, 33)
 FAILURES = (
@@ -161,7 +160,7 @@ class EachOperation:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> list[list[Any]]:
         leaves, treedef = tree_flatten((args, kwargs))
-        at = [i for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array) or is_array(leaf)]
+        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) or is_array(leaf)]
 
         def flat(*arrays: Any) -> list[Any]:
             whole = list(leaves)
@@ -183,7 +182,7 @@ class EachOperation:
                 made.append(out)
             return out
 
-        without_calls(_jax.make_jaxpr(flat)(*arrays), arrays, results, _inside)
+        without_calls(jax.make_jaxpr(flat)(*arrays), arrays, results, _inside)
         return made
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from jax import Array
 
-from .._jax.trees import attribute, is_a
+from .._jax.trees import attribute
 from .._owners import is_users
 
 _STANDARD = {"jax", "jnp", "np", "jitney"}
@@ -105,9 +105,9 @@ class SourceText:
 
     def _value(self, name: str, value: Any) -> None:
         inner = attribute(value, "__wrapped__", value)
-        if is_a(value, _MODULES):
+        if isinstance(value, _MODULES):
             self.lines.append(f"import {value.__name__} as {name}")
-        elif value is None or is_a(value, (bool, int, float, complex, str)):
+        elif value is None or isinstance(value, (bool, int, float, complex, str)):
             self.lines.append(f"{name} = {value!r}")
         elif hasattr(value, "__array__") and hasattr(value, "dtype") and value.size <= _FEW:
             self.lines.append(f"{name} = jnp.asarray({value.tolist()!r}, jnp.{value.dtype})")
@@ -121,7 +121,7 @@ class SourceText:
             )
             if rest:
                 self.lines.append(f"{name} = {imported[1]}")
-        elif is_a(inner, types.FunctionType):
+        elif isinstance(inner, types.FunctionType):
             made = self._function(inner, name)
             if made != name:
                 self.copies.append(f"{name} = {made}")

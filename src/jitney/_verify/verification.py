@@ -25,7 +25,7 @@ from .._diagnosis.counters import LISTENER, Counters, Owner
 from .._errors import JitneyWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes, free_bytes, text
-from .._jax.trees import is_a, tree_flatten
+from .._jax.trees import tree_flatten
 from .._owners import users_level
 from .._signature.options import Options
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
@@ -34,7 +34,6 @@ from .difference import Allowed, Difference, compare_results, tree_of
 from .elementwise import elementwise
 from .noise import noisy
 
-_jax: Any = jax
 _jax_core: Any = jax_core
 SEEDS = 4
 
@@ -90,9 +89,9 @@ class PlainProgram:
     def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
         """Yield results with other last bits, or with the rounding of low dtypes."""
         with self.body.numbers():
-            run = _jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
+            run = jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
             for seed in range(SEEDS):
-                yield self._tree(run(_jax.random.key(seed), *tree_flatten(list(arrays))[0]))
+                yield self._tree(run(jax.random.key(seed), *tree_flatten(list(arrays))[0]))
 
     def step_by_step(self, arrays: Sequence[Any]) -> Any:
         """Return the result with each operation compiled on its own."""
@@ -102,9 +101,7 @@ class PlainProgram:
             )
 
     def _tree(self, flat: Sequence[Any]) -> Any:
-        return tree_of(
-            unmixed(_jax.tree.unflatten(_jax.tree.structure(self.traced.out_info), flat))
-        )
+        return tree_of(unmixed(jax.tree.unflatten(jax.tree.structure(self.traced.out_info), flat)))
 
 
 class VerifiedRunner:
@@ -148,7 +145,7 @@ class VerifiedRunner:
         given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
         # An outer trace may call with concrete arrays.
-        if is_nested_trace(_jax.tree.leaves(out)):
+        if is_nested_trace(jax.tree.leaves(out)):
             self.unlooked()
             return out
 
@@ -309,18 +306,19 @@ LISTENER.attribute_to(_verified, Owner(lambda names: names["counters"]))
 
 
 def _copied(array: Any) -> Any:
-    return array.copy() if is_a(array, jax.Array) else array
+    return array.copy() if isinstance(array, jax.Array) else array
 
 
 def _on_one_device(array: Any) -> Any:
     """Return an array as a plain program takes it; None if a part of it is in another process."""
-    if not is_a(array, jax.Array) or len(array.sharding.device_set) == 1:
+    if not isinstance(array, jax.Array) or len(array.sharding.device_set) == 1:
         return array
     if not array.is_fully_addressable:
         return None
     if array.dtype.kind not in "biufcV":
-        return _jax.device_put(array, array.sharding.mesh.devices.flat[0])
-    return _jax.numpy.asarray(np.asarray(array))
+        sharding: Any = array.sharding
+        return jax.device_put(array, sharding.mesh.devices.flat[0])
+    return jax.numpy.asarray(np.asarray(array))
 
 
 def forecast(body: CallPlanner, arrays: Sequence[Any]) -> tuple[bool, str]:

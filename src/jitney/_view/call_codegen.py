@@ -26,10 +26,9 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
-from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .._jax.trees import is_module, tree_flatten, tree_unflatten
 from .._signature.mutable_objects import can_change
 from .._signature.static_values import Opaque, is_constant
 from .._signature.strict_keys import strict_key
@@ -128,7 +127,7 @@ def is_keyed_by_value(leaf: Any) -> bool:
     """Return whether the key of a module identifies this leaf by its value, as it does for a
     function or another constant.
     """
-    return is_constant(type_of(leaf)) and not can_change(leaf) and not is_array(leaf)
+    return is_constant(type(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
 def no_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -193,7 +192,7 @@ class _TakerWriter:
         place.
         """
         before, twin, value = len(self._lines), argument.twin, argument.value
-        is_whole = is_a(twin, Opaque)
+        is_whole = isinstance(twin, Opaque)
         name = (
             f"a{argument.place}"
             if argument.place is not None
@@ -218,26 +217,26 @@ class _TakerWriter:
 
     def add(self, node: Any, name: str) -> None:
         """Write the lines for one part of an argument, which is stored in the variable `name`."""
-        kind = type_of(node)
+        kind = type(node)
         unlike = [f"type({name}) is not {self._constant(kind)}"]
         if node is None:
             self._leave_if([f"{name} is not None"])
         elif is_leaf(node):
             self._leaf(node, name, unlike)
-        elif is_a(node, eqx.Module) and _has_all_fields(node):
+        elif is_module(node) and _has_all_fields(node):
             self._module(node, name, unlike)
         # Only text keys: other keys may equal keys of another type.
-        elif kind is dict and all(type_of(key) is str for key in node):
+        elif kind is dict and all(type(key) is str for key in node):
             keys = sorted(node)
             self._container([node[key] for key in keys], name, unlike, keys)
-        elif kind is list or (is_a(node, tuple) and _is_in_order(node)):
+        elif kind is list or (isinstance(node, tuple) and _is_in_order(node)):
             self._container([*node], name, unlike)
         else:
             self._tree(node, name)
 
     def _leaf(self, node: Any, name: str, unlike: list[str]) -> None:
         number, self._count = self._count, self._count + 1
-        kind = type_of(node)
+        kind = type(node)
         if self._dynamic is None or number in self._dynamic:
             # An int passed for a float is converted, which this function does not do.
             self.is_known &= self._dynamic is None or kind is not int
@@ -261,7 +260,7 @@ class _TakerWriter:
 
     def _static(self, value: Any, name: str) -> None:
         """Write the comparison of a static value, whose `==` has to cover all its contents."""
-        kind = type_of(value)
+        kind = type(value)
         self.is_known &= (
             value is None or kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
         )
@@ -321,7 +320,7 @@ class _TakerWriter:
         for i, leaf in enumerate(leaves):
             part = self._name()
             self._lines.append(f"{part} = {flat}[{i}]")
-            self._leaf(leaf, part, [f"type({part}) is not {self._constant(type_of(leaf))}"])
+            self._leaf(leaf, part, [f"type({part}) is not {self._constant(type(leaf))}"])
 
     def _differs(self, value: Any, name: str) -> str:
         """Condition that a variable holds another value.
@@ -329,7 +328,7 @@ class _TakerWriter:
         Identity is compared first. For types that are quick to compare an equal value is accepted
         too; for others an equal but distinct object exits to JAX.
         """
-        kind, constant = type_of(value), self._constant(value)
+        kind, constant = type(value), self._constant(value)
         if kind in _EXACT or (kind is float and value == value and value != 0):
             return (
                 f"{name} is not {constant} and (type({name}) is not {self._constant(kind)} or"
@@ -365,6 +364,6 @@ def _is_in_order(node: Any) -> bool:
     same object leave this undecided.
     """
     parts = [*map(id, node)]
-    return type_of(node) is tuple or (
+    return type(node) is tuple or (
         len(set(parts)) == len(parts) and [*map(id, children(node))] == parts
     )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import ContractError, JitneyWarning, Where, format_error
-from .._jax.trees import canonicalize_dtype, is_a
+from .._jax.trees import canonicalize_dtype
 from .._owners import users_level
 
 _RULE = "Without x64 JAX takes NumPy's numbers of 64 bits in 32."
@@ -38,7 +38,7 @@ def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Any])
     """
     for path, array in zip(paths, arrays, strict=False):
         if (
-            is_a(array, (np.ndarray, np.generic))
+            isinstance(array, (np.ndarray, np.generic))
             and array.dtype.kind in "fc"
             and array.size
             and is_narrowed(array.dtype)
@@ -56,7 +56,7 @@ def demand_whole_numbers_fit(
     """
     for path, array in zip(paths, arrays, strict=False):
         if (
-            is_a(array, (np.ndarray, np.generic))
+            isinstance(array, (np.ndarray, np.generic))
             and array.dtype in WHOLE
             and array.size
             and is_narrowed(array.dtype)

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._jax.trees import Tracer, is_a, tree_flatten, type_of
+from .._jax.trees import Tracer, tree_flatten
 from .._signature.strict_keys import strict_key
 from .call_codegen import Taker, is_keyed_by_value, leaves_taker
 from .nodes import children
@@ -68,7 +68,7 @@ def structure(treedef: Hashable, leaves: Sequence[Any]) -> ModuleStructure:
 
 def constants_in(key: Any) -> int:
     """Number of leaves that the key of a call's arguments identifies by value."""
-    return sum(part.constants for part in key if is_a(part, ModuleStructure))
+    return sum(part.constants for part in key if isinstance(part, ModuleStructure))
 
 
 class _Class:
@@ -126,17 +126,17 @@ class Flattener:
         """Append the leaves of one argument (or part of one), and its part of the key. The part
         determines where the argument ends.
         """
-        kind = type_of(node)
+        kind = type(node)
         if kind in self._arrays:
             leaves.append(node)
             key.append(kind)
             return
-        if is_a(node, eqx.Module):
+        if isinstance(node, eqx.Module):
             self._module(node, leaves, key)
-        elif is_a(node, jax.Array) and not is_a(node, Tracer):
+        elif isinstance(node, jax.Array) and not isinstance(node, Tracer):
             self._arrays.add(kind)
             self._add(node, leaves, key)
-        elif is_a(node, tuple) and self._holds_more(node):
+        elif isinstance(node, tuple) and self._holds_more(node):
             key += (kind, len(node))
             for child in node:
                 self._add(child, leaves, key)
@@ -146,9 +146,9 @@ class Flattener:
             key += (treedef, *map(type, flat))
 
     def _module(self, module: Any, leaves: list[Any], key: list[Hashable]) -> None:
-        known = self._classes.get(type_of(module))
+        known = self._classes.get(type(module))
         if known is None:
-            known = self._classes[type_of(module)] = _Class()
+            known = self._classes[type(module)] = _Class()
         taken = known.taken(module)
         if taken is not None:
             leaves += taken[0]
@@ -167,7 +167,7 @@ class Flattener:
 
     def _is_plain(self, node: Any) -> bool:
         """Return whether JAX flattens a tuple item by item, in order."""
-        kind = type_of(node)
+        kind = type(node)
         plain = self._tuples.get(kind)
         if plain is None:
             parts = [*map(id, node)]

@@ -24,13 +24,11 @@ from .._jax.trees import (
     attribute,
     canonicalize_dtype,
     extended,
-    is_a,
     issubdtype,
     keystr,
     tree_flatten_with_path,
     tree_map,
     tree_unflatten,
-    type_of,
 )
 from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
@@ -81,8 +79,8 @@ class Layout:
             self._refuse_array_likes(leaves[i], self.names[i][1])
 
         self.pick = self._picker(leaves, hints)
-        self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
-        kinds = tuple(type_of(leaves[i]) for i in self.static)
+        self._keyers = tuple((i, keyer_of(type(leaves[i]))) for i in self.static)
+        kinds = tuple(type(leaves[i]) for i in self.static)
 
         self.form: tuple[Any, ...] = (self.treedef, strict_key([self.treedef]), self.dynamic, kinds)
         """Parts that must be equal in two layouts for their calls to share programs."""
@@ -107,7 +105,7 @@ class Layout:
         """
         for i in self.dynamic:
             leaf, path = leaves[i], self.names[i][1]
-            if means_more(type_of(leaf)):
+            if means_more(type(leaf)):
                 raise ContractError(
                     self._where,
                     f"{path!r} is {a_kind(leaf)}, which is more than its numbers.",
@@ -136,7 +134,7 @@ class Layout:
                 raise array_like_error(self._where, "a static field is or holds", found, "x")
 
     def _refuse_array_likes(self, leaf: Any, path: str) -> None:
-        for found in () if is_a(leaf, Opaque) else array_likes(leaf):
+        for found in () if isinstance(leaf, Opaque) else array_likes(leaf):
             raise array_like_error(
                 self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path
             )
@@ -241,7 +239,7 @@ class Layout:
         """Return whether this is the layout of a call with this structure, these leaves and
         arrays.
         """
-        kinds = tuple(type_of(leaves[i]) for i in self.static if i < len(leaves))
+        kinds = tuple(type(leaves[i]) for i in self.static if i < len(leaves))
         same = (treedef, strict_key([treedef]), self.dynamic, kinds) == self.form
         return same and all(map(operator.is_, self.pick(list(leaves)), arrays))
 
@@ -369,11 +367,11 @@ def name_of(binder: Binder, path: Path) -> tuple[str, str]:
     """Argument that a leaf belongs to, and the leaf's path as a person would write it."""
     first: Any = path[0]
     rest = path[1:]
-    if not is_a(first, SequenceKey):
+    if not isinstance(first, SequenceKey):
         raise AssertionError(f"{binder.where}: arguments flatten to {first}")
     number: int = first.idx
     parameter = binder.parameters[number]
-    if parameter.kind is Parameter.VAR_KEYWORD and rest and is_a(rest[0], DictKey):
+    if parameter.kind is Parameter.VAR_KEYWORD and rest and isinstance(rest[0], DictKey):
         return rest[0].key, f"{rest[0].key}{keystr(rest[1:])}"
     return parameter.name, f"{parameter.name}{keystr(rest)}"
 

@@ -15,7 +15,7 @@ from typing import Any
 import equinox as eqx
 
 from .._errors import OptionError, name_fix
-from .._jax.trees import is_a, tree_flatten_with_path, type_of
+from .._jax.trees import tree_flatten_with_path
 from .._owners import public
 from .._signature.annotations import fields_of, named_array
 from .._signature.hints import Hint
@@ -47,7 +47,7 @@ def register_axes(cls: type, **fields: str) -> None:
         OptionError: The class is not a module, has no such field, or the axes cannot be read.
     """
     where = f"jitney.register_axes({getattr(cls, '__name__', cls)})"
-    if not (is_a(cls, type) and issubclass(cls, eqx.Module)):
+    if not (isinstance(cls, type) and issubclass(cls, eqx.Module)):
         raise OptionError(
             where,
             "that is no class of modules.",
@@ -67,7 +67,7 @@ def register_axes(cls: type, **fields: str) -> None:
                 name_fix(name, known),
                 code="J202",
             )
-        if not is_a(axes, str):
+        if not isinstance(axes, str):
             raise OptionError(
                 where,
                 f"{name}={axes!r} is no text.",
@@ -83,8 +83,8 @@ def register_axes(cls: type, **fields: str) -> None:
 
 def axes_in_modules(value: Any) -> list[InModule | None]:
     """Field of the innermost module that holds each leaf of a tree; None outside of modules."""
-    if is_a(value, eqx.Module):
-        hints = _fields(type_of(value))
+    if isinstance(value, eqx.Module):
+        hints = _fields(type(value))
         fields: list[InModule | None] = []
         for path, child in _children(value):
             inner = axes_in_modules(child)

@@ -15,7 +15,6 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .._jax.trees import is_a, type_of
 from .._signature.attributes import attributes_of
 from .._signature.mutable_objects import is_plain
 from .nodes import nodes
@@ -26,7 +25,7 @@ def new_objects_in(result: Any, leaves: Sequence[Any]) -> frozenset[int]:
     refers to.
     """
     found = _reached(leaves)
-    objects = {key: value for key, value in found.items() if is_plain(type_of(value))}
+    objects = {key: value for key, value in found.items() if is_plain(type(value))}
     if not objects:
         return frozenset()
     holders = [*objects.values(), *nodes(result)]
@@ -48,7 +47,7 @@ def _is_only_in(value: Any, inside: set[int]) -> bool:
     reaches outer objects through a cell, a module, an argument or another object.
     """
     return all(
-        id(referrer) in inside or is_a(referrer, types.FrameType)
+        id(referrer) in inside or isinstance(referrer, types.FrameType)
         for referrer in gc.get_referrers(value)
     )
 
@@ -71,19 +70,19 @@ def _reached(values: Sequence[Any]) -> dict[int, Any]:
         if id(value) not in found and (parts := [*_parts(value)]):
             coming += parts
             found[id(value)] = value
-        elif is_plain(type_of(value)):
+        elif is_plain(type(value)):
             found[id(value)] = value
     return found
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    if is_a(value, dict):
+    if isinstance(value, dict):
         yield from dict[Any, Any].values(value)
-    elif is_a(value, (list, tuple, set, frozenset)):
+    elif isinstance(value, (list, tuple, set, frozenset)):
         yield from value
-    elif is_a(value, types.MethodType):
+    elif isinstance(value, types.MethodType):
         yield value.__self__
-    elif is_a(value, functools.partial):
+    elif isinstance(value, functools.partial):
         yield from (value.args, value.keywords)
-    if is_plain(type_of(value)) or dataclasses.is_dataclass(type_of(value)):
+    if is_plain(type(value)) or dataclasses.is_dataclass(type(value)):
         yield from attributes_of(value).values()

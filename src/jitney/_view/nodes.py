@@ -11,7 +11,6 @@ import equinox as eqx
 import jax
 from jax.tree_util import all_leaves
 
-_leaves: Any = jax.tree.leaves
 FIELDS: Any = vars(eqx.Module)["__dict__"]
 """Descriptor that reads and sets the `__dict__` of a module. Access by attribute name would run
 Equinox's lookup in Python.
@@ -42,4 +41,4 @@ def children(node: Any) -> list[Any]:
         return inner is not node
 
     # `is_leaf` stops the flattening one level below the node.
-    return _leaves(node, is_leaf=is_child)
+    return jax.tree.leaves(node, is_leaf=is_child)

@@ -17,15 +17,7 @@ import jax
 
 from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where
-from .._jax.trees import (
-    is_a,
-    is_of_numbers,
-    register_pytree_node,
-    tree_flatten,
-    tree_map,
-    tree_unflatten,
-    type_of,
-)
+from .._jax.trees import is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten
 from .._signature.copies import Copies, snapshot
 from .._signature.identity import Identity, dereference
 from .._signature.mutable_objects import article, is_consumable, is_plain
@@ -112,7 +104,7 @@ class Outcome:
             (
                 treedef,
                 strict_key([treedef]),
-                tuple((i, type_of(value), _key(value)) for i, value in rest),
+                tuple((i, type(value), _key(value)) for i, value in rest),
             )
             for treedef, rest in self.seen
         ]
@@ -194,13 +186,15 @@ def is_computed(leaf: Any) -> bool:
     """
     # PRNG keys are included: the kind of their dtype is that of objects, so the test below would
     # fail.
-    if is_a(leaf, jax.Array):
+    if isinstance(leaf, jax.Array):
         return True
-    return is_array(leaf) and not is_a(leaf, jax.ShapeDtypeStruct) and is_of_numbers(leaf.dtype)
+    return (
+        is_array(leaf) and not isinstance(leaf, jax.ShapeDtypeStruct) and is_of_numbers(leaf.dtype)
+    )
 
 
 def _key(value: Any) -> Any:
-    keyer = keyer_of(type_of(value))
+    keyer = keyer_of(type(value))
     return value if keyer is None else keyer(value)
 
 

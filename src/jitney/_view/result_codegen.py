@@ -23,7 +23,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .._jax.trees import is_module, tree_flatten, tree_unflatten
 from .nodes import FIELDS, children, fields_of, is_leaf
 
 Build = Callable[[Sequence[Any]], Any]
@@ -76,11 +76,11 @@ def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
     """
     if a is b:
         return True
-    if type_of(a) is not type_of(b):
+    if type(a) is not type(b):
         return False
     if id(b) in copied:
         return True
-    if is_a(b, eqx.Module) or type_of(b) is dict:
+    if isinstance(b, eqx.Module) or type(b) is dict:
         # Keys and fields are compared in order, since the body's caller can observe it.
         of_a, of_b = _items(a), _items(b)
         return [*of_a] == [*of_b] and all(
@@ -95,7 +95,7 @@ def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
 
 
 def _items(node: Any) -> dict[Any, Any]:
-    return fields_of(node) if is_a(node, eqx.Module) else node
+    return fields_of(node) if isinstance(node, eqx.Module) else node
 
 
 class _BuilderWriter:
@@ -142,19 +142,19 @@ class _BuilderWriter:
         """Expression for a part of the result. Statements that it depends on are appended to the
         lines.
         """
-        kind, number = type_of(node), self._number.get(id(node))
+        kind, number = type(node), self._number.get(id(node))
         if number is not None:
             return self._leaves[number]
         if node is None:
             return "None"
-        if is_a(node, eqx.Module) and _lies_in_vars(node):
+        if is_module(node) and _lies_in_vars(node):
             return self._module(node)
         if kind is list:
             return f"[{', '.join(map(self._part, node))}]"
         if kind is dict:
             items = [f"{self._constant(key)}: {self._part(part)}" for key, part in node.items()]
             return f"{{{', '.join(items)}}}"
-        if kind is tuple or (is_a(node, tuple) and hasattr(kind, "_fields")):
+        if kind is tuple or (isinstance(node, tuple) and hasattr(kind, "_fields")):
             parts = "".join(f"{self._part(part)}, " for part in node)
             return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
 
@@ -178,7 +178,7 @@ class _BuilderWriter:
 
         # Equinox's `__setattr__` refuses writes, so the `__dict__` is set as a whole.
         self._lines += [
-            f"{name} = new({self._constant(type_of(node))})",
+            f"{name} = new({self._constant(type(node))})",
             f"put({name}, {{{fields}}})",
         ]
         return name

@@ -10,7 +10,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .._jax.trees import is_a, tree_flatten, type_of
+from .._jax.trees import tree_flatten
 from .._owners import owner_of_class
 from .._signature.copies import snapshot
 from .._signature.mutable_objects import first_consumable, is_immutable
@@ -34,19 +34,19 @@ def copy_loose(values: Any) -> None:
     identifies a NumPy array by identity.
     """
     for node in nodes(values):
-        if is_a(node, eqx.Module):
+        if isinstance(node, eqx.Module):
             for name in _names(node):
                 object.__setattr__(node, name, snapshot(getattr(node, name)))
 
 
 def _beside(node: Any) -> Iterator[Any]:
-    if is_a(node, eqx.Module):
+    if isinstance(node, eqx.Module):
         yield from (getattr(node, name) for name in _names(node))
     elif (
         node is not None
-        and not is_a(node, (tuple, list, dict))
+        and not isinstance(node, (tuple, list, dict))
         and not is_leaf(node)
-        and owner_of_class(type_of(node)) in _OTHERS
+        and owner_of_class(type(node)) in _OTHERS
     ):
         # The second item of the node data is the auxiliary data of a registered class.
         treedef: Any = tree_flatten(node)[1]

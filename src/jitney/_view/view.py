@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.trees import is_a
 from .._signature.hints import (
     ArrayHint,
     ContainerHint,
@@ -104,13 +103,13 @@ def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
 
 
 def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
-    if is_a(value, Mapping) and len(hint.items) >= 1:
+    if isinstance(value, Mapping) and len(hint.items) >= 1:
         return [
             leaf_hint for part in _children(value) for leaf_hint in leaf_hints(hint.items[-1], part)
         ]
-    if not is_a(value, (tuple, list)):
+    if not isinstance(value, (tuple, list)):
         return _none(value)
-    many = hint.variadic or (is_a(value, list) and len(hint.items) == 1)
+    many = hint.variadic or (isinstance(value, list) and len(hint.items) == 1)
     items: Sequence[Hint] = hint.items * len(value) if many else hint.items
     if len(items) != len(value):
         return _none(value)

@@ -36,7 +36,6 @@ from .partial_results import PartialResults
 from .passes import Pass, Passes
 from .picks import merge_top_k, read_positions, top_begins
 
-_jax: Any = jax
 State = list[list[Any]]
 """The carried values of each node with a state, in the order of the nodes."""
 StoredCarries = dict[int, list[Any]]
@@ -562,7 +561,7 @@ def _scan_chunks(
     kept_rest: StoredCarries = {}
 
     for number, turn in enumerate(passes.passes, 1):
-        with _jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
+        with jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
             work.settle(turn.before, known)
             here = known
 
@@ -598,7 +597,7 @@ def _scan_chunks(
             # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
             # are in different loops.
             again: Any = (
-                partial(_jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
+                partial(jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
             )
             state, tail = work.start(turn, known), list[Any]()
             before, before_rest = (

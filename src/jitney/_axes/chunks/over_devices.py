@@ -30,7 +30,6 @@ from .cut_axis import carry_kind, is_along, monoid_of
 from .numbered import Node, has_state, monoids_of
 from .passes import Pass, Passes
 
-_jax: Any = jax
 _AxisType: Any = jax.sharding.AxisType
 
 
@@ -65,9 +64,9 @@ class Devices:
     def spec(self, axis: int | None) -> Any:
         """The partition spec of an array with the axis at a position; of one without it if None."""
         return (
-            _jax.sharding.PartitionSpec()
+            jax.sharding.PartitionSpec()
             if axis is None
-            else _jax.sharding.PartitionSpec(*[None] * axis, self.along)
+            else jax.sharding.PartitionSpec(*[None] * axis, self.along)
         )
 
     def index(self) -> Any:
@@ -83,11 +82,11 @@ class Devices:
         kinds = [
             _AxisType.Manual if name in self.along else _AxisType.Auto for name in mesh.axis_names
         ]
-        return _jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
+        return jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
 
     def mapped(self, fn: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
         """Turn a function of shards into one of whole arrays, by JAX's `shard_map`."""
-        return _jax.shard_map(
+        return jax.shard_map(
             fn,
             mesh=self.mesh,
             in_specs=ins,

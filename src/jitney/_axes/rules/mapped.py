@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..._jax.trees import is_a
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
 from ..partitioner_fixes import partition_safe
@@ -21,7 +20,7 @@ def _over(monoid: Monoid) -> Rule:
         if (
             len(op.ins) != 1
             or op.params["axis_index_groups"] is not None
-            or not all(is_a(axis, int) for axis in axes)
+            or not all(isinstance(axis, int) for axis in axes)
         ):
             yield refuse(
                 op,

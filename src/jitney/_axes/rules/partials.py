@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._jax.primitives import REARRANGED
-from ..._jax.trees import Tracer, extended, is_a, issubdtype
+from ..._jax.trees import Tracer, extended, issubdtype
 from ..interpreter import Op
 from ..monoids import CUMULATIVE, MONOIDS, REDUCTIONS, SCATTERS, Monoid
 from ..typed_jax import dtypes, lax
@@ -67,7 +67,7 @@ _PRODUCTS = ("conv_general_dilated", "dot_general", "mul")
 def is_zero(value: Any) -> bool:
     """Return whether a constant of a program is zero in all elements."""
     dtype = getattr(value, "dtype", None)
-    if is_a(value, Tracer) or (dtype is not None and issubdtype(dtype, extended)):
+    if isinstance(value, Tracer) or (dtype is not None and issubdtype(dtype, extended)):
         return False
     return not np.any(np.asarray(value))
 

@@ -24,8 +24,6 @@ from ..interpreter import Op, PaddedInterpreter
 from ..rule import Rule, Use, ragged_dims, refuse
 from ..typed_jax import jnp, lax
 
-_random: Any = jax.random
-_ciphers: Any = ciphers
 # Bits of a word of the cipher, and of half of it.
 _WORD, _HALF = 32, 16
 
@@ -60,7 +58,7 @@ def _split(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
     words = jnp.stack(_encrypted(walk, op.params["shape"], values[0]), axis=-1)
-    return [_random.wrap_key_data(words, impl=_random.key_impl(values[0]))]
+    return [jax.random.wrap_key_data(words, impl=jax.random.key_impl(values[0]))]
 
 
 def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
@@ -73,7 +71,7 @@ def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
 
 def _encrypted(walk: PaddedInterpreter, shape: Sequence[Dim], keys: Any) -> list[Any]:
     """The two cipher words of each element's number, under each of the keys."""
-    words = _random.key_data(keys)
+    words = jax.random.key_data(keys)
     ahead = words.shape[:-1]
     counts = [
         jnp.broadcast_to(count, (*ahead, *walk.shape(shape))) for count in _counts(walk, shape)
@@ -81,7 +79,7 @@ def _encrypted(walk: PaddedInterpreter, shape: Sequence[Dim], keys: Any) -> list
     halves = [
         lax.broadcast_in_dim(words[..., i], counts[0].shape, range(len(ahead))) for i in (0, 1)
     ]
-    return list(_ciphers.threefry2x32_p.bind(*halves, *counts))
+    return list(ciphers.threefry2x32_p.bind(*halves, *counts))
 
 
 def _counts(walk: PaddedInterpreter, shape: Sequence[Dim]) -> tuple[Any, Any]:

@@ -32,7 +32,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.trees import attribute, is_a, type_of
+from ..._jax.trees import attribute
 from ..._owners import owner
 
 _MODULES = (
@@ -104,7 +104,7 @@ def _rewords(summary: _Summary, names: Mapping[str, Any], given: Mapping[str, An
     """
     values = [*(names[name] for name in summary.every if name in names), *given.values()]
     return summary.raises_again and any(
-        is_a(value, types.FunctionType) or _is_own_error(value) for value in values
+        isinstance(value, types.FunctionType) or _is_own_error(value) for value in values
     )
 
 
@@ -136,7 +136,7 @@ def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
     todo, seen = [value], dict[int, Any]()
     while todo:
         part = todo.pop()
-        if id(part) not in seen and not is_a(part, _SINGLE):
+        if id(part) not in seen and not isinstance(part, _SINGLE):
             # The dict holds the object: an id is unique only while its object lives.
             seen[id(part)] = part
             # `type` stands for too many objects: it is not allowed.
@@ -150,21 +150,21 @@ _SINGLE = (str, bytes, bool, int, float, complex, type(None), np.ndarray, np.gen
 
 
 def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
-    if is_a(value, (tuple, list, set, frozenset)):
+    if isinstance(value, (tuple, list, set, frozenset)):
         yield from value
-    elif is_a(value, (dict, types.MappingProxyType)):
+    elif isinstance(value, (dict, types.MappingProxyType)):
         mapping: Mapping[Any, Any] = value
         yield from (*mapping.keys(), *mapping.values())
-    if is_a(value, types.ModuleType) and value is not operator and not _is_users(value):
+    if isinstance(value, types.ModuleType) and value is not operator and not _is_users(value):
         return
     space: Any = attribute(value, "__dict__", None) or {}
-    for name in names if names is not None else [*space, *dir(type_of(value))]:
+    for name in names if names is not None else [*space, *dir(type(value))]:
         if name.startswith("__"):
             continue
         part = inspect.getattr_static(value, name, None)
         yield (
             getattr(value, name, None)
-            if is_a(part, types.MemberDescriptorType)
+            if isinstance(part, types.MemberDescriptorType)
             else attribute(part, "__func__", part)
         )
 
@@ -175,7 +175,7 @@ def _is_own_error(value: Any) -> bool:
     """
     module = sys.modules.get(attribute(value, "__module__", ""))
     return (
-        is_a(value, type)
+        isinstance(value, type)
         and issubclass(value, BaseException)
         and module is not None
         and _is_users(module)
@@ -281,33 +281,33 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 def _is_single(instruction: dis.Instruction) -> bool:
     """Return whether an instruction loads None, True, False or `...`, none of which is a size."""
     return instruction.opname == "LOAD_CONST" and (
-        instruction.argval is None or is_a(instruction.argval, (bool, type(...)))
+        instruction.argval is None or isinstance(instruction.argval, (bool, type(...)))
     )
 
 
 def is_allowed(value: Any) -> bool:
-    if is_a(value, types.ModuleType):
+    if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
     # Slot wrappers: `object.__eq__` compares by `is`.
-    if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):
+    if isinstance(value, (types.WrapperDescriptorType, types.MethodWrapperType)):
         return not _is_special(value.__name__)
     if any(value is barred for barred in _BARRED):
         return False
     # A method of a builtin object: it uses items, hashes and equality, which the hooks see.
-    if is_a(value, types.BuiltinFunctionType) and not is_a(
+    if isinstance(value, types.BuiltinFunctionType) and not isinstance(
         value.__self__, (types.ModuleType, type, type(None))
     ):
         return True
-    if is_a(value, types.BuiltinFunctionType) or (
-        is_a(value, type) and value.__module__ == "builtins"
+    if isinstance(value, types.BuiltinFunctionType) or (
+        isinstance(value, type) and value.__module__ == "builtins"
     ):
         return (
             attribute(value, "__name__", "") in _BUILTINS
             or (attribute(value, "__module__", "") or "").partition(".")[0] in _MODULES
         )
-    if is_a(value, types.MethodType):
+    if isinstance(value, types.MethodType):
         return is_allowed(value.__func__)
-    return not is_a(value, partial) or is_allowed(value.func)
+    return not isinstance(value, partial) or is_allowed(value.func)
 
 
 def _is_users(module: types.ModuleType) -> bool:

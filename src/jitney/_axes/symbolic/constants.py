@@ -18,16 +18,13 @@ from ..rules import RULES
 from ..typed_jax import dtypes
 from .graph import Value
 
-_np: Any = np
-_jax: Any = jax
-
 
 def _selected(which: Any, *cases: Any) -> Any:
-    return _np.select([which == i for i in range(len(cases))], cases)
+    return np.select([which == i for i in range(len(cases))], cases)
 
 
 def _clamped(low: Any, x: Any, high: Any) -> Any:
-    return _np.minimum(_np.maximum(x, low), high)
+    return np.minimum(np.maximum(x, low), high)
 
 
 def _same(x: Any) -> Any:
@@ -35,21 +32,21 @@ def _same(x: Any) -> Any:
 
 
 _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
-    "add": _np.add,
-    "sub": _np.subtract,
-    "mul": _np.multiply,
-    "neg": _np.negative,
-    "max": _np.maximum,
-    "min": _np.minimum,
-    "lt": _np.less,
-    "le": _np.less_equal,
-    "gt": _np.greater,
-    "ge": _np.greater_equal,
-    "eq": _np.equal,
-    "ne": _np.not_equal,
-    "and": _np.bitwise_and,
-    "or": _np.bitwise_or,
-    "not": _np.invert,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "max": np.maximum,
+    "min": np.minimum,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "not": np.invert,
     "select_n": _selected,
     "clamp": _clamped,
     "copy": _same,
@@ -101,7 +98,7 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
         shape = [1] * len(value.shape)
         shape[params["dimension"]] = -1
         return np.broadcast_to(
-            _np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape),
+            np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape),
             value.shape,
         )
     if name in ("reshape", "squeeze", "expand_dims"):
@@ -130,7 +127,7 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
 
     # Evaluated now, also inside of an outer trace.
     walk, op = PaddedInterpreter(value.scope, value.scope, RULES), Op(value.eqn)
-    with jax.ensure_compile_time_eval(), jax.default_device(_jax.local_devices(backend="cpu")[0]):
+    with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
         out = (
             RULES[op.name].pad(walk, op, xs)
             if mentions(op) and op.name in RULES

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._jax.trees import is_a
 from ..._owners import Owner, owner_of, place_of
 from ..dims import is_symbolic, symbolic_class
 from ..refusal import Refused
@@ -211,12 +210,12 @@ _NO_NUMBERS = (str, bytes, tuple, list, dict, set, frozenset, type, np.dtype)
 
 def _settled(size: Any, other: Any) -> bool:
     """Return whether equality of a size with another value has the same result for all sizes."""
-    if other is None or other is Ellipsis or is_a(other, _NO_NUMBERS):
+    if other is None or other is Ellipsis or isinstance(other, _NO_NUMBERS):
         return True
     if is_symbolic(other):
         return _never_equal(size - other)
     # Unknown for arrays, fractions, complex numbers, and other classes.
-    if not is_a(other, (int, float, np.integer, np.floating)):
+    if not isinstance(other, (int, float, np.integer, np.floating)):
         return False
     return not float(other).is_integer() or _never_equal(size - int(other))
 

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..._jax.trees import is_a, type_of
 from ..._owners import owner, place_of
 from ..._record.trace_monitor import Follower
 from .bytecode_audit import is_allowed, unknown
@@ -91,7 +90,7 @@ class _CodeObserver:
         """Check a call that untrusted code makes."""
         if not is_allowed(value):
             self._tell(
-                _running(code), f"calls `{getattr(value, '__name__', type_of(value).__name__)}`"
+                _running(code), f"calls `{getattr(value, '__name__', type(value).__name__)}`"
             )
 
     def collects(self, phase: str, _: dict[str, int]) -> None:
@@ -144,7 +143,7 @@ def _profiled(watch: _CodeObserver) -> Generator[None]:
     """Observe code by a profile function, in Python 3.11."""
 
     outer = sys.getprofile()
-    if outer is not None and not is_a(outer, (_Profile, Follower)):
+    if outer is not None and not isinstance(outer, (_Profile, Follower)):
         watch.report(_BLIND)
         yield
         return

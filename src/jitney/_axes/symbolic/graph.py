@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._jax.evaluation import CallStack, without_calls
 from ..._jax.jaxprs import opened, source_of
-from ..._jax.trees import Tracer, attribute, is_a
+from ..._jax.trees import Tracer, attribute
 from ..dims import evaluate, is_ragged, tree_dims
 from ..interpreter import Op, mentions
 from ..rules import RULES
@@ -75,10 +75,10 @@ class Graph:
 
 def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
     """The node of a constant of a program; a tracer of an outer trace becomes an argument."""
-    if is_a(value, Tracer):
+    if isinstance(value, Tracer):
         return Value(tuple(value.shape), value.dtype, key=value)
     dtype = value.dtype if aval is None else aval.dtype
-    const = value if aval is None or is_a(value, jax.Array) else np.asarray(value, dtype)
+    const = value if aval is None or isinstance(value, jax.Array) else np.asarray(value, dtype)
     return Value(tuple(np.shape(value)), dtype, const=const, is_known=True)
 
 
@@ -153,19 +153,19 @@ def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
     """
     if is_ragged_dim(param):
         return int(evaluate(param, sizes))
-    if is_a(param, (bool, str, bytes, type(None))):
+    if isinstance(param, (bool, str, bytes, type(None))):
         return param
-    if is_a(param, (int, np.integer)):
+    if isinstance(param, (int, np.integer)):
         return int(param)
-    if is_a(param, (tuple, list)):
+    if isinstance(param, (tuple, list)):
         return tuple(canonical(part, sizes) for part in param)
-    if is_a(param, Mapping):
+    if isinstance(param, Mapping):
         return tuple(sorted((str(key), canonical(part, sizes)) for key, part in param.items()))
     if hasattr(getattr(param, "jaxpr", param), "eqns"):
         return "a program"
-    if is_a(param, np.ndarray):
+    if isinstance(param, np.ndarray):
         return (param.shape, str(param.dtype), param.tobytes())
-    if is_a(param, float):
+    if isinstance(param, float):
         return repr(param)
     # Each trace makes its own function objects: compare them by name.
     if callable(param) and not isinstance(param, type):
@@ -175,4 +175,4 @@ def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
 
 def is_ragged_dim(param: Any) -> bool:
     """Return whether a parameter is a symbolic size itself."""
-    return any(True for _ in tree_dims(param)) and not is_a(param, (tuple, list, Mapping))
+    return any(True for _ in tree_dims(param)) and not isinstance(param, (tuple, list, Mapping))

@@ -17,17 +17,14 @@ from typing import Any
 
 import jax
 
-from ..._jax.trees import is_a
 from ..dims import is_symbolic, symbolic_class
-
-_lax: Any = jax.lax
 
 
 @contextmanager
 def named_sizes() -> Generator[None]:
     """Let the sizes of mapped axes be symbols. The caller must hold the lock of traces."""
     tracing = threading.get_ident()
-    psum, pmean, axis_size = before = _lax.psum, _lax.pmean, _lax.axis_size
+    psum, pmean, axis_size = before = jax.lax.psum, jax.lax.pmean, jax.lax.axis_size
 
     def symbol(axis_name: Any) -> Any | None:
         if threading.get_ident() != tracing:
@@ -47,7 +44,7 @@ def named_sizes() -> Generator[None]:
         if (
             not options
             and leaves
-            and all(is_a(leaf, jax.Array) for leaf in leaves)
+            and all(isinstance(leaf, jax.Array) for leaf in leaves)
             and (size := symbol(axis_name)) is not None
         ):
 
@@ -61,11 +58,11 @@ def named_sizes() -> Generator[None]:
         size = symbol(axis_name)
         return axis_size(axis_name) if size is None else size
 
-    _lax.psum, _lax.pmean, _lax.axis_size = sum_over, mean_over, size_of
+    jax.lax.psum, jax.lax.pmean, jax.lax.axis_size = sum_over, mean_over, size_of
     try:
         yield
     finally:
-        _lax.psum, _lax.pmean, _lax.axis_size = before
+        jax.lax.psum, jax.lax.pmean, jax.lax.axis_size = before
 
 
 class _Symbol(Exception):

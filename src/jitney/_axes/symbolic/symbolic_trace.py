@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import jax
 from jax import export
 
 from ..._errors import DerivativeError
@@ -24,8 +23,6 @@ from .compare_traces import Witness
 from .dim_hooks import hooked_dims
 from .scope import SCOPE, Scope
 from .size_errors import explain_size_error, first_line, place
-
-_jax: Any = jax
 
 Shape = tuple[Any, ...]
 W = TypeVar("W")

@@ -17,13 +17,12 @@ import numpy as np
 
 from ..._contract.contract import Parameter
 from ..._errors import OptionError, name_fix, shortlist
-from ..._jax.trees import is_a, issubdtype
+from ..._jax.trees import issubdtype
 from ..._program.examples import abstract_values
 from ..._signature.hints import AnyHint, ArrayHint, ModuleHint, ScalarHint, StaticHint
 from .parsing import WHERE
 from .target import Target, attribute
 
-_jax: Any = jax
 _SEED = 0
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _MAKE = (
@@ -95,7 +94,7 @@ class Maker:
             )
 
         made = self.make(**{name: size for name, size in sizes.items() if name in takes})
-        if not is_a(made, Mapping) or not all(is_a(name, str) for name in made):
+        if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
             what = f"the function of --arguments returns a {type(made).__name__}."
             raise OptionError(
                 WHERE,
@@ -226,12 +225,12 @@ def _alone(hint: Any, sizes: Mapping[str, int]) -> Any:
 
 def _keys(hint: Any, sizes: Mapping[str, int]) -> Any:
     shape = tuple(dim.size if dim.kind == "fixed" else sizes.get(dim.name, 1) for dim in hint.dims)
-    return _jax.random.split(_jax.random.key(_SEED), shape) if shape else _jax.random.key(_SEED)
+    return jax.random.split(jax.random.key(_SEED), shape) if shape else jax.random.key(_SEED)
 
 
 def _numbers(value: Any, rng: Any) -> Any:
     """Return a random array for a `jax.ShapeDtypeStruct`, and any other value unchanged."""
-    if not is_a(value, jax.ShapeDtypeStruct):
+    if not isinstance(value, jax.ShapeDtypeStruct):
         return value
     if value.dtype == np.bool_:
         return rng.integers(0, 2, value.shape, np.int8).astype(np.bool_)

@@ -17,14 +17,13 @@ from ..._diagnosis.jax_work import Watch, watch
 from ..._interface.program import Program
 from ..._jax.compile_cache import cache
 from ..._jax.memory import free_bytes, text
-from ..._jax.trees import is_a, tree_flatten
+from ..._jax.trees import tree_flatten
 from ..._measured.arguments import put
 from ..._measured.measure import MOST, ColdCall, ways_of
 from ..._measured.rounds import rounds
 from ..._measured.verdict import quartiles
 from .inputs import Maker, filled
 
-_jax: Any = jax
 # Rounds of warm calls, even if they take longer than the given seconds.
 _LEAST = 5
 _FULL = "RESOURCE_EXHAUSTED"
@@ -139,8 +138,8 @@ def measure_sizes(
         try:
             called, one = _compile_size(maker, sizes, made)
             how = how or called
-        except (_TooLarge, MemoryError, _jax.errors.JaxRuntimeError) as error:
-            if is_a(error, _jax.errors.JaxRuntimeError) and _FULL not in str(error):
+        except (_TooLarge, MemoryError, jax.errors.JaxRuntimeError) as error:
+            if isinstance(error, jax.errors.JaxRuntimeError) and _FULL not in str(error):
                 raise
             said = str(error).partition("\n")[0] or "no memory is left"
             stopped = (
@@ -175,7 +174,11 @@ def _compile_size(
     # Check the bytes of the arguments while they are abstract, before anything is allocated.
     leaves = tree_flatten((bound.args, bound.kwargs))[0]
     _check(
-        sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)),
+        sum(
+            leaf.size * leaf.dtype.itemsize
+            for leaf in leaves
+            if isinstance(leaf, jax.ShapeDtypeStruct)
+        ),
         "its arguments take",
     )
 
@@ -187,7 +190,7 @@ def _compile_size(
         with watch() as ahead:
             compiled = (
                 f.ahead(given.args, given.kwargs)
-                if is_a(f, Program)
+                if isinstance(f, Program)
                 else f.lower(*given.args, **given.kwargs).compile()
             )
         memory = _memory(compiled)

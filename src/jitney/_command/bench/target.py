@@ -21,13 +21,11 @@ import jax
 
 from ..._errors import OptionError
 from ..._interface.program import Program
-from ..._jax.trees import is_a, tree_flatten
+from ..._jax.trees import tree_flatten
 from ..._program.core import REGISTRY, CompiledFunction
 from ..._signature.options import Options
 from .parsing import WHERE
 
-_jax: Any = jax
-_eqx: Any = eqx
 _RULE = "It is `script.py:function` or `package.module:function`."
 
 
@@ -57,7 +55,7 @@ class Target:
         Args:
             values: Its arguments by name.
         """
-        if is_a(self.f, Program):
+        if isinstance(self.f, Program):
             return self.f, "as it is decorated"
         # Functions under `jax.jit` and `eqx.filter_jit` have `lower`.
         if hasattr(self.f, "lower"):
@@ -65,9 +63,12 @@ class Target:
         static = [
             name for name, value in values.items() if not all(map(_is_number, _leaves(value)))
         ]
-        if any(is_a(values[name], eqx.Module) or len(_leaves(values[name])) > 1 for name in static):
-            return _eqx.filter_jit(self.f), "under eqx.filter_jit"
-        return _jax.jit(self.f, static_argnames=static), "under jax.jit" + (
+        if any(
+            isinstance(values[name], eqx.Module) or len(_leaves(values[name])) > 1
+            for name in static
+        ):
+            return eqx.filter_jit(self.f), "under eqx.filter_jit"
+        return jax.jit(self.f, static_argnames=static), "under jax.jit" + (
             f", {', '.join(static)} static" if static else ""
         )
 
@@ -92,7 +93,7 @@ def find(typed: str) -> Target:
 
     # An undecorated function is analysed as `jitney.optimize` without options would do it.
     held: Any = f
-    core = held.core if is_a(f, Program) else REGISTRY.core(inspect.unwrap(f), Options())
+    core = held.core if isinstance(f, Program) else REGISTRY.core(inspect.unwrap(f), Options())
     return Target(typed, f, module, core)
 
 
@@ -108,7 +109,7 @@ def attribute(typed: str, module: Any, path: str) -> Any:
             names = [
                 name
                 for name, value in named.items()
-                if inspect.isroutine(value) or is_a(value, Program)
+                if inspect.isroutine(value) or isinstance(value, Program)
             ]
             there = f"It has {', '.join(names[:10])}." if names else "It has no functions."
             raise OptionError(
@@ -174,7 +175,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _is_number(leaf: Any) -> bool:
-    return hasattr(leaf, "dtype") or is_a(leaf, (float, complex))
+    return hasattr(leaf, "dtype") or isinstance(leaf, (float, complex))
 
 
 def _wrong(typed: str, what: str, fix: str) -> OptionError:

@@ -19,7 +19,6 @@ from ..._errors import shortlist
 from ..._owners import short
 from .change import ProposedChange, in_bytes
 
-_jax: Any = jax
 # Calls of a place from which on it counts as repeated.
 _AGAIN = 5
 # Inspected calls from which on a property counts as constant.
@@ -134,10 +133,10 @@ def _seconds(each: Mapping[str, Any]) -> float:
     try:
         zeros, target = _like(each), None if each["numpy"] else _everywhere(each["target"])
         if target is not None:
-            zeros = _jax.device_put(zeros).block_until_ready()
+            zeros = jax.device_put(zeros).block_until_ready()
         while len(taken) < _TIMED and sum(taken) < _LONG:
             began = time.perf_counter()
-            _jax.device_put(zeros, target).block_until_ready()
+            jax.device_put(zeros, target).block_until_ready()
             taken.append(time.perf_counter() - began)
     # Memory or devices are gone. The exit of the user's program must not change.
     except (RuntimeError, ValueError, MemoryError):
@@ -155,10 +154,10 @@ def _like(each: Mapping[str, Any]) -> Any:
 
 def _everywhere(sharding: Any) -> Any:
     """Return a sharding that replicates an array on each device of another sharding."""
-    mesh = _jax.sharding.Mesh(
+    mesh = jax.sharding.Mesh(
         np.array(sorted(sharding.device_set, key=lambda device: device.id)), ("devices",)
     )
-    return _jax.sharding.NamedSharding(mesh, _jax.sharding.PartitionSpec())
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
 def _donated(place: Mapping[str, Any], where: str) -> Iterator[ProposedChange]:

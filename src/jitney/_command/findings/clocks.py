@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._jax.trees import is_a
 from ..._owners import is_users, short
 
 _CLOCKS = ("perf_counter", "time", "monotonic", "perf_counter_ns", "time_ns", "monotonic_ns")
@@ -84,7 +83,7 @@ def _in_file(file: str) -> Iterator[WrongTiming]:
         for node in ast.walk(tree):
             for name in ("body", "orelse", "finalbody"):
                 block: Any = getattr(node, name, None)
-                if is_a(block, list):
+                if isinstance(block, list):
                     yield from program.between(block)
             if isinstance(node, ast.Call):
                 yield from program.by_timeit(node)

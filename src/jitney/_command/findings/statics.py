@@ -125,7 +125,7 @@ def _static(call: ast.expr, parameters: Sequence[str]) -> Iterator[str]:
             value: Any = ast.literal_eval(word.value)
         except ValueError:
             continue
-        for each in value if isinstance(value, (tuple, list, set)) else [value]:  # pyright: ignore[reportUnknownVariableType]
+        for each in value if isinstance(value, (tuple, list, set)) else [value]:
             if isinstance(each, str):
                 yield each
             elif isinstance(each, int) and -len(parameters) <= each < len(parameters):

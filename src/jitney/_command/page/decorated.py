@@ -28,7 +28,6 @@ from ..findings.own import own_causes
 if TYPE_CHECKING:
     from ..launch import Recording
 
-_jax: Any = jax
 _SECONDS = 5.0
 # Programs of one function whose memory is looked up.
 _PROGRAMS = 20
@@ -143,7 +142,7 @@ def _plan(
         }
     if time.perf_counter() > until:
         return {"of": "", "lines": [], "unknown": _LATE}
-    if _jax.process_count() > 1:
+    if jax.process_count() > 1:
         return {
             "of": "",
             "lines": [],
@@ -209,7 +208,7 @@ def _program(
     if (
         entry is None
         or made.arrays is None
-        or _jax.process_count() > 1
+        or jax.process_count() > 1
         or left < 0
         or not (kept or _cost(core) < left)
     ):

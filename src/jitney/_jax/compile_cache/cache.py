@@ -368,7 +368,7 @@ def _jax(name: str) -> Any:
 
 
 def _set(name: str, *, to: Any) -> None:
-    jax.config.update(name, to)  # pyright: ignore[reportUnknownMemberType] - it has no annotations
+    jax.config.update(name, to)
 
 
 def _off(reason: str, warning: str | None = None) -> _Decision:
