@@ -75,7 +75,7 @@ _NAMES = 2
 # `force_jupyter` is False.
 
 
-def text_of(shown: Any) -> str:
+def text_of(shown: object) -> str:
     """Plain text of a rich object; on a terminal as wide as the terminal, and in colours unless
     `NO_COLOR` is set.
     """
@@ -102,7 +102,7 @@ def _wide() -> int:
     return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
 
 
-def html_of(shown: Any) -> str:
+def html_of(shown: object) -> str:
     """HTML of a rich object, for a notebook."""
     console = Console(file=io.StringIO(), record=True, width=_WIDEST, force_jupyter=False)
     console.print(shown)

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class JitneyError(Exception):
@@ -191,7 +191,7 @@ def format_error(where: Where | str, what: str, rule: str, fix: str) -> str:
 _SHOWN = 57
 
 
-def repr_of(value: Any) -> str:
+def repr_of(value: object) -> str:
     """Python's `repr` of a user's value, or a substitute if `repr` raises, since a message must not
     stop a call.
 

@@ -54,7 +54,7 @@ class Expression:
             if isinstance(node, ast.Name) and id(node) not in called
         )
 
-    def at(self, sizes: Mapping[str, Any]) -> Any:
+    def at(self, sizes: Mapping[str, object]) -> Any:
         """Evaluate with a size for each name: an int or a float, an array of ints, a traced scalar,
         a symbolic dimension.
 
@@ -81,7 +81,7 @@ def read(text: str) -> Expression:
         raise Unreadable(f"`{text}` is not an expression") from error
 
 
-def read_dim(dim: Any) -> Expression:
+def read_dim(dim: object) -> Expression:
     """Parse one of JAX's symbolic dimensions. The grammar in JAX's documentation is that of Python,
     except that `^` is a power.
     """
@@ -96,7 +96,7 @@ def names_in(text: str) -> frozenset[str]:
         return frozenset()
 
 
-def filled(text: str, arguments: Mapping[str, Any]) -> str:
+def filled(text: str, arguments: Mapping[str, object]) -> str:
     """Replace `{argument.attribute}` in a size by its value, as jaxtyping does with an f-string.
 
     Raises:
@@ -128,12 +128,12 @@ def filled(text: str, arguments: Mapping[str, Any]) -> str:
     return "".join(pieces)
 
 
-def is_known(value: Any) -> bool:
+def is_known(value: object) -> bool:
     """Return whether a size is a plain number, and not a symbol, a range or a traced scalar."""
     return isinstance(value, int | float | np.integer)
 
 
-def _written(value: Any, source: str) -> str:
+def _written(value: object, source: str) -> str:
     if isinstance(value, str):
         return value
     if is_known(value):
@@ -141,7 +141,7 @@ def _written(value: Any, source: str) -> str:
     raise Unreadable(f"`{source}` is a {type(value).__name__}, not a number")
 
 
-def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = False) -> Any:
+def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = False) -> Any:
     def go(inner: ast.expr) -> Any:
         return _compute(inner, names, attributes=attributes)
 
@@ -171,7 +171,7 @@ def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = Fal
             raise Unreadable(f"jitney does not read `{ast.unparse(node)}` in a size")
 
 
-def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
+def _apply(node: ast.expr, op: Callable[..., object], *values: object) -> Any:
     _demand_numbers(node, values)
     if op is operator.pow:
         return _power(node, *values)
@@ -183,7 +183,7 @@ def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
     return _guard(node, lambda: op(*values))
 
 
-def _demand_numbers(node: ast.expr, values: Sequence[Any]) -> None:
+def _demand_numbers(node: ast.expr, values: Sequence[object]) -> None:
     """Check the operands. A size that is not known yet admits no fractions, since fractions would
     be 32-bit numbers on the device.
     """
@@ -221,7 +221,7 @@ def _extreme(name: str, a: Any, b: Any) -> Any:
     return getattr(core, f"{name}_dim")(a, b)
 
 
-def _same(a: Any) -> Any:
+def _same(a: object) -> Any:
     """Identity. Symbolic dimensions have no unary `+`."""
     return a
 
@@ -285,7 +285,7 @@ def _item(node: ast.expr, value: Any, index: Any) -> Any:
     return _guard(node, lambda: operator.getitem(value, index))
 
 
-def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
+def _guard(node: ast.expr, compute: Callable[[], object]) -> Any:
     try:
         return compute()
     except (
@@ -315,7 +315,7 @@ _UNITS = {
 }
 
 
-def parsed_bytes(value: Any) -> int | str | None:
+def parsed_bytes(value: object) -> int | str | None:
     """Number of bytes from a user's value, or "auto"; None if it is neither."""
     if isinstance(value, str) and value == AUTO:
         return AUTO

@@ -116,7 +116,7 @@ def owner_of(frame: FrameType) -> Owner:
     return "user" if file is None else owner(file)
 
 
-def owner_of_class(kind: type[Any]) -> Owner:
+def owner_of_class(kind: type[object]) -> Owner:
     """Owner of a class: that of the module it names, or the user if that has no file, as in a
     notebook.
     """

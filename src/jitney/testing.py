@@ -29,7 +29,7 @@ MB = 1e6
 
 
 @public
-def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
+def assert_no_recompile(f: Callable[..., object], calls: Iterable[object]) -> Watch:
     """Assert that after the first call of a function no other call traces or compiles anything.
 
     ```python
@@ -90,11 +90,11 @@ _TWO = 2
 
 @public
 def assert_faster(
-    a: Callable[..., Any],
-    b: Callable[..., Any],
-    *args: Any,
+    a: Callable[..., object],
+    b: Callable[..., object],
+    *args: object,
     by: float = 1.0,
-    kwargs: Mapping[str, Any] | None = None,
+    kwargs: Mapping[str, object] | None = None,
     tolerance: float | None = None,
     tries: int = 3,
     seconds: float = 20.0,
@@ -172,7 +172,10 @@ def assert_faster(
 
 @public
 def assert_memory(
-    f: Callable[..., Any], *args: Any, temp_mb: float, kwargs: Mapping[str, Any] | None = None
+    f: Callable[..., object],
+    *args: object,
+    temp_mb: float,
+    kwargs: Mapping[str, object] | None = None,
 ) -> int:
     """Assert that the temporaries of a program, as XLA plans them, are at most this large. Nothing
     is run.
@@ -220,13 +223,13 @@ def assert_memory(
     return took
 
 
-def _arguments(call: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(call: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(call, tuple):
         return call, {}
     return ((), call) if isinstance(call, dict) else ((call,), {})
 
 
-def _changes(first: Any, later: Any) -> str:
+def _changes(first: object, later: object) -> str:
     """Short description of how the arguments of two calls differ."""
     (a, built), (b, rebuilt) = (tree_flatten_with_path(arguments) for arguments in (first, later))
     if built != rebuilt:

@@ -14,11 +14,11 @@ from .._report.axis_facts import Axes, facts_of
 
 @public
 def axes(
-    program: Callable[..., Any] | Derivative[..., Any],
+    program: Callable[..., object] | Derivative[..., Any],
     /,
-    *examples: Any,
+    *examples: object,
     sizes: Mapping[str, int] | None = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Axes:
     """Report the use of each named axis of a function's signature, proven on its program with
     symbolic sizes.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @public
 def communication(
-    f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **kwargs: Any
+    f: Program[..., Any] | Derivative[..., Any], /, *args: object, **kwargs: object
 ) -> Communication:
     """Count the collectives of a sharded program, by kind and line. The program is compiled for
     that, and the collectives are those of XLA's output.

@@ -29,11 +29,11 @@ _PARTS = (0.8, 0.6, 0.4, 0.25)
 def frontier(
     program: Program[..., Any] | Derivative[..., Any],
     /,
-    *examples: Any,
+    *examples: object,
     wrt: Wrt = None,
     memory: int | str | None = None,
     sizes: Mapping[str, int] | None = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Frontier:
     """Tabulate the memory of a function's gradient against its recomputed operations, for several
     choices of the residuals that the forward pass saves.

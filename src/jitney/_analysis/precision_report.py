@@ -20,12 +20,12 @@ from .._signature.options import policy_of
 
 @public
 def precision_report(
-    f: Callable[..., Any] | Derivative[..., Any],
+    f: Callable[..., object] | Derivative[..., Any],
     /,
-    *args: Any,
+    *args: object,
     tolerance: float = 1e-2,
     low: str | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> PrecisionReport:
     """Compare a function in a low type with its float64 shadow, and find the products that must
     stay in float32 for a tolerance to hold.

@@ -30,10 +30,10 @@ IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
 def strategy(
     program: Program[..., Any] | Derivative[..., Any],
     /,
-    *examples: Any,
+    *examples: object,
     sizes: Mapping[str, int] | None = None,
     memory: int | str = AUTO,
-    **named: Any,
+    **named: object,
 ) -> Strategy:
     """Find out which evaluation of data of given sizes fits into a given memory: all at once, in
     chunks (`chunk=`), or streamed (`jitney.stream`). Nothing is run: each is compiled for abstract

@@ -36,7 +36,7 @@ def check_effects(op: Op) -> None:
         )
 
 
-def demand_no_effects(jaxpr: Any) -> None:
+def demand_no_effects(jaxpr: object) -> None:
     """Check that a body has no side effects, so that it can run on elements of padding.
 
     The run-time checks of Equinox are allowed: padding repeats an element of the data, so that a
@@ -60,7 +60,7 @@ def demand_no_effects(jaxpr: Any) -> None:
             )
 
 
-def _is_seen_outside(effect: Any) -> bool:
+def _is_seen_outside(effect: object) -> bool:
     """Return whether an effect is visible outside of the body. Making, reading and writing a
     reference is not: JAX maps a reference only inside of the element that made it.
     """
@@ -88,7 +88,7 @@ def callback_result_is_read(op: Op, *, is_used: bool) -> bool:
     return any(_is_read(program) for program in programs(op.params))
 
 
-def _is_read(program: Any) -> bool:
+def _is_read(program: object) -> bool:
     plain, _ = opened(program)
     read = {id(atom) for eqn in plain.eqns for atom in eqn.invars} | {
         id(atom) for atom in plain.outvars
@@ -106,7 +106,7 @@ def _is_read(program: Any) -> bool:
 
 
 def run_with_callbacks(
-    walk: PaddedInterpreter, op: Op, values: Sequence[Any], when: Any
+    walk: PaddedInterpreter, op: Op, values: Sequence[object], when: object
 ) -> list[Any]:
     """Evaluate an operation, with its callbacks if `when` is true: a bool, or a scalar of the
     program.

@@ -63,7 +63,9 @@ def with_derivative(
         program = derivative(varying)
         given = [moved[i] for i in varying]
 
-        def made_along(arrays: Sequence[Any], beside: Any, given: Sequence[Any]) -> Sequence[Any]:
+        def made_along(
+            arrays: Sequence[object], beside: object, given: Sequence[object]
+        ) -> Sequence[Any]:
             return along(program, arrays, beside, given)[count:]
 
         # Refused now, with the user's line at hand: in reverse mode JAX would fail much later.
@@ -84,7 +86,7 @@ def with_derivative(
     return evaluated(list(arrays), beside)
 
 
-def _in_front(results: Sequence[Any], given: Any) -> list[Any]:
+def _in_front(results: Sequence[Any], given: object) -> list[Any]:
     """Return the results unchanged, but under an outer `vmap` of any of `given` with the mapped
     axis in front in each of them.
 
@@ -106,13 +108,13 @@ def _in_front(results: Sequence[Any], given: Any) -> list[Any]:
     return same(list(results), given)
 
 
-def _first(results: Any, given: Any) -> Any:
+def _first(results: object, given: object) -> Any:
     del given
     return results
 
 
 def _demand_transposable(
-    along: Callable[..., Sequence[Any]], arrays: Any, beside: Any, tangents: Any
+    along: Callable[..., Sequence[object]], arrays: object, beside: object, tangents: Any
 ) -> None:
     """Check on abstract values that JAX can transpose the derivative with respect to the tangents.
 
@@ -121,7 +123,7 @@ def _demand_transposable(
     """
 
     def back(arrays: Any, beside: Any, tangents: Any) -> Any:
-        def of_tangents(*tangents: Any) -> Any:
+        def of_tangents(*tangents: object) -> Any:
             return along(arrays, beside, tangents)
 
         return jax.linear_transpose(of_tangents, *tangents)(
@@ -147,16 +149,16 @@ def _zeros(x: Any) -> Any:
 
 
 def jvp_function(
-    fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]
+    fn: Callable[..., Sequence[object]], count: int, varying: Sequence[int]
 ) -> Callable[..., list[Any]]:
     """The JVP of a function of `count` arrays, as a function of these and the tangents of the
     varying ones: its results, and the tangents of all that are not integers.
     """
 
-    def pushed(*given: Any) -> list[Any]:
+    def pushed(*given: object) -> list[Any]:
         arrays, tangents = given[:count], given[count:]
 
-        def of_varying(*at: Any) -> list[Any]:
+        def of_varying(*at: object) -> list[Any]:
             whole = list(arrays)
             for i, x in zip(varying, at, strict=True):
                 whole[i] = x
@@ -168,7 +170,7 @@ def jvp_function(
     return pushed
 
 
-def demand_no_backward_rules(jaxpr: Any) -> None:
+def demand_no_backward_rules(jaxpr: object) -> None:
     """Check that a program of tangents holds none of a `jax.custom_vjp`, which JAX can transpose
     but not evaluate.
 

@@ -42,7 +42,7 @@ class Extent:
     def symbols(self) -> frozenset[str]:
         return self.expression.names
 
-    def at(self, sizes: Mapping[str, Any]) -> Any:
+    def at(self, sizes: Mapping[str, object]) -> Any:
         """The value at given sizes of the symbols: an int, an array of ints, or a traced scalar.
 
         Raises:
@@ -85,7 +85,7 @@ def extent(dim: Dim) -> Extent:
     return Extent(read_dim(dim))
 
 
-def evaluate(dim: Dim, sizes: Mapping[str, Any]) -> Any:
+def evaluate(dim: Dim, sizes: Mapping[str, object]) -> Any:
     """The value of a dimension, symbolic or not."""
     return extent(dim).at(sizes) if is_ragged(dim) else int(dim)
 
@@ -142,7 +142,7 @@ def is_multiple(dim: Dim, symbol: str) -> bool:
             return False
 
 
-def tree_dims(params: Any) -> Iterator[Dim]:
+def tree_dims(params: object) -> Iterator[Dim]:
     """Yield symbolic dimensions anywhere in the parameters of an operation, sub-jaxprs aside."""
     if isinstance(params, (tuple, list)):
         for part in params:
@@ -154,7 +154,7 @@ def tree_dims(params: Any) -> Iterator[Dim]:
         yield params
 
 
-def is_symbolic(value: Any) -> bool:
+def is_symbolic(value: object) -> bool:
     """Return whether a value is one of JAX's symbolic dimensions."""
     return isinstance(value, symbolic_class())
 

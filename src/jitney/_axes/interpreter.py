@@ -48,7 +48,7 @@ class Op:
     def params(self) -> dict[str, Any]:
         return self.eqn.params
 
-    def changed(self, **params: Any) -> Op:
+    def changed(self, **params: object) -> Op:
         """The same operation with other parameters."""
         return replace(self, eqn=self.eqn.replace(params={**self.params, **params}))
 
@@ -156,7 +156,7 @@ class PaddedInterpreter:
             for name in symbols(dim)
         )
 
-    def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
+    def bind(self, op: Op, values: Sequence[Any], **changed: object) -> list[Any]:
         """Evaluate the operation itself, with some parameters changed."""
         eqn = op.changed(**changed).eqn if changed else op.eqn
         return bind_partition_safe(eqn, values) if self.is_spread else bound(eqn, values)
@@ -226,6 +226,6 @@ def mentions(op: Op) -> bool:
     )
 
 
-def take(x: Any, positions: Any, axis: int) -> Any:
+def take(x: Any, positions: object, axis: int) -> Any:
     """The elements of `x` at positions along an axis; positions out of bounds are clamped."""
     return jnp.take(x, positions, axis=axis, mode="clip")

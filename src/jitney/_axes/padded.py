@@ -22,10 +22,10 @@ from .rules import RULES
 
 
 def run_padded(
-    jaxpr: Any,
-    arrays: Sequence[Any],
+    jaxpr: object,
+    arrays: Sequence[object],
     allocated: Mapping[str, int],
-    valid: Mapping[str, Any],
+    valid: Mapping[str, object],
     numbers: Mapping[Any, Any] | None = None,
 ) -> list[Any]:
     """Evaluate a program on padded arrays; the leading parts of the results are valid.
@@ -59,7 +59,7 @@ class _Finite(PaddedInterpreter):
         self._linear: set[Any] = set(tangents)
         self._masks: dict[Any, Any] = {}
 
-    def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: object, values: Sequence[object]) -> list[Any]:
         # A mask that is made inside of a loop or branch is a tracer of that scope: not to be read
         # outside of it.
         outside, self._masks = self._masks, dict(self._masks)
@@ -74,7 +74,7 @@ class _Finite(PaddedInterpreter):
         finally:
             self._masks = outside
 
-    def inside(self, dims: Sequence[Any], axis: int) -> Any:
+    def inside(self, dims: Sequence[object], axis: int) -> Any:
         """The mask of `Walk.inside`, memoised by shape: JAX stores each mask as a residual."""
         key = (self.shape(dims), axis, str(dims[axis]))
         mask = self._masks.get(key)
@@ -82,7 +82,7 @@ class _Finite(PaddedInterpreter):
             mask = self._masks[key] = super().inside(dims, axis)
         return mask
 
-    def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+    def make(self, op: Op, values: Sequence[object]) -> list[Any]:
         # Forward dataflow: a result is linear if an operand is. Linear values keep their padding:
         # only the values that they are multiplied by have to be finite.
         linear = [not is_literal(atom) and atom in self._linear for atom in op.eqn.invars]
@@ -96,7 +96,7 @@ class _Finite(PaddedInterpreter):
             for x, atom in zip(super().make(op, values), op.eqn.outvars, strict=True)
         ]
 
-    def _called(self, op: Op, values: Sequence[Any], linear: Sequence[bool]) -> list[Any]:
+    def _called(self, op: Op, values: Sequence[object], linear: Sequence[bool]) -> list[Any]:
         """Evaluate a call with tangents among its arguments, and find the tangents among its
         results.
         """
@@ -141,11 +141,14 @@ def run_differentiable(
         valid: Symbol -> the true size, an int32 scalar.
     """
 
-    def run(arrays: Sequence[Any], valid: Mapping[str, Any]) -> list[Any]:
+    def run(arrays: Sequence[object], valid: Mapping[str, object]) -> list[Any]:
         return run_padded(jaxpr, arrays, allocated, valid)
 
     def along(
-        program: Any, arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]
+        program: object,
+        arrays: Sequence[object],
+        valid: Mapping[str, object],
+        tangents: Sequence[object],
     ) -> list[Any]:
         return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(
             program, [*arrays, *tangents]

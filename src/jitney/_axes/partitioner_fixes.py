@@ -36,12 +36,12 @@ POSITIONED: dict[str, tuple[int, int | None]] = {
 """Primitive -> the range of its operands that are positions (from, to)."""
 
 
-def partition_safe(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+def partition_safe(fn: Callable[..., object]) -> Callable[..., list[Any]]:
     """Wrap a function of flat arrays so that it gives the same numbers on sharded arrays as on one
     device.
     """
 
-    def over_devices(*arrays: Any) -> list[Any]:
+    def over_devices(*arrays: object) -> list[Any]:
         return interpret(make_jaxpr(fn)(*arrays), arrays, bind_partition_safe)
 
     return over_devices
@@ -112,7 +112,7 @@ def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
     return lax.bitwise_or(lax.ne(x, x), lax.gt(counts, none))
 
 
-def _made_anew(value: Any) -> Any:
+def _made_anew(value: object) -> Any:
     """A parameter of an equation, with the sub-jaxprs in it rewritten."""
     if isinstance(value, tuple):
         parts = [_made_anew(part) for part in value]
@@ -126,7 +126,7 @@ def _made_anew(value: Any) -> Any:
         for atom in opened(value)[0].invars
     ]
 
-    def run(*given: Any) -> list[Any]:
+    def run(*given: object) -> list[Any]:
         return interpret(value, given, bind_partition_safe)
 
     made = make_jaxpr(run)(*avals)

@@ -15,7 +15,7 @@ from .typed_jax import jnp, lax, make_jaxpr
 
 
 def map_sequentially(
-    fn: Callable[..., Sequence[Any]], dims: Sequence[int | None], *, is_differentiated: bool
+    fn: Callable[..., Sequence[object]], dims: Sequence[int | None], *, is_differentiated: bool
 ) -> Callable[..., list[Any]]:
     """Map a function over an axis with the results of `jax.vmap`, by a loop, as `jax.lax.map` does.
 

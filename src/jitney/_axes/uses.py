@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from .._jax.jaxprs import opened
 from .._jax.primitives import spelled
@@ -22,7 +21,7 @@ from .rules.control import forward_programs
 from .rules.pseudo_inverse import is_pseudo_inverse
 
 
-def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
+def uses_of(jaxpr: object, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
     """Yield the uses of symbolic axes, in the order of the program.
 
     Args:
@@ -64,7 +63,7 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
                 )
 
 
-def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:
+def demand(jaxpr: object, ranges: Ranges) -> tuple[Use, ...]:
     """The uses of a program, none of which is refused.
 
     Raises:

@@ -19,7 +19,7 @@ from .._jax.settings import x64_is_on
 _BYTES = 8
 
 
-def x64_scope(*eqns: Any) -> AbstractContextManager[Any]:
+def x64_scope(*eqns: object) -> AbstractContextManager[Any]:
     """Context manager for the evaluation of equations: `enable_x64` if any of them has 64-bit
     values, else none.
     """

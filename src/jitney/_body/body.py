@@ -137,7 +137,7 @@ class CallPlanner:
         run.add(options, self.core.fn())
         return True
 
-    def plainly(self, *arrays: Any) -> Any:
+    def plainly(self, *arrays: object) -> Any:
         """Run the function as it was written, inside the options that belong to its meaning: `vmap`
         and float64.
         """
@@ -149,7 +149,7 @@ class CallPlanner:
             plan.build(self.flat(outcome, plain_function(core.fn())), outcome)(*arrays)
         )
 
-    def as_written(self, *arrays: Any) -> Any:
+    def as_written(self, *arrays: object) -> Any:
         """Run the function without any `jit` of jitney's. Its arrays are JAX's, as they are inside
         `jit`.
         """
@@ -158,11 +158,11 @@ class CallPlanner:
 
     def planned(
         self,
-        arrays: Sequence[Any],
+        arrays: Sequence[object],
         counts: TrueSizes | None = None,
         *,
         jit: bool = True,
-        mesh: Any = None,
+        mesh: object = None,
     ) -> Planned:
         """Return the view and the plan of a call, padded if it has counts.
 
@@ -255,14 +255,14 @@ class CallPlanner:
         fields = axes_in_modules(values)
         return [fields[i] for i in self.layout.dynamic]
 
-    def called(self, *arrays: Any) -> Any:
+    def called(self, *arrays: object) -> Any:
         """Run the body with every stage inside Jit around it, on tracers or on arrays."""
         return self.applied(self.planned(arrays, jit=False), arrays, Outcome())
 
     def applied(
         self,
         planned: Planned,
-        arrays: Sequence[Any],
+        arrays: Sequence[object],
         outcome: Outcome,
         counts: TrueSizes | None = None,
     ) -> Any:
@@ -286,7 +286,7 @@ class CallPlanner:
         return outcome.output(flat)
 
     def flat(
-        self, outcome: Outcome, fn: Callable[..., Any] | None = None
+        self, outcome: Outcome, fn: Callable[..., object] | None = None
     ) -> Callable[..., list[Any]]:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
@@ -294,7 +294,7 @@ class CallPlanner:
         core = self.core
         fn = fn or core.fn()
 
-        def body(*flat: Any) -> list[Any]:
+        def body(*flat: object) -> list[Any]:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
@@ -323,7 +323,7 @@ class CallPlanner:
 
         return core.called_as_written(body, self.paths)
 
-    def _result(self, fn: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    def _result(self, fn: Callable[..., object], values: tuple[object, ...]) -> Any:
         try:
             return self.core.binder.call(fn, values)
         except NameError as error:

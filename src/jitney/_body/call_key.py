@@ -15,18 +15,17 @@ well (`padded_calls.py`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from .._view.layout import aval_parts
 from .._view.true_sizes import TrueSizes
 
 
-def trace_key(arrays: Sequence[Any], counts: TrueSizes | None = None) -> Hashable:
+def trace_key(arrays: Sequence[object], counts: TrueSizes | None = None) -> Hashable:
     """Return the key that separates the traces of one entry."""
     return (*(aval_parts(array) for array in arrays), counts and counts.key)
 
 
-def padded_key(leaves: Sequence[tuple[Any, ...]]) -> Hashable:
+def padded_key(leaves: Sequence[tuple[object, ...]]) -> Hashable:
     """Return the key that separates the padded programs of one entry: the shapes, dtypes and weak
     types that the body was traced for.
     """

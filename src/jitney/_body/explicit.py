@@ -47,7 +47,7 @@ class Explicit:
     arrays: Sequence[Any]
     specs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
-    def left(self, out: Any, body: CallPlanner, planned: Planned, outcome: Outcome) -> Any:
+    def left(self, out: object, body: CallPlanner, planned: Planned, outcome: Outcome) -> Any:
         """Return the result with explicit shardings.
 
         A named axis is sharded as that axis of the arguments is. A result without named axes is
@@ -92,7 +92,7 @@ class Explicit:
 
 
 @contextmanager
-def without_explicit(body: CallPlanner, arrays: Sequence[Any]) -> Generator[Explicit]:
+def without_explicit(body: CallPlanner, arrays: Sequence[object]) -> Generator[Explicit]:
     """Scope of a trace in which no axis is explicit, if an option rewrites the program."""
     flat, treedef = tree_flatten(arrays)
     mesh = explicit_around(flat) if is_rewritten(body) else None

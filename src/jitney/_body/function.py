@@ -73,7 +73,7 @@ class FunctionInfo:
     def _alive(self) -> Any:
         return next((fn for reference in self._fns if (fn := reference()) is not None), None)
 
-    def serve(self, fn: Callable[..., Any]) -> None:
+    def serve(self, fn: Callable[..., object]) -> None:
         """Stand for another function that is equal to the first, and may outlive it."""
         alive = [reference for reference in self._fns if reference() is not None]
         if not any(reference() is fn for reference in alive):
@@ -101,7 +101,7 @@ class FunctionInfo:
         self._namespace = None
         return True
 
-    def _read(self, fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> Contract:
+    def _read(self, fn: Callable[..., object], namespace: Mapping[str, object] | None) -> Contract:
         if isinstance(fn, Derived):
             return fn.contract(namespace)
         return contract_of(fn, self.binder.signature, self.where, namespace)
@@ -131,7 +131,7 @@ class FunctionInfo:
         return any(map(bool, nested))
 
 
-def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+def _mentioned(fn: Any, namespace: Mapping[str, object]) -> dict[str, Any]:
     """Return the names that annotations may mean.
 
     The rest of the namespace is dropped: one of its values may be the function itself, which
@@ -141,10 +141,10 @@ def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in namespace.items() if name in names}
 
 
-def can_be_weak(fn: Any) -> bool:
+def can_be_weak(fn: object) -> bool:
     """Return whether a function can be referenced weakly."""
     return type(fn).__weakrefoffset__ != 0 and has_hash(fn)
 
 
-def _reference(fn: Any) -> Callable[[], Any]:
+def _reference(fn: object) -> Callable[[], Any]:
     return weakref.ref(fn) if can_be_weak(fn) else lambda: fn

@@ -45,7 +45,7 @@ class PlainRun:
     def __init__(self) -> None:
         self.changes: dict[ProgramChange, None] = {}
 
-    def add(self, options: Options, fn: Any) -> None:
+    def add(self, options: Options, fn: object) -> None:
         # Below an outer trace nothing is padded.
         self.changes.update(dict.fromkeys(changes_of(replace(options, pad=()), fn)))
 
@@ -85,7 +85,7 @@ def without(options: Options) -> Options:
     )
 
 
-def plain_function(fn: Any) -> Any:
+def plain_function(fn: object) -> Any:
     """Return the function; for a derivative, JAX's own: dense, with nothing rematerialised."""
     if not isinstance(fn, Derived):
         return fn
@@ -94,7 +94,7 @@ def plain_function(fn: Any) -> Any:
     )
 
 
-def changes_of(options: Options, fn: Any) -> tuple[ProgramChange, ...]:
+def changes_of(options: Options, fn: object) -> tuple[ProgramChange, ...]:
     """Return the changes that jitney may make to a program of a function, by its options."""
     changes: list[ProgramChange] = []
     derived = fn if isinstance(fn, Derived) else None

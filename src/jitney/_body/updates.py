@@ -63,7 +63,7 @@ class ArgumentSnapshot:
         copies.
         """
 
-        def is_static(part: Any) -> bool:
+        def is_static(part: object) -> bool:
             return id(part) in self._originals
 
         leaves = dict(_flatten(self._values, is_leaf=is_static)[0])
@@ -83,7 +83,7 @@ class ArgumentSnapshot:
         ]
 
 
-def _key(leaf: Any) -> Hashable:
+def _key(leaf: object) -> Hashable:
     try:
         return static_key(leaf)
     except Unkeyed:

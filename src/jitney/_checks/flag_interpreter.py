@@ -53,7 +53,7 @@ class Unflaggable(Exception):
 
 
 def evaluate_flagged(
-    closed: Any, arrays: Sequence[Any], table: CheckTable
+    closed: Any, arrays: Sequence[object], table: CheckTable
 ) -> tuple[list[Any], Any]:
     """Evaluate a closed jaxpr; return its results and the number of the check that failed first.
 
@@ -102,7 +102,7 @@ class _FlagInterpreter:
 
         return interpret(program, _filled(values, opened(program)[0].invars), results), flag
 
-    def operation(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def operation(self, eqn: object, values: list[Any], flag: Flag, used: Used) -> Results:
         callback = raising(eqn)
         if callback is not None:
             return self.check(eqn, values, flag, callback, used)
@@ -159,7 +159,7 @@ class _FlagInterpreter:
             )
         )
 
-    def enters(self, eqn: Any, values: list[Any], flag: Flag) -> bool:
+    def enters(self, eqn: object, values: list[Any], flag: Flag) -> bool:
         """Return whether an equation has to be rebuilt rather than bound as it is.
 
         It has to if it contains a check, if a check before it has to stop something inside it, or
@@ -173,7 +173,7 @@ class _FlagInterpreter:
             or (flag is not None and self.contains(eqn, "stops"))
         )
 
-    def contains(self, eqn: Any, what: str) -> bool:
+    def contains(self, eqn: object, what: str) -> bool:
         """Return whether an equation contains a callback of Equinox ("checks"), or a loop or
         callback that has to stop after a failed check ("stops").
         """
@@ -212,14 +212,14 @@ class _FlagInterpreter:
         raise Unflaggable(f"it has a check, or a loop behind one, inside of `{name}`")
 
     def part(
-        self, program: Any, used: Sequence[bool], at: Sequence[bool]
+        self, program: object, used: Sequence[bool], at: Sequence[bool]
     ) -> Callable[..., Results]:
         """Turn a sub-jaxpr into a function of the flag and its live arguments.
 
         It returns the live results only, and the new flag.
         """
 
-        def run(flag: Flag, *given: Any) -> Results:
+        def run(flag: Flag, *given: object) -> Results:
             left = iter(given)
             out, flag = self.run(
                 program, [next(left) if is_given else None for is_given in at], flag, used
@@ -307,7 +307,7 @@ class _FlagInterpreter:
         test = self.part(eqn.params["cond_jaxpr"], (True,), [*for_test, *asked])
         turn = self.part(eqn.params["body_jaxpr"], used, [*for_turn, *carried])
 
-        def goes_on(flag: Flag, carry: Sequence[Any]) -> tuple[Any, Flag]:
+        def goes_on(flag: Flag, carry: Sequence[object]) -> tuple[Any, Flag]:
             whole = _scatter_live(carry, carried)
             (go,), flag = test(flag, *tested, *_select_live(whole, asked))
             return go, _int32(flag)
@@ -336,7 +336,7 @@ class _FlagInterpreter:
         flag, last = jax.lax.while_loop(goes, step, (_int32(flag), carry))
         return _scatter_live(last, used), flag
 
-    def condition_has_check(self, test: Any) -> bool:
+    def condition_has_check(self, test: object) -> bool:
         """Return whether the condition of a loop contains a check or calls Python."""
         return any(calls_equinox(eqn) or is_callback(eqn) for eqn in self.insides.equations(test))
 
@@ -397,7 +397,7 @@ def _int32(flag: Flag) -> Any:
     return np.int32(0) if flag is None else flag
 
 
-def _typed(number: int, like: Any) -> Any:
+def _typed(number: int, like: object) -> Any:
     """Return a number in the dtype of another value, clamped to its limits."""
     dtype: Any = jax.typeof(like).dtype
     if dtype == np.bool_:
@@ -417,7 +417,7 @@ def _blank(values: Sequence[Any]) -> list[Any]:
 
 
 def _with_constants(
-    turn: Callable[..., Results], told: Sequence[Any], flag: Flag, carry: Sequence[Any]
+    turn: Callable[..., Results], told: Sequence[object], flag: Flag, carry: Sequence[object]
 ) -> Results:
     return turn(flag, *told, *carry)
 
@@ -433,24 +433,24 @@ def _filled(values: Sequence[Any], atoms: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _select_live(values: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+def _select_live(values: Sequence[object], needed: Sequence[bool]) -> list[Any]:
     return [value for value, is_needed in zip(values, needed, strict=True) if is_needed]
 
 
-def _scatter_live(values: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+def _scatter_live(values: Sequence[object], needed: Sequence[bool]) -> list[Any]:
     left = iter(values)
     return [next(left) if is_needed else None for is_needed in needed]
 
 
 def _flat(part: Callable[..., Results]) -> Callable[..., list[Any]]:
-    def run(*given: Any) -> list[Any]:
+    def run(*given: object) -> list[Any]:
         out, flag = part(*given)
         return [*out, flag]
 
     return run
 
 
-def _program(fn: Callable[..., Any], like: Sequence[Any]) -> Any:
+def _program(fn: Callable[..., object], like: Sequence[object]) -> Any:
     """Trace a function of arguments of these types, weak types included."""
     avals = [jax.typeof(x) for x in like]
     return jax.make_jaxpr(fn)(

@@ -130,7 +130,7 @@ class Liveness:
             eqn.params["body_jaxpr"], used, range(len(told), len(told) + len(used))
         )
 
-    def _fixpoint(self, body: Any, used: Used, carry: Sequence[int]) -> Used:
+    def _fixpoint(self, body: object, used: Used, carry: Sequence[int]) -> Used:
         """Least fixpoint of `loop_results`: repeat until the body reads no further carry.
 
         Args:

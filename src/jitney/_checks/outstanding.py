@@ -89,7 +89,7 @@ class PendingFlags:
             else:
                 self._take(numbers, oldest)
 
-    def add(self, value: Any, table: CheckTable, where: Any, call: int) -> None:
+    def add(self, value: object, table: CheckTable, where: object, call: int) -> None:
         """Append the number of a call to the queue of this thread."""
         self._mine().append(PendingFlag(value, table, where, call, next(self._order)))
 

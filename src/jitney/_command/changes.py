@@ -81,8 +81,8 @@ _DIRECTORY, _SECONDS = "jax_compilation_cache_dir", "jax_persistent_cache_min_co
 
 def changes(
     compiled: Sequence[CompileRecord],
-    settings: Mapping[str, Any],
-    lines: Sequence[Mapping[str, Any]] = (),
+    settings: Mapping[str, object],
+    lines: Sequence[Mapping[str, object]] = (),
 ) -> tuple[ProposedChange, ...]:
     """Return up to ten changes, largest saving first, then those with unknown seconds by memory.
 
@@ -190,7 +190,7 @@ def _defined_at(each: CompileRecord) -> tuple[str, int] | None:
 
 
 def _padded(
-    name: str, where: str, kinds: Any, programs: Mapping[Any, CompileRecord]
+    name: str, where: str, kinds: object, programs: Mapping[Any, CompileRecord]
 ) -> ProposedChange | None:
     several = list(programs)
     # The set of padded shapes: as many programs as `pad="pow2"` would compile.

@@ -280,7 +280,7 @@ class _LogReader:
         del thread.made[:-100]
 
 
-def read_events(events: Sequence[Mapping[str, Any]], began: float) -> JaxLog:
+def read_events(events: Sequence[Mapping[str, object]], began: float) -> JaxLog:
     """Interpret the recorded events of a run that began at `began`, in seconds since 1970."""
     reader = _LogReader(began, decorated_places())
     for event in events:

@@ -132,7 +132,7 @@ class Recording:
         finally:
             self._jax = jax
 
-    def _span(self, event: str, start_time: float, end_time: float, **told: Any) -> None:
+    def _span(self, event: str, start_time: float, end_time: float, **told: object) -> None:
         if self._jax:
             self.add(
                 kind="span",
@@ -143,11 +143,11 @@ class Recording:
                 frames=self._frames(),
             )
 
-    def _event(self, event: str, **_: Any) -> None:
+    def _event(self, event: str, **_: object) -> None:
         if event.endswith("/cache_hits"):
             self.add(kind="hit", event=event)
 
-    def add(self, **event: Any) -> None:
+    def add(self, **event: object) -> None:
         """Append an event of the current thread."""
         if self._jax:
             self.events.append({**event, "thread": threading.get_ident()})

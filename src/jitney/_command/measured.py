@@ -93,7 +93,7 @@ def _compile() -> Check:
     )
 
 
-def _best(run: Callable[[], Any]) -> float:
+def _best(run: Callable[[], object]) -> float:
     """Return the shortest of as many runs as the budget allows, after a run that compiles."""
     run()
     until, best = time.perf_counter() + _BUDGET, float("inf")

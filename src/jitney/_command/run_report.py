@@ -187,7 +187,7 @@ def _program(each: CompileRecord) -> dict[str, Any]:
     }
 
 
-def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> RunReport:
+def report(recording: Recording, target: str, settings: Mapping[str, object]) -> RunReport:
     """Return the report of everything that was recorded so far."""
     seconds = time.time() - recording.began if recording.seconds is None else recording.seconds
     seen = read_events(recording.events, recording.began)
@@ -237,7 +237,7 @@ def write_report(recording: Recording, target: str, file: str) -> None:
     sys.stderr.flush()
 
 
-def write(told: Mapping[str, Any], file: Path) -> None:
+def write(told: Mapping[str, object], file: Path) -> None:
     """Write a report as JSON or as an HTML page, by the suffix of the file."""
     if file.suffix == ".json":
         text = json.dumps(told, indent=1) + "\n"

@@ -113,7 +113,7 @@ def _entry(where: str, table: Any) -> Wanted:
     )
 
 
-def _sizes(where: str, axis: str, given: Any) -> tuple[int, ...]:
+def _sizes(where: str, axis: str, given: object) -> tuple[int, ...]:
     several: list[Any] = cast("list[Any]", given) if isinstance(given, list) else [given]
     # `type` and not `isinstance`: booleans of TOML are ints in Python.
     if not several or any(type(size) is not int or size < 0 for size in several):

@@ -66,7 +66,7 @@ class BindingScope:
     leaf: str | None = None
 
 
-def mismatch_of(hint: Hint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def mismatch_of(hint: Hint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
     """Mismatch between a value and its hint, or None. Sizes are bound on the way."""
     match hint:
         case ArrayHint():
@@ -126,7 +126,7 @@ def _in_32_bits(hint: ArrayHint, value: Any, path: str) -> Mismatch:
     )
 
 
-def _number_allowed(hint: ArrayHint, value: Any) -> bool:
+def _number_allowed(hint: ArrayHint, value: object) -> bool:
     if not is_number(value):
         return False
     kinds = {bool: "bool", int: "int", float: "float", complex: "complex"}
@@ -150,7 +150,7 @@ _NUMBERS: tuple[tuple[Any, ...], ...] = (
 _LARGEST = sys.float_info.max
 
 
-def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
+def _not_an_array(hint: ArrayHint, value: object, path: str) -> Mismatch:
     rule = "An annotation says what the body sees, and nothing is converted in silence."
     if is_number(value):
         fix, rule = (
@@ -212,7 +212,7 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: BindingScope) ->
     return _wrong_kind(hint, value, path)
 
 
-def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
+def _wrong_kind(hint: Hint, value: object, path: str) -> Mismatch:
     return Mismatch(
         f"{path!r} is {describe(value)}, not {named(hint.text)}.",
         "An argument must be what its annotation says.",
@@ -221,7 +221,7 @@ def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
     )
 
 
-def _fit_union(hint: UnionHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_union(hint: UnionHint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
     before = scope.sizes.copy()
     tried: list[str] = []
 
@@ -294,7 +294,7 @@ def _fit_container(
     return None
 
 
-def _fit_tree(hint: TreeHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_tree(hint: TreeHint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
     # jaxtyping accepts None for every PyTree.
     if value is None:
         return None
@@ -318,7 +318,7 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: BindingScope) -> Mis
     return None
 
 
-def _fit_structure(name: str, structure: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_structure(name: str, structure: object, path: str, scope: BindingScope) -> Mismatch | None:
     known = scope.sizes.structures
     if name.isidentifier():
         first, setter = known.setdefault(name, (structure, repr(path)))
@@ -357,7 +357,7 @@ def _fit_structure(name: str, structure: Any, path: str, scope: BindingScope) ->
     )
 
 
-def _replace(new: Any, _old: Any) -> Any:
+def _replace(new: object, _old: object) -> Any:
     return new
 
 
@@ -365,7 +365,7 @@ def _dummy(structure: Any) -> Any:
     return jax.tree_util.tree_unflatten(structure, [0] * structure.num_leaves)
 
 
-def _starts_with(structure: Any, prefix: Any) -> bool:
+def _starts_with(structure: object, prefix: object) -> bool:
     try:
         jax.tree_util.tree_map(_replace, prefix, _dummy(structure))
     except ValueError:
@@ -373,8 +373,8 @@ def _starts_with(structure: Any, prefix: Any) -> bool:
     return True
 
 
-def _ends_with(structure: Any, wanted: Any) -> bool:
-    def at_end(node: Any) -> bool:
+def _ends_with(structure: object, wanted: object) -> bool:
+    def at_end(node: object) -> bool:
         return jax.tree_util.tree_structure(node) == wanted
 
     return all(
@@ -382,7 +382,7 @@ def _ends_with(structure: Any, wanted: Any) -> bool:
     )
 
 
-def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) -> Mismatch:
+def _two_structures(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
     return Mismatch(
         f"tree structure '{name}' is {first[0]} from {first[1]} and {second[0]} from {second[1]}.",
         f"Every tree annotated with '{name}' must have the same structure.",
@@ -390,7 +390,7 @@ def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) 
     )
 
 
-def _fit_module(hint: ModuleHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_module(hint: ModuleHint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
     cls = value.__class__
     fits = bearable(value, hint.cls)
     if fits is None and scope.strict:
@@ -441,7 +441,7 @@ def _lead(children: list[tuple[Hint, Any, str]]) -> tuple[int, ...]:
     return next(iter(lead)) if len(lead) == 1 else ()
 
 
-def _per_instance(problem: Mismatch, value: Any) -> Mismatch:
+def _per_instance(problem: Mismatch, value: object) -> Mismatch:
     if not problem.rule.startswith("Every argument"):
         return problem
     return replace(
@@ -450,7 +450,7 @@ def _per_instance(problem: Mismatch, value: Any) -> Mismatch:
     )
 
 
-def fits_alone(hint: Hint, value: Any) -> bool:
+def fits_alone(hint: Hint, value: object) -> bool:
     """Return whether a value fits a hint by itself, whatever the other arguments are."""
     scope = BindingScope(AxisBindings(), {})
     return mismatch_of(hint, value, "", scope) is None

@@ -66,10 +66,10 @@ class Match:
 
 
 def contract_of(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     signature: inspect.Signature,
     where: Where,
-    namespace: Mapping[str, Any] | None = None,
+    namespace: Mapping[str, object] | None = None,
 ) -> Contract:
     """Read a function's annotations into a contract. `namespace` provides names that only the
     decorating frame knows.
@@ -89,7 +89,7 @@ def contract_of(
 
 
 def check_arguments(
-    contract: Contract, arguments: Mapping[str, Any]
+    contract: Contract, arguments: Mapping[str, object]
 ) -> tuple[AxisBindings, tuple[str, ...]]:
     """Compare arguments with a contract. Return the sizes that they bind, and notes on unchecked
     parts.
@@ -150,7 +150,7 @@ UNRESOLVED_FIX = (
 
 
 def check_result(
-    contract: Contract, result: Any, sizes: AxisBindings, arguments: Mapping[str, Any]
+    contract: Contract, result: object, sizes: AxisBindings, arguments: Mapping[str, object]
 ) -> None:
     """Compare a result with a contract, under the sizes that the arguments bound.
 
@@ -162,13 +162,13 @@ def check_result(
     _raise(contract.where, _of_result(settle(scope.sizes, arguments)))
 
 
-def matches(hint: Hint, value: Any, path: str, argument: str) -> Iterator[Match]:
+def matches(hint: Hint, value: object, path: str, argument: str) -> Iterator[Match]:
     """Array leaves of a value, each with the annotation that applies to it. Nothing is compared."""
     for inner, leaf, where in _leaves(hint, value, path, strict=True):
         yield Match(where, argument, inner, leaf)
 
 
-def all_matches(contract: Contract, arguments: Mapping[str, Any]) -> Iterator[Match]:
+def all_matches(contract: Contract, arguments: Mapping[str, object]) -> Iterator[Match]:
     """Matches of every argument; `*args` and `**kwargs` count item by item."""
     for parameter in contract.parameters:
         for path, value in _pieces(parameter, arguments):
@@ -176,7 +176,7 @@ def all_matches(contract: Contract, arguments: Mapping[str, Any]) -> Iterator[Ma
 
 
 def _leaves(
-    hint: Hint, value: Any, path: str, *, strict: bool
+    hint: Hint, value: object, path: str, *, strict: bool
 ) -> Iterator[tuple[ArrayHint | ScalarHint, Any, str]]:
     match hint:
         case ArrayHint():

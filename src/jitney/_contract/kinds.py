@@ -39,17 +39,17 @@ from .sizes import Mismatch
 _OF_CLASSES = (type.__instancecheck__, ABCMeta.__instancecheck__)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a value has a shape and a dtype, as jaxtyping does."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a Python number."""
     return isinstance(value, bool | int | float | complex)
 
 
-def _is_node(value: Any) -> bool:
+def _is_node(value: object) -> bool:
     """Return whether a value is a pytree node. A dataclass that is not registered has fields, but
     no leaves.
     """
@@ -70,7 +70,7 @@ def arrays_in(hint: Hint) -> Iterator[ArrayHint]:
             return
 
 
-def children_of(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
+def children_of(hint: Hint, value: object, path: str) -> Iterator[tuple[Hint, Any, str]]:
     """Children of a value with their hints and paths; none if the value is of another kind than the
     hint.
     """
@@ -110,19 +110,19 @@ def _entries(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint,
             )
 
 
-def flatten_to(leaf: Hint, tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def flatten_to(leaf: Hint, tree: object) -> tuple[list[tuple[Any, Any]], Any]:
     """Flatten a tree down to values of the leaf hint's kind, whatever their shape and dtype, as
     jaxtyping does.
     """
 
-    def stop(node: Any) -> bool:
+    def stop(node: object) -> bool:
         # An `AnyHint` accepts every node, so flattening would stop at the root.
         return not isinstance(leaf, AnyHint) and accepts(leaf, node)
 
     return jax.tree_util.tree_flatten_with_path(tree, is_leaf=stop)
 
 
-def accepts(hint: Hint, value: Any) -> bool:
+def accepts(hint: Hint, value: object) -> bool:
     """Return whether a value is of the hint's kind, ignoring shapes and dtypes."""
     match hint:
         case ArrayHint():
@@ -198,7 +198,7 @@ def bearable(value: Any, hint: Any) -> bool | None:
         return None
 
 
-def _is_plain(hint: Any) -> bool:
+def _is_plain(hint: object) -> bool:
     """Return whether a hint is a class (or a union of classes) that `isinstance` decides.
 
     A generic class also specifies its contents (in `__orig_bases__`), and a protocol overrides

@@ -87,7 +87,7 @@ def fit_shape(
     shape: tuple[int, ...],
     who: str,
     sizes: AxisBindings,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     leaf: str | None = None,
 ) -> Mismatch | None:
     """Compare a shape with a hint and bind its names. `leaf` is the tree position that `?n` is
@@ -106,7 +106,7 @@ def fit_shape(
     return None if dim.name is None else _fit_variadic(dim, part, who, sizes, leaf)
 
 
-def settle(sizes: AxisBindings, arguments: Mapping[str, Any]) -> Mismatch | None:
+def settle(sizes: AxisBindings, arguments: Mapping[str, object]) -> Mismatch | None:
     """Evaluate the deferred expressions, once every name is bound. An expression that remains
     unknown becomes a note.
     """
@@ -149,7 +149,7 @@ def _fit_axis(
     who: str,
     text: str,
     sizes: AxisBindings,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     leaf: str | None,
 ) -> Mismatch | None:
     # An axis of size 1 under `#name` broadcasts, and binds nothing.
@@ -272,7 +272,7 @@ def _wrong_expression(
     )
 
 
-def evaluate(expr: str, sizes: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+def evaluate(expr: str, sizes: Mapping[str, object], arguments: Mapping[str, object]) -> Any:
     """Evaluate a symbolic size, or return an `Unknown`. Braces are filled in from the arguments
     first, as in an f-string: `{self.dim}+1`.
     """

@@ -140,7 +140,7 @@ class _Settings:
             MOST.bytes = self.most if isinstance(self.most, int) else None
 
 
-def _read(where: str, threads: Any, memory: Any, platform: Any) -> _Settings:
+def _read(where: str, threads: object, memory: object, platform: object) -> _Settings:
     start: dict[str, str] = {}
     if threads is not None:
         start[_THREADS] = str(_threads(where, threads))
@@ -171,7 +171,7 @@ def _threads(where: str, threads: Any) -> int:
     )
 
 
-def _platform(where: str, platform: Any) -> str:
+def _platform(where: str, platform: object) -> str:
     if isinstance(platform, str) and all(
         name.strip().isidentifier() for name in platform.split(",")
     ):

@@ -184,7 +184,7 @@ def _width(arrays: Sequence[Any]) -> Any:
     return x64(True) if any(array.dtype.itemsize >= 8 for array in arrays) else nullcontext()  # noqa: FBT003
 
 
-def _pack(*arrays: Any) -> Any:
+def _pack(*arrays: object) -> Any:
     return jnp.concatenate([_bytes(array).reshape(-1) for array in arrays])
 
 

@@ -170,7 +170,7 @@ class Pipeline(eqx.Module):
         # Residuals of a rematerialised layer are its input and parameters.
         step = jax.checkpoint(layer) if self.remat else layer
 
-        def stage(own: Any, x: Any) -> Any:
+        def stage(own: object, x: Any) -> Any:
             return jax.lax.scan(step, x, own)[0]
 
         if stages == 1 and copies == 1:
@@ -179,7 +179,7 @@ class Pipeline(eqx.Module):
         schedule = Schedule(stages, self.microbatches)
         mesh = {} if self.mesh is None else {"mesh": automatic(current(self.mesh))}
 
-        def here(own: Any, parts: Any) -> Any:
+        def here(own: object, parts: object) -> Any:
             return _through(own, parts, stage, self.axis, schedule)
 
         # Every device returns an array of results, and only that of the last stage is filled in:
@@ -284,13 +284,13 @@ def _same(x: Any) -> Any:
 
 @public
 def pipeline(
-    layers: Any,
+    layers: object,
     /,
     *,
     axis: str = "stage",
     microbatches: int,
     batch: str | None = None,
-    mesh: Any = None,
+    mesh: object = None,
     remat: bool = False,
 ) -> Pipeline:
     """Spread a stack of identical layers over the devices along an axis of a mesh.
@@ -339,7 +339,7 @@ def pipeline(
     return Pipeline(stacked, axis, microbatches, batch, chosen, remat)
 
 
-def _of_jax(layer: Any) -> Any:
+def _of_jax(layer: object) -> Any:
     """The layer with NumPy arrays converted to JAX arrays.
 
     Raises:
@@ -357,11 +357,11 @@ def _of_jax(layer: Any) -> Any:
     return tree_map(_jaxs, layer)
 
 
-def _jaxs(leaf: Any) -> Any:
+def _jaxs(leaf: object) -> Any:
     return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-def _check_stack(stacked: Any) -> None:
+def _check_stack(stacked: object) -> None:
     arrays = _arrays(stacked)
     counts = sorted({leaf.shape[:1] for leaf in arrays})
     if len(counts) == 1 and counts[0]:
@@ -382,7 +382,7 @@ def _check_stack(stacked: Any) -> None:
     )
 
 
-def _arrays(tree: Any) -> list[Any]:
+def _arrays(tree: object) -> list[Any]:
     return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
 
 
@@ -406,7 +406,7 @@ def _batch(x: Any) -> Any:
     return x
 
 
-def _stacked(layers: Sequence[Any]) -> Any:
+def _stacked(layers: Sequence[object]) -> Any:
     parts = [eqx.partition(layer, eqx.is_array) for layer in layers]
     if not parts:
         raise OptionError(
@@ -456,7 +456,7 @@ def _check_divides(what: str, size: int, parts: int, of: str) -> None:
         )
 
 
-def _check_layer(arrays: Any, rest: Any, x: Any) -> None:
+def _check_layer(arrays: object, rest: Any, x: Any) -> None:
     """Check that a layer returns the shape and dtype of its input.
 
     Raises:

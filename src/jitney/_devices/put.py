@@ -23,7 +23,7 @@ _WHERE = Where("jitney.place")
 
 
 @public
-def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
+def place(tree: object, /, *, shard: object, mesh: object = None) -> Any:
     """Shard the arrays of modules over a mesh as a program with this `shard` does.
 
         with jitney.mesh(data=-1):
@@ -89,7 +89,7 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
     return tree_unflatten(treedef, [next(placed) if is_array(leaf) else leaf for _, leaf in paths])
 
 
-def _placed(leaf: Any, to: Any) -> Any:
+def _placed(leaf: object, to: Any) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=to, weak_type=leaf.weak_type)
     return with_sharding(leaf, to)

@@ -86,7 +86,7 @@ def _drawn(held: ArrayPlacement) -> str:
 
 
 @public
-def visualize(tree: Any) -> Placement:
+def visualize(tree: object) -> Placement:
     """Show which device holds which part of a module, an array or any tree of arrays; print it, or
     show it in a notebook.
 

@@ -30,7 +30,7 @@ def _taken_apart(held: _MarkedResult) -> tuple[tuple[()], _CacheMark]:
     return (), held.mark
 
 
-def _again(mark: Any, _: Any) -> _MarkedResult:
+def _again(mark: Any, _: object) -> _MarkedResult:
     return _MarkedResult(mark)
 
 

@@ -18,7 +18,7 @@ from .._view.layout import static_text
 _PLAIN = (int, float, str, bool, bytes, type(None))
 
 
-def is_same(old: Any, new: Any) -> bool:
+def is_same(old: object, new: object) -> bool:
     """Return whether two static values share programs."""
     if old is new:
         return True
@@ -30,7 +30,7 @@ def is_same(old: Any, new: Any) -> bool:
         return True
 
 
-def has_same_code(old: Any, new: Any) -> bool:
+def has_same_code(old: object, new: object) -> bool:
     """Return whether two functions come from the same code; partials of equal arguments count by
     their functions.
     """
@@ -63,7 +63,7 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(found)
 
 
-def weak_stand_in(value: Any) -> Any:
+def weak_stand_in(value: object) -> Any:
     """Stand-in of a value that keeps nothing alive: a number or text itself, the code of a
     function, else the type and a short text.
     """
@@ -76,13 +76,15 @@ def weak_stand_in(value: Any) -> Any:
     return f"{type(value).__name__} {static_text(value)}" if says else type(value).__name__
 
 
-def changed_cells(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]]) -> list[str]:
+def changed_cells(
+    old: Sequence[tuple[str, object]], new: Sequence[tuple[str, object]]
+) -> list[str]:
     """Names under which two functions of the same code close over different values."""
     before = dict(old)
     return [name for name, value in new if before.get(name) != value]
 
 
-def line_of(fn: Any) -> str:
+def line_of(fn: object) -> str:
     """Line of a function as ` of line 12`; empty if it has no code."""
     code = attribute(fn, "__code__", None)
     return "" if code is None else f" of line {code.co_firstlineno}"

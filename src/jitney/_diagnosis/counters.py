@@ -441,7 +441,7 @@ class CounterListener:
         self._found.hit = False
         return hit
 
-    def _event(self, event: str, **kwargs: Any) -> None:
+    def _event(self, event: str, **kwargs: object) -> None:
         # JAX reports a hit before the end of the compile that it belongs to, in the same thread.
         if event == HIT:
             self._found.hit = True

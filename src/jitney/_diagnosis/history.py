@@ -217,7 +217,7 @@ def _replanned(old: TraceRecord, new: TraceRecord) -> int:
 
 
 def _before(
-    where: Where, fn: Callable[[], Any], asked: Callable[[], AuthorContext], record: TraceRecord
+    where: Where, fn: Callable[[], object], asked: Callable[[], AuthorContext], record: TraceRecord
 ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
     """Nearest record and causes for a first call, whose function may have been created anew."""
     made = _LINES.find(fn(), asked())
@@ -278,7 +278,7 @@ class _FunctionsByLine:
 _LINES = _FunctionsByLine()
 
 
-def _written(fn: Any) -> Any:
+def _written(fn: object) -> Any:
     """The user's function, under any derivatives."""
     return fn.fn if isinstance(fn, Derived) else fn
 
@@ -307,5 +307,5 @@ def _line(fn: Any, asked: AuthorContext) -> Hashable | None:
     )
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     return hasattr(value, "co_code")

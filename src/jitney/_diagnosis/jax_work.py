@@ -332,11 +332,11 @@ class _WatchListener:
         with self._lock:
             self._watching = tuple(each for each in self._watching if each is not watch)
 
-    def _event(self, event: str, **kwargs: Any) -> None:
+    def _event(self, event: str, **kwargs: object) -> None:
         if event == HIT:
             self._of_thread.hit = True
 
-    def _span(self, event: str, start_time: float, end_time: float, **kwargs: Any) -> None:
+    def _span(self, event: str, start_time: float, end_time: float, **kwargs: object) -> None:
         phase = _PHASES.get(event)
         if phase is None:
             return

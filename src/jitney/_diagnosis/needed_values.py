@@ -190,7 +190,7 @@ def _tracers(value: Any, *, inside: bool) -> Iterator[Any]:
             yield from _tracers(part, inside=inside)
 
 
-def _origin(value: Any, paths: Sequence[str]) -> list[int]:
+def _origin(value: object, paths: Sequence[str]) -> list[int]:
     """Positions of the arguments that a traced value depends on."""
     # JAX names them only in the error that it raises for a conversion to NumPy.
     try:

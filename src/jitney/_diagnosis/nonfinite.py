@@ -143,14 +143,14 @@ class _Value:
         return bad is not None and bool(bad.any())
 
 
-def nonfinite(leaves: Sequence[Any]) -> bool:
+def nonfinite(leaves: Sequence[object]) -> bool:
     """Return whether any float or complex array has a NaN or an infinity; other leaves pass."""
     return any(
         not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf)
     )
 
 
-def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None:
+def refuse_nonfinite(where: Where, results: object, unknown: str, fix: str) -> None:
     """Check results whose program cannot be interpreted.
 
     Args:
@@ -170,7 +170,7 @@ def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None
 
 
 def locate(
-    closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] = ()
+    closed_jaxpr: object, flat_args: Sequence[object], results: Sequence[object] = ()
 ) -> Finding | None:
     """Interpret a closed jaxpr on concrete arguments; return the origin of the NaN or infinity in
     its results.
@@ -207,7 +207,7 @@ def locate(
     return None
 
 
-def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
+def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[object]) -> str:
     """Text on the lanes of mapped axes that have it, where these are the first axes of each result;
     empty if it cannot be determined.
     """
@@ -340,7 +340,7 @@ class _NonfiniteInterpreter:
     def __init__(self) -> None:
         self.orders = count()
 
-    def given(self, data: Any, name: str, argument: int | None = None) -> _Value:
+    def given(self, data: object, name: str, argument: int | None = None) -> _Value:
         """Value from outside, marked if it is not finite; `name` is where it is seen."""
         value = _Value(data)
         primitive = "constant" if argument is None else "argument"
@@ -355,14 +355,14 @@ class _NonfiniteInterpreter:
         return _Mark(next(self.orders), finding)
 
     def follow(
-        self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str
+        self, jaxpr: object, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str
     ) -> list[_Value]:
         """Interpret a jaxpr, open or closed."""
 
-        def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
+        def results(eqn: object, operands: list[_Value]) -> list[_Value]:
             return self.step(eqn, operands, path, source_of(eqn, seen_at))
 
-        def constant(data: Any, _aval: Any, eqn: Any) -> _Value:
+        def constant(data: object, _aval: object, eqn: object) -> _Value:
             if not nonfinite([data]):
                 return _Value(data)
             return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))
@@ -546,7 +546,7 @@ class _Loop:
     def position(self, i: Any) -> Any:
         return self.length - 1 - i if self.reverse and self.length is not None else i
 
-    def more(self, i: Any, carry: Sequence[Any]) -> Any:
+    def more(self, i: Any, carry: Sequence[object]) -> Any:
         return (
             i < self.length
             if self.condition is None
@@ -616,7 +616,7 @@ def _lasting(marks: dict[Kind, _Mark]) -> dict[Kind, _Mark]:
     return {kind: mark for kind, mark in marks.items() if not mark.rank[0]}
 
 
-def _kept(data: Any, marks: dict[Kind, _Mark]) -> _Value:
+def _kept(data: object, marks: dict[Kind, _Mark]) -> _Value:
     value = _Value(data)
     value.marks.update({kind: mark for kind, mark in marks.items() if value.has(kind)})
     return value
@@ -679,7 +679,7 @@ def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def _evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
+def _evaluate(jaxpr: object, arguments: Sequence[object]) -> list[Any]:
     return applied(*opened(jaxpr), arguments)
 
 
@@ -708,7 +708,7 @@ def _summary(values: Sequence[_Value]) -> str:
     return " and ".join([*texts[:3], *(["more"] if len(texts) > 3 else [])])
 
 
-def _describe(data: Any) -> str:
+def _describe(data: object) -> str:
     x = np.asarray(data)
     if x.ndim == 0 and not isinstance(data, jax.Array):
         # A literal of the code: its dtype follows from the other operand.

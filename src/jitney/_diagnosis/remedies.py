@@ -64,7 +64,7 @@ def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
     return ""
 
 
-def for_dtype(leaf: Leaf, old: Any, new: Any) -> str:
+def for_dtype(leaf: Leaf, old: object, new: object) -> str:
     """Remedy for another dtype: the wider of the two."""
     if issubdtype(old, extended) or issubdtype(new, extended):
         return (
@@ -206,7 +206,7 @@ def for_structure(come: Sequence[str], gone: Sequence[str], argument: str) -> st
     return f"pass {which} in each call, or in none"
 
 
-def for_setting(name: str, value: Any) -> str:
+def for_setting(name: str, value: object) -> str:
     """Remedy for a setting of JAX."""
     if name == "jax_default_device" and value is not None:
         return "jax.config.update('jax_default_device', ...), once, before the first call"

@@ -238,7 +238,7 @@ def _argument(path: str) -> str:
     return path[: min(ends)] if ends else path
 
 
-def _tree_text(tree: Any) -> str:
+def _tree_text(tree: object) -> str:
     text = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -400,7 +400,7 @@ def _equivalent(old: Any, new: Any, rank: int) -> bool:
     return old.is_equivalent_to(new, rank)
 
 
-def _texts(old: Any, new: Any) -> tuple[str, str]:
+def _texts(old: object, new: object) -> tuple[str, str]:
     """Short texts of two different values that differ themselves."""
     a, b = static_text(old), static_text(new)
     if a != b:
@@ -411,7 +411,7 @@ def _texts(old: Any, new: Any) -> tuple[str, str]:
     return (f"{a} ({x})", f"{b} ({y})") if x != y else (a, f"another {b}")
 
 
-def _of_function(path: str, old: Any, new: Any) -> Cause:
+def _of_function(path: str, old: object, new: object) -> Cause:
     """Cause of a function argument that was created anew."""
     before, after = cells(old), cells(new)
     changed = changed_cells(before, after)

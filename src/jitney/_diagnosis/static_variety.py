@@ -50,7 +50,7 @@ class Variety:
         self._positions = positions
         self._seen: dict[str, _Seen] = {}
 
-    def count(self, layout: Layout, leaves: Sequence[Any], seconds: Callable[[], float]) -> None:
+    def count(self, layout: Layout, leaves: Sequence[object], seconds: Callable[[], float]) -> None:
         """Count the static values of a call that no program serves yet; warn once about an argument
         with more than MANY values.
 
@@ -75,7 +75,7 @@ class Variety:
         argument: str,
         seen: _Seen,
         key: Hashable,
-        examples: Sequence[tuple[str, Any]],
+        examples: Sequence[tuple[str, object]],
         seconds: Callable[[], float],
     ) -> None:
         new = key not in seen.keys
@@ -118,7 +118,7 @@ class Variety:
             stacklevel=users_level(),
         )
 
-    def _of_arrays(self, path: str, value: Any, fields: Sequence[str]) -> None:
+    def _of_arrays(self, path: str, value: object, fields: Sequence[str]) -> None:
         name = type(value).__name__
         text = format_error(
             self._where,
@@ -146,11 +146,11 @@ def fields_with_arrays(value: Any) -> list[str]:
     ]
 
 
-def _is_record(value: Any) -> bool:
+def _is_record(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, (type, eqx.Module))
 
 
-def _holds_array(value: Any) -> bool:
+def _holds_array(value: object) -> bool:
     """Return whether an array is reachable through containers and dataclasses."""
     # User objects may refer to themselves.
     seen: set[int] = set()
@@ -175,7 +175,7 @@ def _argument(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-def _advice(argument: str, value: Any) -> str:
+def _advice(argument: str, value: object) -> str:
     if callable(value):
         return (
             "if these are one function made anew for each call (a lambda, a partial), make"

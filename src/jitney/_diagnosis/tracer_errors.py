@@ -147,7 +147,7 @@ def _static(path: str) -> str:
 
 
 def no_number(
-    where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True
+    where: Where, arrays: Sequence[object], paths: Sequence[str], *, called: bool = True
 ) -> ContractError | None:
     """Error for an argument that JAX does not take; None if there is none.
 
@@ -214,7 +214,7 @@ def unbound_axis_error(
     )
 
 
-def over_error(error: Exception, where: Where, fn: Any, options: Options) -> TraceError | None:
+def over_error(error: Exception, where: Where, fn: object, options: Options) -> TraceError | None:
     """Error for a rule of differentiation that reads a value of the earlier trace by `roll`,
     `remat` or `memory`; None for other exceptions.
 
@@ -244,7 +244,7 @@ def over_error(error: Exception, where: Where, fn: Any, options: Options) -> Tra
 def donation_error(
     error: Exception,
     where: Where,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     paths: Sequence[str],
     donated: Sequence[int],
 ) -> DonationError | None:
@@ -293,7 +293,7 @@ def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
     )
 
 
-def _passed_twice(arrays: Sequence[Any], donated: Sequence[int]) -> tuple[int, int] | None:
+def _passed_twice(arrays: Sequence[object], donated: Sequence[int]) -> tuple[int, int] | None:
     """Positions of a donated array and of another with the same buffer."""
     pointers = [_pointer(array) for array in arrays]
     for i in donated:
@@ -303,7 +303,7 @@ def _passed_twice(arrays: Sequence[Any], donated: Sequence[int]) -> tuple[int, i
     return None
 
 
-def _pointer(array: Any) -> int | None:
+def _pointer(array: object) -> int | None:
     if (
         isinstance(array, np.ndarray)
         or not isinstance(array, jax.Array)

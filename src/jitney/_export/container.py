@@ -52,7 +52,7 @@ class Content:
     size: int
 
 
-def path_of(file: Any, where: object) -> Path:
+def path_of(file: object, where: object) -> Path:
     """Return the path that a user named.
 
     Raises:
@@ -79,7 +79,7 @@ def path_of(file: Any, where: object) -> Path:
 
 
 def write(
-    path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object
+    path: Path, header: Mapping[str, object], members: Mapping[str, bytes], where: object
 ) -> None:
     """Write a file atomically: an existing file stays until the new one is complete.
 

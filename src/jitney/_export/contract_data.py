@@ -74,7 +74,7 @@ def _sort(kind: int) -> str:
     return next(name for name, sort in _SORTS.items() if sort == kind)
 
 
-def _default(told: Mapping[str, Any], find: Find) -> Any:
+def _default(told: Mapping[str, object], find: Find) -> Any:
     if "default" not in told:
         return inspect.Parameter.empty
     return LeftOut() if told["default"] is None else value_of(told["default"], find)

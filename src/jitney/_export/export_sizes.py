@@ -49,7 +49,7 @@ class ExportSizes:
         return sizes
 
 
-def size_combinations(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[ExportSizes]:
+def size_combinations(sizes: Mapping[str, object] | None, where: Where) -> Iterator[ExportSizes]:
     """Yield every combination of the requested sizes.
 
     Raises:
@@ -134,7 +134,7 @@ def missing_sizes(
 
 
 def resizing(
-    entry: Specialization, arrays: Sequence[Any], at: ExportSizes, where: Where
+    entry: Specialization, arrays: Sequence[object], at: ExportSizes, where: Where
 ) -> Resized:
     """Return the function that gives the arrays of a call at other sizes of named axes.
 
@@ -158,7 +158,7 @@ def resizing(
                 code="J216",
             )
 
-    def resized(changed: Mapping[str, Any]) -> Sequence[Any]:
+    def resized(changed: Mapping[str, object]) -> Sequence[Any]:
         return [
             jax.ShapeDtypeStruct(
                 shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type

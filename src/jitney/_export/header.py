@@ -104,7 +104,7 @@ def is_members(listed: Any) -> bool:
     return _is(listed, [_Row((str, int))]) and all(length >= 0 for _, length in listed)
 
 
-def made_of_header(make: Callable[[], Any], where: str) -> Any:
+def made_of_header(make: Callable[[], object], where: str) -> Any:
     """Call `make`, which reads the header, and return its result.
 
     Raises:

@@ -136,7 +136,7 @@ class Loaded(Shown):
         x64: Any = jax.enable_x64
         return x64(True) if self._header["f64"] else nullcontext()  # noqa: FBT003
 
-    def _taken(self, values: Sequence[Any]) -> Taking:
+    def _taken(self, values: Sequence[object]) -> Taking:
         """Return the arrays of a call in the order of the program, including those that it is bound
         to.
         """
@@ -147,7 +147,7 @@ class Loaded(Shown):
             taking.take(tree, value, name)
         return taking
 
-    def _that_fits(self, arrays: Sequence[Any]) -> int:
+    def _that_fits(self, arrays: Sequence[object]) -> int:
         """Return the number of the program that takes these arrays.
 
         Raises:

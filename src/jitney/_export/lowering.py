@@ -46,7 +46,7 @@ class ExportTrace:
     result: Any
 
 
-def traced(entry: Specialization, arrays: Sequence[Any]) -> ExportTrace:
+def traced(entry: Specialization, arrays: Sequence[object]) -> ExportTrace:
     """Trace the program for these shapes."""
     try:
         made = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
@@ -67,13 +67,13 @@ def traced_for(entry: Specialization, resized: Resized, ranges: Mapping[str, ran
     names = list(ranges)
     seen: list[Any] = []
 
-    def flat(*given: Any) -> Sequence[Any]:
+    def flat(*given: object) -> Sequence[Any]:
         # Each trace records the structure of its result, which must not depend on the size either.
         leaves, treedef = tree_flatten(body.called(*given))
         seen.append((treedef, len(leaves)))
         return leaves
 
-    def avals(sizes: Mapping[str, Any]) -> Sequence[Any]:
+    def avals(sizes: Mapping[str, object]) -> Sequence[Any]:
         return resized({name: sizes[f"d{i}"] for i, name in enumerate(names)})
 
     try:
@@ -110,7 +110,7 @@ def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
     )
 
 
-def _result(treedef: Any, count: int) -> Any:
+def _result(treedef: object, count: int) -> Any:
     """Return the result tree, with slots for its arrays and held values for its static leaves."""
     slots: list[Any] = [Slot(number) for number in range(count)]
     whole = tree_unflatten(treedef, slots)
@@ -124,7 +124,7 @@ def _result(treedef: Any, count: int) -> Any:
     return tree_unflatten(whole.outcome.treedef, leaves)
 
 
-def _plain(result: Any) -> Any:
+def _plain(result: object) -> Any:
     """Comparable form of a result: its structure, the numbers of its arrays, and its static
     leaves.
     """
@@ -158,7 +158,7 @@ def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None)
     closed, table = program.closed, CheckTable()
     has_checks = has_equinox_checks(closed)
 
-    def flat(*arrays: Any) -> Any:
+    def flat(*arrays: object) -> Any:
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
         out, flag = evaluate_flagged(closed, arrays, table)
@@ -200,7 +200,7 @@ def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None)
     )
 
 
-def _messages(callback: Any, where: Where) -> tuple[str, ...]:
+def _messages(callback: object, where: Where) -> tuple[str, ...]:
     messages = messages_of(callback)
     if messages is None:
         raise ExportError(
@@ -212,7 +212,7 @@ def _messages(callback: Any, where: Where) -> tuple[str, ...]:
     return messages
 
 
-def _refuse_callbacks(program: Any, where: Where) -> None:
+def _refuse_callbacks(program: object, where: Where) -> None:
     calls = [eqn for eqn in Insides().equations(program) if is_callback(eqn)]
     if not calls:
         return

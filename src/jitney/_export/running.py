@@ -72,7 +72,7 @@ def _weakened(x: Any) -> Any:
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
-def guarded(call: Callable[..., Any], where: str, *, derivatives: int) -> Callable[..., Any]:
+def guarded(call: Callable[..., object], where: str, *, derivatives: int) -> Callable[..., Any]:
     """Wrap a call of an exported program in custom rules that explain what JAX cannot do with it,
     under any transforms in between: `jit`, loops, `checkpoint`.
 
@@ -88,7 +88,7 @@ def guarded(call: Callable[..., Any], where: str, *, derivatives: int) -> Callab
 
 
 def _differentiated(
-    call: Callable[..., Any], where: str, derivatives: int, error: Callable[[], Exception]
+    call: Callable[..., object], where: str, derivatives: int, error: Callable[[], Exception]
 ) -> Callable[..., Any]:
     plain = _not_mapped(call, where)
     return (
@@ -98,12 +98,12 @@ def _differentiated(
     )
 
 
-def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
+def _not_mapped(call: Callable[..., object], where: str) -> Callable[..., Any]:
     @jax.custom_batching.custom_vmap
-    def called(*arrays: Any) -> Any:
+    def called(*arrays: object) -> Any:
         return call(*arrays)
 
-    def refuse(_size: int, _mapped: Any, *_arrays: Any) -> Any:
+    def refuse(_size: int, _mapped: object, *_arrays: object) -> Any:
         raise _unmapped(where)
 
     called.def_vmap(refuse)
@@ -111,13 +111,13 @@ def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
 
 
 def _not_differentiated(
-    call: Callable[..., Any], error: Callable[[], Exception]
+    call: Callable[..., object], error: Callable[[], Exception]
 ) -> Callable[..., Any]:
     @jax.custom_jvp
-    def called(*arrays: Any) -> Any:
+    def called(*arrays: object) -> Any:
         return call(*arrays)
 
-    def refuse(_primals: Any, _tangents: Any) -> Any:
+    def refuse(_primals: object, _tangents: object) -> Any:
         raise error()
 
     called.defjvp(refuse)
@@ -126,20 +126,20 @@ def _not_differentiated(
 
 
 def _with_gradient(
-    plain: Callable[..., Any], call: Callable[..., Any], where: str, derivatives: int
+    plain: Callable[..., object], call: Callable[..., object], where: str, derivatives: int
 ) -> Callable[..., Any]:
     @jax.custom_vjp
-    def called(*arrays: Any) -> Any:
+    def called(*arrays: object) -> Any:
         return plain(*arrays)
 
-    def forward(*arrays: Any) -> Any:
+    def forward(*arrays: object) -> Any:
         # A second derivative differentiates this function, and must find the custom rule again.
         return called(*arrays), arrays
 
     def backward(arrays: Any, cotangents: Any) -> Any:
         return once(*arrays, cotangents)
 
-    def gradient(*given: Any) -> Any:
+    def gradient(*given: object) -> Any:
         # The residuals are the arguments: the exported VJP recomputes the forward pass.
         return jax.vjp(call, *given[:-1])[1](given[-1])
 
@@ -192,7 +192,7 @@ def _not_forward(where: str) -> DerivativeError:
     )
 
 
-def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
+def _look_at(flag: object, checks: Sequence[Sequence[str]], where: str) -> None:
     """Raise the error of the check that failed, if one did."""
     if isinstance(flag, Tracer):
         raise ExportError(

@@ -45,7 +45,7 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
     return all(size == _at(told, known) for size, told in axes)
 
 
-def _at(told: Any, sizes: Mapping[str, int]) -> Any:
+def _at(told: object, sizes: Mapping[str, int]) -> Any:
     if not isinstance(told, str):
         return told
     try:
@@ -128,7 +128,7 @@ def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -
     }
     known = {name: max(found) for name, found in sizes.items()}
 
-    def fits_in(told: Any, size: Any) -> bool:
+    def fits_in(told: object, size: Any) -> bool:
         return told not in bad and _at(told, known) == size
 
     return [

@@ -121,7 +121,7 @@ def _module(tree: Any, kind: type, path: str) -> Tree:
     }
 
 
-def _data(value: Any, path: str) -> Data:
+def _data(value: object, path: str) -> Data:
     try:
         return data_of(value)
     except NoData as problem:
@@ -179,7 +179,7 @@ def missing_classes(tree: Tree) -> list[str]:
     return list(dict.fromkeys([*own, *inner]))
 
 
-def _has_fields(cls: Any, tree: Tree) -> bool:
+def _has_fields(cls: object, tree: Tree) -> bool:
     names = [name for name, _ in tree["items"]]
     if tree["is"] == "named":
         return list(getattr(cls, "_fields", ())) == names
@@ -195,7 +195,7 @@ def _has_fields(cls: Any, tree: Tree) -> bool:
     )
 
 
-def built(tree: Tree, arrays: Sequence[Any], functions: Mapping[str, Any] = _NONE) -> Any:
+def built(tree: Tree, arrays: Sequence[object], functions: Mapping[str, object] = _NONE) -> Any:
     """Build a resolved tree with the given arrays, and with functions without a name, by the digest
     of their bytecode.
     """
@@ -310,7 +310,7 @@ class Taking:
         for name, part in items.items():
             self.take(part, get(name), f"{path}.{name}")
 
-    def _array(self, tree: Tree, value: Any, path: str) -> Any:
+    def _array(self, tree: Tree, value: object, path: str) -> Any:
         if (
             tree["scalar"] is not None
             and isinstance(value, (int, float, complex))
@@ -327,7 +327,7 @@ class Taking:
         self._demand(is_array, value, path, "an array")
         return value
 
-    def _demand(self, fits: bool, value: Any, path: str, what: str) -> None:  # noqa: FBT001
+    def _demand(self, fits: bool, value: object, path: str, what: str) -> None:  # noqa: FBT001
         if fits:
             return
         known = value is None or is_number(value) or isinstance(value, (str, bool, LeftOut))
@@ -340,7 +340,7 @@ class Taking:
             code="J219",
         )
 
-    def _static(self, data: Data, value: Any, path: str) -> ContractError:
+    def _static(self, data: Data, value: object, path: str) -> ContractError:
         try:
             given = text_of(data_of(value))
         except NoData as problem:
@@ -355,7 +355,7 @@ class Taking:
         )
 
 
-def _set(value: Any) -> set[str]:
+def _set(value: object) -> set[str]:
     """Return the fields of a module or named tuple that have values; an additional field is one
     that the program does not know.
     """
@@ -368,7 +368,7 @@ def _set(value: Any) -> set[str]:
     )
 
 
-def _has_names(value: Any, tree: Tree) -> bool:
+def _has_names(value: object, tree: Tree) -> bool:
     """Return whether a value is a dict with these keys, of the same types; for an `OrderedDict`
     also in the same order, which JAX preserves.
     """

@@ -142,7 +142,7 @@ def _named(kind: type, value: Any) -> list[str]:
     return _name_of(kind)[:1]
 
 
-def _name_of(value: Any) -> list[str]:
+def _name_of(value: object) -> list[str]:
     """Return module and qualified name of an object.
 
     Raises:
@@ -159,7 +159,7 @@ def _name_of(value: Any) -> list[str]:
     return [module, name]
 
 
-def _reached(module: Any, name: str) -> Any:
+def _reached(module: object, name: str) -> Any:
     reached = module
     for part in name.split("."):
         reached = getattr(reached, part, None)
@@ -322,7 +322,7 @@ def text_of(data: Data) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def is_same(data: Data, held: Any, given: Any) -> bool:
+def is_same(data: Data, held: object, given: object) -> bool:
     """Return whether a value equals the one that the data represent, or `held`, its replacement by
     `value_of`.
     """

@@ -87,7 +87,7 @@ def _no_program(where: str) -> str:
     )
 
 
-def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
+def _exported(member: bytes, header: Mapping[str, object], where: str) -> Any:
     try:
         return jax_export.deserialize(bytearray(member))
     except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."

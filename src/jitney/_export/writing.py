@@ -60,9 +60,9 @@ errors.
 def export(
     program: Program,
     file: str | Path,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    sizes: Mapping[str, Any] | None,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    sizes: Mapping[str, object] | None,
     vjp_order: int,
     platforms: Sequence[str] | None,
 ) -> None:
@@ -127,7 +127,9 @@ class _Writer:
     vjp_order: int
     platforms: Sequence[str] | None
 
-    def part(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], at: ExportSizes) -> _Part:
+    def part(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], at: ExportSizes
+    ) -> _Part:
         """Build the part for one set of sizes."""
         entry, examples = self.program.abstract(
             args,
@@ -151,7 +153,7 @@ class _Writer:
                 raise
             raise explained from error
 
-    def _made(self, entry: Specialization, examples: Sequence[Any], at: ExportSizes) -> _Part:
+    def _made(self, entry: Specialization, examples: Sequence[object], at: ExportSizes) -> _Part:
         resized = resizing(entry, examples, at, self.where)
         arrays = arrays_at(resized, examples, at.representative(), self.where)
         made = (
@@ -192,7 +194,7 @@ def _checks(program: Program) -> bool:
     return program.options.check and not program.options.vmap
 
 
-def _check(program: Program, where: Where, vjp_order: Any) -> None:
+def _check(program: Program, where: Where, vjp_order: object) -> None:
     options = program.options
     if importlib.util.find_spec("flatbuffers") is None:
         raise ExportError(
@@ -260,7 +262,7 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
 
 
 def _arguments(
-    entry: Specialization, arrays: Sequence[Any], bound: Sequence[str], where: Where
+    entry: Specialization, arrays: Sequence[object], bound: Sequence[str], where: Where
 ) -> dict[str, Tree]:
     """Return the trees of the arguments that are not bound, by name."""
     layout = entry.layout
@@ -277,7 +279,7 @@ def _arguments(
     return {name: _described(part, name, where) for name, part in parts if name not in bound}
 
 
-def _described(tree: Any, path: str, where: Where) -> Tree:
+def _described(tree: object, path: str, where: Where) -> Tree:
     try:
         return described(tree, path)
     except Unportable as part:
@@ -293,7 +295,7 @@ def _described(tree: Any, path: str, where: Where) -> Tree:
 def _told(
     program: Program,
     entry: Specialization,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     at: ExportSizes,
     made: ExportTrace,
     known: ExportLowered,

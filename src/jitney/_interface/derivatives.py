@@ -158,7 +158,7 @@ class Derivative(Tools[G], Generic[P, G]):
         *args: Any,
         wrt: Wrt = None,
         has_aux: bool = False,
-        sizes: Mapping[str, Any] | None = None,
+        sizes: Mapping[str, object] | None = None,
         vjp_order: int = 0,
         platforms: Sequence[str] | None = None,
         **kwargs: Any,
@@ -190,7 +190,7 @@ class Derivative(Tools[G], Generic[P, G]):
             )
         return kwargs.pop(name)
 
-    def _by_name(self, given: Any, names: tuple[str, ...] | None) -> dict[str, Any]:
+    def _by_name(self, given: object, names: tuple[str, ...] | None) -> dict[str, Any]:
         if type(given) is not dict or not given or (names is not None and set(given) != set(names)):
             listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
             raise OptionError(
@@ -281,7 +281,7 @@ class Derivative(Tools[G], Generic[P, G]):
             static = self._program.with_body(replace(made.body, positions=names), options, key)
         return static
 
-    def _check_aux(self, aux: Any, options: Options) -> None:
+    def _check_aux(self, aux: object, options: Options) -> None:
         if aux is not True:
             fail(
                 self._where,
@@ -346,7 +346,7 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
     return given
 
 
-def program_called(tool: str, given: Any, keywords: dict[str, Any]) -> Program[..., Any]:
+def program_called(tool: str, given: object, keywords: dict[str, Any]) -> Program[..., Any]:
     """Return the program that a tool works on, given the keywords of a call: for a derivative,
     `wrt` is taken out of them, as by a call of it.
     """
@@ -355,7 +355,7 @@ def program_called(tool: str, given: Any, keywords: dict[str, Any]) -> Program[.
     )
 
 
-def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...], bool]:
+def named(where: Where | str, option: str, value: object) -> tuple[tuple[str, ...], bool]:
     """Return the names of arguments that the user gave, and whether it was a single name.
 
     Raises:
@@ -418,7 +418,7 @@ def lazy_derivatives(
 ) -> Program[P, R]: ...
 @public
 def lazy_derivatives(
-    fn: Any = None,
+    fn: object = None,
     /,
     *,
     wrt: Wrt = None,

@@ -46,7 +46,7 @@ class KeptValue:
     trace: Any
     value: Any
 
-    def holds(self, trace: Any) -> bool:
+    def holds(self, trace: object) -> bool:
         return self.trace is None or self.trace == trace
 
 
@@ -60,7 +60,7 @@ class DerivedCaches:
         # A state on the way may have no other reference, and the next one could reuse its id.
         self._kept: dict[int, tuple[Any, DerivedCache, DerivedCache]] = {}
 
-    def value(self, state: Any, rule: Callable[[Any], Any]) -> Any:
+    def value(self, state: object, rule: Callable[[Any], object]) -> Any:
         """Return a derived value, computed unless it is cached for the current settings and trace.
         The key contains the rule, not its name: a class and its parent may have rules of the same
         name.
@@ -86,7 +86,7 @@ class DerivedCaches:
         return value
 
 
-def _lasting(state: Any) -> DerivedCache:
+def _lasting(state: object) -> DerivedCache:
     """Return the cache in a state; a new one if its contents have changed."""
     held = _held(state)
     kept: DerivedCache | None = getattr(state, KEPT, None)
@@ -97,7 +97,7 @@ def _lasting(state: Any) -> DerivedCache:
     return kept
 
 
-def _has_tracers(tree: Any) -> bool:
+def _has_tracers(tree: object) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in tree_flatten(tree)[0])
 
 
@@ -105,14 +105,14 @@ class _Unknown(Exception):
     """A value that could change unnoticed."""
 
 
-def _held(state: Any) -> list[Any] | None:
+def _held(state: object) -> list[Any] | None:
     try:
         return list(_parts(state))
     except _Unknown:
         return None
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[Any]:
     """Yield everything that a value holds: immutable parts as they are, NumPy arrays as their
     bytes.
 

@@ -107,7 +107,7 @@ def optimize(
     verify: bool | None = None,
 ) -> Program[P, R]: ...
 @public
-def optimize(fn: Any = None, /, **options: Any) -> Any:
+def optimize(fn: object = None, /, **options: object) -> Any:
     """Compile a function as its signature says, without rewriting it.
 
     Arrays are traced, everything else is static; an annotation decides where it says more. See the
@@ -190,7 +190,7 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
 
 
 @public
-def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
+def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str, object]) -> Any:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
     if method is not None:
         return method
@@ -237,7 +237,7 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
     return Program(REGISTRY.core(function, chosen, namespace), function, args, kwargs)
 
 
-def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _unwrapped(fn: object) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return the function of a callable, and the arguments that it is bound to. They are traced
     like all others, and do not become constants.
     """

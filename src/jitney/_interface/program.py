@@ -175,7 +175,7 @@ class Program(Tools[R], Generic[P, R]):
             shorten(error)
             raise
 
-    def _again(self, values: tuple[Any, ...]) -> R:
+    def _again(self, values: tuple[object, ...]) -> R:
         """Repeat the whole call, from arguments in normal form."""
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
@@ -250,7 +250,9 @@ class Program(Tools[R], Generic[P, R]):
         return self
 
     @public
-    def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
+    def plan(
+        self, /, *args: object, sizes: Mapping[str, int] | None = None, **kwargs: object
+    ) -> Report:
         """Return every decision about a call with such arguments (see `compile`), with its reason.
 
         The body runs, on abstract values, only with `donate`, under `vmap`, and where `precision`
@@ -320,11 +322,11 @@ class Program(Tools[R], Generic[P, R]):
         self,
         file: str | Path,
         /,
-        *args: Any,
-        sizes: Mapping[str, Any] | None = None,
+        *args: object,
+        sizes: Mapping[str, object] | None = None,
         vjp_order: int = 0,
         platforms: Sequence[str] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Write this program to a file, from which `jitney.load` returns a function without the
         source code.
@@ -414,8 +416,8 @@ class Program(Tools[R], Generic[P, R]):
 
     def ahead(
         self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         sizes: Mapping[str, int] | None = None,
     ) -> Any:
         """Compile for a call, and return JAX's program of it; for a padded call, the program of its
@@ -448,7 +450,7 @@ class Program(Tools[R], Generic[P, R]):
         return self._defaults
 
     def with_body(
-        self, fn: Callable[..., Any], options: Options, key: Any = None
+        self, fn: Callable[..., object], options: Options, key: object = None
     ) -> Program[..., Any]:
         """Return the program of another function of the same arguments, bound as this one is. With
         a key it is cached.
@@ -458,7 +460,7 @@ class Program(Tools[R], Generic[P, R]):
             self._made[key] = made
         return made.bound_as(self)
 
-    def kept(self, key: Any) -> Program[..., Any] | None:
+    def kept(self, key: object) -> Program[..., Any] | None:
         """Return the program that `with_body` cached under a key."""
         made = self._made.get(key)
         return made and made.bound_as(self)
@@ -484,7 +486,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
 
-    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
         """Return the arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
         return {
@@ -496,13 +498,13 @@ class Program(Tools[R], Generic[P, R]):
         """Return the bound positional arguments, and the unbound program."""
         return self._args, self.bound_to((), {})
 
-    def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
+    def bound_to(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Program[..., Any]:
         """Return the same program bound to these arguments. Cheap, since it happens on every call
         of a method.
         """
         return self._with(_args=args, _kwargs=kwargs)
 
-    def _with(self, **changed: Any) -> Program[P, R]:
+    def _with(self, **changed: object) -> Program[P, R]:
         same: Any = object.__new__(type(self))
         same.__dict__.update(self.__dict__, **changed)
         return same
@@ -526,12 +528,12 @@ class Program(Tools[R], Generic[P, R]):
     # Protocols of a function: methods, wrappers, printing, equality, copying, pickling.
 
     @overload
-    def __get__(self, instance: None, owner: Any = None, /) -> Program[P, R]: ...
+    def __get__(self, instance: None, owner: object = None, /) -> Program[P, R]: ...
     @overload
     def __get__(
-        self: Program[Concatenate[S, Q], _T], instance: S, owner: Any = None, /
+        self: Program[Concatenate[S, Q], _T], instance: S, owner: object = None, /
     ) -> Program[Q, _T]: ...
-    def __get__(self, instance: Any, owner: Any = None, /) -> Any:
+    def __get__(self, instance: object, owner: object = None, /) -> Any:
         return self if instance is None else self.bound_to((*self._args, instance), self._kwargs)
 
     @property
@@ -625,7 +627,7 @@ def _idle(options: Options) -> str:
     )
 
 
-def is_call_of(fn: Any, instance: Any) -> bool:
+def is_call_of(fn: object, instance: object) -> bool:
     """Return whether calling `instance` runs `fn`."""
     return callable(instance) and type(instance).__call__ is fn
 
@@ -638,7 +640,7 @@ def _found_by_name(program: Any) -> bool:
 
 
 def _restore(
-    fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fn: Callable[..., object], options: Options, args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> Program[Any, Any]:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
 

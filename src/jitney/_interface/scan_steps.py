@@ -122,7 +122,7 @@ def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
     return known or [f"bound_{i}" for i in range(count)]
 
 
-def _texts(where: str, over: Any) -> tuple[str, ...]:
+def _texts(where: str, over: object) -> tuple[str, ...]:
     """Return the names of arguments."""
     if isinstance(over, str):
         return (over,)
@@ -231,7 +231,7 @@ class _Loop:
         self.bound.arguments.update(dict(zip(self.carried, state, strict=True)) | data)
         return self.step(*self.bound.args, **self.bound.kwargs)
 
-    def _apart(self, result: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _apart(self, result: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return the new carry, and the other results."""
         count = len(self.carried)
         of_state = jax.tree.structure(eqx.combine(self.arrays, self.rest)[0])
@@ -253,7 +253,7 @@ class _Loop:
             )
         return result[:count], result[count:]
 
-    def _fitted(self, new: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _fitted(self, new: tuple[object, ...]) -> tuple[Any, ...]:
         """Return the arrays of the new carry, which must fit the old one."""
         before = tree_flatten_with_path(
             dict(zip(self.carried, eqx.combine(self.arrays, self.rest), strict=True))
@@ -320,7 +320,7 @@ _HANDED_ON = (
 )
 
 
-def _are_same(old: Any, new: Any) -> bool:
+def _are_same(old: object, new: object) -> bool:
     """Return whether two values that are not arrays are equal to a body; False if that cannot be
     decided.
     """
@@ -340,7 +340,7 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, (tuple, list, dict)) else repr(value)
 
 
-def _few(treedef: Any) -> str:
+def _few(treedef: object) -> str:
     text = str(treedef).removeprefix("PyTreeDef(").removesuffix(")")
     return text if len(text) <= 80 else f"{text[:77]}..."
 

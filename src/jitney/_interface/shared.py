@@ -33,7 +33,12 @@ def shared(
 ) -> Program[P, R]: ...
 @public
 def shared(
-    fn: Any = None, /, *, static: Names | None = None, remat: bool | str = False, check: bool = True
+    fn: object = None,
+    /,
+    *,
+    static: Names | None = None,
+    remat: bool | str = False,
+    check: bool = True,
 ) -> Any:
     """Declare an intermediate computation that several functions use: traced once, differentiated
     once, and chained.

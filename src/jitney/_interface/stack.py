@@ -121,7 +121,7 @@ def _is_array(x: Any) -> bool:
     )
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(one: object, other: object) -> bool:
     if _is_array(one) or _is_array(other):
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
     try:

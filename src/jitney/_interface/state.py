@@ -53,7 +53,7 @@ class DerivedField(Generic[R]):
     def __get__(self, state: None, owner: type) -> DerivedField[R]: ...
     @overload
     def __get__(self, state: object, owner: type | None = None) -> R: ...
-    def __get__(self, state: Any, owner: type | None = None) -> Any:
+    def __get__(self, state: object, owner: type | None = None) -> Any:
         if state is None:
             return self
         try:
@@ -93,7 +93,7 @@ _READING: ContextVar[_Reading | None] = ContextVar("reading", default=None)
 
 
 @contextmanager
-def _reading(state: Any, asked: DerivedField[Any]) -> Generator[_Reading]:
+def _reading(state: object, asked: DerivedField[Any]) -> Generator[_Reading]:
     reading = _READING.get()
     token = None
     if reading is None:
@@ -222,7 +222,7 @@ def _check_there(state: State, name: str) -> None:
         )
 
 
-def _where(state: Any, name: str) -> str:
+def _where(state: object, name: str) -> str:
     return f"{type(state).__name__}.{name}"
 
 
@@ -231,7 +231,7 @@ def _derived_names(cls: type) -> list[str]:
     return [name for name in names if isinstance(getattr(cls, name, None), DerivedField)]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     leaves = tree_flatten(value)[0]
     if len(leaves) == 1 and leaves[0] is value and hasattr(value, "shape"):
         return np.array2string(np.asarray(value), precision=6, threshold=20)

@@ -23,7 +23,7 @@ from .._signature.hints import ArrayHint, ScalarHint
 Shape = tuple[int, ...]
 
 
-def core_leaves(state: Any) -> list[tuple[Any, Any]]:
+def core_leaves(state: object) -> list[tuple[Any, Any]]:
     """Return path and array of each leaf.
 
     Raises:
@@ -126,7 +126,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
 
 
 @public
-def like(state: Any, vector: Any) -> Any:
+def like(state: object, vector: object) -> Any:
     """Return a state with the shapes of another one, from a vector."""
     leaves = core_leaves(state)
     shapes = [leaf.shape for _, leaf in leaves]
@@ -172,7 +172,7 @@ def from_vector(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None
     return cls(**dict(zip(dims, parts, strict=True)))
 
 
-def _may_be_complex(hint: Any) -> bool:
+def _may_be_complex(hint: object) -> bool:
     """Return whether the annotation of a field admits complex numbers."""
     if isinstance(hint, ScalarHint):
         return hint.kind == "complex"
@@ -181,7 +181,7 @@ def _may_be_complex(hint: Any) -> bool:
     )
 
 
-def _vector(cls: Any, vector: Any, length: int, kind: type[np.inexact[Any]]) -> Any:
+def _vector(cls: Any, vector: object, length: int, kind: type[np.inexact[Any]]) -> Any:
     """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
@@ -254,7 +254,7 @@ def _needs_instance(cls: Any, name: str, what: str) -> StateError:
     )
 
 
-def _shape(cls: Any, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
+def _shape(cls: object, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for dim in hint.dims:
         size: Any = (

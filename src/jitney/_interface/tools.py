@@ -40,7 +40,7 @@ class Tools(Generic[R]):
 
     @public
     def axes(
-        self, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any
+        self, /, *examples: object, sizes: Mapping[str, int] | None = None, **keywords: object
     ) -> Axes:
         """Return what the function does along each named axis of its signature, proven on its
         program with symbolic sizes; see `jitney.axes`.
@@ -59,7 +59,7 @@ class Tools(Generic[R]):
         return _tool("axes")(self, *examples, sizes=sizes, **keywords)
 
     @public
-    def communication(self, /, *args: Any, **kwargs: Any) -> Communication:
+    def communication(self, /, *args: object, **kwargs: object) -> Communication:
         """Return the traffic between devices in a call, in bytes on one device, by kind and line,
         as XLA compiled it; see `jitney.communication`. The program is compiled for that, and not
         run.
@@ -78,11 +78,11 @@ class Tools(Generic[R]):
     def frontier(
         self,
         /,
-        *examples: Any,
+        *examples: object,
         wrt: Wrt = None,
         memory: int | str | None = None,
         sizes: Mapping[str, int] | None = None,
-        **keywords: Any,
+        **keywords: object,
     ) -> Frontier:
         """Return the memory of its gradient, in bytes, against the operations that are recomputed;
         see `jitney.frontier`.
@@ -106,9 +106,9 @@ class Tools(Generic[R]):
     def measure(
         self,
         /,
-        *args: Any,
-        against: Callable[..., Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        *args: object,
+        against: Callable[..., object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         tolerance: float | None = None,
         seconds: float = 2.0,
         rounds: int = 16,
@@ -144,7 +144,7 @@ class Tools(Generic[R]):
 
     @public
     def precision_report(
-        self, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
+        self, /, *args: object, tolerance: float = 1e-2, low: str | None = None, **kwargs: object
     ) -> PrecisionReport:
         """Run the function next to its float64 shadow, and report which products must stay in
         float32; see `jitney.precision_report`.
@@ -165,34 +165,34 @@ class Tools(Generic[R]):
     def simulate(
         self,
         /,
-        *examples: Any,
+        *examples: object,
         mesh: Sizes | Mesh | None = None,
         device: str | Device,
         sizes: Sizes | None = None,
         wrt: Wrt = None,
-        **keywords: Any,
+        **keywords: object,
     ) -> Simulation: ...
     @overload
     def simulate(
         self,
         /,
-        *examples: Any,
+        *examples: object,
         mesh: Sequence[Sizes | Mesh],
         device: str | Device,
         sizes: Sizes | None = None,
         wrt: Wrt = None,
-        **keywords: Any,
+        **keywords: object,
     ) -> Sweep: ...
     @public
     def simulate(
         self,
         /,
-        *examples: Any,
+        *examples: object,
         mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
         device: str | Device,
         sizes: Sizes | None = None,
         wrt: Wrt = None,
-        **keywords: Any,
+        **keywords: object,
     ) -> Simulation | Sweep:
         """Return the cost on devices that are not there: bytes, operations, and a model of the
         seconds; see `jitney.simulate`.
@@ -219,10 +219,10 @@ class Tools(Generic[R]):
     def strategy(
         self,
         /,
-        *examples: Any,
+        *examples: object,
         sizes: Mapping[str, int] | None = None,
         memory: int | str = AUTO,
-        **named: Any,
+        **named: object,
     ) -> Strategy:
         """Return how data of certain sizes can be processed within some memory: at once, in chunks,
         or streamed; see `jitney.strategy`.
@@ -245,7 +245,7 @@ class Tools(Generic[R]):
     @public
     def stream(
         self,
-        data: Mapping[str, Any],
+        data: Mapping[str, object],
         /,
         *,
         chunk: Mapping[str, int | Literal["auto"]],

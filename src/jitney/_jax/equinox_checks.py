@@ -67,7 +67,7 @@ def own_jit() -> Any:
     )
 
 
-def has_equinox_checks(closed: Any) -> bool:
+def has_equinox_checks(closed: object) -> bool:
     """Return whether a jaxpr calls back into `eqx.error_if` or its kin."""
     return any(map(calls_equinox, Insides().equations(closed)))
 
@@ -108,13 +108,13 @@ class Insides:
         own = self.compiled_as(eqn)
         return programs(eqn.params) if own is None else [own]
 
-    def equations(self, program: Any) -> Iterator[Any]:
+    def equations(self, program: object) -> Iterator[Any]:
         """Yield every equation of a jaxpr and of its sub-jaxprs."""
         for eqn in opened(program)[0].eqns:
             yield eqn
             yield from self.within(eqn)
 
-    def within(self, eqn: Any) -> Iterator[Any]:
+    def within(self, eqn: object) -> Iterator[Any]:
         """Yield every equation of the sub-jaxprs of an equation."""
         for program in self.programs(eqn):
             yield from self.equations(program)
@@ -125,7 +125,7 @@ def calls_equinox(eqn: Any) -> bool:
     return "callback" in eqn.primitive.name and _module(eqn).startswith("equinox.")
 
 
-def is_of_check(eqn: Any) -> bool:
+def is_of_check(eqn: object) -> bool:
     """Return whether an equation is a callback of a check."""
     return _module(eqn) == "equinox._errors"
 
@@ -145,7 +145,7 @@ def raising(eqn: Any) -> Any | None:
     return callbacks[0]
 
 
-def only_raises(program: Any) -> bool:
+def only_raises(program: object) -> bool:
     """Return whether a jaxpr is the failing branch of a check: each of its results depends on the
     result of a callback that raises instead of returning.
     """
@@ -178,7 +178,7 @@ def which(eqn: Any, operands: Sequence[Any]) -> Any:
     return told[0]
 
 
-def fail(callback: Any, index: int) -> Never:
+def fail(callback: object, index: int) -> Never:
     """Raise the exception that Equinox raises when a check fails, by calling its callback under its
     `filter_jit`.
 
@@ -196,7 +196,7 @@ def fail(callback: Any, index: int) -> Never:
     _raise(failing)
 
 
-def messages_of(callback: Any) -> tuple[str, ...] | None:
+def messages_of(callback: object) -> tuple[str, ...] | None:
     """Return the messages of a check, from the closure of the function that raises them; None if it
     has another form.
     """
@@ -257,7 +257,7 @@ def words_of(error: Exception) -> str:
     )
 
 
-def _raise(failing: Any) -> Never:
+def _raise(failing: object) -> Never:
     with _one_at_a_time:
         _failing.append(failing)
         try:
@@ -283,7 +283,7 @@ def _function(eqn: Any) -> Any:
     return getattr(callback, "callback_func", callback)
 
 
-def _module(eqn: Any) -> str:
+def _module(eqn: object) -> str:
     return getattr(_function(eqn), "__module__", "") or ""
 
 

@@ -25,12 +25,12 @@ def applied(program: Any, constants: Iterable[Any], arrays: Iterable[Any]) -> li
     return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(constants)))(*arrays))
 
 
-def _as_it_is(value: Any, _aval: Any, _eqn: Any) -> Any:
+def _as_it_is(value: object, _aval: object, _eqn: object) -> Any:
     return value
 
 
 def interpret(
-    jaxpr: Any,
+    jaxpr: object,
     values: Iterable[T],
     results: Callable[[Any, list[T]], Iterable[T]],
     *,
@@ -112,10 +112,10 @@ class CallStack:
 
 
 def without_calls(
-    jaxpr: Any,
+    jaxpr: object,
     values: Iterable[T],
     results: Callable[[Any, list[T], CallStack], Iterable[T]],
-    inside: Callable[[Any], Any | None] = called,
+    inside: Callable[[Any], object | None] = called,
     *,
     constants: Iterable[T] | None = None,
     constant: Callable[[Any, Any, Any], T] = _as_it_is,
@@ -162,7 +162,7 @@ def numbers_of(refs: Iterable[Ref]) -> list[int]:
     return [ref for ref in refs if isinstance(ref, int)]
 
 
-def values_at(refs: Iterable[Ref], values: Mapping[int, Any]) -> list[Any]:
+def values_at(refs: Iterable[Ref], values: Mapping[int, object]) -> list[Any]:
     """Resolve references: numbers through `values`, constants to themselves."""
     return [values[ref] if isinstance(ref, int) else ref.value for ref in refs]
 
@@ -176,6 +176,6 @@ def numbered(atoms: Iterable[Any], avals: dict[int, Any]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def as_const(value: Any, _aval: Any, _eqn: Any) -> Const:
+def as_const(value: object, _aval: object, _eqn: object) -> Const:
     """Wrap a literal of a jaxpr whose values are numbered; a `constant` for `interpret`."""
     return Const(value)

@@ -57,7 +57,7 @@ class _Program:
     exported: Any
 
 
-def results_of(exported: Any, arrays: Sequence[Any]) -> list[Any]:
+def results_of(exported: object, arrays: Sequence[object]) -> list[Any]:
     """Return the results of a single-device program for these arrays, inside a trace that no other
     transform surrounds.
 
@@ -68,14 +68,14 @@ def results_of(exported: Any, arrays: Sequence[Any]) -> list[Any]:
     return _CALL.bind(*arrays, program=_Program(exported))
 
 
-def _avals(*_: Any, program: _Program) -> list[Any]:
+def _avals(*_: object, program: _Program) -> list[Any]:
     return [
         ShapedArray(aval.shape, aval.dtype, weak_type=aval.weak_type)
         for aval in program.exported.out_avals
     ]
 
 
-def _call(*arrays: Any, program: _Program) -> Any:
+def _call(*arrays: object, program: _Program) -> Any:
     return program.exported.call(*arrays)
 
 

@@ -17,19 +17,19 @@ from .primitives import CALLBACKS, CALLS
 T = TypeVar("T")
 
 
-def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+def opened(jaxpr: object) -> tuple[Any, Sequence[Any]]:
     """Return the open jaxpr and its constants. jax 0.10 has open and closed jaxprs; in 0.12.0.1
     they are one class.
     """
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
 
 
-def is_literal(atom: Any) -> bool:
+def is_literal(atom: object) -> bool:
     """Return whether an operand is a literal."""
     return isinstance(atom, core.Literal)
 
 
-def variables(atoms: Iterable[Any]) -> Iterator[Any]:
+def variables(atoms: Iterable[object]) -> Iterator[Any]:
     """Yield the variables among the operands, without literals."""
     return (atom for atom in atoms if not is_literal(atom))
 
@@ -51,7 +51,7 @@ def runs(eqn: Any) -> Any | None:
     )
 
 
-def programs(params: Mapping[str, Any]) -> list[Any]:
+def programs(params: Mapping[str, object]) -> list[Any]:
     """Return the sub-jaxprs among the parameters of an equation."""
     values: list[Any] = [
         part
@@ -61,7 +61,7 @@ def programs(params: Mapping[str, Any]) -> list[Any]:
     return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
+def equations(jaxpr: object) -> Iterator[Any]:
     """Yield every equation of a jaxpr and of its sub-jaxprs, in depth-first order."""
     for eqn in opened(jaxpr)[0].eqns:
         yield eqn
@@ -74,7 +74,7 @@ def inside(eqn: Any) -> Iterator[Any]:
         yield from equations(program)
 
 
-def calls_back(jaxpr: Any) -> bool:
+def calls_back(jaxpr: object) -> bool:
     """Return whether a jaxpr has a Python callback, which may print or raise."""
     return any(eqn.primitive.name in (*CALLBACKS, "pure_callback") for eqn in equations(jaxpr))
 

@@ -14,7 +14,7 @@ import jax
 JITTED: Any = type(jax.jit(len))
 
 
-def jit_options(jitted: Any) -> tuple[Any, str] | None:
+def jit_options(jitted: object) -> tuple[Any, str] | None:
     """Return the wrapped function, and the options of `jax.jit` as text; None if this JAX has
     another form of state.
     """

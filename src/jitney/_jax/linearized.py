@@ -15,7 +15,7 @@ from .evaluation import applied
 from .trees import keystr, tree_flatten_with_path
 
 
-def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
+def fitting(where: Where, name: str, given: object, at: object) -> Any:
     """Return a direction as checked arrays: with the structure, shapes and dtypes of `at`.
 
     Raises:

@@ -55,7 +55,7 @@ class Misfit(Exception):
 
 
 def compiled_bytes(
-    fn: Callable[..., Any], avals: Sequence[Any], shardings: Sequence[Any] | None = None
+    fn: Callable[..., object], avals: Sequence[object], shardings: Sequence[object] | None = None
 ) -> int:
     """Return the bytes that a program takes on one device in addition to its results: temporaries
     and arguments, as the compiler counts them.
@@ -147,7 +147,7 @@ def free_bytes() -> int:
     return free if MOST.bytes is None else min(free, MOST.bytes)
 
 
-def budget_of(where: Where | str, memory: Any) -> int:
+def budget_of(where: Where | str, memory: object) -> int:
     """Convert the option `memory=` of a function to bytes.
 
     Raises:

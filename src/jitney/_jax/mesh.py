@@ -126,7 +126,7 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
     return {name: count // known if size == -1 else size for name, size in axes.items()}
 
 
-def current(given: Any = None, *, nested: bool = False) -> Any:
+def current(given: object = None, *, nested: bool = False) -> Any:
     """Return JAX's mesh that a call runs on, or None: the mesh of the decoration, or without one
     (or with "optional") the mesh of the context.
 
@@ -167,7 +167,7 @@ def _divided_already(given: Any, around: Any) -> Any:
     )
 
 
-def mesh_of(given: Any) -> Any:
+def mesh_of(given: object) -> Any:
     """Return JAX's mesh inside of a `Mesh`, or the mesh itself.
 
     Raises:
@@ -251,7 +251,7 @@ def automatic(found: Any) -> Any:
     return jax.sharding.Mesh(found.devices, found.axis_names, axis_types=kinds)
 
 
-def explicit_around(values: Sequence[Any]) -> Any:
+def explicit_around(values: Sequence[object]) -> Any:
     """Return the mesh with explicit axes of the surrounding trace or of one of these arrays, or
     None.
     """
@@ -265,7 +265,7 @@ def explicit_around(values: Sequence[Any]) -> Any:
     return next((found for found in meshes if AxisType.Explicit in found.axis_types), None)
 
 
-def spec(array: Any) -> tuple[Any, ...]:
+def spec(array: object) -> tuple[Any, ...]:
     """Partition spec of an array on an explicit mesh; () if it has none."""
     found: Any = getattr(jax.typeof(array), "sharding", None)
     return tuple(found.spec) if isinstance(found, jax.sharding.NamedSharding) else ()
@@ -277,7 +277,7 @@ def is_manual(found: Any, axis: str) -> bool:
 
 
 @contextmanager
-def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
+def automatically(found: object) -> Generator[Callable[[Any], Any]]:
     """Scope inside a trace in which all axes of an explicit mesh are automatic; it yields the
     function that reshards an array for it.
 
@@ -291,7 +291,7 @@ def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
         yield brought
 
 
-def with_explicit_sharding(x: Any, found: Any, along: Sequence[Any]) -> Any:
+def with_explicit_sharding(x: Any, found: object, along: Sequence[object]) -> Any:
     """Return an array from such a scope with its sharding on the explicit mesh as a part of its
     type.
     """
@@ -300,7 +300,7 @@ def with_explicit_sharding(x: Any, found: Any, along: Sequence[Any]) -> Any:
     )
 
 
-def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -> Any:
+def reshaped(array: object, shape: Sequence[int], how: Callable[[Any, Any], object]) -> Any:
     """Reshape an array by `how`; an axis that the mesh no longer divides evenly is replicated."""
     found = explicit_around([array])
     if found is None:

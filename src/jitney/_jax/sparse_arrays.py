@@ -19,6 +19,6 @@ def bcoo() -> Any:
     return module.BCOO
 
 
-def is_bcoo(value: Any) -> bool:
+def is_bcoo(value: object) -> bool:
     """Return whether a value is a BCOO array. Before the module is imported no value can be one."""
     return "jax.experimental.sparse" in sys.modules and isinstance(value, bcoo())

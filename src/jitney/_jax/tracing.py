@@ -51,9 +51,9 @@ def times_differentiated(values: Sequence[Any]) -> int:
     return count
 
 
-def _same(*values: Any) -> list[Any]:
+def _same(*values: object) -> list[Any]:
     return list(values)
 
 
-def _varying(values: Sequence[Any]) -> list[Any]:
+def _varying(values: Sequence[object]) -> list[Any]:
     return [x for x in values if isinstance(x, Tracer) and issubdtype(x.dtype, np.inexact)]

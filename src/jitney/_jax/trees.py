@@ -55,7 +55,7 @@ def is_module(value: object) -> bool:
     return isinstance(value, eqx.Module)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a real number of Python or NumPy, and not a bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
@@ -76,6 +76,6 @@ def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
         return np.asarray(jax.random.key_data(keys))
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> bool:
     """Return whether a value is an integer of Python or NumPy, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -69,7 +69,7 @@ def named_calls() -> Generator[None]:
 def _call(compiling: Compiling, call: Method) -> Method:
     @public
     @functools.wraps(call)
-    def annotated(self: Program[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def annotated(self: Program[..., Any], /, *args: object, **kwargs: object) -> Any:
         # A call in another compiled function runs only while that one is traced.
         if _inside_jit():
             return call(self, *args, **kwargs)
@@ -91,7 +91,7 @@ def _call(compiling: Compiling, call: Method) -> Method:
 
 def _step(name: str, step: Method) -> Method:
     @functools.wraps(step)
-    def annotated(*args: Any, **kwargs: Any) -> Any:
+    def annotated(*args: object, **kwargs: object) -> Any:
         with jax.profiler.TraceAnnotation(name):
             return step(*args, **kwargs)
 

@@ -48,7 +48,7 @@ class Put:
         )
 
 
-def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Put:
+def put(args: tuple[object, ...], kwargs: dict[str, Any], *, on_device: bool) -> Put:
     """Put NumPy arrays on the device if `on_device`.
 
     Raises:
@@ -79,7 +79,7 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
     )
 
 
-def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
+def check_calls(where: str, functions: Mapping[str, object], kwargs: object) -> None:
     """Check that functions are callable, and that keyword arguments are a dict.
 
     Args:
@@ -108,7 +108,7 @@ def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
         )
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return the repr of a value, cut off at 60 letters."""
     text = repr_of(value)
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
@@ -117,15 +117,15 @@ def shown(value: Any) -> str:
 _LONG = 60
 
 
-def _copy(leaf: Any) -> Any:
+def _copy(leaf: object) -> Any:
     return leaf.copy() if isinstance(leaf, jax.Array) else leaf
 
 
-def _put(leaf: Any) -> Any:
+def _put(leaf: object) -> Any:
     return device_put(leaf) if _is_host(leaf) else leaf
 
 
-def _is_host(leaf: Any) -> bool:
+def _is_host(leaf: object) -> bool:
     return isinstance(leaf, np.ndarray) and (
         leaf.dtype == np.bool_ or issubdtype(leaf.dtype, np.number)
     )

@@ -11,7 +11,7 @@ from .._jax.trees import attribute
 from .arguments import Put
 
 
-def is_constant(f: Any, given: Put) -> bool:
+def is_constant(f: object, given: Put) -> bool:
     """Return whether no result of a compiled function depends on an array among its arguments.
 
     The answer comes from the jaxpr of the measured call. It is False for functions that are not
@@ -30,7 +30,7 @@ def is_constant(f: Any, given: Put) -> bool:
     return bool(results) and not any(results)
 
 
-def _dependent_results(program: Any, given: Sequence[bool]) -> list[bool]:
+def _dependent_results(program: object, given: Sequence[bool]) -> list[bool]:
     """Return for each result whether it depends on one of the marked arguments.
 
     A forward pass over the jaxpr. Equations with effects count as dependent, since they may return
@@ -39,7 +39,7 @@ def _dependent_results(program: Any, given: Sequence[bool]) -> list[bool]:
     jaxpr, _ = opened(program)
     known: dict[Any, bool] = dict(zip(jaxpr.invars, given, strict=True))
 
-    def is_fed(atom: Any) -> bool:
+    def is_fed(atom: object) -> bool:
         return not is_literal(atom) and known.get(atom, False)
 
     for eqn in jaxpr.eqns:

@@ -24,7 +24,7 @@ _FIX = (
 
 
 def largest_difference(
-    ours: Any, theirs: Any, names: tuple[str, str], tolerance: float | None
+    ours: object, theirs: object, names: tuple[str, str], tolerance: float | None
 ) -> float:
     """Return the largest difference of two results, relative to the largest element of each array.
 
@@ -78,7 +78,7 @@ def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | 
     return worst
 
 
-def _array(leaf: Any) -> Any:
+def _array(leaf: object) -> Any:
     """Convert Python numbers to NumPy arrays, which compare with arrays of shape ()."""
     return np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf
 

@@ -193,10 +193,10 @@ class ColdCall:
 
 @public
 def measure(
-    f: Callable[..., Any],
-    *args: Any,
-    against: Callable[..., Any] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
+    f: Callable[..., object],
+    *args: object,
+    against: Callable[..., object] | None = None,
+    kwargs: Mapping[str, object] | None = None,
     tolerance: float | None = None,
     seconds: float = 2.0,
     rounds: int = LEAST,
@@ -288,13 +288,13 @@ def compared(ours: ColdCall, theirs: ColdCall, tolerance: float | None) -> float
     )
 
 
-def _bound(f: Callable[..., Any], given: Put) -> Callable[[], Any]:
+def _bound(f: Callable[..., object], given: Put) -> Callable[[], Any]:
     # Without keywords the call has no `**`, whose cost would be measured too.
     args, kwargs = given.args, given.kwargs
     return (lambda: f(*args, **kwargs)) if kwargs else (lambda: f(*args))
 
 
-def names_of(f: Any, against: Any) -> tuple[str, str]:
+def names_of(f: object, against: object) -> tuple[str, str]:
     """Return distinct names of two functions."""
     first, second = (
         getattr(each, "__name__", None) or type(each).__name__ for each in (f, against)
@@ -302,7 +302,7 @@ def names_of(f: Any, against: Any) -> tuple[str, str]:
     return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
 
 
-def _check(*, seconds: Any, rounds: Any, tolerance: Any, on_device: Any) -> None:
+def _check(*, seconds: Any, rounds: object, tolerance: Any, on_device: object) -> None:
     wrong = None
     if not is_number(seconds) or seconds <= 0:
         wrong = (

@@ -79,7 +79,7 @@ def _innermost(thread: Sequence[OperationRun]) -> list[OperationRun]:
 
 
 def _bars(
-    spans: Sequence[tuple[tuple[tuple[str, Any], ...], Span]],
+    spans: Sequence[tuple[tuple[tuple[str, object], ...], Span]],
 ) -> Iterator[tuple[str, float, float]]:
     open_: list[tuple[tuple[str, Any], float]] = []
     end = 0.0

@@ -98,7 +98,7 @@ class LossScale(eqx.Module):
     def scale(self, loss: T) -> T:
         """Multiply a loss, or a tree of losses, by the factor. Each keeps its dtype."""
 
-        def scaled(leaf: Any) -> Any:
+        def scaled(leaf: object) -> Any:
             if not _is_inexact(leaf):
                 return leaf
             array = jnp.asarray(leaf)
@@ -112,7 +112,7 @@ class LossScale(eqx.Module):
         Gradients of a low dtype come back in float32, which has room for small ones.
         """
 
-        def unscaled(leaf: Any) -> Any:
+        def unscaled(leaf: object) -> Any:
             return _over(_wide(leaf), self.factor) if _is_inexact(leaf) else leaf
 
         return tree_map(unscaled, grads)
@@ -188,7 +188,7 @@ class LossScale(eqx.Module):
         return True
 
     @staticmethod
-    def all_finite(tree: Any) -> Bool[Array, ""]:
+    def all_finite(tree: object) -> Bool[Array, ""]:
         """Return whether no floating-point or complex number of a tree is a NaN or an infinity."""
         leaves = [leaf for leaf in jax.tree.leaves(tree) if _is_inexact(leaf)]
         return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves], bool))
@@ -217,7 +217,7 @@ def _is_inexact(leaf: Any) -> bool:
     )
 
 
-def _wide(leaf: Any) -> Any:
+def _wide(leaf: object) -> Any:
     array = jnp.asarray(leaf)
     return (
         array.astype(jnp.float32) if array.dtype.itemsize < np.dtype(np.float32).itemsize else array

@@ -84,7 +84,7 @@ def tallies() -> Generator[list[Tally]]:
 
 
 def autocast(
-    closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy: Policy
+    closed: object, arrays: Sequence[object], labels: Sequence[Label], policy: Policy
 ) -> tuple[list[Any], list[ProductSite]]:
     """Evaluate a program under a policy; return its results and its products.
 
@@ -112,7 +112,7 @@ class _Autocast(ProductInterpreter):
         self.sites: list[ProductSite] = []
         self.converted: dict[Any, tuple[Any, Sequence[Label], Any]] = {}
 
-    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
+    def product(self, eqn: object, operands: Sequence[object], site: ProductSite) -> list[Any]:
         self.sites.append(site)
         type_, said_by = self.policy.of(site.paths, site.source)
         if site.stays is not None:
@@ -162,7 +162,7 @@ class _Autocast(ProductInterpreter):
             self.tally.alone[name_of(eqn)] += count
         return None
 
-    def cast(self, jaxpr: Any, labels: Sequence[Label], source: str) -> tuple[Any, list[Label]]:
+    def cast(self, jaxpr: object, labels: Sequence[Label], source: str) -> tuple[Any, list[Label]]:
         """Return a program with its products cast, and the labels of its results.
 
         Memoised, so that one sub-jaxpr stays one.
@@ -171,7 +171,7 @@ class _Autocast(ProductInterpreter):
         if key not in self.converted:
             traced: list[Label] = []
 
-            def program(*arrays: Any) -> list[Any]:
+            def program(*arrays: object) -> list[Any]:
                 out, traced[:] = self.run(jaxpr, arrays, labels, source)
                 return out
 

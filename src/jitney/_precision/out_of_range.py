@@ -23,7 +23,7 @@ _Constant = tuple[Any, str]
 _MOVED = ("broadcast_in_dim", "copy", "expand_dims", "reshape", "squeeze", "transpose")
 
 
-def lost_constants(wide: Any, narrow: Any, low: np.dtype[Any]) -> list[tuple[float, str]]:
+def lost_constants(wide: object, narrow: object, low: np.dtype[Any]) -> list[tuple[float, str]]:
     """Finite numbers of a program that are infinite in a low type, each with its line.
 
     Args:
@@ -50,7 +50,9 @@ def lost_constants(wide: Any, narrow: Any, low: np.dtype[Any]) -> list[tuple[flo
     return [(number, source) for source, number in found.items()]
 
 
-def _constants(program: Any, given: Mapping[Any, _Constant], seen_at: str) -> Iterator[_Constant]:
+def _constants(
+    program: object, given: Mapping[Any, _Constant], seen_at: str
+) -> Iterator[_Constant]:
     """Real constants that equations read, converted ones too.
 
     `given` holds the arguments of the program that are constants outside.
@@ -102,6 +104,6 @@ def _read(atom: Any, known: Mapping[Any, _Constant], source: str) -> _Constant |
     return array, line or source
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     kind: Any = getattr(value, "dtype", None) or type(value)
     return issubdtype(np.result_type(kind), np.floating)

@@ -92,7 +92,7 @@ class ProductInterpreter(ABC):
     """
 
     def run(
-        self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = ""
+        self, jaxpr: object, operands: Sequence[object], labels: Sequence[Label], seen_at: str = ""
     ) -> tuple[list[Any], list[Label]]:
         """Evaluate a program; return its results and their labels.
 
@@ -100,22 +100,22 @@ class ProductInterpreter(ABC):
         """
         return _Feeding(self, jaxpr, seen_at).go(operands, labels)
 
-    def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    def plain(self, eqn: object, operands: Sequence[object]) -> list[Any]:
         """Results of an equation that is neither a product nor holds programs."""
         return bound(eqn, operands)
 
-    def number(self, value: Any, aval: Any) -> Any:
+    def number(self, value: object, aval: object) -> Any:
         """Value of a literal, where a value with this abstract value is read."""
         del aval
         return value
 
     @abstractmethod
-    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
+    def product(self, eqn: object, operands: Sequence[object], site: ProductSite) -> list[Any]:
         """Results of a product."""
 
     @abstractmethod
     def other(
-        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
+        self, eqn: object, operands: Sequence[object], labels: Sequence[Label], source: str
     ) -> tuple[list[Any], list[Label]] | None:
         """Results of an equation that holds programs; None to bind it as it is."""
 
@@ -131,13 +131,15 @@ class _Feeding:
         # Value -> paths of the module arrays that it was multiplied by.
         self.feeds: dict[_LabelledValue, list[Tokens]] = {}
 
-    def go(self, operands: Sequence[Any], labels: Sequence[Label]) -> tuple[list[Any], list[Label]]:
+    def go(
+        self, operands: Sequence[object], labels: Sequence[Label]
+    ) -> tuple[list[Any], list[Label]]:
         constants = [_LabelledValue(data, NOWHERE) for data in opened(self.jaxpr)[1]]
         values = [_LabelledValue(data, label) for data, label in zip(operands, labels, strict=True)]
         out = interpret(self.jaxpr, values, self.step, constants=constants, constant=self.number)
         return [value.data for value in out], [value.label for value in out]
 
-    def number(self, data: Any, aval: Any, _: Any) -> _LabelledValue:
+    def number(self, data: object, aval: object, _: object) -> _LabelledValue:
         return _LabelledValue(self.walk.number(data, aval), NOWHERE, written=True)
 
     def step(self, eqn: Any, inputs: list[_LabelledValue]) -> list[_LabelledValue]:

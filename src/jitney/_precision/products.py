@@ -75,7 +75,7 @@ def _is_single(atom: Any) -> bool:
     return atom.aval.dtype == SINGLE
 
 
-def _is_default(precision: Any) -> bool:
+def _is_default(precision: object) -> bool:
     parts: tuple[Any, ...] = tuple(precision) if isinstance(precision, tuple) else (precision,)
     return all(part is None or part == jax.lax.Precision.DEFAULT for part in parts)
 
@@ -95,12 +95,14 @@ def elsewhere() -> Generator[None]:
         _elsewhere.reset(token)
 
 
-def holds_products(jaxpr: Any) -> int:
+def holds_products(jaxpr: object) -> int:
     """Number of products in a program and its sub-jaxprs."""
     return sum(map(is_product, equations(jaxpr)))
 
 
-def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any] = ()) -> Any:
+def low_product(
+    eqn: object, x: Any, y: object, low: np.dtype[Any], rest: Sequence[object] = ()
+) -> Any:
     """Product with its factors rounded to a low type, accumulated in float32.
 
     The factors of the derivative's products are rounded too: left to JAX, the transposed product
@@ -115,18 +117,18 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
     def rounded(x: Any) -> Any:
         return jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
 
-    def plain(x: Any, y: Any, out: np.dtype[Any], rest: Sequence[Any]) -> Any:
+    def plain(x: Any, y: object, out: np.dtype[Any], rest: Sequence[object]) -> Any:
         if native:
             return bound(eqn, [_as(x, low), _as(y, low), *rest], preferred_element_type=out)[0]
         result = bound(eqn, [rounded(x), rounded(y), *rest])[0]
         return result if out == SINGLE else rounded(result)
 
-    def product(x: Any, y: Any, *rest: Any) -> Any:
+    def product(x: Any, y: object, *rest: object) -> Any:
         return plain(x, y, SINGLE, rest)
 
     # The product rule. `symbolic_zeros` leaves out the product of a factor that is not
     # differentiated.
-    def derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    def derivative(primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Any, Any]:
         (x, y, *rest), (dx, dy, *_) = primals, tangents
         out = ruled(x, y, *rest)
         parts = [plain(dx, y, low, rest)] if not isinstance(dx, SymbolicZero) else []
@@ -207,7 +209,7 @@ def _reached(
     return results
 
 
-def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
+def breaks_low(jaxpr: object, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
     """First solve or factorisation of a low type in a program, with its line; None if there is
     none.
     """

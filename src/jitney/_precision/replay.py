@@ -49,8 +49,8 @@ class _Rebuild(ProductInterpreter):
             )
         origins: list[Label] = []
 
-        def program(jaxpr: Any, labels: Sequence[Label]) -> Any:
-            def run(*values: Any) -> list[Any]:
+        def program(jaxpr: object, labels: Sequence[Label]) -> Any:
+            def run(*values: object) -> list[Any]:
                 out, origins[:] = self.run(jaxpr, values, labels, source)
                 return out
 
@@ -73,7 +73,7 @@ class _Rebuild(ProductInterpreter):
         )
         return [*last, *ys], origins
 
-    def enters(self, eqn: Any) -> bool:
+    def enters(self, eqn: object) -> bool:
         """Return whether an equation that holds programs is rebuilt."""
         raise NotImplementedError
 
@@ -131,10 +131,10 @@ class Probe(_Rebuild):
         def low(x: Any, flag: Any) -> Any:
             return jax.lax.select(flag, jax.lax.reduce_precision(x, digits.nexp, digits.nmant), x)
 
-        def plain(x: Any, y: Any, flag: Any, rest: Sequence[Any]) -> Any:
+        def plain(x: Any, y: object, flag: object, rest: Sequence[object]) -> Any:
             return bound(eqn, [low(x, flag), low(y, flag), *rest])[0]
 
-        def product(x: Any, y: Any, flag: Any, *rest: Any) -> Any:
+        def product(x: Any, y: object, flag: object, *rest: object) -> Any:
             return plain(x, y, flag, rest)
 
         # The flag is an argument: the rule is called in another trace, and must not close over a
@@ -173,12 +173,12 @@ class Shadow(_Rebuild):
         return jnp.asarray(value, aval.dtype)
 
     def run(
-        self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = ""
+        self, jaxpr: object, operands: Sequence[object], labels: Sequence[Label], seen_at: str = ""
     ) -> tuple[list[Any], list[Label]]:
         out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
         return [_double(x) for x in out], origins
 
-    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
+    def product(self, eqn: object, operands: Sequence[object], site: ProductSite) -> list[Any]:
         del site
         return self.plain(eqn, operands)
 
@@ -199,7 +199,7 @@ class Shadow(_Rebuild):
         return [_double(x) for x in bound(eqn, given)]
 
 
-def _is_real(what: Any) -> bool:
+def _is_real(what: object) -> bool:
     dtype = getattr(what, "dtype", what)
     return dtype is not None and issubdtype(dtype, np.floating)
 
@@ -208,7 +208,7 @@ def _double(x: Any) -> Any:
     return jax.lax.convert_element_type(x, DOUBLE) if _is_real(x) and x.dtype != DOUBLE else x
 
 
-def in_double(closed: Any, *arrays: Any) -> list[Any]:
+def in_double(closed: object, *arrays: object) -> list[Any]:
     """Results of a program, computed in float64. Call it where float64 is enabled.
 
     Args:

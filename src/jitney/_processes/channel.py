@@ -128,7 +128,7 @@ class Hub:
             if other != index:
                 self._say(other, {"gone": index, "why": why})
 
-    def _say(self, index: int, message: Any) -> None:
+    def _say(self, index: int, message: object) -> None:
         tell = self._tell.get(index)
         if tell is not None:
             tell(message)
@@ -303,7 +303,7 @@ class Channel:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:
+def _alarm(index: int, message: Mapping[str, object], grace: float) -> None:
     """Print that another process has stopped, and end this one: a wait in a collective can neither
     continue nor be interrupted.
     """
@@ -333,5 +333,5 @@ def _close(connected: socket.socket) -> None:
     connected.close()
 
 
-def _thread(run: Callable[..., None], *args: Any) -> None:
+def _thread(run: Callable[..., None], *args: object) -> None:
     threading.Thread(target=run, args=args, daemon=True, name="jitney").start()

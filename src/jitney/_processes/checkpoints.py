@@ -116,7 +116,7 @@ class Checkpoints:
             return tuple(sorted(_orbax().utils.checkpoint_steps(self.folder)))
 
     @public
-    def save(self, step: int, tree: Any) -> None:
+    def save(self, step: int, tree: object) -> None:
         """Save the arrays of a tree and its Python values; waits until they are written.
 
         Args:
@@ -170,7 +170,7 @@ class Checkpoints:
             )
 
     @public
-    def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
+    def restore(self, like: object, *, step: int | None = None) -> tuple[int, Any]:
         """Read a checkpoint into a tree of the same arrays and Python values.
 
         Args:
@@ -260,7 +260,7 @@ class Checkpoints:
         ]
         return number, tree_unflatten(treedef, made)
 
-    def _parts(self, tree: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    def _parts(self, tree: object) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
         """The arrays of a tree with their paths, and its Python values.
 
         Raises:
@@ -292,7 +292,7 @@ class Checkpoints:
             raise self._damaged(place, "its numbers of Python are not those that were saved")
         return rows
 
-    def _without_values(self, step: int, values: Sequence[tuple[str, Any]]) -> list[Row]:
+    def _without_values(self, step: int, values: Sequence[tuple[str, object]]) -> list[Row]:
         """Values of the tree, for a checkpoint of jitney 0.2, which saved arrays only."""
         if values:
             names = shortlist([name for name, _ in values])
@@ -381,7 +381,7 @@ class Checkpoints:
         self,
         what: str,
         step: int | None,
-        leaves: Sequence[tuple[str, Any]],
+        leaves: Sequence[tuple[str, object]],
         rows: Sequence[Row],
         *,
         numbers: bool,
@@ -403,7 +403,7 @@ class Checkpoints:
         compare(range(jax.process_count()), facts, self._where)
 
     def _check(
-        self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]
+        self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, object]]
     ) -> None:
         """Check that a checkpoint has these arrays and values.
 
@@ -457,7 +457,7 @@ def _orbax() -> Any:
     return ocp
 
 
-def _named(tree: Any) -> list[tuple[str, Any]]:
+def _named(tree: object) -> list[tuple[str, Any]]:
     return [(keystr(path) or "the tree", leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
 
 
@@ -468,7 +468,7 @@ _SAVED = (
 )
 
 
-def _fix(leaf: Any) -> str:
+def _fix(leaf: object) -> str:
     """Advice how to save the state of an object, or how to leave it out."""
     if isinstance(leaf, np.random.Generator):
         return (
@@ -505,7 +505,7 @@ def _plain(leaf: Any) -> Any:
     )
 
 
-def _spread(leaf: Any) -> Any:
+def _spread(leaf: object) -> Any:
     """Sharding of an array on several devices; None for others."""
     sharding = getattr(leaf, "sharding", None)
     return sharding if sharding is not None and len(sharding.device_set) > 1 else None

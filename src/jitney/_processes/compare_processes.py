@@ -145,14 +145,14 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
         raise ProcessError(f"{where}: {verdict}", code="J261")
 
 
-def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
+def _by_hand(run: Fn, shardings: Sequence[object]) -> Fn:
     """Wrap `run` so that NumPy arrays are put on the devices first.
 
     In a run of several processes JAX does not take NumPy arrays for more than one device, not even
     for a mesh of this process's devices.
     """
 
-    def placed(*arrays: Any) -> Any:
+    def placed(*arrays: object) -> Any:
         return run(
             *[
                 device_put(x, to) if isinstance(x, np.ndarray) else x
@@ -163,7 +163,7 @@ def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
     return placed
 
 
-def refuse_padding(where: Where, mesh: Any) -> None:
+def refuse_padding(where: Where, mesh: object) -> None:
     """Refuse padding over several processes.
 
     Raises:
@@ -184,7 +184,7 @@ def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
     arrays in place of those that `split` names are refused in later calls too.
     """
 
-    def explained(*arrays: Any) -> Any:
+    def explained(*arrays: object) -> Any:
         try:
             return run(*arrays)
         except (RuntimeError, ValueError) as error:
@@ -203,7 +203,7 @@ def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
     return explained
 
 
-def _of_host(split: Sequence[tuple[int, str]], arrays: Sequence[Any]) -> list[str]:
+def _of_host(split: Sequence[tuple[int, str]], arrays: Sequence[object]) -> list[str]:
     """Those of the arrays that lie along the mesh which are NumPy's."""
     return [path for i, path in split if not isinstance(arrays[i], jax.Array)]
 
@@ -253,7 +253,7 @@ def _abstract_if_moved(array: Any, to: Any) -> Any:
     return array
 
 
-def is_local(array: Any) -> bool:
+def is_local(array: object) -> bool:
     """Return whether all of an array is in this process."""
     return not isinstance(array, jax.Array) or array.is_fully_addressable
 
@@ -277,7 +277,7 @@ def with_sharding(array: Any, to: Any) -> Any:
     return jax.make_array_from_callback(host.shape, to, part)
 
 
-def digest(array: Any) -> str:
+def digest(array: object) -> str:
     """Short digest of the numbers of an array."""
     if isinstance(array, jax.Array) and issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
@@ -288,7 +288,7 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _static(value: Any) -> str:
+def _static(value: object) -> str:
     """Text of a static value that is the same in every process: short, with a digest of the whole
     value.
     """
@@ -304,12 +304,12 @@ def _static(value: Any) -> str:
     )
 
 
-def _has_set(key: Any) -> bool:
+def _has_set(key: object) -> bool:
     """Return whether the printed order of a key depends on the process, because of its sets."""
     return isinstance(key, frozenset) or (isinstance(key, tuple) and any(map(_has_set, key)))
 
 
-def _portable(key: Any) -> str:
+def _portable(key: object) -> str:
     """Text of a key without addresses. Values that Python does not show are represented by their
     type; the lowered text of the program, which is compared too, distinguishes more.
     """

@@ -43,7 +43,7 @@ class Connection:
         self._socket = connected
         self._lock = threading.Lock()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send a message. A cut connection is not an error here: the reading side notices it."""
         data = json.dumps(message).encode()
         with suppress(OSError), self._lock:

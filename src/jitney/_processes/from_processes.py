@@ -22,7 +22,7 @@ _WHERE = "jitney.from_processes()"
 
 @public
 def from_processes(
-    tree: Any, /, along: str | Sequence[str], *, axis: int = 0, mesh: Any = None
+    tree: object, /, along: str | Sequence[str], *, axis: int = 0, mesh: object = None
 ) -> Any:
     """Combine arrays of which each process has a part. In a run of one process the part is the
     whole.
@@ -111,7 +111,7 @@ def from_processes(
     )
 
 
-def _owned(part: Any) -> Any:
+def _owned(part: object) -> Any:
     """Copy of a NumPy array: on CPUs JAX uses its memory directly, and its owner may write the next
     batch into it.
     """

@@ -52,12 +52,12 @@ _READ: dict[str, Callable[[str], Any]] = {
 }
 
 
-def is_value(leaf: Any) -> bool:
+def is_value(leaf: object) -> bool:
     """Return whether a leaf is saved as text."""
     return type(leaf) in _WRITE
 
 
-def is_code(leaf: Any) -> bool:
+def is_code(leaf: object) -> bool:
     """Return whether a leaf is code, not state: functions, classes, dtypes, modules.
 
     A callable object of the user with attributes may be state, such as a reader that counts.
@@ -69,7 +69,7 @@ def is_code(leaf: Any) -> bool:
     )
 
 
-def to_rows(values: Sequence[tuple[str, Any]]) -> list[Row]:
+def to_rows(values: Sequence[tuple[str, object]]) -> list[Row]:
     """Paths and values as rows of text."""
     return [(path, type(value).__name__, _WRITE[type(value)](value)) for path, value in values]
 

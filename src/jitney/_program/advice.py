@@ -437,11 +437,11 @@ def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) 
     )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _results(entry: Specialization, arrays: Sequence[Any]) -> list[Any]:
+def _results(entry: Specialization, arrays: Sequence[object]) -> list[Any]:
     out = unmixed(jax.eval_shape(entry.called, *arrays))
     return [
         aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)

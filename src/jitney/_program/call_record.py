@@ -30,7 +30,7 @@ from .._view.view import View
 _flatten_with_path: Any = tree_flatten_with_path
 
 
-def record_of(body: CallPlanner, view: View, arrays: Sequence[Any]) -> TraceRecord:
+def record_of(body: CallPlanner, view: View, arrays: Sequence[object]) -> TraceRecord:
     """Return the record of a program: the arrays that it takes, and those of the call where they
     are known.
     """
@@ -68,7 +68,7 @@ def record_of(body: CallPlanner, view: View, arrays: Sequence[Any]) -> TraceReco
     )
 
 
-def trace_inputs_of(record: TraceRecord, arrays: Sequence[Any]) -> TraceInputs:
+def trace_inputs_of(record: TraceRecord, arrays: Sequence[object]) -> TraceInputs:
     """Return the record in short, for reports; `arrays` are those of the call."""
     sizes: dict[str, int] = {}
     for leaf in record.view.leaves:
@@ -88,7 +88,7 @@ def trace_inputs_of(record: TraceRecord, arrays: Sequence[Any]) -> TraceInputs:
     )
 
 
-def _abstract(array: Any) -> Any:
+def _abstract(array: object) -> Any:
     shape, dtype, weak = aval_parts(array)
     place = array.sharding if isinstance(array, jax.Array) and array.committed else None
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
@@ -102,7 +102,7 @@ _TRACERS = {
 }
 
 
-def _outer(arrays: Sequence[Any]) -> str:
+def _outer(arrays: Sequence[object]) -> str:
     """Return the text of what an outer transform does with a call."""
     if not is_nested_trace(arrays):
         return ""
@@ -116,7 +116,7 @@ def _outer(arrays: Sequence[Any]) -> str:
     return f"{' and '.join(said)} by an outer transform"
 
 
-def _given(array: Any) -> CallerArray:
+def _given(array: object) -> CallerArray:
     if isinstance(array, Tracer):
         return CallerArray(str(array.dtype))
     place = array.sharding if isinstance(array, jax.Array) and array.committed else None
@@ -129,7 +129,7 @@ def _given(array: Any) -> CallerArray:
 
 
 def _axes(
-    body: CallPlanner, view: View, values: tuple[Any, ...]
+    body: CallPlanner, view: View, values: tuple[object, ...]
 ) -> dict[str, tuple[str | None, ...]]:
     """Return the names of the axes of each array, including arrays in fields of modules."""
     fields = axes_in_modules(values)
@@ -145,13 +145,13 @@ def _axes(
     return found
 
 
-def _absent(body: CallPlanner, values: tuple[Any, ...]) -> list[str]:
+def _absent(body: CallPlanner, values: tuple[object, ...]) -> list[str]:
     """Return the paths of None."""
     paths = _flatten_with_path(values, is_leaf=_is_none)[0]
     return [name_of(body.core.binder, path)[1] for path, leaf in paths if leaf is None]
 
 
-def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
+def _static_fields(value: object, path: str = "") -> list[tuple[str, Any]]:
     """Return the static fields of the modules in a tree, by path."""
     if isinstance(value, eqx.Module):
         found: list[tuple[str, Any]] = []
@@ -165,7 +165,7 @@ def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
             )
         return found
 
-    def is_child(part: Any) -> bool:
+    def is_child(part: object) -> bool:
         return part is not value
 
     # One level down. A leaf flattens to itself.
@@ -175,7 +175,7 @@ def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
     return [each for keys, child in children for each in _static_fields(child, _below(path, keys))]
 
 
-def _is_none(part: Any) -> bool:
+def _is_none(part: object) -> bool:
     return part is None
 
 

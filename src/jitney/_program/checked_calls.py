@@ -144,7 +144,7 @@ def translating(body: CallPlanner, jitted: Any) -> Run:
     run: Run = jitted.__wrapped__ if options else jitted
 
     # `filter_jit` donates all arguments but the first, so donated arrays travel as the second.
-    def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
+    def merged(kept: Sequence[object], lost: Sequence[object]) -> Any:
         first, second = iter(kept), iter(lost)
         return run(
             *(next(second) if i in given else next(first) for i in range(len(kept) + len(lost)))

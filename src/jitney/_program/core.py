@@ -59,7 +59,7 @@ _WRITTEN = 3
 _KEPT = 4
 
 
-def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+def called_with(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
     """Return the key of calls with these argument types and keywords; without keywords, the types
     alone.
     """
@@ -98,7 +98,7 @@ class CompiledFunction(FunctionInfo):
         _check_names(self)
         LISTENER.register()
 
-    def adopt(self, fn: Callable[..., Any]) -> CompiledFunction:
+    def adopt(self, fn: Callable[..., object]) -> CompiledFunction:
         """Serve another function that is equal to the first, and may outlive it."""
         with self.lock:
             self.serve(fn)
@@ -114,7 +114,7 @@ class CompiledFunction(FunctionInfo):
         same.usual = _NOBODY
         return same
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return one value per parameter; whole static arguments are wrapped."""
         values = self.binder.bind(args, kwargs)
         if not self.options.static:
@@ -130,7 +130,7 @@ class CompiledFunction(FunctionInfo):
             ) from None
 
     def find(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialization, Sequence[Any]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
         # Look the call up by the types of its arguments.
@@ -163,7 +163,7 @@ class CompiledFunction(FunctionInfo):
             self.remember(layout, entry, (args, kwargs), values, arrays)
         return entry, arrays
 
-    def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Specialization:
+    def entry_of(self, layout: Layout, leaves: Sequence[object]) -> Specialization:
         """Return the entry of a call: the one that its layout knows, if the objects among the
         static values are unchanged, else one that is looked up or created.
         """
@@ -204,7 +204,7 @@ class CompiledFunction(FunctionInfo):
                 )
             return layout
 
-    def entry(self, layout: Layout, leaves: Sequence[Any]) -> Specialization:
+    def entry(self, layout: Layout, leaves: Sequence[object]) -> Specialization:
         """Return the entry of a call, created if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock, unwatched():
@@ -241,8 +241,8 @@ class CompiledFunction(FunctionInfo):
         layout: Layout,
         entry: Specialization,
         called: Called,
-        values: tuple[Any, ...],
-        arrays: Sequence[Any],
+        values: tuple[object, ...],
+        arrays: Sequence[object],
     ) -> None:
         """Generate a function that finds the entry of such calls, if the types of their arguments,
         and what that function checks of them, determine it.
@@ -276,8 +276,8 @@ class CompiledFunction(FunctionInfo):
         layout: Layout,
         entry: Specialization,
         called: Called,
-        values: tuple[Any, ...],
-        arrays: Sequence[Any],
+        values: tuple[object, ...],
+        arrays: Sequence[object],
     ) -> Direct | None:
         """Return the candidates for calls like this one: `()` if such calls have to be flattened,
         None if a later call may decide it.
@@ -380,7 +380,10 @@ class Registry:
         self._lock = threading.Lock()
 
     def core(
-        self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
+        self,
+        fn: Callable[..., object],
+        options: Options,
+        namespace: Mapping[str, object] | None = None,
     ) -> CompiledFunction:
         if not can_be_weak(fn):
             return CompiledFunction(fn, options, namespace)
@@ -404,13 +407,13 @@ REGISTRY = Registry()
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return type(value) is np.ndarray or (
         isinstance(value, jax.Array) and not isinstance(value, Tracer)
     )
 
 
-def _unresolved(core: CompiledFunction, namespace: Mapping[str, Any] | None) -> str:
+def _unresolved(core: CompiledFunction, namespace: Mapping[str, object] | None) -> str:
     """Return the warning about annotations that cannot be used."""
     fn: Any = core.fn()
     missing = missing_in(fn.fn if isinstance(fn, Derived) else fn, namespace)

@@ -116,7 +116,7 @@ class PendingTrace:
 
 
 def _describe_mutation(
-    names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any
+    names: Mapping[int, str], value: object, attribute: str, before: object, now: object
 ) -> tuple[str, str, str]:
     """Return the path of a mutated static value, with its text before and now."""
     path = names.get(id(value)) or (value if isinstance(value, type) else type(value)).__name__
@@ -235,16 +235,16 @@ class Specialization(CallPlanner):
 
     def _jit(
         self,
-        mesh: Any = None,
-        shardings: Sequence[Any] | None = None,
-        shapes: Sequence[Any] | None = None,
+        mesh: object = None,
+        shardings: Sequence[object] | None = None,
+        shapes: Sequence[object] | None = None,
     ) -> Any:
         # A weak reference: the entry holds JAX's function, and a strong one would close a cycle.
         # Without a cycle the function goes when the entry is dropped, not at a later garbage
         # collection.
         entry_of = weakref.ref(self)
 
-        def body(*arrays: Any) -> Any:
+        def body(*arrays: object) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
 
@@ -265,7 +265,7 @@ class Specialization(CallPlanner):
         self.core.called_as_written(body, self.paths)
         return Jit.of(self.request).compiled(body, shardings)
 
-    def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    def made(self, mesh: object, arrays: Sequence[object]) -> tuple[Any, Sequence[Any]]:
         """Return JAX's function of arrays on a mesh, and the shardings of its arguments; no
         shardings if the function does not shard.
         """
@@ -281,7 +281,7 @@ class Specialization(CallPlanner):
             shardings += (None,)
         return self._jit(mesh, shardings, shapes), shardings
 
-    def runner(self, arrays: Sequence[Any]) -> Callable[..., Any]:
+    def runner(self, arrays: Sequence[object]) -> Callable[..., Any]:
         """Return the function that runs calls of these shapes."""
         return (
             runner(self, arrays, self.jitted)
@@ -289,11 +289,11 @@ class Specialization(CallPlanner):
             else self.sharded.runner(arrays)
         )
 
-    def jit_for(self, arrays: Sequence[Any]) -> Any:
+    def jit_for(self, arrays: Sequence[object]) -> Any:
         """Return JAX's function of these arrays."""
         return self.jitted if self.sharded is None else self.sharded.jit(arrays)[0]
 
-    def _first(self, *arrays: Any) -> Any:
+    def _first(self, *arrays: object) -> Any:
         """Decide how later calls run, and run this one.
 
         The first call comes here, and so does the next one after `decide_again`.
@@ -338,7 +338,7 @@ class Specialization(CallPlanner):
         self._become("running", run)
         return self.run(*arrays)
 
-    def _become(self, state: State, run: Callable[..., Any]) -> None:
+    def _become(self, state: State, run: Callable[..., object]) -> None:
         self.state, self.run = state, run
 
     def decide_again(self) -> None:
@@ -381,7 +381,7 @@ class Specialization(CallPlanner):
             self._within = found
         return self._within
 
-    def derived(self, arrays: Sequence[Any]) -> Any:
+    def derived(self, arrays: Sequence[object]) -> Any:
         """Run a call that an outer transform traces, cut into chunks; run it whole, with a warning,
         if its derivative cannot be cut.
         """
@@ -406,7 +406,7 @@ class Specialization(CallPlanner):
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
     def lowered(
-        self, arrays: Sequence[Any], step: Literal["lower", "trace", "run"] = "lower"
+        self, arrays: Sequence[object], step: Literal["lower", "trace", "run"] = "lower"
     ) -> Any:
         """Return JAX's lowered (or traced) program for these arrays or abstract values; for the
         step "run", the program that calls run, with its checks as data.
@@ -449,7 +449,7 @@ class Specialization(CallPlanner):
                     ).abstract(),
                 )
 
-    def ahead(self, arrays: Sequence[Any]) -> Any:
+    def ahead(self, arrays: Sequence[object]) -> Any:
         """Compile for these arrays or abstract values; a later call of that key finds the program
         in JAX's cache.
         """
@@ -463,7 +463,7 @@ class Specialization(CallPlanner):
             warn_refused(self.core, refusal)
             return self.lowered(arrays, "run").compile()
 
-    def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
+    def _trace(self, given: Sequence[object], mesh: object = None) -> Any:
         """Trace the body for JAX, one thread at a time for each key; a second thread waits, and
         raises Retry to be called once more.
         """
@@ -543,7 +543,7 @@ class Specialization(CallPlanner):
             flight.landed.set()
         return bool(landed)
 
-    def eagerly(self, *arrays: Any) -> Any:
+    def eagerly(self, *arrays: object) -> Any:
         """Run the same function without Jit; every other stage stays."""
         self.core.counters.eager += 1
         out = self._un_jitted(arrays)
@@ -561,7 +561,7 @@ class Specialization(CallPlanner):
             )
         return out
 
-    def _un_jitted(self, arrays: Sequence[Any]) -> Any:
+    def _un_jitted(self, arrays: Sequence[object]) -> Any:
         if self.is_plain():
             return unmixed(self.plainly(*arrays))
         self._demand_choice(trace_key(arrays))

@@ -25,8 +25,8 @@ _VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 
 def abstract_values(
     core: CompiledFunction,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     sizes: Mapping[str, int] | None,
     *,
     warn: bool = True,
@@ -66,7 +66,7 @@ def abstract_values(
     return given.args, given.kwargs
 
 
-def _check_sizes(core: CompiledFunction, sizes: Any) -> None:
+def _check_sizes(core: CompiledFunction, sizes: object) -> None:
     if not isinstance(sizes, Mapping):
         raise ContractError(
             core.where,
@@ -96,7 +96,7 @@ def _check_sizes(core: CompiledFunction, sizes: Any) -> None:
             )
 
 
-def sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:
+def sizes_of_examples(contract: Contract, given: Mapping[str, object]) -> dict[str, int]:
     """Return the sizes of named axes in the examples, where the ranks fit."""
     return {
         dim.name: size
@@ -110,12 +110,15 @@ def sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _present(contract: Contract, given: Mapping[str, Any]) -> tuple[Parameter, ...]:
+def _present(contract: Contract, given: Mapping[str, object]) -> tuple[Parameter, ...]:
     return tuple(parameter for parameter in contract.parameters if parameter.name in given)
 
 
 def _abstract_value(
-    core: CompiledFunction, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
+    core: CompiledFunction,
+    parameter: Parameter,
+    sizes: Mapping[str, int],
+    given: Mapping[str, object],
 ) -> Any:
     """Return an abstract value built from an annotation; None leaves the parameter to its
     default.
@@ -165,7 +168,7 @@ def _no_size(
     )
 
 
-def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int | Unknown:
+def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, object]) -> int | Unknown:
     if dim.kind == "fixed" and dim.size is not None:
         return dim.size
     if dim.kind == "symbolic" and dim.expr is not None:

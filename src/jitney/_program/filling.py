@@ -57,7 +57,7 @@ class _PaddedOriginal:
         # is collected.
         me = weakref.ref(self)
 
-        def gone(part: Any) -> None:
+        def gone(part: object) -> None:
             del part
             beside = me()
             if beside is not None:
@@ -88,7 +88,7 @@ class Filling:
         self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
 
     def filled(
-        self, array: Any, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
+        self, array: object, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
     ) -> Any:
         """Return an array with its last element along each axis repeated up to a shape. Zeros would
         give NaNs to a body that divides by them.
@@ -124,7 +124,7 @@ class Filling:
             return device_put(out, array.sharding) if stays and alone and array.committed else out
         return _filled_there(array, shape)
 
-    def cut(self, result: Any, shape: tuple[int, ...], *, keeps: bool = False) -> Any:
+    def cut(self, result: object, shape: tuple[int, ...], *, keeps: bool = False) -> Any:
         """Return the leading part of an array.
 
         Args:
@@ -260,7 +260,7 @@ def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=1)
-def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
+def _filled_in(array: object, shape: tuple[int, ...]) -> Any:
     """Fill arrays that an outer transform traces; no derivative flows through the padding."""
     return reshaped(array, shape, _repeated)
 
@@ -287,7 +287,7 @@ def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 @partial(jax.jit, static_argnums=1)
-def _cut_in(array: Any, shape: tuple[int, ...]) -> Any:
+def _cut_in(array: object, shape: tuple[int, ...]) -> Any:
     """Cut arrays on a device, or on a mesh with explicit axes."""
     return reshaped(array, shape, _leading)
 

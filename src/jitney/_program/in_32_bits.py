@@ -29,7 +29,7 @@ _FIX = (
 )
 
 
-def demand_lowered(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> None:
+def demand_lowered(body: CallPlanner, arrays: Sequence[object], jitted: Any) -> None:
     """Check that an outer program with 32-bit numbers can hold this one.
 
     JAX lowers some operations by tracing their implementation (`argmax`, random bits, Bessel
@@ -79,8 +79,8 @@ def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[A
     """
     at = [i for i, x in enumerate(like) if issubdtype(x.dtype, np.inexact)]
 
-    def directed(arrays: Sequence[Any]) -> tuple[Any, list[Any]]:
-        def called(*varied: Any) -> list[Any]:
+    def directed(arrays: Sequence[object]) -> tuple[Any, list[Any]]:
+        def called(*varied: object) -> list[Any]:
             given = [*arrays]
             for i, x in zip(at, varied, strict=True):
                 given[i] = x
@@ -93,11 +93,11 @@ def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[A
 
         return called, [arrays[i] for i in at]
 
-    def forward(*arrays: Any) -> Any:
+    def forward(*arrays: object) -> Any:
         called, varied = directed(arrays)
         return jax.jvp(called, varied, varied)
 
-    def backward(*arrays: Any) -> Any:
+    def backward(*arrays: object) -> Any:
         called, varied = directed(arrays)
         out, pull = jax.vjp(called, *varied)
         return pull(out)
@@ -105,7 +105,7 @@ def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[A
     return forward, backward
 
 
-def _not_lowered(lower: Callable[[], Any]) -> Exception | None:
+def _not_lowered(lower: Callable[[], object]) -> Exception | None:
     """Return JAX's error if it cannot lower a program with the current number types, else None."""
     try:
         with warnings.catch_warnings():

@@ -9,8 +9,6 @@ was read before it was set, in the trace that fails.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 from jax.core import Tracer
 
@@ -65,5 +63,5 @@ def left_error(error: Exception, where: Where, reads: AttributeReads | None) -> 
     )
 
 
-def _is_left(part: Any) -> bool:
+def _is_left(part: object) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in tree_flatten(part)[0])

@@ -18,7 +18,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._axes import ClosesOver, Refused, at_any_size
 from .._body.body import CallPlanner
@@ -41,7 +41,7 @@ being traced.
 _STAGED = "inside an outer `jit`, `scan` or the like"
 
 
-def is_padded(body: CallPlanner, arrays: Sequence[Any]) -> bool:
+def is_padded(body: CallPlanner, arrays: Sequence[object]) -> bool:
     """Return whether a traced call of a function with `pad` is padded: under one derivative and any
     number of maps it is.
     """
@@ -81,7 +81,7 @@ def is_padded(body: CallPlanner, arrays: Sequence[Any]) -> bool:
     return False
 
 
-def is_cut(body: CallPlanner, arrays: Sequence[Any]) -> bool:
+def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
     """Return whether a traced call of a function with `chunk` or `memory` is cut: with `chunk`,
     under one derivative and any number of maps, it is.
     """
@@ -192,7 +192,7 @@ def _is_part_of_ours() -> bool:
     return at_any_size() or plain_run() is not None
 
 
-def _decides(body: CallPlanner, arrays: Sequence[Any], kind: type[Stage]) -> bool:
+def _decides(body: CallPlanner, arrays: Sequence[object], kind: type[Stage]) -> bool:
     """Return whether the stage would act without the outer transform."""
     with body.numbers():
         view = body.planned(arrays, jit=False).view

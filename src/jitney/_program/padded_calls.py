@@ -65,7 +65,7 @@ class PaddingRecipe:
     # Cache of `_cut`: the cuts, and the true shape of each result.
     cut: list[Any] = field(default_factory=list[Any])
 
-    def arrays(self, arrays: Sequence[Any], *, whole: bool) -> list[Any]:
+    def arrays(self, arrays: Sequence[object], *, whole: bool) -> list[Any]:
         """Return the arrays for the program, filled.
 
         If no outer transform traces the call (`whole`), an array that another padded program
@@ -82,7 +82,7 @@ class PaddingRecipe:
             )
         ]
 
-    def abstract(self, arrays: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+    def abstract(self, arrays: Sequence[object]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
         for array, shape in zip(arrays, self.shapes, strict=True):
             old, dtype, weak = aval_parts(array)
@@ -122,7 +122,7 @@ class PaddedCalls:
         with self.entry.numbers():
             return self._run(arrays, whole=not nested)
 
-    def _run(self, arrays: Sequence[Any], *, whole: bool) -> Any:
+    def _run(self, arrays: Sequence[object], *, whole: bool) -> Any:
         """Run one call; `whole` if no outer transform traces it."""
         key = (*self.entry.where(), *[aval_parts(array) for array in arrays])
 
@@ -162,7 +162,7 @@ class PaddedCalls:
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
 
-    def _first(self, key: Hashable, arrays: Sequence[Any]) -> PaddingRecipe | SizeRefused | None:
+    def _first(self, key: Hashable, arrays: Sequence[object]) -> PaddingRecipe | SizeRefused | None:
         """Work out and store how calls of these shapes are padded."""
         if len(self.known) >= MAX_ENTRIES:
             self.known = {}
@@ -172,22 +172,22 @@ class PaddedCalls:
             return refused
         return padded
 
-    def pads(self, arrays: Sequence[Any]) -> bool:
+    def pads(self, arrays: Sequence[object]) -> bool:
         """Return whether calls of these shapes are padded; there has been one."""
         return self._as_called(arrays) is not None
 
-    def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def given(self, arrays: Sequence[object]) -> Sequence[Any]:
         """Return the arguments of the program of such calls: arrays of the bucket and true sizes,
         if a call was padded.
         """
         padded = self._as_called(arrays)
         return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
 
-    def _as_called(self, arrays: Sequence[Any]) -> PaddingRecipe | None:
+    def _as_called(self, arrays: Sequence[object]) -> PaddingRecipe | None:
         with self.entry.numbers():
             return self.known.get((*self.entry.where(), *map(aval_parts, arrays)))
 
-    def bucket(self, arrays: Sequence[Any]) -> PaddingRecipe | None:
+    def bucket(self, arrays: Sequence[object]) -> PaddingRecipe | None:
         """Return how calls of these shapes are padded; None if they run at exact size.
 
         Raises:
@@ -305,7 +305,7 @@ class PaddedCalls:
                 )
         return shapes
 
-    def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def ahead(self, arrays: Sequence[object]) -> Sequence[Any]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
         values.
 
@@ -318,7 +318,7 @@ class PaddedCalls:
             return arrays
         return (*padded.abstract(arrays), padded.counts.abstract())
 
-    def _program(self, key: Hashable, arrays: Sequence[Any]) -> Run:
+    def _program(self, key: Hashable, arrays: Sequence[object]) -> Run:
         """Return the runner of one program."""
         program = self._runs.get(key)
         if program is None:
@@ -327,7 +327,9 @@ class PaddedCalls:
             program = self._runs[key] = self.entry.runner(arrays)
         return program
 
-    def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any], *, whole: bool) -> Any:
+    def _refuse(
+        self, fill: Fill, refusal: Refused, arrays: Sequence[object], *, whole: bool
+    ) -> Any:
         """Run this call, and all later ones of its bucket, at exact size."""
         self.refused[fill.axes] = refusal
         self.known = {
@@ -342,7 +344,7 @@ class PaddedCalls:
         )
         return self._run(arrays, whole=whole)
 
-    def _cut(self, padded: PaddingRecipe, out: Any, *, keeps: bool) -> Any:
+    def _cut(self, padded: PaddingRecipe, out: object, *, keeps: bool) -> Any:
         cuts = self.entry.cuts[padded.key]
         if not any(cuts):
             return out

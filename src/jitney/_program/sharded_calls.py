@@ -72,7 +72,7 @@ class ShardedCalls:
                 raise
         return self._keyed(*arrays)
 
-    def _keyed(self, *arrays: Any) -> Any:
+    def _keyed(self, *arrays: object) -> Any:
         key = (*self.where(), *shapes_of(arrays))
         run = self._runs.get(key)
 
@@ -88,7 +88,7 @@ class ShardedCalls:
             )
         return run(*arrays)
 
-    def arrived(self, arrays: Sequence[Any], *, abstract: bool = False) -> tuple[Any, ...]:
+    def arrived(self, arrays: Sequence[object], *, abstract: bool = False) -> tuple[Any, ...]:
         """Return the arrays of a first call, with donated arrays already sharded as the results
         will be.
 
@@ -110,7 +110,7 @@ class ShardedCalls:
         """Return the mesh of a call, and the mesh of the context around it."""
         return current(self.entry.core.options.mesh), context()
 
-    def jit(self, arrays: Sequence[Any]) -> Any:
+    def jit(self, arrays: Sequence[object]) -> Any:
         """Return JAX's function for these arrays or abstract values, and their shardings; no
         shardings without a mesh.
 
@@ -141,7 +141,7 @@ class ShardedCalls:
             return nullcontext()
         return jax.set_mesh(automatic(mesh))
 
-    def runner(self, arrays: Sequence[Any], given: Sequence[Any] | None = None) -> Run:
+    def runner(self, arrays: Sequence[object], given: Sequence[object] | None = None) -> Run:
         """Return the function that runs calls of these shapes; `given` are the arguments before
         `arrived`.
 
@@ -173,18 +173,18 @@ class ShardedCalls:
         return run if around.empty or around == automatic(mesh) else _inside(run, self.scope)
 
 
-def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
+def shapes_of(arrays: Sequence[object]) -> tuple[Any, ...]:
     """Return the shape of each array; `()` for the true sizes of a padded call, which are
     numbers.
     """
     return tuple([getattr(array, "shape", ()) for array in arrays])
 
 
-def _placed(array: Any, to: Any) -> Any:
+def _placed(array: object, to: Any) -> Any:
     return with_sharding(array, to) if isinstance(array, jax.Array) else array
 
 
-def _abstract(array: Any, to: Any) -> Any:
+def _abstract(array: object, to: Any) -> Any:
     if not isinstance(array, (jax.Array, jax.ShapeDtypeStruct)):
         return array
     return jax.ShapeDtypeStruct(
@@ -192,10 +192,10 @@ def _abstract(array: Any, to: Any) -> Any:
     )
 
 
-def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
+def _moving(run: Run, jitted: object, shardings: Sequence[object]) -> Run:
     """Move arrays that were put elsewhere on purpose, after JAX has refused them, and only then."""
 
-    def moving(*arrays: Any) -> Any:
+    def moving(*arrays: object) -> Any:
         try:
             return run(*arrays)
         except ValueError as error:
@@ -223,7 +223,7 @@ _REFUSALS = (
 )
 
 
-def _is_of_body(error: Exception, jitted: Any) -> bool:
+def _is_of_body(error: Exception, jitted: object) -> bool:
     """Return whether an error was raised while the function was traced, even with a message of
     JAX.
     """
@@ -239,7 +239,7 @@ def _lies_elsewhere(array: Any, to: Any) -> bool:
     )
 
 
-def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
+def _explicit(run: Run, mesh: Any, shardings: Sequence[object]) -> Run:
     """Return a runner for arrays with explicit axes, of a program with automatic ones: the same
     buffers under other labels.
     """
@@ -249,32 +249,32 @@ def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
             return x
         return device_put(x, jax.sharding.NamedSharding(mesh, x.sharding.spec))
 
-    def around(*arrays: Any) -> Any:
+    def around(*arrays: object) -> Any:
         return tree_map(relabelled, run(*_automatic(arrays, shardings)))
 
     return around
 
 
-def _automatic(arrays: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+def _automatic(arrays: Sequence[object], shardings: Sequence[object]) -> list[Any]:
     return [
         device_put(x, to) if _is_explicit(x) else x for x, to in zip(arrays, shardings, strict=True)
     ]
 
 
-def _is_explicit(array: Any) -> bool:
+def _is_explicit(array: object) -> bool:
     mesh = getattr(getattr(array, "sharding", None), "mesh", None)
     return mesh is not None and AxisType.Explicit in mesh.axis_types
 
 
-def _inside(run: Run, scope: Callable[[], AbstractContextManager[Any]]) -> Run:
-    def inside(*arrays: Any) -> Any:
+def _inside(run: Run, scope: Callable[[], AbstractContextManager[object]]) -> Run:
+    def inside(*arrays: object) -> Any:
         with scope():
             return run(*arrays)
 
     return inside
 
 
-def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) -> list[str]:
+def transfers(place: Place | None, arrays: Sequence[object], paths: Sequence[str]) -> list[str]:
     """Return the cost of placing these arrays, in words; abstract ones cost nothing."""
     if place is None:
         return []

@@ -159,7 +159,7 @@ class PrecisionReport(Shown):
         return figures(title, rows)
 
 
-def with_policy(entry: Specialization, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
+def with_policy(entry: Specialization, arrays: Sequence[object], ask: Callable[[], _T]) -> _T:
     """Return `ask()`; each time it finds that a policy has to be chosen by values, choose one with
     these arrays and call it once more.
 
@@ -176,7 +176,7 @@ def with_policy(entry: Specialization, arrays: Sequence[Any], ask: Callable[[], 
         decide(entry, key, arrays)
 
 
-def decide(entry: Specialization, key: Hashable, arrays: Sequence[Any]) -> None:
+def decide(entry: Specialization, key: Hashable, arrays: Sequence[object]) -> None:
     """Choose the policy of `precision="auto:..."` for a call key, by the values of a call.
 
     Raises:
@@ -206,7 +206,7 @@ def decide(entry: Specialization, key: Hashable, arrays: Sequence[Any]) -> None:
 
 
 def report_on(
-    entry: Specialization, arrays: Sequence[Any], tolerance: float, low: str
+    entry: Specialization, arrays: Sequence[object], tolerance: float, low: str
 ) -> PrecisionReport:
     """Return the report on a call; see `precision_report`.
 
@@ -312,7 +312,7 @@ class _Measured:
             self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
             return [out[i] for i in self.real]
 
-        def run(*arrays: Any) -> list[Any]:
+        def run(*arrays: object) -> list[Any]:
             out = outputs(arrays)
             if [x.shape for x in out] != [()] or not issubdtype(out[0].dtype, np.floating):
                 return out
@@ -325,7 +325,7 @@ class _Measured:
 
         return run
 
-    def probed(self, body: Any, chosen: Mapping[str, Any]) -> Any:
+    def probed(self, body: Any, chosen: Mapping[str, object]) -> Any:
         def run(*arrays: Any) -> list[Any]:
             probe = _precision.Probe(self.low, chosen)
             out, _ = probe.run(body_of(body, arrays), arrays, labels_of(self.view))
@@ -334,7 +334,7 @@ class _Measured:
 
         return run
 
-    def chosen(self, flags: Any, *arrays: Any) -> list[Any]:
+    def chosen(self, flags: Any, *arrays: object) -> list[Any]:
         return self.both(
             lambda body: self.probed(body, {key: flags[i] for i, key in enumerate(self.keys)})
         )(*arrays)
@@ -353,7 +353,7 @@ class _Measured:
         gradients = [("gradient", self.entry.paths[i]) for i in self.varied]
         return [*outputs, *gradients][: len(self.shadow)]
 
-    def deviations(self, results: Sequence[Any]) -> list[float]:
+    def deviations(self, results: Sequence[object]) -> list[float]:
         """Return the deviation of each result from the shadow."""
         sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
         deviations: list[float] = []
@@ -460,11 +460,11 @@ class _Numbered:
     number: int
 
 
-def _as_it_is(body: Any) -> Any:
+def _as_it_is(body: object) -> Any:
     return body
 
 
-def _host(results: Sequence[Any]) -> list[Any]:
+def _host(results: Sequence[object]) -> list[Any]:
     return [_doubles(np.asarray(result).ravel()) for result in results]
 
 

@@ -66,8 +66,8 @@ def lower_as_run(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Any:
     return traced.lower()
 
 
-def _in_x64(body: CallPlanner, jitted: Any, run: Run) -> Run:
-    def in_x64(*arrays: Any) -> Any:
+def _in_x64(body: CallPlanner, jitted: object, run: Run) -> Run:
+    def in_x64(*arrays: object) -> Any:
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
         if is_nested_trace(arrays) and is_staged() and not x64_is_on():
@@ -84,7 +84,7 @@ def _without_cache(run: Run) -> Run:
     """
     seen: set[Any] = set()
 
-    def uncached(*arrays: Any) -> Any:
+    def uncached(*arrays: object) -> Any:
         plain, counts = split_counts(arrays)
         key = trace_key(plain, counts)
         if key in seen:
@@ -105,7 +105,7 @@ def _fast(jitted: Any, run: Run) -> Run:
     """
     plain: Run = jitted.__wrapped__
 
-    def fast(*arrays: Any) -> Any:
+    def fast(*arrays: object) -> Any:
         try:
             return run(*arrays)
         except ValueError as error:

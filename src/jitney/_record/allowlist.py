@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from .._jax.trees import attribute
 from .origin import is_installed, is_known
@@ -190,7 +189,7 @@ def check_name(module: str, name: str) -> None:
         raise NotDeterministic(f"it uses `{module}.{name}`, which reads files")
 
 
-def is_barred_call(called: Any) -> bool:
+def is_barred_call(called: object) -> bool:
     """Return whether a builtin function returns something that differs between processes."""
     try:
         if called in _BARRED_CALLS:

@@ -56,7 +56,7 @@ _heard: set[str] = set()
 _lock = threading.Lock()
 
 
-def _hook(event: str, about: tuple[Any, ...]) -> None:
+def _hook(event: str, about: tuple[object, ...]) -> None:
     if not _told:
         if event == _TRIAL:
             _heard.add(event)
@@ -102,7 +102,7 @@ def _install() -> None:
             )
 
 
-def described(event: str, about: tuple[Any, ...]) -> str:
+def described(event: str, about: tuple[object, ...]) -> str:
     """Describe an event for a message."""
     if event == "open":
         path = about[0] if about else ""

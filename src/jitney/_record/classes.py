@@ -71,7 +71,7 @@ _BASES = (
 )
 
 
-def class_items(kind: Any) -> list[tuple[str, Any]]:
+def class_items(kind: object) -> list[tuple[str, Any]]:
     """Return all attributes of a user's class, by name; of a dataclass also the options of its
     fields.
     """
@@ -100,7 +100,7 @@ def _factory(field: Any) -> Any:
     return None if field.default_factory is dataclasses.MISSING else field.default_factory
 
 
-def is_set_by_user(value: Any) -> bool:
+def is_set_by_user(value: object) -> bool:
     """Return whether a value in an installed class may be one that the user has set there: anything
     but a function of an installed module.
     """
@@ -118,7 +118,7 @@ def is_set_by_user(value: Any) -> bool:
     )
 
 
-def answers_itself(kind: Any) -> str | None:
+def answers_itself(kind: object) -> str | None:
     """Return the name of the attribute by which a user's class, or its metaclass, overrides how
     Python reads its instances (`__getattribute__`, `__class__`, `__dict__`); None without one.
 
@@ -144,7 +144,7 @@ def array_classes() -> list[Any]:
     return found
 
 
-def registered(kind: Any) -> list[str]:
+def registered(kind: object) -> list[str]:
     """Return the virtual subclasses of an abstract class, added by `abc.ABCMeta.register`.
 
     Python shows the registry by `abc._get_dump` only; tried on 3.11 to 3.14.
@@ -186,7 +186,7 @@ def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
         waiting += under
 
 
-def _are_installed(kind: Any, member: Any) -> bool:
+def _are_installed(kind: object, member: object) -> bool:
     """Return whether both classes are of installed packages, so that the registration is theirs
     too.
 
@@ -214,7 +214,7 @@ _ROOTS: Any = (
 )
 
 
-def annotations_text(value: Any) -> list[str]:
+def annotations_text(value: object) -> list[str]:
     """Return the annotations of a function or a class as texts; contracts are built from them."""
     try:
         said = dict(attribute(value, "__annotations__", {}))
@@ -224,11 +224,11 @@ def annotations_text(value: Any) -> list[str]:
     return [f"{name}: {_annotation(part)}" for name, part in said.items()]
 
 
-def _annotation(part: Any) -> str:
+def _annotation(part: object) -> str:
     return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
 
 
-def instance_items(value: Any) -> list[tuple[str, Any]]:
+def instance_items(value: object) -> list[tuple[str, Any]]:
     """Return everything that an instance holds: its attributes, its slots, and its value as one of
     Python's own types.
     """

@@ -176,7 +176,7 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
     )
 
 
-def _attribute(value: Any, name: str) -> Any:
+def _attribute(value: object, name: str) -> Any:
     """Return an attribute that is stored in an object, a slot or a module, not computed by code."""
     if isinstance(value, types.ModuleType) and name in vars(value):
         return vars(value)[name]

@@ -53,7 +53,7 @@ class LookedUp:
         self.reads: list[Read] = []
         self._texts: dict[int, str] = {}
 
-    def note(self, frame: types.FrameType, told: Any) -> None:
+    def note(self, frame: types.FrameType, told: object) -> None:
         """Record a call of `getattr` or `hasattr` in a frame.
 
         Args:
@@ -97,7 +97,7 @@ class LookedUp:
         else:
             self._note_attribute(target, name)
 
-    def _note_attribute(self, target: Any, name: str) -> None:
+    def _note_attribute(self, target: object, name: str) -> None:
         kinds: list[Any] = [
             kind
             for kind in (target if isinstance(target, type) else type(target)).__mro__

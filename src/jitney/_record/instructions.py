@@ -103,7 +103,7 @@ class Codes:
         # by id; the code object is stored as well, so that its id is not reused
         self._known: dict[int, tuple[CodeType, Any]] = {}
 
-    def add(self, codes: Iterable[CodeType], what: Any) -> None:
+    def add(self, codes: Iterable[CodeType], what: object) -> None:
         """Attach `what` to these code objects."""
         self._known.update((id(code), (code, what)) for code in codes)
 
@@ -251,7 +251,7 @@ def _sets(steps: _Steps, code: CodeType) -> Iterator[int]:
         )
 
 
-def _words(constants: Iterable[Any]) -> Iterator[str]:
+def _words(constants: Iterable[object]) -> Iterator[str]:
     for constant in constants:
         if isinstance(constant, str):
             yield from _WORD.findall(constant)
@@ -323,7 +323,7 @@ def _asks_for_first(instructions: bytes) -> bool:
     return False
 
 
-def _constant(value: Any) -> str:
+def _constant(value: object) -> str:
     if isinstance(value, CodeType):
         return f"code {digest_of(value)}"
     if isinstance(value, tuple):

@@ -191,7 +191,7 @@ class _Seen:
             and self._digest(names, space) == names.digest
         )
 
-    def _digest(self, names: Names, space: Mapping[str, Any]) -> str:
+    def _digest(self, names: Names, space: Mapping[str, object]) -> str:
         """Return the digest of the values, without those that may be imported later."""
         functions = [*map(space.get, names.functions)]
         if not _are_functions(functions):
@@ -220,7 +220,7 @@ _LINE: Callable[[Any], int] = attrgetter("co_firstlineno")
 _CALLED: Callable[[Any], str] = attrgetter("co_name")
 
 
-def _places(functions: Sequence[Any]) -> str:
+def _places(functions: Sequence[object]) -> str:
     """Return file, line and name of each function as text; the file only once if all share it."""
     codes = [*map(_CODE, functions)]
     files = [*map(_FILE, codes)]
@@ -229,7 +229,7 @@ def _places(functions: Sequence[Any]) -> str:
     )
 
 
-def _are_functions(values: Sequence[Any]) -> bool:
+def _are_functions(values: Sequence[object]) -> bool:
     """Return whether all values are functions without `__wrapped__`, which their position in a file
     identifies. No loop in Python, since most names are such functions.
     """

@@ -80,7 +80,7 @@ class LruCacheContents:
         return cls(fn, [(key, results[id(key)]) for key in table])
 
 
-def name_of(remembering: Any) -> str:
+def name_of(remembering: object) -> str:
     """Name of a memoised function, for messages."""
     return str(attribute(remembering, "__name__", "a function"))
 
@@ -111,7 +111,7 @@ class TracedCacheEntries:
         """Code objects of the memoised functions, whose results are noted."""
         self._returned: dict[int, tuple[Any, str | None]] = {}
 
-    def returned(self, value: Any) -> None:
+    def returned(self, value: object) -> None:
         """Note a result that a memoised function has computed."""
         try:
             digest = self._digest(value)
@@ -122,13 +122,15 @@ class TracedCacheEntries:
         before = self._returned.get(id(value), (value, digest))
         self._returned[id(value)] = (value, digest if before[1] == digest else None)
 
-    def before(self, remembering: Any, entries: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    def before(
+        self, remembering: object, entries: Sequence[tuple[object, object]]
+    ) -> list[tuple[Any, Any]]:
         """Return the entries without those that the trace has added."""
         return [
             (key, result) for key, result in entries if not self._is_new(remembering, key, result)
         ]
 
-    def _is_new(self, remembering: Any, key: Any, result: Any) -> bool:
+    def _is_new(self, remembering: object, key: object, result: object) -> bool:
         before = self._before.get(id(remembering))
         return (
             before is not None
@@ -169,7 +171,7 @@ class TracedCacheEntries:
 
 
 def is_as_computed(
-    remembering: Any, entries: Sequence[tuple[Any, Any]], digest: Callable[[Any], str]
+    remembering: Any, entries: Sequence[tuple[object, object]], digest: Callable[[Any], str]
 ) -> bool:
     """Return whether all given entries are known to be what the function would compute now."""
     known = _KNOWN.get(remembering)
@@ -182,7 +184,7 @@ def is_as_computed(
         return False
 
 
-def attributes_of(remembering: Any) -> list[tuple[str, Any]]:
+def attributes_of(remembering: object) -> list[tuple[str, Any]]:
     """Return the attributes that the user has set on a memoised function."""
     return [
         (name, part) for name, part in sorted(vars(remembering).items()) if name not in _OF_PYTHON
@@ -199,6 +201,6 @@ _OF_PYTHON = (
 )
 
 
-def is_lru_cache(value: Any) -> bool:
+def is_lru_cache(value: object) -> bool:
     """Return whether a value is an `lru_cache` wrapper, and not of a subclass."""
     return isinstance(value, REMEMBERING) and type(value) is REMEMBERING

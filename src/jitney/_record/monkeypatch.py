@@ -21,7 +21,7 @@ class Fingerprinter:
         self._told: dict[tuple[bool, int], tuple[Any, str]] = {}
         self._kinds: dict[type, _Kind] = {}
 
-    def described(self, values: Iterable[Any], *, is_core: bool) -> list[str]:
+    def described(self, values: Iterable[object], *, is_core: bool) -> list[str]:
         """Return a fingerprint of each value, which differs from that of a replacement. With
         `is_core`, numbers and texts are left out, since those of JAX and packages like it may be
         state.
@@ -34,7 +34,7 @@ class Fingerprinter:
             said.append(told[1])
         return said
 
-    def _whole(self, value: Any, *, is_core: bool) -> str:
+    def _whole(self, value: object, *, is_core: bool) -> str:
         said: list[str] = []
         # a wrapper's fingerprint includes those of the functions that it wraps, eight levels deep
         for _ in range(8):
@@ -45,7 +45,7 @@ class Fingerprinter:
                 break
         return " of ".join(said)
 
-    def _itself(self, value: Any, *, is_core: bool) -> str:
+    def _itself(self, value: object, *, is_core: bool) -> str:
         if isinstance(value, types.FunctionType):
             return _function(value)
         if isinstance(value, type):

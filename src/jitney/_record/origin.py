@@ -79,7 +79,7 @@ def is_known(module: str) -> bool:
     return module.partition(".")[0] in _KNOWN
 
 
-def importable(value: Any) -> tuple[str, str] | None:
+def importable(value: object) -> tuple[str, str] | None:
     """Return module and name under which an installed module offers exactly this object, or None.
 
     No attribute is read of an instance of a user's class, since that could run the user's code.

@@ -13,7 +13,6 @@ import collections.abc
 import dis
 import types
 from functools import lru_cache
-from typing import Any
 
 OF_SETS = frozenset(
     (
@@ -59,7 +58,7 @@ MAKES_SETS = tuple(
 """Code of the functions that turn the views of other mappings into sets."""
 
 
-def is_view(called: Any) -> bool:
+def is_view(called: object) -> bool:
     """Return whether a callable returns the keys or the items of a dict."""
     return isinstance(called, _METHODS) and called.__name__ in _VIEWS
 

@@ -135,7 +135,7 @@ class TraceMonitor:
         """
         return owner(code.co_filename) not in CORE
 
-    def called(self, called: Any, frame: types.FrameType, first: Any = UNTOLD) -> None:
+    def called(self, called: Any, frame: types.FrameType, first: object = UNTOLD) -> None:
         """Check a call of something other than a Python function."""
         if called is getattr or called is hasattr:
             self._asked(frame, first)
@@ -151,7 +151,7 @@ class TraceMonitor:
                 " something else in another process"
             )
 
-    def on_open(self, event: str, about: tuple[Any, ...], frame: types.FrameType) -> None:
+    def on_open(self, event: str, about: tuple[object, ...], frame: types.FrameType) -> None:
         """Note that the trace opens something outside of the process, whose content is in
         no key.
         """
@@ -160,7 +160,7 @@ class TraceMonitor:
                 f"`{_user(frame)}` {described(event, about)}, and what that says is not followed"
             )
 
-    def _asked(self, frame: types.FrameType, first: Any) -> None:
+    def _asked(self, frame: types.FrameType, first: object) -> None:
         if frame.f_code not in self.followed or self.problem is not None:
             return
         try:
@@ -410,11 +410,11 @@ def _monitored(ran: TraceMonitor) -> Generator[None]:
         # one event.
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
-    def call(_: types.CodeType, __: int, value: Any, first: Any) -> None:
+    def call(_: types.CodeType, __: int, value: object, first: object) -> None:
         if ran.here():
             ran.called(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
 
-    def returned(_: types.CodeType, __: int, value: Any) -> None:
+    def returned(_: types.CodeType, __: int, value: object) -> None:
         if ran.here():
             ran.traced.returned(value)
 

@@ -205,7 +205,7 @@ class ContentHasher:
         self._later.clear()
         self._trail = []
 
-    def add(self, value: Any, name: str = "") -> None:
+    def add(self, value: object, name: str = "") -> None:
         """Add a value and everything that it can read.
 
         Raises:
@@ -249,7 +249,7 @@ class ContentHasher:
         named = ".".join(self._trail[-3:])
         return NotDeterministic(f"{f'`{named}` ' if named else 'it '}{what}")
 
-    def _compound(self, value: Any, kind: Any) -> None:
+    def _compound(self, value: object, kind: Any) -> None:
         if id(kind) not in self._open:
             answers = answers_itself(kind)
             if answers is not None:
@@ -288,7 +288,7 @@ class ContentHasher:
         elif not self._callable(value, kind):
             self._instance(value, kind)
 
-    def _many(self, parts: Sequence[tuple[str, Any]]) -> None:
+    def _many(self, parts: Sequence[tuple[str, object]]) -> None:
         self.say(str(len(parts)))
         for name, part in parts:
             self.say(name)
@@ -316,7 +316,7 @@ class ContentHasher:
         else:
             self._many([("", part) for part in value])
 
-    def _alone(self, part: Any) -> str:
+    def _alone(self, part: object) -> str:
         """Return the digest of one member of a set on its own: members cannot be numbered by a
         stable order.
         """
@@ -464,7 +464,7 @@ class ContentHasher:
         self.say("builtin", kind_name(value), value.__name__)
         self.add(owner if owner is not None else attribute(value, "__objclass__", None))
 
-    def _jitted(self, value: Any) -> None:
+    def _jitted(self, value: object) -> None:
         inside = jit_options(value)
         if inside is None:
             raise self.fail("is under `jax.jit`, and this JAX does not say how")
@@ -550,11 +550,11 @@ class ContentHasher:
             self._drain()
             self._read_names()
 
-    def _entries(self, remembering: Any) -> Sequence[tuple[Any, Any]]:
+    def _entries(self, remembering: object) -> Sequence[tuple[Any, Any]]:
         entries = LruCacheContents.of(remembering).entries
         return entries if self._traced is None else self._traced.before(remembering, entries)
 
-    def _set_in(self, kind: Any) -> set[str]:
+    def _set_in(self, kind: object) -> set[str]:
         return {
             name for name in self._asked & vars(kind).keys() if is_set_by_user(vars(kind)[name])
         }
@@ -703,7 +703,7 @@ def alone(scope: str) -> Callable[[Any], str]:
     settings.
     """
 
-    def digest(value: Any) -> str:
+    def digest(value: object) -> str:
         walk = ContentHasher()
         walk.say(scope)
         walk.add(value)
@@ -751,7 +751,7 @@ def _content(cell: Any) -> Any:
 _EMPTY = ("empty cell",)
 
 
-def kind_name(value: Any) -> str:
+def kind_name(value: object) -> str:
     """Name of the type of a value."""
     return type(value).__name__
 

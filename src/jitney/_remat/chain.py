@@ -152,7 +152,7 @@ class Chain:
             with_weak_type(value_of(source[p]), flat.avals[source[p]]) for p in self.carried
         ]
 
-    def final_carry(self, last: Sequence[Any]) -> dict[int, Any]:
+    def final_carry(self, last: Sequence[object]) -> dict[int, Any]:
         """Final carry, by the number of the value that it is in the program."""
         return {
             self.makes[-1][made]: value
@@ -161,7 +161,7 @@ class Chain:
 
 
 def _run(
-    steps: Sequence[Step], env: dict[int, Any], written: Sequence[Any], own: Sequence[Any]
+    steps: Sequence[Step], env: dict[int, Any], written: Sequence[object], own: Sequence[object]
 ) -> None:
     """Run one layer on the steps of the first, with its own literals in place of those of the
     first.

@@ -100,7 +100,7 @@ def _segment(flat: FlatProgram, stack: Stack) -> Layer:
     reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
     steps = flat.steps[start:stop]
 
-    def segment(*values: Any) -> list[Any]:
+    def segment(*values: object) -> list[Any]:
         env = dict(zip(reads, values, strict=True))
         for step in steps:
             env.update(zip(step.makes, step.run(env), strict=True))
@@ -124,7 +124,7 @@ def _turn(flat: FlatProgram, stack: Stack) -> Layer:
     _, carry, _ = scan_parts(eqn, [atom.aval for atom in eqn.invars])
     avals = [atom.aval for atom in body.invars]
 
-    def turn(*values: Any) -> list[Any]:
+    def turn(*values: object) -> list[Any]:
         return applied(body, constants, values)
 
     return _layer(stack.count, sum(map(bytes_of, carry)), turn, avals, body.eqns, 0)

@@ -48,10 +48,10 @@ class Step:
         """Operands other than constants."""
         return numbers_of(self.reads)
 
-    def run(self, env: Mapping[int, Any]) -> list[Any]:
+    def run(self, env: Mapping[int, object]) -> list[Any]:
         return self.bound(values_at(self.reads, env))
 
-    def bound(self, values: Sequence[Any]) -> list[Any]:
+    def bound(self, values: Sequence[object]) -> list[Any]:
         return bound(self.eqn, values)
 
     @cached_property
@@ -92,23 +92,23 @@ class Step:
             else None
         )
 
-    def _derived(self, avals: Sequence[Any]) -> Any:
+    def _derived(self, avals: Sequence[object]) -> Any:
         """Jaxpr of the first two derivatives."""
 
         def function(*given: Any) -> list[Any]:
             return bound(self.eqn, given)
 
-        def pushed(values: Any, tangents: Any) -> Any:
+        def pushed(values: object, tangents: object) -> Any:
             return jax.jvp(function, values, tangents)
 
-        def pushed_twice(values: Any, tangents: Any) -> Any:
+        def pushed_twice(values: object, tangents: object) -> Any:
             return jax.jvp(pushed, (values, tangents), (tangents, values))
 
         def pulled(values: Any) -> Any:
             out, pull = jax.vjp(function, *values)
             return out, pull(out)
 
-        def pulled_twice(values: Any) -> Any:
+        def pulled_twice(values: object) -> Any:
             out, pull = jax.vjp(pulled, values)
             return out, pull(out)
 
@@ -192,7 +192,7 @@ class FlatProgram:
         return crossing
 
 
-def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
+def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
     """Flatten a program. By default only calls without a rule of their own are inlined. Its
     constants come before its arguments.
     """
@@ -213,7 +213,7 @@ def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
     return FlatProgram(tuple(steps), (*constants, *arguments), tuple(gives), avals)
 
 
-def within(program: Any) -> Iterator[Any]:
+def within(program: object) -> Iterator[Any]:
     """Sub-jaxprs of a program, at any depth."""
     for eqn in opened(program)[0].eqns:
         for inner in programs(eqn.params):

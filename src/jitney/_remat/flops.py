@@ -21,7 +21,7 @@ _OTHERS = (
 _FREE = REARRANGED | frozenset(_OTHERS.split())
 
 
-def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
+def flops(jaxpr: object, wanted: Sequence[bool] | None = None) -> int:
     """Operations that the wanted results of a program take; dead code is not counted."""
     program, _ = opened(jaxpr)
     pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)

@@ -48,7 +48,9 @@ EACH = 10_000
 _NO_KERNEL = "conv_general_dilated"
 
 
-def rolling(traced: Any, *, differentiated: bool = False, derived: bool = False) -> RolledProgram:
+def rolling(
+    traced: object, *, differentiated: bool = False, derived: bool = False
+) -> RolledProgram:
     """Find the identical layers of a program, and decide which become loops.
 
     Args:
@@ -240,7 +242,7 @@ class RolledFunction:
     ) -> RolledFunction:
         # A new function for each trace: JAX caches traces by function, and the side effects of
         # tracing are wanted each time.
-        def flat(*arrays: Any) -> Any:
+        def flat(*arrays: object) -> Any:
             return fn(*arrays)
 
         traced = jax.make_jaxpr(flat)(*arrays)

@@ -273,14 +273,14 @@ def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
     return CanonicalForm(tuple(form), list(outside), list(made), numbers)
 
 
-def is_number(ref: Any) -> bool:
+def is_number(ref: object) -> bool:
     """Return whether an operand is a scalar literal of the program."""
     return (
         isinstance(ref, Const) and np.ndim(ref.value) == 0 and not isinstance(ref.value, jax.Array)
     )
 
 
-def _identity(value: Any) -> tuple[Any, ...]:
+def _identity(value: object) -> tuple[Any, ...]:
     # Tuples may hold programs too, and the text of a tuple shows nothing of their rules.
     if isinstance(value, (tuple, list)):
         return (type(value).__name__, *map(_identity, value))

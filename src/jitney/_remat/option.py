@@ -84,7 +84,7 @@ class _Evaluation:
             return
         reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
 
-        def segment(*values: Any) -> list[Any]:
+        def segment(*values: object) -> list[Any]:
             inner = _Evaluation(flat, self.option, dict(zip(reads, values, strict=True)))
             inner.plain(start, stop)
             return [inner.env[n] for n in writes]
@@ -188,7 +188,7 @@ def program_of(
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """Program as a function of its constants and arguments that saves what the option says."""
 
-    def whole(values: Sequence[Any]) -> list[Any]:
+    def whole(values: Sequence[object]) -> list[Any]:
         run = _Evaluation(flat, option, dict(zip(flat.takes, values, strict=True)))
         at, done = 0, 0
         for stack in () if option.whole else stacks:

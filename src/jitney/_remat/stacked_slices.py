@@ -183,7 +183,7 @@ def _run_of(whole: Any, places: Sequence[int]) -> Any:
     return part if places[0] == min(places) else jax.lax.rev(part, (0,))
 
 
-def _flat_run(whole: Any, places: Sequence[int]) -> Any:
+def _flat_run(whole: object, places: Sequence[int]) -> Any:
     """Consecutive elements of an array, concatenated along the next axis."""
     part = _run_of(whole, places)
     return jax.lax.reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import _axes
 from .._axes import Refused
@@ -84,7 +84,7 @@ _LARGEST = 4096
 
 
 def facts_of(
-    entry: Specialization, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None
+    entry: Specialization, arrays: Sequence[object], buckets: Mapping[str, Bucket] | None = None
 ) -> dict[str, AxisFacts]:
     """Return the facts of each named axis of a call, the other axes at their sizes.
 
@@ -143,7 +143,7 @@ def _facts(entry: Specialization, mask: Mask, plan: Plan, name: str, size: int) 
     )
 
 
-def _levels(jaxpr: Any, mask: Mask) -> int | None:
+def _levels(jaxpr: object, mask: Mask) -> int | None:
     (symbol,) = mask.ranges
     try:
         return _axes.plan_passes(jaxpr, symbol, mask.ranges).levels

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -61,11 +61,11 @@ def _abstract(view: View) -> list[jax.ShapeDtypeStruct]:
     return [leaf.abstract() for leaf in view.leaves]
 
 
-def _branches(jaxpr: Any) -> Iterator[str]:
+def _branches(jaxpr: object) -> Iterator[str]:
     return (source_of(eqn) for eqn in equations(jaxpr) if eqn.primitive.name == "cond")
 
 
-def _joining(jaxpr: Any) -> Iterator[str]:
+def _joining(jaxpr: object) -> Iterator[str]:
     """Yield the loops whose condition has an element for each one of the mapped axis.
 
     Such a loop runs while any of them holds.

@@ -142,7 +142,11 @@ class Report(Shown):
 
 
 def report(
-    core: CompiledFunction, entry: Specialization, arrays: Sequence[Any], *, compiles: bool = True
+    core: CompiledFunction,
+    entry: Specialization,
+    arrays: Sequence[object],
+    *,
+    compiles: bool = True,
 ) -> Report:
     """Plan a call on abstract values, and return every decision.
 
@@ -245,7 +249,7 @@ def _derivative(
     core: CompiledFunction,
     plan: Plan,
     entry: Specialization,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     padded: Sequence[Decision],
 ) -> list[PlanLine]:
     """Return how a derivative is computed, if the program is one.
@@ -318,7 +322,7 @@ def _recomputed(
     )
 
 
-def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[PlanLine]:
+def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[object]) -> list[PlanLine]:
     """Return the layers of the body that become loops, and those that do not; traces the body."""
     if plan.of(Roll) is None:
         return []
@@ -341,7 +345,7 @@ def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[Pl
     ]
 
 
-def _products(plan: Plan, entry: Specialization, arrays: Sequence[Any]) -> list[PlanLine]:
+def _products(plan: Plan, entry: Specialization, arrays: Sequence[object]) -> list[PlanLine]:
     """Return what an autocast does with the products of the body; traces the body."""
     stage = plan.of(Autocast)
     if stage is None or stage.policy is None:
@@ -454,7 +458,7 @@ def _lanes(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
     return lines
 
 
-def _donation(entry: Specialization, view: View, arrays: Sequence[Any]) -> list[PlanLine]:
+def _donation(entry: Specialization, view: View, arrays: Sequence[object]) -> list[PlanLine]:
     """Return the bytes that donation saves, and the buffers that no result can take over.
 
     JAX pairs buffers with results by shape and dtype, one result for each buffer; the compiler's
@@ -553,7 +557,7 @@ def _around(
 
 
 def _serialized_line(
-    core: CompiledFunction, entry: Specialization, arrays: Sequence[Any]
+    core: CompiledFunction, entry: Specialization, arrays: Sequence[object]
 ) -> list[PlanLine]:
     """Return the state of the serialised program of `cache="program"`."""
     if core.options.cache != "program":
@@ -570,7 +574,7 @@ def _serialized_line(
         return [PlanLine("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
 
 
-def _verified(entry: Specialization, arrays: Sequence[Any], *, ready: bool) -> PlanLine:
+def _verified(entry: Specialization, arrays: Sequence[object], *, ready: bool) -> PlanLine:
     """Return whether the plain function is run too, for comparison; traces it."""
     options = entry.core.options
     if options.disabled is not None:

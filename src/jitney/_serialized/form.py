@@ -48,7 +48,7 @@ class Forms:
         self._leaves: list[Any] = []
         self._collect(values)
 
-    def _collect(self, value: Any) -> None:
+    def _collect(self, value: object) -> None:
         children, treedef = _opened(value)
         if treedef == _LEAF:
             self._leaves.append(value)
@@ -101,13 +101,13 @@ class Forms:
             return self._module(value)
         return [*said, *map(self._written, children)]
 
-    def _leaf(self, value: Any) -> Any:
+    def _leaf(self, value: object) -> Any:
         for at, leaf in enumerate(self._leaves):
             if leaf is value:
                 return ["leaf", at]
         return ["name", *_named(value)]
 
-    def _node(self, value: Any, treedef: Any) -> list[Any] | None:
+    def _node(self, value: object, treedef: object) -> list[Any] | None:
         for at, (node, of_node) in enumerate(self._nodes):
             if type(node) is type(value) and are_one(of_node, treedef):
                 return ["like", at]
@@ -115,7 +115,7 @@ class Forms:
             return ["named tuple", *_named(type(value))]
         return None
 
-    def _module(self, value: Any) -> list[Any]:
+    def _module(self, value: object) -> list[Any]:
         """Return a module of a class that no argument has.
 
         `written` then verifies that it reads back with the same structure, static fields included.
@@ -132,7 +132,7 @@ class Forms:
             *(self._written(vars(value)[name]) for name in present),
         ]
 
-    def read(self, said: Any) -> tuple[Hashable, Rest]:
+    def read(self, said: object) -> tuple[Hashable, Rest]:
         """Return the structure, and the parts that are not arrays with their indices.
 
         Raises:
@@ -167,7 +167,7 @@ class Forms:
         return tree_unflatten(self._nodes[rest[0]][1], children)
 
 
-def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
+def _module_of(kind: object, fields: Mapping[str, object]) -> Any:
     """Return a module rebuilt as JAX does it: without its `__init__`."""
     if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
         raise NotDeterministic(f"{kind} is no module of Equinox")
@@ -177,12 +177,12 @@ def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
     return made
 
 
-def _opened(value: Any) -> tuple[list[Any], Any]:
+def _opened(value: object) -> tuple[list[Any], Any]:
     """Return the children of a node, and its treedef without them; a leaf is its own child."""
     return jax.tree_util.tree_flatten(value, is_leaf=partial(is_not, value))
 
 
-def _named(value: Any) -> tuple[str, str]:
+def _named(value: object) -> tuple[str, str]:
     module: Any = attribute(value, "__module__", None)
     name: Any = attribute(value, "__qualname__", None)
     if (

@@ -52,7 +52,7 @@ class CachedParts:
 
 
 def in_parts(
-    body: CallPlanner, given: Sequence[Any], of: Sequence[str], make: Callable[[], TracedParts]
+    body: CallPlanner, given: Sequence[object], of: Sequence[str], make: Callable[[], TracedParts]
 ) -> tuple[CachedParts | None, str]:
     """Return the programs, or None if they are not cached, and the outcome in words.
 

@@ -81,7 +81,7 @@ class SerializedPrograms:
         self.notes[key] = (True, FOUND)
         return self._called(asked, stored)
 
-    def note(self, given: Sequence[Any], mesh: Any = None) -> tuple[bool, str]:
+    def note(self, given: Sequence[object], mesh: object = None) -> tuple[bool, str]:
         """Return whether the program of a call on a mesh, padded if it is, is cached, and the
         reason if not.
         """
@@ -91,7 +91,7 @@ class SerializedPrograms:
         with self._body.numbers():
             return self.notes.get(_told_of(given, mesh), (True, "not called yet"))
 
-    def _asked(self, given: Sequence[Any], laid: MeshLayout | None) -> CacheRequest:
+    def _asked(self, given: Sequence[object], laid: MeshLayout | None) -> CacheRequest:
         arrays, counts = split_counts(given)
         # The cached program takes true sizes, and no numbers that Python computes from them.
         if counts is not None:
@@ -131,14 +131,14 @@ class SerializedPrograms:
     def _traced(self, asked: CacheRequest) -> ExportableTrace:
         core = self._body.core
 
-        def trace(given: Sequence[Any]) -> Any:
+        def trace(given: Sequence[object]) -> Any:
             return self._on_mesh(given, asked.laid)
 
         return ExportableTrace(
             core.called_as_written(trace, self._body.paths), core.name, asked.given, asked.laid
         )
 
-    def _on_mesh(self, given: Sequence[Any], laid: MeshLayout | None) -> Any:
+    def _on_mesh(self, given: Sequence[object], laid: MeshLayout | None) -> Any:
         return self._trace(given, None if laid is None else laid.mesh)
 
     def _stored(self, asked: CacheRequest, trace: ExportableTrace) -> SerializedProgram:
@@ -178,5 +178,5 @@ class SerializedPrograms:
         asked.check_same(fresh, stored)
 
 
-def _told_of(given: Sequence[Any], mesh: Any) -> Hashable:
+def _told_of(given: Sequence[object], mesh: object) -> Hashable:
     return trace_key(*split_counts(given)), mesh

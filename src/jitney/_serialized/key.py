@@ -82,7 +82,7 @@ class Key:
 
 def key_of(
     body: CallPlanner,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     counts: TrueSizes | None = None,
     reads: Sequence[Read] = (),
     laid: MeshLayout | None = None,
@@ -168,7 +168,7 @@ def processor() -> tuple[str, ...]:
     return (*sorted(told), *(f"{limit.by} {limit.value}" for limit in cores()))
 
 
-def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[Any]) -> None:
+def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[object]) -> None:
     """Add the arguments to the digest: their structure, static values by content, and arrays by
     shape, dtype and weak type.
     """

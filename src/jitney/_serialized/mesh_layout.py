@@ -55,7 +55,10 @@ class MeshLayout:
         ]
 
     def check_results(
-        self, traced: Callable[..., Any], exported: Callable[..., Any], specs: Sequence[Any]
+        self,
+        traced: Callable[..., object],
+        exported: Callable[..., object],
+        specs: Sequence[object],
     ) -> None:
         """Compile both programs, and compare the shardings of their results.
 
@@ -70,12 +73,14 @@ class MeshLayout:
                 "its results do not lie on the devices as those of the exported program"
             )
 
-    def _results(self, flat: Callable[..., Any], specs: Sequence[Any]) -> list[tuple[Any, int]]:
+    def _results(
+        self, flat: Callable[..., object], specs: Sequence[object]
+    ) -> list[tuple[Any, int]]:
         lowered = self.jitted(flat, len(specs)).lower(*specs)
         ranks = [len(result.shape) for result in jax.tree.leaves(lowered.out_info)]
         return list(zip(jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
 
-    def jitted(self, flat: Callable[..., Any], count: int) -> Any:
+    def jitted(self, flat: Callable[..., object], count: int) -> Any:
         """Return JAX's function with the argument shardings; arguments past these, the true sizes
         of a padded call, go to every device.
         """

@@ -20,7 +20,7 @@ Cuts = dict[Hashable, list[Cut]]
 Proofs = dict[Hashable, Proof]
 
 
-def program_key(arrays: Sequence[Any], counts: TrueSizes) -> Hashable:
+def program_key(arrays: Sequence[object], counts: TrueSizes) -> Hashable:
     """Return the key of a padded program in `Entry.cuts`."""
     # Filled arrays are strongly typed; the key has the weak types from before.
     leaves = [

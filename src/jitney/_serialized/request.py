@@ -80,7 +80,7 @@ class CacheRequest:
     def make(
         cls,
         body: CallPlanner,
-        given: Sequence[Any],
+        given: Sequence[object],
         laid: MeshLayout | None = None,
         of: Sequence[str] = (),
     ) -> Self:

@@ -46,7 +46,7 @@ class Exported:
 
 
 def call_exported(
-    content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]
+    content: bytes, arrays: Sequence[object], checks: Sequence[Sequence[str]], weak: Sequence[int]
 ) -> list[Any]:
     """Return the results of a serialised program as the body would: with its weak types, under its
     checks, and not committed to a device.
@@ -86,7 +86,7 @@ class ExportableTrace:
         self._laid = laid
         self._arrays, within = tree_flatten(given)
 
-        def flat(*arrays: Any) -> list[Any]:
+        def flat(*arrays: object) -> list[Any]:
             out, self._treedef = tree_flatten(trace(tree_unflatten(within, arrays)))
             return out
 
@@ -158,33 +158,33 @@ class ExportableTrace:
             for array in self._arrays
         ]
 
-    def _with_number(self, closed: Any, table: CheckTable) -> Any:
-        def flat(*arrays: Any) -> list[Any]:
+    def _with_number(self, closed: object, table: CheckTable) -> Any:
+        def flat(*arrays: object) -> list[Any]:
             out, number = evaluate_flagged(closed, arrays, table)
             return [*out, number]
 
         return own_jit()(self._named(flat))
 
-    def _named(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+    def _named(self, flat: Callable[..., object]) -> Callable[..., Any]:
         flat.__name__ = flat.__qualname__ = self._name
         return flat
 
 
-def _data(step: Callable[[], Any]) -> Any:
+def _data(step: Callable[[], object]) -> Any:
     try:
         return step()
     except HasCallbacks as kept:
         raise NotDeterministic(f"its run-time checks cannot be data: {kept}") from None
 
 
-def _messages(callback: Any) -> tuple[str, ...]:
+def _messages(callback: object) -> tuple[str, ...]:
     messages = messages_of(callback)
     if messages is None:
         raise NotDeterministic("it has a run-time check of a form that jitney does not know")
     return messages
 
 
-def written(step: Callable[[], Any]) -> Any:
+def written(step: Callable[[], object]) -> Any:
     """Return the result of a step of `jax.export`.
 
     Raises:

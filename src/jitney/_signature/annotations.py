@@ -53,7 +53,7 @@ _PyTree: type = jaxtyping.PyTree
 
 
 def hints_of(
-    fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None
+    fn: Callable[..., object], namespace: Mapping[str, object] | None = None
 ) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
     """Hints of a function's parameters, the hint of its result, and the names of annotations that
     cannot be resolved (yet).
@@ -98,13 +98,15 @@ class Missing:
     near: str | None
 
 
-def missing_in(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> list[Missing]:
+def missing_in(
+    fn: Callable[..., object], namespace: Mapping[str, object] | None = None
+) -> list[Missing]:
     """Annotations of a function that cannot be resolved, with the error of each."""
     return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
 
 
 def _looked_up(
-    fn: Callable[..., Any], namespace: Mapping[str, Any] | None
+    fn: Callable[..., object], namespace: Mapping[str, object] | None
 ) -> Iterator[tuple[str, Any, Any]]:
     """Triples of a name, its annotation as written, and the resolved annotation or a `Missing`."""
     base, owner = innermost(fn)
@@ -132,13 +134,13 @@ def _looked_up(
             )
 
 
-def _behind_a_transform(fn: Any) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
+def _behind_a_transform(fn: object) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
     nothing = AnyHint("a JAX or Equinox transform stands between the annotations and the caller")
     hints: dict[str, Hint] = dict.fromkeys(raw_annotations(fn), nothing)
     return hints, hints.pop("return", AnyHint()), ()
 
 
-def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
+def annotated_names(fn: Callable[..., object]) -> frozenset[str]:
     """Words in the annotations of a function, a superset of the names that they mention."""
     return frozenset(
         name
@@ -160,7 +162,7 @@ def read(hint: object) -> Hint:
     return _read(hint, frozenset())
 
 
-def _read(hint: Any, seen: frozenset[int]) -> Hint:
+def _read(hint: object, seen: frozenset[int]) -> Hint:
     """Try the readers in turn, narrow ones first.
 
     Args:
@@ -178,7 +180,7 @@ def _read(hint: Any, seen: frozenset[int]) -> Hint:
     )
 
 
-def _read_plain(hint: Any) -> Hint | None:
+def _read_plain(hint: object) -> Hint | None:
     """Hints that contain no other hint."""
     if hint is inspect.Parameter.empty or hint is Any or hint is object:
         return AnyHint()
@@ -197,7 +199,7 @@ def _read_plain(hint: Any) -> Hint | None:
     return None
 
 
-def _modern(hint: Any) -> Any:
+def _modern(hint: object) -> Any:
     """`list[int]` for `typing.List[int]`, since beartype warns about the old form."""
     origin, args = get_origin(hint), get_args(hint)
     # `Callable[[X], Y]` has a list as its first argument, and stays as it is.
@@ -206,11 +208,11 @@ def _modern(hint: Any) -> Any:
     return types.GenericAlias(origin, tuple(_modern(arg) for arg in args))
 
 
-def _is_class(hint: Any) -> bool:
+def _is_class(hint: object) -> bool:
     return isinstance(hint, type)
 
 
-def _same(hint: Any, other: Any) -> bool:
+def _same(hint: object, other: object) -> bool:
     return type(hint) is type(other) and bool(hint == other)
 
 
@@ -249,7 +251,7 @@ def _read_wrapper(hint: Any, seen: frozenset[int]) -> Hint | None:
     return None
 
 
-def _read_jaxtyping(hint: Any, seen: frozenset[int]) -> Hint | None:
+def _read_jaxtyping(hint: object, seen: frozenset[int]) -> Hint | None:
     if not isinstance(hint, type) or get_origin(hint) is not None:
         return None
     if issubclass(hint, _PyTree):
@@ -297,7 +299,7 @@ def _read_array(hint: Any) -> Hint:
     return ArrayHint(dims, dtypes, f"{hint.dtype.__name__}[{_text(array_type)}, '{hint.dim_str}']")
 
 
-def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
+def _read_union(hint: object, seen: frozenset[int]) -> Hint | None:
     if get_origin(hint) not in (typing.Union, types.UnionType):
         return None
     members = get_args(hint)
@@ -372,7 +374,7 @@ _MAPPINGS = (
 )
 
 
-def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
+def _read_container(hint: object, seen: frozenset[int]) -> Hint | None:
     kind: Any = get_origin(hint) or hint
     args = get_args(hint)
     if not _is_class(kind):
@@ -431,7 +433,7 @@ _STATIC = (
 )
 
 
-def _read_class(hint: Any) -> Hint | None:
+def _read_class(hint: object) -> Hint | None:
     kind: Any = get_origin(hint) or hint
     if not _is_class(kind) or kind in (typing.Generic, typing.Protocol):
         return None
@@ -484,7 +486,7 @@ def _dim(written: str) -> Dim:
         return Dim(written, "symbolic", expr=rest, **common)
 
 
-def _text(hint: Any) -> str:
+def _text(hint: object) -> str:
     if isinstance(hint, str | typing.ForwardRef):
         return hint if isinstance(hint, str) else hint.__forward_arg__
     if isinstance(hint, type) and get_origin(hint) is None:

@@ -37,7 +37,7 @@ _MEANINGS = ("__array_finalize__", "__array_ufunc__", "__array_function__", "__a
 _PLAIN_NUMBERS = (np.ndarray, np.memmap, np.matrix)
 
 
-def looks_like_array(value: Any) -> bool:
+def looks_like_array(value: object) -> bool:
     """Return whether a value offers its numbers as an array, but is neither an array of JAX or
     NumPy nor a node of a pytree.
 
@@ -67,12 +67,12 @@ def looks_like_array(value: Any) -> bool:
     )
 
 
-def _has(value: Any, name: str) -> bool:
+def _has(value: object, name: str) -> bool:
     """Return whether a value or its class has a name, without running properties."""
     return inspect.getattr_static(value, name, None) is not None
 
 
-def means_more(kind: type[Any]) -> bool:
+def means_more(kind: type[object]) -> bool:
     """Return whether a subclass of NumPy's arrays carries more than numbers: a mask, a unit, named
     fields.
     """
@@ -84,7 +84,7 @@ def means_more(kind: type[Any]) -> bool:
     )
 
 
-def array_likes(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+def array_likes(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
     """Values inside a static value that look like arrays."""
     if looks_like_array(value):
         yield value
@@ -93,7 +93,7 @@ def array_likes(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
             yield from array_likes(part, (*seen, id(value)))
 
 
-def a_kind(value: Any) -> str:
+def a_kind(value: object) -> str:
     """Name of a value's class, with the article."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.").rpartition(
@@ -102,7 +102,7 @@ def a_kind(value: Any) -> str:
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
-def array_like_error(where: Where, what: str, value: Any, name: str) -> ContractError:
+def array_like_error(where: Where, what: str, value: object, name: str) -> ContractError:
     """Error for a value that looks like an array.
 
     Args:
@@ -121,7 +121,7 @@ def array_like_error(where: Where, what: str, value: Any, name: str) -> Contract
     )
 
 
-def numbers_of(value: Any, name: str) -> str:
+def numbers_of(value: object, name: str) -> str:
     """Advice on the expression to pass in place of such a value."""
     kind = type(value)
     if isinstance(value, np.ma.MaskedArray):

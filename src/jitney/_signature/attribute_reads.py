@@ -185,7 +185,7 @@ class _RecordedRead:
             return False
         return self.nested or self.state in (stand_in, (stand_in.kind, stand_in))
 
-    def holds(self, now: Any) -> bool:
+    def holds(self, now: object) -> bool:
         if now is ABSENT or self.recorded_value is ABSENT:
             return now is self.recorded_value
         if self.settled and now is self.recorded_value:
@@ -204,7 +204,7 @@ class Words(str):
         return str(self)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     return (
@@ -253,12 +253,12 @@ class AttributeReads:
                         (_weakly(part), _RecordedRead(part)) for part in plain_objects(value)
                     ]
 
-    def can_watch(self, value: Any) -> bool:
+    def can_watch(self, value: object) -> bool:
         """Return whether reads of an object can be recorded."""
         kind = type(value)
         return can_be_watched(kind) and not self._named.of(kind).looks_past
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         """Record the reads of an object from now on, and at once the attributes of its classes that
         a body reads without reading the object.
         """
@@ -279,7 +279,7 @@ class AttributeReads:
                 if any(name in other.__dict__ for other in bases):
                     self.note(base, name, base.__dict__.get(name, ABSENT))
 
-    def _put(self, value: Any) -> None:
+    def _put(self, value: object) -> None:
         if _place(value) not in self.attributes:
             self._classes[_place(value)] = type(value).__mro__
             self.attributes[_place(value)] = _weakly(value), {}
@@ -430,7 +430,7 @@ class AttributeReads:
         finally:
             watch.end()
 
-    def note(self, value: Any, name: str, raw: Any, *, nested: bool = False) -> None:
+    def note(self, value: object, name: str, raw: object, *, nested: bool = False) -> None:
         """Record the value of an attribute, if it is read for the first time."""
         noted = self.attributes[_place(value)][1]
         if name not in noted:
@@ -438,7 +438,7 @@ class AttributeReads:
             self._count += 1
             self._quick = None
 
-    def refuse_unreadable(self, value: Any, name: str, part: Any) -> None:
+    def refuse_unreadable(self, value: object, name: str, part: object) -> None:
         """Check that the value of an attribute can be read for more than one call.
 
         Raises:
@@ -487,14 +487,14 @@ class ReadTrace:
             if value is not _GONE and not isinstance(value, type):
                 self._add(value)
 
-    def _add(self, value: Any) -> None:
+    def _add(self, value: object) -> None:
         if id(value) not in self._began:
             self._alive.append(value)
             self._began[id(value)] = {**attributes_of(value)}
             self._reads.add(value)
             self._watch.add(value)
 
-    def read(self, value: Any, name: str, part: Any) -> Any:
+    def read(self, value: object, name: str, part: object) -> Any:
         """Value that the body gets for an attribute: the attribute itself, or a copy that no caller
         can change.
         """
@@ -560,7 +560,7 @@ class ReadTrace:
                 if copied is not raw and _content(copied) != _content(raw):
                     yield f"{paths[key]}.{name}", True, True
 
-    def _noted(self, value: Any, name: str, raw: Any, part: Any) -> Any:
+    def _noted(self, value: object, name: str, raw: object, part: object) -> Any:
         referred = referent(raw)
         nested = (
             raw is part
@@ -579,7 +579,7 @@ class ReadTrace:
         return copied
 
 
-def _content(part: Any) -> Hashable:
+def _content(part: object) -> Hashable:
     """Contents of a container. Objects of plain classes count by identity, since they may contain
     the container.
     """
@@ -589,23 +589,23 @@ def _content(part: Any) -> Hashable:
         return state(part)
 
 
-def _is_cached(value: Any, name: str) -> bool:
+def _is_cached(value: object, name: str) -> bool:
     return isinstance(getattr(type(value), name, None), functools.cached_property)
 
 
-def _weakly(value: Any) -> Any:
+def _weakly(value: object) -> Any:
     """Stand-in for an object; the object itself if it is a class or cannot be weakly referenced."""
     return identity(value) if can_be_weak(type(value)) else value
 
 
-def _place(value: Any) -> int:
+def _place(value: object) -> int:
     """Identifier of an object. It is unique, even among later objects at the same address, while
     the stand-in is alive.
     """
     return id(_weakly(value))
 
 
-def _strongly(held: Any) -> Any:
+def _strongly(held: object) -> Any:
     """Inverse of `_weakly`; `_GONE` if the object is gone."""
     if type(held) is not Identity:
         return held
@@ -613,7 +613,7 @@ def _strongly(held: Any) -> Any:
     return _GONE if value is None else value
 
 
-def _has_dict(value: Any) -> bool:
+def _has_dict(value: object) -> bool:
     try:
         _usual(value, "__dict__")
     except AttributeError:
@@ -621,7 +621,7 @@ def _has_dict(value: Any) -> bool:
     return True
 
 
-def _raw(value: Any, name: str) -> Any:
+def _raw(value: object, name: str) -> Any:
     """Attribute as stored in the object or its classes: functions unbound, properties as such."""
     held: Any = (
         value.__dict__

@@ -42,7 +42,7 @@ class Default(enum.Enum):
         return self.value
 
 
-def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+def signature_of(fn: Callable[..., object]) -> inspect.Signature:
     """Signature of a callable, or `(*args, **kwargs)` for builtins without one.
 
     A wrapper with `functools.wraps` shows the signature of the function it wraps, but the wrapper
@@ -74,7 +74,7 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     )
 
 
-def _passes_all_on(fn: Any) -> bool:
+def _passes_all_on(fn: object) -> bool:
     """Return whether a function is a wrapper that changes no argument: of jaxtyping, beartype,
     `contextlib`, or `jax.named_scope` (Equinox's layers).
     """
@@ -101,7 +101,7 @@ def _with_own_default(
     return parameter.replace(default=Default.OWN if known is inspect.Parameter.empty else known)
 
 
-def where_of(fn: Callable[..., Any]) -> Where:
+def where_of(fn: Callable[..., object]) -> Where:
     """Location of a function for messages: its qualified name without `<locals>`, file and line."""
     target = inspect.unwrap(fn)
     name = attribute(target, "__qualname__", None) or type(target).__qualname__
@@ -166,7 +166,7 @@ class Binder:
         self._recipes: dict[tuple[int, tuple[str, ...]], tuple[_Take, ...]] = {}
         self.tails = dict(_tails(self.parameters))
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         """Bind the arguments of a call, one value per parameter.
 
         Raises:
@@ -272,7 +272,7 @@ class Binder:
 
         return placed
 
-    def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
+    def named(self, values: tuple[object, ...]) -> dict[str, Any]:
         """Values in normal form by parameter name."""
         return {
             parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)
@@ -290,7 +290,7 @@ class ClassBound(_classmethod):
     would find the unbound program.
     """
 
-    def __get__(self, instance: Any, owner: Any = None, /) -> Any:
+    def __get__(self, instance: object, owner: object = None, /) -> Any:
         program: Any = self.__func__
         return program.__get__(type(instance) if owner is None else owner, None)
 

@@ -66,7 +66,7 @@ class ClassNames:
         return known
 
 
-def named_by(body: Any) -> AttributeNames:
+def named_by(body: object) -> AttributeNames:
     """Names that occur in a body and in the functions that it calls."""
     return _names(_reached(body))
 
@@ -89,7 +89,7 @@ def _names(codes: Iterable[tuple[types.CodeType, bool]]) -> AttributeNames:
     return AttributeNames(frozenset(names), past)
 
 
-def _codes(part: Any) -> Iterator[tuple[types.CodeType, bool]]:
+def _codes(part: object) -> Iterator[tuple[types.CodeType, bool]]:
     """Code objects of the functions behind a class attribute and of the functions nested in them,
     each with whether it is a class method.
     """
@@ -100,7 +100,7 @@ def _codes(part: Any) -> Iterator[tuple[types.CodeType, bool]]:
         waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
 
 
-def _functions(part: Any) -> Iterator[types.FunctionType]:
+def _functions(part: object) -> Iterator[types.FunctionType]:
     """The function, or the functions inside a property, a program, a derivative or another
     wrapper.
     """
@@ -122,7 +122,7 @@ def _functions(part: Any) -> Iterator[types.FunctionType]:
             waiting += [getattr(each, name, None) for name in ("__wrapped__", "fn")]
 
 
-def _reached(body: Any) -> Iterator[tuple[types.CodeType, bool]]:
+def _reached(body: object) -> Iterator[tuple[types.CodeType, bool]]:
     """Code objects of a function and of the user's functions that it reaches by global names and
     closures.
     """

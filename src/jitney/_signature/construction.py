@@ -30,7 +30,7 @@ _CALLABLES = (
 )
 
 
-def has_coarse_equality(kind: type[Any]) -> bool:
+def has_coarse_equality(kind: type[object]) -> bool:
     """Return whether distinct values of a class may be equal, because Python or NumPy defines its
     `==` and its hash.
     """
@@ -40,7 +40,7 @@ def has_coarse_equality(kind: type[Any]) -> bool:
     return owner is not object and owner.__module__.partition(".")[0] in _OWN
 
 
-def construction(value: Any) -> tuple[Any, ...] | None:
+def construction(value: object) -> tuple[Any, ...] | None:
     """Parts that a copy of `value` is built from; None if its `==` is exact, or if it cannot be
     copied.
     """

@@ -48,7 +48,7 @@ class _Coming:
     """
 
 
-def snapshot(value: Any, copies: Copies | None = None) -> Any:
+def snapshot(value: object, copies: Copies | None = None) -> Any:
     """Copy everything in `value` that the caller could change in place; other objects are returned
     as they are.
 
@@ -161,7 +161,7 @@ def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
         base.extend(twin, parts)
 
 
-def _member(part: Any, copies: Copies) -> Any:
+def _member(part: object, copies: Copies) -> Any:
     """The copy that stands for a key or a set member, if there is one; the object itself otherwise,
     because it is looked up by its hash.
     """
@@ -205,7 +205,7 @@ def _copied_record(value: Any, copies: Copies) -> Any:
     return twin
 
 
-def _copied_object(value: Any, copies: Copies) -> Any:
+def _copied_object(value: object, copies: Copies) -> Any:
     try:
         twin = copy.copy(value)
     # `copy.copy` raises "cannot pickle ...".
@@ -219,7 +219,7 @@ def _copied_object(value: Any, copies: Copies) -> Any:
     return _with_attributes(twin, value, copies)
 
 
-def _with_attributes(twin: Any, value: Any, copies: Copies) -> Any:
+def _with_attributes(twin: object, value: object, copies: Copies) -> Any:
     for name, part in attributes_of(value).items():
         _put(twin, name, snapshot(part, copies))
     return twin

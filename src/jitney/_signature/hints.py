@@ -64,7 +64,7 @@ class ArrayHint:
         """True if a size depends on the value of an argument, as `{model.width}` does."""
         return any(dim.expr is not None and "{" in dim.expr for dim in self.dims)
 
-    def written_out(self, arguments: Mapping[str, Any]) -> ArrayHint:
+    def written_out(self, arguments: Mapping[str, object]) -> ArrayHint:
         """The same hint with the parts in braces replaced by values of arguments, as far as they
         can be read.
         """
@@ -213,7 +213,7 @@ Hint: TypeAlias = (
 )
 
 
-def _written_out(expr: str | None, arguments: Mapping[str, Any]) -> str | None:
+def _written_out(expr: str | None, arguments: Mapping[str, object]) -> str | None:
     try:
         return expr and filled(expr, arguments)
     except Unreadable:

@@ -38,7 +38,7 @@ class Identity(weakref.ref[Any]):
         value = self()
         return f"<a {self.kind.__qualname__} that is gone>" if value is None else repr(value)
 
-    def tell(self, follower: Any) -> None:
+    def tell(self, follower: object) -> None:
         """Register a follower, held weakly, whose `object_is_gone` is called when the object is
         gone.
         """
@@ -47,7 +47,7 @@ class Identity(weakref.ref[Any]):
                 self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
             self._followers.add(follower)
 
-    def remember_code(self, cells: Callable[[Any], tuple[tuple[str, Any], ...]]) -> None:
+    def remember_code(self, cells: Callable[[Any], tuple[tuple[str, object], ...]]) -> None:
         """Record a function's code and closure, for reports about a function that is defined
         anew.
         """
@@ -73,13 +73,13 @@ def _ended(gone: Identity, is_finalizing: Callable[[], bool] = sys.is_finalizing
         follower.object_is_gone()
 
 
-def identity(value: Any) -> Identity:
+def identity(value: object) -> Identity:
     """Get the stand-in of an object that can be weakly referenced."""
     known = _known.get(id(value))
     return known if known is not None and known() is value else _made(value)
 
 
-def _made(value: Any) -> Identity:
+def _made(value: object) -> Identity:
     with _lock:
         # The callback of a dead object takes no lock, so its entry is removed here, under the lock.
         # The address may belong to a new object by now.
@@ -106,19 +106,19 @@ def dereference(stand_in: Identity) -> Any:
     return value
 
 
-def kind_of(value: Any) -> type[Any]:
+def kind_of(value: object) -> type[Any]:
     """Class of a value, or of the object that a stand-in represents."""
     return value.kind if type(value) is Identity else type(value)
 
 
-def can_be_weak(kind: type[Any]) -> bool:
+def can_be_weak(kind: type[object]) -> bool:
     """Return whether instances of a class can be weakly referenced, and are not modules or classes,
     which live long anyway.
     """
     return kind.__weakrefoffset__ != 0 and not issubclass(kind, _LONG_LIVED)
 
 
-def is_by_identity(kind: type[Any]) -> bool:
+def is_by_identity(kind: type[object]) -> bool:
     """Return whether instances of a class are equal to nothing but themselves and can be weakly
     referenced.
     """

@@ -117,12 +117,12 @@ _kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
 _known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
 
 
-def can_change(value: Any) -> bool:
+def can_change(value: object) -> bool:
     """Return whether a value that is equal to nothing but itself may have other contents later."""
     return is_plain(type(value)) or (type(value) in _BOUND and not is_immutable(value))
 
 
-def is_plain(kind: type[Any]) -> bool:
+def is_plain(kind: type[object]) -> bool:
     """Return whether a class is an ordinary one outside of JAX's packages: its instances have
     attributes and are equal to nothing but themselves.
     """
@@ -181,11 +181,11 @@ class _Equal:
         return 0
 
 
-def _same(value: Any) -> Hashable:
+def _same(value: object) -> Hashable:
     return identity(value) if can_be_weak(type(value)) else _Strong(value)
 
 
-def is_consumable(value: Any) -> bool:
+def is_consumable(value: object) -> bool:
     """Return whether reading a value consumes it, so that one trace cannot serve several calls: an
     iterator, a coroutine.
     """
@@ -197,13 +197,13 @@ def is_consumable(value: Any) -> bool:
     )
 
 
-def article(value: Any) -> str:
+def article(value: object) -> str:
     """Description of a consumable value by its type: `an iterator (zip)`."""
     name = type(value).__name__
     return f"an iterator ({name})" if hasattr(type(value), "__next__") else f"a {name}"
 
 
-def first_consumable(value: Any, seen: tuple[int, ...] = ()) -> Any:
+def first_consumable(value: object, seen: tuple[int, ...] = ()) -> Any:
     """First consumable part of a value, or None. Plain objects are not searched: their attributes
     are checked when a body reads them.
     """
@@ -223,7 +223,7 @@ def first_consumable(value: Any, seen: tuple[int, ...] = ()) -> Any:
     )
 
 
-def referent(value: Any) -> Any:
+def referent(value: object) -> Any:
     """Object behind a weak reference or proxy, None if it is gone; any other value is returned as
     it is.
     """
@@ -236,7 +236,7 @@ def referent(value: Any) -> Any:
     return value() if isinstance(value, ReferenceType) else value
 
 
-def random_state(value: Any) -> Any:
+def random_state(value: object) -> Any:
     """State of a random number generator of NumPy or Python; None for any other value."""
     if isinstance(value, np.random.Generator):
         return value.bit_generator.state
@@ -378,7 +378,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     return (kind, _hashed(value)) if kind.__hash__ is not None else _unhashed(value, inside)
 
 
-def _hashed(value: Any) -> Hashable:
+def _hashed(value: object) -> Hashable:
     """State of a value whose class has a hash: its key and its current hash, which may change while
     it is the same object.
     """
@@ -392,7 +392,7 @@ def _hashed(value: Any) -> Hashable:
         return _same(value), state(attributes_of(value))
 
 
-def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
+def _unhashed(value: object, inside: tuple[int, ...]) -> Hashable:
     """State of an object without a hash: a key by its parts, its attributes, or the parts that a
     copy is built from.
     """
@@ -406,7 +406,7 @@ def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
         return _same(value)
 
 
-def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
+def _attributes(value: object, seen: tuple[int, ...]) -> Hashable:
     """Attributes of an object and of those of its classes that somebody may change."""
     kind = type(value)
     if kind in _BARE:
@@ -426,7 +426,7 @@ def is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def is_called_unasked(name: str, part: Any) -> bool:
+def is_called_unasked(name: str, part: object) -> bool:
     """Return whether a class attribute is a special method, which Python looks up in the class
     itself: `+`, `len`, a call.
     """
@@ -458,7 +458,7 @@ def _known(kind: type) -> _Kind:
     return known
 
 
-def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+def plain_objects(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
     """Parts of a static value that can change while its key stays equal: objects of plain classes,
     random number generators, `table.get`.
     """
@@ -469,7 +469,7 @@ def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
             yield from plain_objects(part, (*seen, id(value)))
 
 
-def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+def objects_by_identity(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
     """Objects in a static value that its key identifies without keeping them alive."""
     if is_keyed_by_identity(value):
         yield value
@@ -484,7 +484,7 @@ def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]
             yield from (each for each in found if not is_record or is_plain(type(each)))
 
 
-def _may_lead_back(value: Any) -> bool:
+def _may_lead_back(value: object) -> bool:
     """Return whether a plain object or a function's closure can be reached from a value, or whether
     there are too many objects to decide.
     """
@@ -516,7 +516,7 @@ def leads_nowhere(value: Any) -> bool:
     return kind in _SETTLED or isinstance(value, (type, np.generic))
 
 
-def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
+def bytes_in(value: object, seen: tuple[int, ...] = ()) -> int:
     """Approximate size in bytes of the arrays and texts in a value, including closures of functions
     and attributes of objects.
     """
@@ -536,7 +536,7 @@ def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
     return sum(bytes_in(part, (*seen, id(value))) for part in parts)
 
 
-def parts_of(value: Any) -> Iterable[Any]:
+def parts_of(value: object) -> Iterable[Any]:
     """Parts of a static value of Python's own kinds: containers, partials, methods, records."""
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return (*value, *attributes_of(value).values())
@@ -561,7 +561,7 @@ def parts_of(value: Any) -> Iterable[Any]:
     return [part for name in names if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
 
 
-def fields_of(value: Any) -> tuple[str, ...]:
+def fields_of(value: object) -> tuple[str, ...]:
     """Names of the fields of a dataclass instance; empty for other values."""
     return (
         tuple(field.name for field in dataclasses.fields(value))

@@ -32,7 +32,7 @@ def bucket_written(bucket: Bucket) -> Any:
     return bucket.ladder or (bucket if bucket.sizes is None else [*bucket.sizes])
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 

@@ -241,7 +241,7 @@ _CONTRADICTIONS = (
 )
 
 
-def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
+def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
     """Validate the keywords of `@optimize`.
 
     Raises:
@@ -324,7 +324,7 @@ def _listing(names: set[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))
 
 
-def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
+def _names(where: Where | str, option: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     names: tuple[Any, ...] | None = (
@@ -351,7 +351,7 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
     return names
 
 
-def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
+def _vmap(where: Where | str, value: object) -> tuple[VmapAxis, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
@@ -390,7 +390,7 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
     return VmapAxis(name, tuple(dims.items()))
 
 
-def _pad(where: Where | str, value: Any) -> tuple[tuple[str, Bucket], ...]:
+def _pad(where: Where | str, value: object) -> tuple[tuple[str, Bucket], ...]:
     if value is None:
         return ()
     if not isinstance(value, Mapping) or not value or not all(map(_is_axis, value)):
@@ -449,7 +449,7 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
     return tuple(value.items())
 
 
-def _memory(where: Where | str, value: Any) -> int | str | None:
+def _memory(where: Where | str, value: object) -> int | str | None:
     if value is None:
         return None
     size = parsed_bytes(value)
@@ -484,11 +484,11 @@ def _max_compiles(where: Where | str, value: Any) -> CompileLimit | None:
 _PAST = ("warn", "raise", "eager")
 
 
-def _is_axis(name: Any) -> bool:
+def _is_axis(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier()
 
 
-def _remat(where: Where | str, value: Any) -> str | None:
+def _remat(where: Where | str, value: object) -> str | None:
     if value is None or value is False:
         return None
     if value is True:
@@ -510,7 +510,7 @@ def _remat(where: Where | str, value: Any) -> str | None:
     return value
 
 
-def _roll(where: Where | str, value: Any) -> str | None:
+def _roll(where: Where | str, value: object) -> str | None:
     if value is None or value is False:
         return None
     if not isinstance(value, str) or value != AUTO:
@@ -524,7 +524,7 @@ def _roll(where: Where | str, value: Any) -> str | None:
     return AUTO
 
 
-def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], ...] | None:
+def _precision(where: Where | str, value: object) -> str | tuple[tuple[str, str], ...] | None:
     if value is None or (isinstance(value, str) and value in PRECISIONS):
         return value
     if isinstance(value, Mapping) and value:
@@ -569,7 +569,7 @@ def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | N
     return Policy(str(precision)) if precision in LOW else None
 
 
-def _cache(where: Where | str, value: Any) -> bool | Literal["program"]:
+def _cache(where: Where | str, value: object) -> bool | Literal["program"]:
     if isinstance(value, str) and value == "program":
         return "program"
     if not isinstance(value, bool):
@@ -617,7 +617,7 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     return Sharding(tuple(axes), fsdp)
 
 
-def _not_sharding(where: Where | str, value: Any) -> NoReturn:
+def _not_sharding(where: Where | str, value: object) -> NoReturn:
     fail(
         where,
         f"shard={value!r} does not say which axis lies along which axis of the mesh.",
@@ -627,7 +627,7 @@ def _not_sharding(where: Where | str, value: Any) -> NoReturn:
     )
 
 
-def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
+def _mesh(where: Where | str, value: object, shard: object) -> Any:
     if value is None:
         return None
     is_optional = isinstance(value, str) and value == OPTIONAL
@@ -652,7 +652,7 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
     return given.mesh if isinstance(given, Mesh) else given
 
 
-def _flag(where: Where | str, option: str, value: Any) -> bool:
+def _flag(where: Where | str, option: str, value: object) -> bool:
     if not isinstance(value, bool):
         fail(
             where,
@@ -663,7 +663,7 @@ def _flag(where: Where | str, option: str, value: Any) -> bool:
     return value
 
 
-def _choice(where: Where | str, option: str, value: Any, choices: tuple[str, ...]) -> str:
+def _choice(where: Where | str, option: str, value: object, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         fail(
             where,

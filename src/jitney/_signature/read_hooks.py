@@ -35,7 +35,7 @@ class ReadObserver(Protocol):
 
     number: int
 
-    def read(self, value: Any, name: str, part: Any) -> Any: ...
+    def read(self, value: object, name: str, part: object) -> Any: ...
 
 
 class _Here(threading.local):
@@ -60,7 +60,7 @@ def _read(self: Any, name: str) -> Any:
     return _tell(readers, self, name, part)
 
 
-def _tell(readers: tuple[ReadObserver, ...], value: Any, name: str, part: Any) -> Any:
+def _tell(readers: tuple[ReadObserver, ...], value: object, name: str, part: object) -> Any:
     given = part
     with unwatched():
         try:
@@ -90,7 +90,7 @@ def next_number() -> int:
     return next(_numbers)
 
 
-def can_be_watched(kind: type[Any]) -> bool:
+def can_be_watched(kind: type[object]) -> bool:
     """Return whether reads from instances of a class can be observed: it is an ordinary class with
     the ordinary attribute lookup.
     """
@@ -115,7 +115,7 @@ class WatchedClasses:
     def __init__(self) -> None:
         self._kinds: list[type] = []
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         """Watch the class of an object."""
         kind = type(value)
         if kind in self._kinds:

@@ -32,7 +32,7 @@ class RecentStatics:
     def __init__(self) -> None:
         self._last: tuple[tuple[Any, Any], ...] = ()
 
-    def opaque(self, value: Any) -> Opaque:
+    def opaque(self, value: object) -> Opaque:
         """Wrap the argument as a leaf with its key.
 
         Raises:

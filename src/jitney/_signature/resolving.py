@@ -61,7 +61,7 @@ def resolved_fields(cls: type) -> dict[str, Any]:
     return {item.name: hints.get(item.name, Any) for item in dataclasses.fields(cls)}
 
 
-def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> Any:
+def resolve(raw: object, globalns: dict[str, Any], localns: Mapping[str, object]) -> Any:
     """Look up the names in an annotation. Raises one of `UNRESOLVED` if a name is missing."""
 
     # `typing.get_type_hints` takes an object with annotations, not a single annotation.
@@ -71,7 +71,7 @@ def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> A
     return typing.get_type_hints(holder, globalns, dict(localns), include_extras=True)["value"]
 
 
-def raw_annotations(obj: Any) -> Mapping[str, Any]:
+def raw_annotations(obj: object) -> Mapping[str, Any]:
     """Annotations as written, some of them strings."""
     # On Python 3.14 annotations are lazy: names that are missing become ForwardRefs.
     if sys.version_info >= (3, 14):
@@ -83,7 +83,7 @@ def raw_annotations(obj: Any) -> Mapping[str, Any]:
     return {}
 
 
-def innermost(fn: Any) -> tuple[Any, type | None]:
+def innermost(fn: object) -> tuple[Any, type | None]:
     """Function whose annotations count, below partials, bound methods, wrappers, instances and
     classes; and the class that it is a method of, or None.
     """
@@ -111,7 +111,7 @@ def innermost(fn: Any) -> tuple[Any, type | None]:
     return fn, owner
 
 
-def rewrites(fn: Any) -> bool:
+def rewrites(fn: object) -> bool:
     """Return whether a callable is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like, which show the
     signature of `f` but have another.
     """
@@ -125,7 +125,7 @@ def rewrites(fn: Any) -> bool:
     return home.partition(".")[0] in ("jax", "jaxlib", "equinox")
 
 
-def closure_of(fn: Any) -> dict[str, Any]:
+def closure_of(fn: object) -> dict[str, Any]:
     """Names that a function sees besides those of its module: type parameters and closed-over
     variables.
     """
@@ -138,7 +138,7 @@ def closure_of(fn: Any) -> dict[str, Any]:
     return names
 
 
-def class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
+def class_scope(fn: object, owner: type | None) -> dict[str, Any]:
     """Names that the annotations of a method see: those of its class body, and the class itself."""
     path = getattr(fn, "__qualname__", "").split(".")[:-1]
     scope: Any = None

@@ -62,7 +62,7 @@ _BASES = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque, by
 _WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
 
 
-def base_of(value: Any) -> Any:
+def base_of(value: object) -> Any:
     """Python's own container that the class of `value` is or extends. Its methods ignore overrides
     in subclasses.
     """
@@ -100,7 +100,7 @@ class Unkeyed(StaticError):
         return StaticError(where, f"{name} {what}", rule, fix)
 
 
-def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
+def unkeyed(where: Where, arguments: Iterable[tuple[str, object]]) -> StaticError:
     """Error for the first static argument of a call, by name, that has no key."""
     for name, value in arguments:
         try:
@@ -122,7 +122,7 @@ class Opaque:
         self.key = static_key(value)
 
     @classmethod
-    def holding(cls, value: Any, key: Hashable = None) -> Opaque:
+    def holding(cls, value: object, key: Hashable = None) -> Opaque:
         """Wrap a static leaf of a tree without computing a key, or with a known one."""
         stand_in = cls.__new__(cls)
         stand_in.value, stand_in.key = value, key
@@ -176,7 +176,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     return (kind, _hashable(value), own) if own else (kind, _hashable(value))
 
 
-def keyer_of(kind: type[Any]) -> Any:
+def keyer_of(kind: type[object]) -> Any:
     """Function from a static leaf of this type to its key; None if the leaf is its own key.
 
     The type of the leaf is in the call key already, so the key of the leaf may leave it out.
@@ -192,7 +192,7 @@ def keyer_of(kind: type[Any]) -> Any:
     return identity if is_by_identity(kind) else None
 
 
-def can_have_attributes(kind: type[Any]) -> bool:
+def can_have_attributes(kind: type[object]) -> bool:
     """Return whether a class is a subclass of numbers or texts whose instances may have attributes
     (a unit, say) that `==` ignores.
     """
@@ -201,12 +201,12 @@ def can_have_attributes(kind: type[Any]) -> bool:
     )
 
 
-def with_attributes(value: Any) -> bool:
+def with_attributes(value: object) -> bool:
     """Return whether a value is such a number or text and has attributes."""
     return can_have_attributes(type(value)) and len(vars(value)) > 0
 
 
-def is_keyed_by_identity(value: Any) -> bool:
+def is_keyed_by_identity(value: object) -> bool:
     """Return whether a value is keyed by its identity, by a stand-in that does not keep it
     alive.
     """
@@ -218,7 +218,7 @@ def is_keyed_by_identity(value: Any) -> bool:
     )
 
 
-def is_constant(kind: type[Any]) -> bool:
+def is_constant(kind: type[object]) -> bool:
     """Return whether a static leaf of this type is its own key and no change inside it can affect
     its `==`.
     """
@@ -284,7 +284,7 @@ def extras(record: Any) -> dict[str, Any]:
     }
 
 
-def _own(value: Any) -> tuple[Any, ...]:
+def _own(value: object) -> tuple[Any, ...]:
     """Extra state of an instance of a subclass of a number, text, container or array: a unit, a
     mask, a default factory.
     """
@@ -317,7 +317,7 @@ def is_keyed_by_fields(value: Any) -> bool:
     return not has_hash(value) or (has_hash(hashed) and hash(value) == hash(hashed))
 
 
-def _array_parts(value: Any) -> tuple[Any, ...]:
+def _array_parts(value: object) -> tuple[Any, ...]:
     if isinstance(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
         return ("key", str(value.dtype), *_array_parts(words_of_keys(value)))
     # Weak types promote differently, and the order in memory can be observed through `ravel("K")`.
@@ -339,11 +339,11 @@ def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     return () if order == [*axes] else tuple(order)
 
 
-def _is_record(value: Any) -> bool:
+def _is_record(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def has_hash(value: Any) -> bool:
+def has_hash(value: object) -> bool:
     try:
         hash(value)
     # The last three: `hash` of a writable memoryview, of a record that lacks a field, of a value
@@ -353,7 +353,7 @@ def has_hash(value: Any) -> bool:
     return True
 
 
-def _numbers(value: Any) -> str:
+def _numbers(value: object) -> str:
     """Advice on what to pass in place of a table or another library's array, whose class the user
     cannot change; "" for other values.
     """
@@ -366,7 +366,7 @@ def _numbers(value: Any) -> str:
     )
 
 
-def _hashable(value: Any) -> Hashable:
+def _hashable(value: object) -> Hashable:
     if not has_hash(value):
         raise Unkeyed(
             f"is or holds a {type(value).__qualname__}, which has no key.",

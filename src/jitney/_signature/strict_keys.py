@@ -34,7 +34,7 @@ _BY_TYPE = frozenset((int, bool, str, bytes, type))
 _BY_IDENTITY = frozenset((type(None), types.FunctionType, types.BuiltinFunctionType))
 
 
-def strict_key(parts: Iterable[Any]) -> tuple[Hashable, ...]:
+def strict_key(parts: Iterable[object]) -> tuple[Hashable, ...]:
     """Strict keys of these parts of a key, to be compared beside the parts; empty if `==` is
     already exact.
     """
@@ -45,7 +45,7 @@ def strict_key(parts: Iterable[Any]) -> tuple[Hashable, ...]:
     return tuple(told)
 
 
-def are_one(a: Any, b: Any) -> bool:
+def are_one(a: object, b: object) -> bool:
     """Return whether two structures are indistinguishable to a body."""
     return a == b and strict_key([a]) == strict_key([b])
 

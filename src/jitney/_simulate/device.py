@@ -223,7 +223,7 @@ _ALL = (
 DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device in _ALL})
 
 
-def device_of(where: Any, given: Any) -> Device:
+def device_of(where: Any, given: object) -> Device:
     """Return a device by its name; a `Device` is returned as it is.
 
     Raises:

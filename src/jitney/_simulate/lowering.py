@@ -64,7 +64,7 @@ class Case:
         scope.enter_context(on_paper(self.mesh))
         return scope
 
-    def _exported(self, arrays: Sequence[Any]) -> tuple[Any, Any]:
+    def _exported(self, arrays: Sequence[object]) -> tuple[Any, Any]:
         """Return the jaxpr and the exported program.
 
         Traces again after each obstacle that can be removed: a trace of another thread, a choice
@@ -228,11 +228,11 @@ class Case:
             yield f"Calls of libraries count as no operations: {shortlist(work.opaque)}."
 
 
-def _flat(avals: Sequence[Any]) -> tuple[int, ...]:
+def _flat(avals: Sequence[object]) -> tuple[int, ...]:
     return tuple(range(len(avals)))
 
 
-def _has_narrow(jaxpr: Any) -> bool:
+def _has_narrow(jaxpr: object) -> bool:
     return any(
         str(getattr(var.aval, "dtype", "")) in ("bfloat16", "float16")
         for eqn in equations(jaxpr)
@@ -256,7 +256,7 @@ def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, 
     return parts | {first: total - sum(parts.values()) + parts[first]} if total else {}
 
 
-def _refuse_callbacks(entry: Specialization, jaxpr: Any) -> None:
+def _refuse_callbacks(entry: Specialization, jaxpr: object) -> None:
     """Check that a program does not call back into Python, since callbacks cannot be exported.
 
     Raises:

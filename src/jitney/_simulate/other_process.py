@@ -71,7 +71,7 @@ class CompileFailure(Exception):
 
 
 def compile_elsewhere(
-    programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]],
+    programs: Sequence[tuple[object, dict[str, int], tuple[int, ...]]],
 ) -> list[CompiledElsewhere]:
     """Compile exported programs, each for the sizes of its mesh and with its donated arguments.
 

@@ -97,7 +97,7 @@ def seconds_of(kind: str, size: int, between: Links) -> float:
     return sent / between.bandwidth + messages * between.latency
 
 
-def products_by_type(jaxpr: Any) -> dict[str, int]:
+def products_by_type(jaxpr: object) -> dict[str, int]:
     """Return the operations of products in a jaxpr by the type of their operands, over all devices.
 
     They are counted in the jaxpr, since the compiler for CPUs widens products of 16 bits.

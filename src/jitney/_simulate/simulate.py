@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 def simulate(
     f: Program[..., Any] | Derivative[..., Any],
     /,
-    *examples: Any,
+    *examples: object,
     mesh: Sizes | Mesh | None = None,
     device: str | Device,
     sizes: Sizes | None = None,
     wrt: Wrt = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Simulation: ...
 @overload
 def simulate(
     f: Program[..., Any] | Derivative[..., Any],
     /,
-    *examples: Any,
+    *examples: object,
     mesh: Sequence[Sizes | Mesh],
     device: str | Device,
     sizes: Sizes | None = None,
     wrt: Wrt = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Sweep: ...
 @public
 def simulate(
     f: Program[..., Any] | Derivative[..., Any],
     /,
-    *examples: Any,
+    *examples: object,
     mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
     device: str | Device,
     sizes: Sizes | None = None,
     wrt: Wrt = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Simulation | Sweep:
     """Estimate memory, operations, communication and time of a step on absent devices.
 

@@ -245,7 +245,7 @@ def _places(shapes: Sequence[Shape], largest: Sequence[Shape]) -> Any:
     return np.concatenate(parts)
 
 
-def _spread(values: Any, places: Any, largest: Sequence[Shape]) -> Any:
+def _spread(values: object, places: object, largest: Sequence[Shape]) -> Any:
     whole = np.full(sum(map(math.prod, largest)), -1)
     whole[places] = values
     return whole
@@ -261,7 +261,7 @@ def _split(table: Any, shapes: Sequence[Shape]) -> list[Any]:
     ]
 
 
-def _stand_ins(form: _Form, symbol: Any) -> _Tables:
+def _stand_ins(form: _Form, symbol: object) -> _Tables:
     """Arrays computed from the size, in place of tables that the host computes from it."""
 
     def stand_in(shape: Shape) -> Any:
@@ -331,7 +331,7 @@ def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leave
     ]
 
 
-def _directions(tables: Sequence[Any], leaves: Leaves, count: int) -> Iterator[Any]:
+def _directions(tables: Sequence[object], leaves: Leaves, count: int) -> Iterator[Any]:
     """Stacks of directions: direction i is the sum of all elements with table entry i."""
     for table, leaf in zip(tables, leaves, strict=True):
         shape = (count, *leaf.shape)

@@ -221,7 +221,7 @@ def _taken(stacks: Sequence[Any], at: Any) -> Any:
     return data
 
 
-def _sparse(data: Any, here: _Block, out: Shape, taken: Shape) -> Any:
+def _sparse(data: object, here: _Block, out: Shape, taken: Shape) -> Any:
     shape = (*out, *taken)
     flat = here.rows * math.prod(taken) + here.columns
     indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))

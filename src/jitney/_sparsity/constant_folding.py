@@ -159,7 +159,7 @@ class FoldedValues:
         # Floats stay constants, as in the program itself, since XLA rounds constants and arguments
         # differently. Integers become arguments: where XLA folds the quotient of the least integer
         # by -1 it aborts the process (jax 0.10.2), and code compiled for arguments does not.
-        def run(arrays: Sequence[Any]) -> list[Any]:
+        def run(arrays: Sequence[object]) -> list[Any]:
             env = {**floats, **dict(zip(given, arrays, strict=True))}
             for step in steps:
                 operands = [
@@ -205,7 +205,7 @@ class Programs:
         # Keeps objects alive whose ids are memo keys.
         self._held: list[Any] = []
 
-    def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> FoldedValues:
+    def known(self, jaxpr: object, values: Sequence[object] = ()) -> FoldedValues:
         """Known values of a program, decisions left out.
 
         Args:
@@ -221,7 +221,7 @@ class Programs:
         return self._found[key]
 
 
-def constant(value: Any) -> Any:
+def constant(value: object) -> Any:
     """Constant of a program as a NumPy value; None if it is a tracer of an outer trace, or too
     large.
     """

@@ -29,10 +29,10 @@ _LONGEST_LOOP = 1 << 10
 
 
 def dependence(
-    jaxpr: Any,
+    jaxpr: object,
     patterns: Sequence[MaybePattern],
     programs: Programs | None = None,
-    given: Sequence[Any] = (),
+    given: Sequence[object] = (),
     blurred: dict[int, str] | None = None,
 ) -> list[MaybePattern]:
     """Patterns of the results of a program.
@@ -93,7 +93,7 @@ def dependence(
     return [pattern(ref) for ref in flat.gives]
 
 
-def _is_blurred(name: str, patterns: Sequence[MaybePattern], values: Sequence[Any]) -> bool:
+def _is_blurred(name: str, patterns: Sequence[MaybePattern], values: Sequence[object]) -> bool:
     """Return whether an equation reads or writes at positions that are unknown and do not vary
     themselves.
     """
@@ -198,7 +198,7 @@ class _Nested:
     programs: Programs
 
     def locally(
-        self, body: Any, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[Any]
+        self, body: object, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[object]
     ) -> list[MaybePattern]:
         """Patterns of the results of a body in terms of its own varying arguments, laid out as
         columns in their order.

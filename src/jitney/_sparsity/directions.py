@@ -45,7 +45,7 @@ class Linearized:
             return cls(fn, at, None, jax.eval_shape(fn, at))
         count = len(at)
 
-        def both(*arrays: Any) -> Any:
+        def both(*arrays: object) -> Any:
             return jax.jvp(fn, (list(arrays[:count]),), (list(arrays[count:]),))
 
         program, (value, _) = jax.make_jaxpr(both, return_shape=True)(*at, *at)
@@ -168,6 +168,6 @@ def _each(
     return jax.vmap(run, out_axes=(None, axis))(list(seeds))
 
 
-def _in_batches(run: Any, seeds: Leaves, batch: int, axis: int) -> Leaves:
+def _in_batches(run: object, seeds: Leaves, batch: int, axis: int) -> Leaves:
     stacks = jax.lax.map(run, list(seeds), batch_size=batch)
     return [jnp.moveaxis(stack, 0, axis) for stack in stacks]

@@ -12,7 +12,7 @@ from .typed_numpy import np
 Shape = tuple[int, ...]
 
 
-def are_sure(shape: Shape, starts: Any, sizes: Sequence[int], index_map: Sequence[int]) -> bool:
+def are_sure(shape: Shape, starts: object, sizes: Sequence[int], index_map: Sequence[int]) -> bool:
     """Return whether every XLA backend reads the same windows of these sizes."""
     return all(
         is_sure(np.asarray(starts)[..., i], shape[axis] - sizes[axis])
@@ -100,7 +100,7 @@ def _positions(
     along: list[Any] = []
     inside: Any = True
 
-    def spread(values: Any, axes: Sequence[int]) -> Any:
+    def spread(values: object, axes: Sequence[int]) -> Any:
         wanted = [1] * len(out)
         for axis, size in zip(axes, np.shape(values), strict=True):
             wanted[axis] = size

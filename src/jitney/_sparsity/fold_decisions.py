@@ -24,7 +24,7 @@ from .constant_folding import FoldedValues
 _INSIDE = (*PLAIN_CALLS, "closed_call", "core_call")
 
 
-def fold_decisions(traced: Any, at: Sequence[Any]) -> Any:
+def fold_decisions(traced: object, at: Sequence[object]) -> Any:
     """Program with its decisions as constants; the program itself if there are none.
 
     Args:
@@ -32,13 +32,13 @@ def fold_decisions(traced: Any, at: Sequence[Any]) -> Any:
         at: Its arguments, or abstract ones.
     """
 
-    def run(arrays: Sequence[Any]) -> list[Any]:
+    def run(arrays: Sequence[object]) -> list[Any]:
         return _run(traced, arrays)
 
     return jax.make_jaxpr(run)(list(at)) if _is_open(traced) else traced
 
 
-def _is_open(jaxpr: Any) -> bool:
+def _is_open(jaxpr: object) -> bool:
     """Return whether a program or its loops decide anything by known floats."""
     known = _known(jaxpr)
     return bool(known.decisions) or any(_rebuilds(step.eqn) for step in known.flat.steps)
@@ -48,12 +48,12 @@ def _rebuilds(eqn: Any) -> bool:
     return eqn.primitive.name in _BUILDERS and any(map(_is_open, programs(eqn.params)))
 
 
-def _known(jaxpr: Any) -> FoldedValues:
+def _known(jaxpr: object) -> FoldedValues:
     flat = flattened(jaxpr, _INSIDE)
     return FoldedValues(flat, dict(zip(flat.takes, opened(jaxpr)[1], strict=False)), decided=True)
 
 
-def _run(jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
+def _run(jaxpr: object, operands: Sequence[object]) -> list[Any]:
     known = _known(jaxpr)
     flat = known.flat
     env = dict(zip(flat.takes, (*opened(jaxpr)[1], *operands), strict=True))
@@ -104,7 +104,7 @@ def _while(eqn: Any, operands: list[Any]) -> list[Any]:
 
 
 def _cond(eqn: Any, operands: list[Any]) -> list[Any]:
-    def branch(jaxpr: Any) -> Callable[..., list[Any]]:
+    def branch(jaxpr: object) -> Callable[..., list[Any]]:
         return lambda *values: _run(jaxpr, values)
 
     return list(

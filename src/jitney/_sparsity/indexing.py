@@ -63,7 +63,7 @@ def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
     return [pattern.take(at)]
 
 
-def _sure(starts: Sequence[Any], shape: Shape, window: Shape) -> list[Any]:
+def _sure(starts: Sequence[object], shape: Shape, window: Shape) -> list[Any]:
     return [
         None if start is None or not is_sure(start, a - b) else start
         for start, a, b in zip(starts, shape, window, strict=True)

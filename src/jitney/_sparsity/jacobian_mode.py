@@ -166,7 +166,7 @@ def jacobian(
 
 
 def _timed(
-    traced: Any, at: Leaves, passes: Mapping[PassMode, float], best: PassMode
+    traced: object, at: Leaves, passes: Mapping[PassMode, float], best: PassMode
 ) -> tuple[PassMode, str]:
     """Faster of forward and reverse, where the counts of passes are close and large enough to
     matter.
@@ -191,14 +191,14 @@ def _timed(
     )
 
 
-def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
+def run_of(traced: object) -> Callable[[Leaves], Leaves]:
     """Closed program as a function of a list of arrays."""
     run = core.jaxpr_as_fun(traced)
     return lambda arrays: run(*arrays)
 
 
 def _fitting(
-    traced: Any, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool
+    traced: object, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool
 ) -> tuple[int | None, str]:
     """Number of directions at a time that fits into memory, as the compiler counts it; None for
     all.
@@ -236,7 +236,7 @@ def _fitting(
     return chunks.width, f"chunked: {chunks.width} of {directions} directions at a time, {chunks}"
 
 
-def possible(traced: Any, ways: tuple[PassMode, ...]) -> tuple[tuple[PassMode, ...], str]:
+def possible(traced: object, ways: tuple[PassMode, ...]) -> tuple[tuple[PassMode, ...], str]:
     """Modes that a program allows, of those that may be used, and the reason why others drop
     out.
     """
@@ -250,7 +250,7 @@ def possible(traced: Any, ways: tuple[PassMode, ...]) -> tuple[tuple[PassMode, .
     return ways, ""
 
 
-def in_place(traced: Any) -> bool:
+def in_place(traced: object) -> bool:
     """Return whether a program has effects other than callbacks, such as mutation of references.
 
     Then a value depends on more than the operands of its equation.
@@ -282,12 +282,12 @@ def shaped(pattern: Pattern, scheme: Colouring) -> str:
     )
 
 
-def elements(tree: Any) -> int:
+def elements(tree: object) -> int:
     """Number of elements in the arrays of a pytree."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
-def _contains(jaxpr: Any, what: Callable[[str], bool]) -> bool:
+def _contains(jaxpr: object, what: Callable[[str], bool]) -> bool:
     """Return whether a primitive occurs in a program, outside of functions with custom
     derivative rules.
     """

@@ -53,7 +53,7 @@ def selected(op: SparsityOp) -> list[MaybePattern]:
     return [union([_stretched(op, i).keep(which == i - 1) for i in op.varying])]
 
 
-def moved(positions: Callable[[SparsityOp], Any]) -> Rule:
+def moved(positions: Callable[[SparsityOp], object]) -> Rule:
     """Rule of primitives that rearrange one operand.
 
     `positions` returns the flat source position of each element of the result; -1 for none.
@@ -83,7 +83,7 @@ def stack(op: SparsityOp) -> list[MaybePattern]:
     return [_assembled(op, lambda parts: np.stack(parts, op.params["axis"]))]
 
 
-def _assembled(op: SparsityOp, join: Callable[[list[Any]], Any]) -> Pattern:
+def _assembled(op: SparsityOp, join: Callable[[list[Any]], object]) -> Pattern:
     """Union over the operands of an assembly: each at its positions, with the others empty."""
     patterns: list[Pattern] = []
     for i in op.varying:

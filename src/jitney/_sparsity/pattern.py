@@ -83,7 +83,7 @@ class Pattern:
         ) + np.arange(starts[-1])
         return Pattern(starts, self.indices[at], self.columns)
 
-    def merge(self, into: Any, size: int) -> Pattern:
+    def merge(self, into: object, size: int) -> Pattern:
         """Union of rows: row `i` becomes part of row `into[i]` of `size` rows."""
         return Pattern.of_pairs(
             np.repeat(np.ravel(into), self.lengths), self.indices, size, self.columns

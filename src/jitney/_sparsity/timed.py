@@ -64,7 +64,7 @@ _KNOWN = Times()
 
 
 def seconds(
-    traced: Any, at: Sequence[Any], ways: Mapping[str, TimedFunction]
+    traced: object, at: Sequence[object], ways: Mapping[str, TimedFunction]
 ) -> dict[str, float] | None:
     """Seconds of a call in each mode, on made-up arguments; None if the program is too large to
     compile for this.
@@ -90,7 +90,7 @@ def seconds(
 
 
 def _measured(
-    traced: Any, at: Sequence[Any], ways: Mapping[str, TimedFunction]
+    traced: object, at: Sequence[Any], ways: Mapping[str, TimedFunction]
 ) -> dict[str, float]:
     program, constants = opened(traced)
     given = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]

@@ -101,7 +101,7 @@ class AutoRemat(Stage):
         )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def saved(*arrays: Any) -> Sequence[Any]:
+        def saved(*arrays: object) -> Sequence[Any]:
             # Bytes are compared with a budget, which takes known sizes.
             if at_any_size():
                 return fn(*arrays)

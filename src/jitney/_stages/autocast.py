@@ -112,7 +112,7 @@ class Autocast(Stage):
                 code="J201",
             )
 
-        def cast(*arrays: Any) -> Sequence[Any]:
+        def cast(*arrays: object) -> Sequence[Any]:
             out, sites = _precision.autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
             # Lines are known only from the trace, so exceptions that name one are checked here
@@ -145,10 +145,10 @@ def labels_of(view: View) -> tuple[_precision.Label, ...]:
     )
 
 
-def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
+def body_of(fn: Fn, arrays: Sequence[object]) -> Any:
     """Trace a function of flat arrays into a closed jaxpr, even under `jax.disable_jit`."""
 
-    def body(*arrays: Any) -> Sequence[Any]:
+    def body(*arrays: object) -> Sequence[Any]:
         return fn(*arrays)
 
     with jax.disable_jit(False):  # noqa: FBT003

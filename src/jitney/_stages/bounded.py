@@ -44,7 +44,7 @@ class Bounded(Stage):
         )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def bounded(*arrays: Any) -> Any:
+        def bounded(*arrays: object) -> Any:
             taken = compiled_bytes(fn, self.avals())
             if taken > self.budget:
                 raise Refused(
@@ -85,7 +85,7 @@ class Whole(Stage):
         return cls(budget, view, request.where, why, None if place is None else place.shardings)
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def whole(*arrays: Any) -> Any:
+        def whole(*arrays: object) -> Any:
             avals = [leaf.abstract() for leaf in self.view.leaves]
             taken = compiled_bytes(
                 fn if self.placed is None else _axes.partition_safe(fn), avals, self.placed

@@ -403,7 +403,7 @@ class Chunk(Stage):
         # A multiple of `_LEAST`, if it is above it.
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
-    def bytes(self, fn: Fn, avals: Sequence[Any]) -> int:
+    def bytes(self, fn: Fn, avals: Sequence[object]) -> int:
         """Bytes that a body takes on one device, as the compiler counts them.
 
         The body is compiled as it runs: over devices, Shard stands around it.
@@ -465,7 +465,7 @@ class Chunk(Stage):
         )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def chunked(*arrays: Any) -> list[Any]:
+        def chunked(*arrays: object) -> list[Any]:
             try:
                 cut = self.cut(fn)
             except AxisError as error:
@@ -510,7 +510,7 @@ class Chunk(Stage):
 def in_chunks(stage: Chunk, passes: _axes.Passes, width: int) -> Fn:
     """Run a body in chunks of one width."""
 
-    def whole(*arrays: Any) -> list[Any]:
+    def whole(*arrays: object) -> list[Any]:
         return _axes.run_chunked(passes, arrays, stage.size, width, stage.devices)
 
     return whole

@@ -171,7 +171,7 @@ class Derived:
         parameters[at:at] = [Kind(name, Kind.KEYWORD_ONLY) for name in self.directions]
         return signature.replace(parameters=parameters, return_annotation=Signature.empty)
 
-    def contract(self, namespace: Mapping[str, Any] | None) -> Contract:
+    def contract(self, namespace: Mapping[str, object] | None) -> Contract:
         """Contract of the function, extended by its directions.
 
         A direction has the annotation of its primal; the result has none.
@@ -302,7 +302,7 @@ class _Derivation:
         self._decided("reverse", _BACKWARD)
         rest: Any = None
 
-        def scalar(at: Any) -> Any:
+        def scalar(at: object) -> Any:
             nonlocal rest
             value, auxiliary = self._two(self._once(at))
             aux, rest = eqx.partition(auxiliary, eqx.is_array)
@@ -313,7 +313,7 @@ class _Derivation:
         )(self.at)
         return (value, eqx.combine(aux, rest)), self._by_name(grad)
 
-    def _two(self, pair: Any) -> tuple[Any, Any]:
+    def _two(self, pair: object) -> tuple[Any, Any]:
         if not isinstance(pair, tuple) or len(pair) != _WITH_AUX:
             raise DerivativeError(
                 self.where,
@@ -324,7 +324,7 @@ class _Derivation:
             )
         return pair
 
-    def _called_with(self, changed: Mapping[str, Any]) -> Any:
+    def _called_with(self, changed: Mapping[str, object]) -> Any:
         """Call the function with other values of some arguments, in the order of the parameters."""
         # A dict keeps the order of its first keys, so updated arguments stay in their positions.
         return self._binder.call(
@@ -451,7 +451,7 @@ class _Derivation:
             name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names
         }
 
-    def _position(self, value: Any, line: str) -> _Positions:
+    def _position(self, value: object, line: str) -> _Positions:
         """Find the argument that holds an array of positions."""
         for name, given in self.bound.arguments.items():
             leaves, _ = tree_flatten_with_path(given)
@@ -531,7 +531,7 @@ class _Derivation:
         value, push = jax.linearize(self._differentiable, self.at)
         leaves, treedef = tree_flatten(self.at)
 
-        def pushed(*flat: Any) -> Any:
+        def pushed(*flat: object) -> Any:
             return jax.tree.leaves(push(jax.tree.unflatten(treedef, flat)))
 
         program: Any = jax.make_jaxpr(pushed)(*leaves)
@@ -587,7 +587,7 @@ class _Derivation:
         memory = self.derived.memory
         return free_bytes() if memory == AUTO else int(memory) if memory is not None else None
 
-    def _names(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    def _names(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
         wrt = self.derived.wrt
         if wrt is not None:
             unknown = [name for name in wrt if name not in arguments]
@@ -610,7 +610,7 @@ class _Derivation:
             )
         return names
 
-    def _check_kinds(self, chosen: Mapping[str, Any]) -> None:
+    def _check_kinds(self, chosen: Mapping[str, object]) -> None:
         for name, value in chosen.items():
             leaves: list[Any] = jax.tree.leaves(value)
             if any(map(eqx.is_inexact_array, leaves)):
@@ -640,7 +640,7 @@ class _Derivation:
                     " of a holomorphic function.",
                 )
 
-    def _scalar(self, at: Any) -> Any:
+    def _scalar(self, at: object) -> Any:
         return self._real_number(self.primal(at))
 
     def _real_number(self, value: Any) -> Any:
@@ -660,10 +660,10 @@ class _Derivation:
             )
         return value
 
-    def _differentiable(self, at: Any) -> Any:
+    def _differentiable(self, at: object) -> Any:
         return self._arrays(self.primal(at))
 
-    def _arrays(self, value: Any) -> Any:
+    def _arrays(self, value: object) -> Any:
         if not tree_flatten(value)[0]:
             raise DerivativeError(
                 self.where,
@@ -696,14 +696,14 @@ class _Derivation:
             for name in self.names
         }
 
-    def _fitting(self, name: str, given: Any, at: Any) -> Any:
+    def _fitting(self, name: str, given: object, at: object) -> Any:
         return fitting(self.where, name, given, at)
 
-    def _by_name(self, parts: Mapping[str, Any]) -> Any:
+    def _by_name(self, parts: Mapping[str, object]) -> Any:
         return parts[self.names[0]] if self.derived.single else dict(parts)
 
 
-def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:
+def _recomputing(fn: Callable[[Any], object], policy: str | None) -> Callable[[Any], Any]:
     return (
         fn
         if policy in (None, AUTO)
@@ -726,7 +726,7 @@ def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeE
     )
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 

@@ -97,7 +97,7 @@ class Fill(Stage):
         ]
         return View((*leaves, *(count_leaf(axis.name) for axis in self.axes)))
 
-    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+    def finish(self, results: Sequence[object], outcome: Outcome) -> Sequence[Any]:
         """Record what is cut off the results.
 
         Raises:

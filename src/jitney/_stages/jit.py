@@ -70,7 +70,7 @@ def _inner(fn: Fn) -> Fn:
     called elsewhere too, and both share one trace of the body.
     """
 
-    def body(*arrays: Any) -> Any:
+    def body(*arrays: object) -> Any:
         return fn(*arrays)
 
     inner: Any = own_jit()(named_like(body, fn))

@@ -161,7 +161,7 @@ class Mask(Stage):
         return program
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def masked(*given: Any) -> Sequence[Any]:
+        def masked(*given: object) -> Sequence[Any]:
             arrays, counts = (
                 given[: len(self.view.leaves)],
                 dict(zip(self.counts, given[len(self.view.leaves) :], strict=True)),

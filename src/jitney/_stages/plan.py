@@ -53,7 +53,7 @@ class Plan:
         """
         wrapped = self.inside(Jit, body, outcome)
 
-        def built(*arrays: Any) -> Sequence[Any]:
+        def built(*arrays: object) -> Sequence[Any]:
             results = wrapped(*arrays)
             for stage in self.stages:
                 results = stage.finish(results, outcome)

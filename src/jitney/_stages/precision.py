@@ -103,7 +103,7 @@ class Precision(Stage):
         return self._matmul(fn) if self.policy == "tf32" else self._casting(fn)
 
     def _matmul(self, fn: Fn) -> Fn:
-        def in_tf32(*arrays: Any) -> Sequence[Any]:
+        def in_tf32(*arrays: object) -> Sequence[Any]:
             with jax.default_matmul_precision("tensorfloat32"):
                 return fn(*arrays)
 
@@ -112,7 +112,7 @@ class Precision(Stage):
     def _casting(self, fn: Fn) -> Fn:
         low = np.dtype(COMPUTE[self.policy])
 
-        def cast(*arrays: Any) -> Sequence[Any]:
+        def cast(*arrays: object) -> Sequence[Any]:
             inside = [
                 _astype(a, low) if chosen else a
                 for a, chosen in zip(arrays, self.cast, strict=True)
@@ -128,7 +128,7 @@ class Precision(Stage):
 
         return cast
 
-    def _checked(self, fn: Fn, arrays: Sequence[Any]) -> Sequence[Any]:
+    def _checked(self, fn: Fn, arrays: Sequence[object]) -> Sequence[Any]:
         """Run the body after a check that it neither solves nor factorises in the low type.
 
         Raises:
@@ -166,7 +166,7 @@ def _astype(array: Any, dtype: np.dtype) -> Any:
     return jax.lax.convert_element_type(array, dtype)
 
 
-def _dtype(array: Any) -> Any:
+def _dtype(array: object) -> Any:
     return getattr(array, "dtype", None)
 
 

@@ -83,7 +83,7 @@ def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
             ],
         )
 
-    def as_it_is(arrays: Sequence[Any]) -> Any:
+    def as_it_is(arrays: Sequence[object]) -> Any:
         return applied(program, constants, arrays)[0]
 
     # Compile the gradient both ways; a way that the compiler finds no smaller is not worth the
@@ -105,7 +105,9 @@ def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
     )
 
 
-def evaluate_with_remat(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+def evaluate_with_remat(
+    program: object, constants: Sequence[object], arrays: Sequence[object]
+) -> list[Any]:
     """Evaluate a program with `jax.checkpoint` around the body of every `scan`."""
 
     def results(eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:

@@ -75,7 +75,7 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
         differentiated: Whether the result will be differentiated.
     """
 
-    def rolled(*arrays: Any) -> Sequence[Any]:
+    def rolled(*arrays: object) -> Sequence[Any]:
         if at_any_size() or not any(isinstance(x, Tracer) for x in arrays):
             # Concrete arrays: nothing is compiled. Symbolic sizes: the layers are rolled when the
             # program is traced with known sizes.
@@ -95,7 +95,7 @@ def rolling_tree(fn: Any) -> Any:
     Leaves of the result that are not arrays pass by unchanged.
     """
 
-    def rolled(at: Any) -> Any:
+    def rolled(at: object) -> Any:
         leaves, treedef = tree_flatten(at)
         form: Any = None
         rest: Any = None

@@ -53,7 +53,7 @@ class Shard(Stage):
         if not self.request.nested:
             return fn
 
-        def placed(*arrays: Any) -> Sequence[Any]:
+        def placed(*arrays: object) -> Sequence[Any]:
             return fn(*map(jax.lax.with_sharding_constraint, arrays, self.place.shardings))
 
         return placed
@@ -70,7 +70,7 @@ class Shard(Stage):
             for name in along
         )
 
-    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+    def finish(self, results: Sequence[object], outcome: Outcome) -> Sequence[Any]:
         """Constrain the results to their shardings.
 
         XLA chooses the sharding of results whose annotation names no axis of `shard`.

@@ -83,7 +83,7 @@ def sharding(mesh: Any, spec: Spec) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*parts))
 
 
-def divided(like: Any, shape: Sequence[int]) -> Any:
+def divided(like: object, shape: Sequence[int]) -> Any:
     """Adapt a sharding to an array of this shape: dimensions that the devices do not divide are
     replicated.
     """
@@ -239,7 +239,7 @@ def _does_not_divide(
     )
 
 
-def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: Any) -> str:
+def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: object) -> str:
     """List the shardings for the plan, and the bytes that are replicated.
 
     For replicated arrays it says how much `"fsdp"` would leave on each device.

@@ -55,7 +55,7 @@ class Stage:
         """
         return fn
 
-    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+    def finish(self, results: Sequence[object], outcome: Outcome) -> Sequence[Any]:
         """Second step, inside the program, when all functions have run: place results, check
         them, or record what to cut off.
         """
@@ -69,7 +69,7 @@ def named(scope: str, fn: Fn) -> Fn:
     """
 
     @functools.wraps(fn)
-    def inside(*arrays: Any) -> Sequence[Any]:
+    def inside(*arrays: object) -> Sequence[Any]:
         with jax.named_scope(scope):
             return fn(*arrays)
 

@@ -23,7 +23,13 @@ P = ParamSpec("P")
 
 @public
 def accumulate(
-    loss: Callable[P, Any], /, *, axis: str, microbatch: int, wrt: Wrt = None, has_aux: bool = False
+    loss: Callable[P, object],
+    /,
+    *,
+    axis: str,
+    microbatch: int,
+    wrt: Wrt = None,
+    has_aux: bool = False,
 ) -> Program[P, tuple[Any, Any]]:
     """Value and gradient of a loss over a batch, accumulated over microbatches inside one program.
 

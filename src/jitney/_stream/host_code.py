@@ -28,7 +28,7 @@ def host_code(eqn: Any) -> list[str]:
     )
 
 
-def _described(value: Any, seen: set[int]) -> Iterator[str]:
+def _described(value: object, seen: set[int]) -> Iterator[str]:
     """Yield the text of a callback parameter and of everything it closes over, once per object."""
     if id(value) in seen:
         return
@@ -66,7 +66,7 @@ def _text(code: CodeType) -> str:
     return repr([code.co_code.hex(), constants, code.co_names])
 
 
-def _constant(value: Any) -> str:
+def _constant(value: object) -> str:
     # A set of strings is in another order in each process, since their hashes are salted.
     return (
         f"{{{', '.join(sorted(map(repr, value)))}}}"

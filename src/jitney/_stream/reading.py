@@ -24,7 +24,9 @@ from .sources import Host, check_slice, source_of, stamp_of
 T = TypeVar("T")
 
 
-def open_sources(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str, Any], int]:
+def open_sources(
+    data: Mapping[str, object], where: str, retries: int
+) -> tuple[dict[str, Any], int]:
     """Open the sources of all arguments; return them and the number of failed attempts.
 
     Raises:
@@ -37,7 +39,7 @@ def open_sources(data: Mapping[str, Any], where: str, retries: int) -> tuple[dic
         nonlocal failures
         failures += 1
 
-    def source(name: str, value: Any) -> Any:
+    def source(name: str, value: object) -> Any:
         return retry(
             lambda: source_of(name, value, where), retries, f"Opening {name!r} failed", failed
         )
@@ -142,7 +144,7 @@ class ChunkReader:
         self._seen[j] = True
         return parts
 
-    def _demand_fit(self, source: Source, part: Any) -> None:
+    def _demand_fit(self, source: Source, part: object) -> None:
         """Check that whole numbers fit the program's dtype, under the caller's `jax_enable_x64`."""
         with jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
@@ -208,7 +210,7 @@ class ChunkReader:
         )
 
 
-def _is_fixed(data: Any) -> bool:
+def _is_fixed(data: object) -> bool:
     """Return whether the data cannot change without notice."""
     stamp = stamp_of(data)
     return isinstance(data, jax.Array) or (stamp is not None and stamp.settled)

@@ -292,7 +292,7 @@ class Checkpoint:
                     (self.path.parent / name).unlink(missing_ok=True)
 
 
-def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
+def _interval(every: object, where: str) -> tuple[int | None, float | None]:
     """Parse `checkpoint_every` into chunks or seconds."""
     if every is None:
         return None, None

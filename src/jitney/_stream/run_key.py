@@ -34,7 +34,7 @@ def _read(ref: Any) -> Any:
     return ref if isinstance(ref, int) else value_key(ref.value)
 
 
-def _described(eqn: Any) -> tuple[str, list[Any]]:
+def _described(eqn: object) -> tuple[str, list[Any]]:
     """Printed form of an equation, with constants and callback code, which JAX does not print."""
     # JAX prints functions among the parameters with their addresses, which change per process.
     return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [

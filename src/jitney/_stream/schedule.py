@@ -39,7 +39,7 @@ class ScheduledPass:
     keeps: tuple[tuple[int, int], ...]
     makes: tuple[tuple[int, ...], ...]
 
-    def kept(self, state: Sequence[Any]) -> dict[int, Any]:
+    def kept(self, state: Sequence[object]) -> dict[int, Any]:
         """Carries to save before a chunk, by number."""
         return {number: state[at] for number, at in self.keeps}
 

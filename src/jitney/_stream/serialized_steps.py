@@ -71,7 +71,7 @@ class SerializedSteps(StreamProgram):
 
 def load_or_plan_steps(
     entry: Specialization,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     stage: Chunk,
     laid: StreamLayout,
     size: int | None,
@@ -124,7 +124,7 @@ class _FunctionExporter:
         self.programs: list[Any] = []
         self.said: list[Any] = []
 
-    def add(self, fn: Callable[..., Any], *given: Any) -> Any:
+    def add(self, fn: Callable[..., object], *given: object) -> Any:
         """Export a function for these arguments; return its abstract results."""
         trace = ExportableTrace(lambda given: fn(*given), self._name, given, None)
         exported = trace.exported()
@@ -185,7 +185,7 @@ def _chunk(plan: PassSchedule, n: int, length: int) -> Any:
     return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
 
 
-def _same(first: Any, second: Any) -> bool:
+def _same(first: object, second: object) -> bool:
     """Return whether two carries have the same shapes, dtypes and weak types."""
     described = [
         [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
@@ -194,16 +194,16 @@ def _same(first: Any, second: Any) -> bool:
     return described[0] == described[1]
 
 
-def _part(name: str, content: bytes, structure: Any, weak: Sequence[int]) -> Callable[..., Any]:
+def _part(name: str, content: bytes, structure: object, weak: Sequence[int]) -> Callable[..., Any]:
     """An exported program, with the signature of the function that it was exported from."""
 
-    def flat(*arrays: Any) -> list[Any]:
+    def flat(*arrays: object) -> list[Any]:
         return call_exported(content, arrays, (), weak)
 
     flat.__name__ = flat.__qualname__ = name
     jitted = own_jit()(flat)
 
-    def part(*given: Any) -> Any:
+    def part(*given: object) -> Any:
         return _read(structure, jitted(*tree_flatten(given)[0]))
 
     return part
@@ -215,7 +215,7 @@ def _by_length(steps: StreamProgram, parts: Sequence[Callable[..., Any]]) -> Cal
     """
     plan = steps.schedule
 
-    def step(values: Any, state: Any, chunk: Any, *more: Any) -> Any:
+    def step(values: object, state: object, chunk: Any, *more: object) -> Any:
         n = plan.streamed[0]
         return parts[0 if chunk[n].shape[plan.axes[n]] == plan.size else -1](
             values, state, chunk, *more
@@ -224,7 +224,7 @@ def _by_length(steps: StreamProgram, parts: Sequence[Callable[..., Any]]) -> Cal
     return step
 
 
-def _said(tree: Any) -> Any:
+def _said(tree: object) -> Any:
     """Lists, tuples and dicts of leaf numbers, as JSON data; `_read` is the inverse."""
     if isinstance(tree, dict):
         return ["dict", [[key, _said(part)] for key, part in tree.items()]]
@@ -233,7 +233,7 @@ def _said(tree: Any) -> Any:
     )
 
 
-def _read(said: Any, leaves: Sequence[Any]) -> Any:
+def _read(said: Any, leaves: Sequence[object]) -> Any:
     """Rebuild a tree from `_said`, with leaves in place of their numbers."""
     if said is None:
         return None

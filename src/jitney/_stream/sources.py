@@ -31,7 +31,7 @@ from .._jax.trees import canonicalize_dtype
 Host = np.ndarray[Any, Any]
 
 
-def source_of(name: str, value: Any, where: str) -> Any:
+def source_of(name: str, value: object, where: str) -> Any:
     """Turn an argument's value into an object that can be sliced; a value without rows stays as it
     is.
 
@@ -140,7 +140,7 @@ class Stamp:
         )
 
 
-def stamp_of(value: Any) -> Stamp | None:
+def stamp_of(value: object) -> Stamp | None:
     """Stamp of data that were given by the paths of their files, else None."""
     if isinstance(value, FileSource):
         return value.stamp
@@ -156,14 +156,14 @@ def stamp_of(value: Any) -> Stamp | None:
     )
 
 
-def map_of(value: Any) -> mmap.mmap | None:
+def map_of(value: object) -> mmap.mmap | None:
     """The mapped file under an array, through any number of views."""
     while isinstance(value, (np.ndarray, memoryview)):
         value = value.base if isinstance(value, np.ndarray) else value.obj
     return value if isinstance(value, mmap.mmap) else None
 
 
-def _check_size(array: Any, name: str) -> None:
+def _check_size(array: object, name: str) -> None:
     """Check that a mapped file is still as long as its mapping.
 
     Raises:
@@ -375,7 +375,7 @@ class Sequential:
                 del self._held[0]
 
 
-def is_reversible(value: Any) -> bool:
+def is_reversible(value: object) -> bool:
     """Return whether chunks can be read from the last to the first without reading all rows before
     each.
     """

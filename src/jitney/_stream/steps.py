@@ -320,7 +320,7 @@ def longest_chunk_steps(
     return made[fitting.width], fitting
 
 
-def _new(known: KnownValues, values: Mapping[int, Any]) -> dict[int, Any]:
+def _new(known: KnownValues, values: Mapping[int, object]) -> dict[int, Any]:
     return {n: x for n, x in known.values.items() if n not in values}
 
 

@@ -56,7 +56,7 @@ R = TypeVar("R")
 @public
 def stream(
     program: Program[..., R] | Derivative[..., Any],
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     /,
     *,
     chunk: Mapping[str, int | Literal["auto"]],
@@ -259,7 +259,7 @@ def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any])
     ).value
 
 
-def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
+def _one(program: object, chunk: object) -> tuple[str, int | None]:
     """Axis and chunk size; None for "auto"."""
     if isinstance(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
@@ -278,7 +278,11 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
 
 
 def _steps(
-    entry: Specialization, arrays: Sequence[Any], stage: Chunk, laid: StreamLayout, size: int | None
+    entry: Specialization,
+    arrays: Sequence[object],
+    stage: Chunk,
+    laid: StreamLayout,
+    size: int | None,
 ) -> StreamProgram:
     """Steps of an earlier run over data of this length, or new ones."""
     key = (
@@ -323,7 +327,7 @@ def _widest(entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int
         ) from None
 
 
-def _on_host(value: Any) -> Any:
+def _on_host(value: object) -> Any:
     """Move an array that is sharded over several devices to the host, since a slice of it would be
     gathered on each of these devices first.
     """

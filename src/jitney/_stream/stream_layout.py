@@ -106,7 +106,7 @@ class StreamLayout:
                 spec[axis] = self.devices.along
         return sharding(self.place.mesh, tuple(spec))
 
-    def accumulated(self, state: Any) -> Any:
+    def accumulated(self, state: object) -> Any:
         """Put a carry that was read from a file back on its devices; of abstract values, add the
         sharding.
         """
@@ -174,18 +174,18 @@ class StreamLayout:
             (own, [none if whole else devices.spec(axis) for axis in outs]),
         )
 
-    def join(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
+    def join(self, fn: Callable[[Any], object]) -> Callable[..., Any]:
         """Wrap `carry -> carry`, reduced over the devices."""
         if self.devices is None:
             return fn
 
-        def here(state: Any) -> Any:
+        def here(state: object) -> Any:
             return fn(_own(state))
 
         return self.devices.mapped(here, (self.devices.spec(0),), self.devices.spec(None))
 
 
-def _as_part(state: Any) -> Any:
+def _as_part(state: object) -> Any:
     """Add the leading axis along which carries are sharded over the devices."""
 
     def part(x: Any) -> Any:
@@ -194,7 +194,7 @@ def _as_part(state: Any) -> Any:
     return tree_map(part, state)
 
 
-def _own(state: Any) -> Any:
+def _own(state: object) -> Any:
     """Drop that leading axis: the carry of this device."""
 
     def own(x: Any) -> Any:

@@ -65,7 +65,7 @@ def verify_stream(
             )
         return
 
-    def streamed(arrays: Sequence[Any]) -> Any:
+    def streamed(arrays: Sequence[object]) -> Any:
         return again(core.binder.named(entry.layout.values(arrays, entry.statics)))
 
     # The changes set the tolerance; options that a stream replaces are not among them.
@@ -78,5 +78,5 @@ def verify_stream(
     entry.verified[key] = Verification(entry, streamed, changes, options).verify(arrays, result)
 
 
-def _is_read(value: Any) -> bool:
+def _is_read(value: object) -> bool:
     return is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray))

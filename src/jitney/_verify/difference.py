@@ -180,7 +180,7 @@ class Difference:
         return f"result{self.path}{index} is {self.ours!r}, and {self.plain!r} plainly{many}"
 
 
-def tree_of(result: Any) -> Any:
+def tree_of(result: object) -> Any:
     """Return a result as arrays that can be compared: sparse arrays dense, and a linear function as
     its value in a random direction.
     """
@@ -190,7 +190,7 @@ def tree_of(result: Any) -> Any:
             return leaf.todense()
         return _pushed(leaf) if isinstance(leaf, Linear) else leaf
 
-    def is_one(leaf: Any) -> bool:
+    def is_one(leaf: object) -> bool:
         return is_bcoo(leaf) or isinstance(leaf, Linear)
 
     return jax.tree.map(plain, result, is_leaf=is_one)
@@ -201,7 +201,10 @@ def _pushed(linear: Linear) -> Any:
 
 
 def compare_results(
-    ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None
+    ours: object,
+    plain: object,
+    allowed: Allowed,
+    spread: Callable[[], Iterable[object]] | None = None,
 ) -> Difference | None:
     """Return the largest difference between two results, if there is one.
 
@@ -276,7 +279,7 @@ def _leaf(
     return _worst(path, ours, plain, wrong, excess, limits)
 
 
-def _is_same(ours: Any, plain: Any) -> bool:
+def _is_same(ours: object, plain: object) -> bool:
     """Return whether two results that are not arrays are equal, as far as their types define
     that.
     """
@@ -313,7 +316,7 @@ def _worst(
     return Difference(path, at, _scalar(ours, at), _scalar(plain, at), limit, int(wrong.sum()))
 
 
-def _scalar(array: Any, at: tuple[int, ...]) -> Any:
+def _scalar(array: object, at: tuple[int, ...]) -> Any:
     return numbers(array)[at].item()
 
 
@@ -360,5 +363,5 @@ def _rounding(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps) / 2
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")

@@ -18,7 +18,7 @@ _ALONE: Final = ARITHMETIC | LOGIC
 _MOVED: Final = REARRANGED | {"iota"}
 
 
-def elementwise(closed: Any) -> list[bool]:
+def elementwise(closed: object) -> list[bool]:
     """Return for each result of a program whether it is elementwise."""
     program, _ = opened(closed)
     # A forward analysis with booleans as abstract values; their join is `all`.
@@ -31,5 +31,5 @@ def _results(eqn: Any, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
     )
 
 
-def _alone(_value: Any, _aval: Any, _eqn: Any) -> bool:
+def _alone(_value: object, _aval: object, _eqn: object) -> bool:
     return True

@@ -31,7 +31,7 @@ _EXACT: Final = UNROUNDED | {
 }
 
 
-def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any]]:
+def noisy(closed: object, products: float, others: float) -> Callable[..., list[Any]]:
     """Return a program as a function of a random key and its arguments.
 
     Args:
@@ -41,7 +41,7 @@ def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any
         others: The same, for all other operations.
     """
 
-    def run(key: Any, *arrays: Any) -> list[Any]:
+    def run(key: Any, *arrays: object) -> list[Any]:
         noise = _Noise(key, products, others)
         return without_calls(
             closed, [noise.on(array, products) for array in arrays], noise.results, runs

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def failure(
-    verification: Verification, arrays: Sequence[Any], difference: Difference, said: str
+    verification: Verification, arrays: Sequence[object], difference: Difference, said: str
 ) -> VerificationError:
     """Return the error of a call whose result differs from the plain one: with a smaller call, the
     operation, and the script.
@@ -118,7 +118,7 @@ else:
 '''
 
 
-def _write(verification: Verification, arrays: Sequence[Any], difference: Difference) -> Path:
+def _write(verification: Verification, arrays: Sequence[object], difference: Difference) -> Path:
     """Write the script into a new folder, with the arguments next to it, and return its path."""
     core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
@@ -183,8 +183,8 @@ def _call(
     verification: Verification,
     name: str,
     given: _Arguments,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> list[str]:
     """Return the lines that compute `result`."""
     core = verification.body.core
@@ -298,7 +298,7 @@ class _Arguments:
         self.arrays: dict[str, Any] = {}
         self.pickled: dict[str, Any] = {}
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """Return an expression for the value."""
         if isinstance(value, (jax.Array, np.ndarray)):
             return self._array(value)
@@ -339,7 +339,7 @@ class _Arguments:
             f"jnp.asarray(DATA[{name!r}], jnp.{'bool_' if host.dtype == np.bool_ else host.dtype})"
         )
 
-    def _object(self, value: Any) -> str:
+    def _object(self, value: object) -> str:
         name = f"p{len(self.pickled)}"
         try:
             pickle.dumps(value)

@@ -42,7 +42,9 @@ FAILURES = (
 """Exceptions that a function may raise for sizes that its caller never used."""
 
 
-def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
+def shrunk(
+    verification: Verification, arrays: Sequence[object]
+) -> tuple[list[Any], dict[str, int]]:
     """Return the arrays of a call cut along their named axes, as short as the difference stays, and
     the sizes that were cut.
     """
@@ -91,13 +93,13 @@ def _cut(array: Any, shape: Sequence[int]) -> Any:
     )
 
 
-def _differs(verification: Verification, arrays: Sequence[Any]) -> bool:
+def _differs(verification: Verification, arrays: Sequence[object]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return verification.difference(arrays, verification.again(arrays))[0] is not None
 
 
-def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | None:
+def first_operation(verification: Verification, arrays: Sequence[object]) -> str | None:
     """Return the first operation of the body whose results differ, found by a function that returns
     the results of all operations.
     """
@@ -162,7 +164,7 @@ class EachOperation:
         leaves, treedef = tree_flatten((args, kwargs))
         at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) or is_array(leaf)]
 
-        def flat(*arrays: Any) -> list[Any]:
+        def flat(*arrays: object) -> list[Any]:
             whole = list(leaves)
             for i, array in zip(at, arrays, strict=True):
                 whole[i] = array
@@ -174,7 +176,7 @@ class EachOperation:
         self.labels.clear()
         made: list[list[Any]] = []
 
-        def results(eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
+        def results(eqn: object, operands: list[Any], _: CallStack) -> list[Any]:
             out = bound(eqn, operands)
             if _computes(eqn):
                 place = source_of(eqn)

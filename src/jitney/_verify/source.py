@@ -44,7 +44,7 @@ class SourceText:
             f"\n\n\n{copy}" for copy in self.copies
         )
 
-    def _function(self, fn: Any, name: str) -> str:
+    def _function(self, fn: object, name: str) -> str:
         # An import. `__wrapped__` undoes the decorator of the module.
         imported = self._imported(fn)
         if imported is not None:
@@ -66,7 +66,7 @@ class SourceText:
         self.copies.append(ast.unparse(tree))
         return tree.name
 
-    def _imported(self, value: Any) -> tuple[str, str] | None:
+    def _imported(self, value: object) -> tuple[str, str] | None:
         """Return module and qualified name, if an import finds this very object or its decorated
         form.
         """
@@ -95,7 +95,7 @@ class SourceText:
             spec = None
         return (module, name) if spec is not None else None
 
-    def _named_in(self, fn: Any, tree: ast.AST) -> None:
+    def _named_in(self, fn: object, tree: ast.AST) -> None:
         """Add the globals and closure variables that the copy of a function names."""
         scope = {**attribute(fn, "__globals__", {}), **_closure(fn)}
         for node in ast.walk(tree):

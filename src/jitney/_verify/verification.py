@@ -38,7 +38,7 @@ _jax_core: Any = jax_core
 SEEDS = 4
 
 
-def tells(effects: Iterable[Any]) -> str | None:
+def tells(effects: Iterable[object]) -> str | None:
     """Return why a program with effects is not run twice; None without effects."""
     kinds = sorted({type(effect).__name__ for effect in effects})
     return f"it has effects ({', '.join(kinds)}), which would happen twice" if kinds else None
@@ -50,7 +50,7 @@ class PlainProgram:
     def __init__(self, body: CallPlanner, arrays: Sequence[Any]):
         self.body = body
 
-        def written(*arrays: Any) -> Any:
+        def written(*arrays: object) -> Any:
             return body.plainly(*arrays)
 
         with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
@@ -86,21 +86,21 @@ class PlainProgram:
                 )
                 raise
 
-    def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
+    def spread(self, arrays: Sequence[object], allowed: Allowed) -> Iterator[Any]:
         """Yield results with other last bits, or with the rounding of low dtypes."""
         with self.body.numbers():
             run = jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
             for seed in range(SEEDS):
                 yield self._tree(run(jax.random.key(seed), *tree_flatten(list(arrays))[0]))
 
-    def step_by_step(self, arrays: Sequence[Any]) -> Any:
+    def step_by_step(self, arrays: Sequence[object]) -> Any:
         """Return the result with each operation compiled on its own."""
         with self.body.numbers():
             return self._tree(
                 _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0])
             )
 
-    def _tree(self, flat: Sequence[Any]) -> Any:
+    def _tree(self, flat: Sequence[object]) -> Any:
         return tree_of(unmixed(jax.tree.unflatten(jax.tree.structure(self.traced.out_info), flat)))
 
 
@@ -157,10 +157,10 @@ class VerifiedRunner:
         )
         return out
 
-    def _fresh(self, arrays: Sequence[Any]) -> Any:
+    def _fresh(self, arrays: Sequence[object]) -> Any:
         return unmixed(self.run(*map(_copied, arrays)))
 
-    def _key(self, arrays: Sequence[Any]) -> Hashable:
+    def _key(self, arrays: Sequence[object]) -> Hashable:
         settings: Any = jax.config
         where = self.body.where()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
@@ -172,7 +172,7 @@ class VerifiedRunner:
             settings.jax_default_matmul_precision,
         )
 
-    def _changes(self, arrays: Sequence[Any]) -> tuple[ProgramChange, ...]:
+    def _changes(self, arrays: Sequence[object]) -> tuple[ProgramChange, ...]:
         core = self.body.core
         options = core.options
         if self.pads is not None and not self.pads(arrays):
@@ -209,7 +209,7 @@ class Verification:
             probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes
         )
 
-    def verify(self, arrays: Sequence[Any], ours: Any) -> str:
+    def verify(self, arrays: Sequence[object], ours: object) -> str:
         """Compare a result with that of the plain function, and return the outcome in words.
 
         Raises:
@@ -217,7 +217,7 @@ class Verification:
         """
         return _verified(self, arrays, ours, Counters("verify"))
 
-    def difference(self, arrays: Sequence[Any], ours: Any) -> tuple[Difference | None, str]:
+    def difference(self, arrays: Sequence[object], ours: object) -> tuple[Difference | None, str]:
         """Return the difference between a result and the plain one, if any, and the outcome in
         words.
         """
@@ -247,9 +247,9 @@ class Verification:
         self,
         difference: Difference,
         plain: PlainProgram,
-        arrays: Sequence[Any],
-        got: Any,
-        expected: Any,
+        arrays: Sequence[object],
+        got: object,
+        expected: object,
         allowed: Allowed,
     ) -> tuple[Difference | None, str]:
         """Return the difference, unless the plain program is at fault: an error of XLA, which its
@@ -287,7 +287,7 @@ class Verification:
 
 
 def _verified(
-    verification: Verification, arrays: Sequence[Any], ours: Any, counters: Counters
+    verification: Verification, arrays: Sequence[object], ours: object, counters: Counters
 ) -> str:
     """Carry out `Verification.verify`; `counters` own the programs that are compiled below, which
     do not count for the verified program.
@@ -305,11 +305,11 @@ def _verified(
 LISTENER.attribute_to(_verified, Owner(lambda names: names["counters"]))
 
 
-def _copied(array: Any) -> Any:
+def _copied(array: object) -> Any:
     return array.copy() if isinstance(array, jax.Array) else array
 
 
-def _on_one_device(array: Any) -> Any:
+def _on_one_device(array: object) -> Any:
     """Return an array as a plain program takes it; None if a part of it is in another process."""
     if not isinstance(array, jax.Array) or len(array.sharding.device_set) == 1:
         return array
@@ -321,7 +321,7 @@ def _on_one_device(array: Any) -> Any:
     return jax.numpy.asarray(np.asarray(array))
 
 
-def forecast(body: CallPlanner, arrays: Sequence[Any]) -> tuple[bool, str]:
+def forecast(body: CallPlanner, arrays: Sequence[object]) -> tuple[bool, str]:
     """Return whether a call with such arrays will be verified, and why, for its plan."""
     plain = PlainProgram(body, arrays)
     changes = dict.fromkeys(

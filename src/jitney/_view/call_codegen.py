@@ -64,11 +64,11 @@ differs from the one it was written for.
 
 
 def taker(
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     values: Sequence[Argument],
     dynamic: Container[int],
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
 ) -> Taker | None:
     """Generate the function that flattens calls like this one.
 
@@ -109,7 +109,7 @@ def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[i
     )
 
 
-def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
+def leaves_taker(treedef: Hashable, leaves: Sequence[object]) -> Taker | None:
     """Generate the function that gives the leaves of modules of this structure, with leaves of
     these types, and equal to these if `is_keyed_by_value`.
     """
@@ -123,19 +123,19 @@ def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
     return take if _gives(take, (module,), {}, leaves) else None
 
 
-def is_keyed_by_value(leaf: Any) -> bool:
+def is_keyed_by_value(leaf: object) -> bool:
     """Return whether the key of a module identifies this leaf by its value, as it does for a
     function or another constant.
     """
     return is_constant(type(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
-def no_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def no_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     """Reject every call: the initial `Taker`, before the first call."""
 
 
 def _gives(
-    take: Taker, args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: Sequence[Any]
+    take: Taker, args: tuple[object, ...], kwargs: Mapping[str, object], leaves: Sequence[object]
 ) -> bool:
     """Return whether a function gives the same leaves as JAX."""
     taken = take(args, kwargs)
@@ -234,7 +234,7 @@ class _TakerWriter:
         else:
             self._tree(node, name)
 
-    def _leaf(self, node: Any, name: str, unlike: list[str]) -> None:
+    def _leaf(self, node: object, name: str, unlike: list[str]) -> None:
         number, self._count = self._count, self._count + 1
         kind = type(node)
         if self._dynamic is None or number in self._dynamic:
@@ -258,7 +258,7 @@ class _TakerWriter:
             return [f"{name}.dtype in {self._constant(WHOLE)}"]
         return ["True"] if kind in (np.int64, np.uint64) else []
 
-    def _static(self, value: Any, name: str) -> None:
+    def _static(self, value: object, name: str) -> None:
         """Write the comparison of a static value, whose `==` has to cover all its contents."""
         kind = type(value)
         self.is_known &= (
@@ -288,7 +288,11 @@ class _TakerWriter:
                 self.add(held[field.name], part)
 
     def _container(
-        self, parts: Sequence[Any], name: str, unlike: list[str], keys: Sequence[str] | None = None
+        self,
+        parts: Sequence[object],
+        name: str,
+        unlike: list[str],
+        keys: Sequence[str] | None = None,
     ) -> None:
         """Write the lines for a Python container with so many parts, or with these keys."""
         self._leave_if([*unlike, f"len({name}) != {len(parts)}"])
@@ -303,7 +307,7 @@ class _TakerWriter:
         for part, of in zip(parts, names, strict=True):
             self.add(part, of)
 
-    def _tree(self, node: Any, name: str) -> None:
+    def _tree(self, node: object, name: str) -> None:
         """Write the lines for a node that JAX flattens: another container, or a module whose
         attributes are not exactly its fields.
         """
@@ -322,7 +326,7 @@ class _TakerWriter:
             self._lines.append(f"{part} = {flat}[{i}]")
             self._leaf(leaf, part, [f"type({part}) is not {self._constant(type(leaf))}"])
 
-    def _differs(self, value: Any, name: str) -> str:
+    def _differs(self, value: object, name: str) -> str:
         """Condition that a variable holds another value.
 
         Identity is compared first. For types that are quick to compare an equal value is accepted
@@ -343,7 +347,7 @@ class _TakerWriter:
         self._parts += 1
         return f"v{self._parts}"
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         name = f"c{len(self._names)}"
         self._names[name] = value
         return name

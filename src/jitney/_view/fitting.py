@@ -30,7 +30,7 @@ WHOLE = frozenset((np.dtype(np.int64), np.dtype(np.uint64)))
 """Dtypes of arrays that are checked in each call; `taking.py` tests for them."""
 
 
-def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Any]) -> None:
+def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[object]) -> None:
     """Check floats in the first call of a program, and warn if they lose their differences.
 
     Raises:
@@ -47,7 +47,7 @@ def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Any])
 
 
 def demand_whole_numbers_fit(
-    where: Where | str, paths: Sequence[str], arrays: Sequence[Any]
+    where: Where | str, paths: Sequence[str], arrays: Sequence[object]
 ) -> None:
     """Check integers.
 
@@ -102,7 +102,7 @@ def _warn_of_spread(
 
 
 def _beyond(
-    where: Where | str, path: str, dtype: np.dtype[Any], number: Any, low: np.dtype[Any]
+    where: Where | str, path: str, dtype: np.dtype[Any], number: object, low: np.dtype[Any]
 ) -> ContractError:
     return ContractError(
         where,

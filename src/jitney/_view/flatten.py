@@ -56,7 +56,7 @@ _structures: weakref.WeakValueDictionary[Hashable, ModuleStructure] = weakref.We
 _lock = threading.Lock()
 
 
-def structure(treedef: Hashable, leaves: Sequence[Any]) -> ModuleStructure:
+def structure(treedef: Hashable, leaves: Sequence[object]) -> ModuleStructure:
     """Get the unique `ModuleStructure` of a tree with these leaves."""
     constants = tuple(leaf for leaf in leaves if is_keyed_by_value(leaf))
     with _lock:
@@ -83,7 +83,7 @@ class _Class:
         self.seen = 0
         self.takers: tuple[tuple[Taker, ModuleStructure], ...] = ()
 
-    def taken(self, module: Any) -> tuple[Sequence[Any], ModuleStructure] | None:
+    def taken(self, module: object) -> tuple[Sequence[Any], ModuleStructure] | None:
         """Leaves of a module and its part of the key, if a function fits; None otherwise."""
         for take, of in self.takers:
             leaves = take((module,), _NO_KEYWORDS)
@@ -91,7 +91,7 @@ class _Class:
                 return leaves, of
         return None
 
-    def learn(self, leaves: Sequence[Any], treedef: Hashable) -> None:
+    def learn(self, leaves: Sequence[object], treedef: Hashable) -> None:
         """Generate a function for modules of this structure, once enough modules of the class have
         been seen.
         """
@@ -122,7 +122,7 @@ class Flattener:
             self._add(arg, leaves, key)
         return leaves, tuple(key)
 
-    def _add(self, node: Any, leaves: list[Any], key: list[Hashable]) -> None:
+    def _add(self, node: object, leaves: list[Any], key: list[Hashable]) -> None:
         """Append the leaves of one argument (or part of one), and its part of the key. The part
         determines where the argument ends.
         """
@@ -145,7 +145,7 @@ class Flattener:
             leaves += flat
             key += (treedef, *map(type, flat))
 
-    def _module(self, module: Any, leaves: list[Any], key: list[Hashable]) -> None:
+    def _module(self, module: object, leaves: list[Any], key: list[Hashable]) -> None:
         known = self._classes.get(type(module))
         if known is None:
             known = self._classes[type(module)] = _Class()

@@ -96,7 +96,7 @@ class Layout:
         # Most functions that are called twice alike are called many times.
         self.called_again = False
 
-    def _refuse_lost_meanings(self, leaves: Sequence[Any]) -> None:
+    def _refuse_lost_meanings(self, leaves: Sequence[object]) -> None:
         """Check that JAX sees all information in the arrays. This depends on types only, so it is
         checked once per layout.
 
@@ -115,7 +115,7 @@ class Layout:
                     code="J213",
                 )
 
-    def refuse_unreadable(self, leaves: Sequence[Any]) -> None:
+    def refuse_unreadable(self, leaves: Sequence[object]) -> None:
         """Check that a trace can read the static values of a call on behalf of all calls that will
         share its program.
 
@@ -133,13 +133,13 @@ class Layout:
             for found in array_likes(part):
                 raise array_like_error(self._where, "a static field is or holds", found, "x")
 
-    def _refuse_array_likes(self, leaf: Any, path: str) -> None:
+    def _refuse_array_likes(self, leaf: object, path: str) -> None:
         for found in () if isinstance(leaf, Opaque) else array_likes(leaf):
             raise array_like_error(
                 self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path
             )
 
-    def _refuse_used_up(self, what: str, value: Any) -> None:
+    def _refuse_used_up(self, what: str, value: object) -> None:
         used_up = first_consumable(value)
         if used_up is not None:
             raise StaticError(
@@ -160,7 +160,7 @@ class Layout:
         return entry
 
     def _picker(
-        self, leaves: Sequence[Any], hints: Sequence[LeafHint]
+        self, leaves: Sequence[object], hints: Sequence[LeafHint]
     ) -> Callable[[list[Any]], Sequence[Any]]:
         """Function from the leaves of a call to its arrays, with as little work as the types
         allow.
@@ -180,7 +180,7 @@ class Layout:
         itemgetter: Any = operator.itemgetter
         return itemgetter(*self.dynamic) if self.dynamic else _nothing
 
-    def key(self, leaves: Sequence[Any]) -> tuple[Hashable, ...]:
+    def key(self, leaves: Sequence[object]) -> tuple[Hashable, ...]:
         """Compute the key of the static values of a call. Their types are part of `form`."""
         try:
             # `tuple([...])` is faster than a generator, and every warm call with static values runs
@@ -191,7 +191,7 @@ class Layout:
         except Unkeyed:
             raise self._unkeyed(leaves, self.static) from None
 
-    def check_hashes(self, leaves: Sequence[Any]) -> None:
+    def check_hashes(self, leaves: Sequence[object]) -> None:
         """Check that the static values have the `hash` that their classes promise; the look-up of
         an entry has failed.
 
@@ -202,25 +202,25 @@ class Layout:
         if unhashed:
             raise self._unkeyed(leaves, unhashed) from None
 
-    def _unkeyed(self, leaves: Sequence[Any], at: Sequence[int]) -> StaticError:
+    def _unkeyed(self, leaves: Sequence[object], at: Sequence[int]) -> StaticError:
         return unkeyed(
             self._where,
             ((self.names[i][1], leaves[i]) for i in at if not isinstance(leaves[i], Opaque)),
         )
 
-    def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+    def statics(self, leaves: Sequence[object]) -> tuple[Any, ...]:
         """Copies of the static values of a call, in the order of `static`."""
         copies = Copies()
         return tuple(self._copied(i, leaves[i], copies) for i in self.static)
 
-    def _copied(self, i: int, leaf: Any, copies: Copies) -> Any:
+    def _copied(self, i: int, leaf: object, copies: Copies) -> Any:
         try:
             return snapshot(leaf.value if isinstance(leaf, Opaque) else leaf, copies)
         except Unkeyed as problem:
             raise problem.of(self._where, f"static {self.names[i][1]!r}") from None
 
     def values(
-        self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False
+        self, arrays: Sequence[object], statics: Sequence[object], *, for_body: bool = False
     ) -> tuple[Any, ...]:
         """Rebuild the value of each parameter from arrays (or stand-ins for them) and static
         values. For a body, static fields are copied.
@@ -235,7 +235,7 @@ class Layout:
             copy_loose(values)
         return values
 
-    def has(self, treedef: Hashable, leaves: Sequence[Any], arrays: Sequence[Any]) -> bool:
+    def has(self, treedef: Hashable, leaves: Sequence[object], arrays: Sequence[object]) -> bool:
         """Return whether this is the layout of a call with this structure, these leaves and
         arrays.
         """
@@ -246,7 +246,7 @@ class Layout:
     def static_names(self) -> tuple[str, ...]:
         return tuple(self.names[i][1] for i in self.static)
 
-    def view(self, contract: Contract, arrays: Sequence[Any], statics: Sequence[Any]) -> View:
+    def view(self, contract: Contract, arrays: Sequence[object], statics: Sequence[object]) -> View:
         """View of the outermost stage."""
         # A static value may be a pytree itself; wrapped, it counts as one leaf.
         values = self.values(arrays, [Opaque.holding(value) for value in statics])
@@ -260,12 +260,12 @@ class Layout:
         )
 
 
-def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: Any) -> Leaf:
+def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: object) -> Leaf:
     argument, path = name
     return Leaf(path, argument, *aval_parts(array), hint, None if inside is None else inside.hint)
 
 
-def is_nested_trace(leaves: Iterable[Any]) -> bool:
+def is_nested_trace(leaves: Iterable[object]) -> bool:
     """Return whether a call with these leaves stands inside another trace."""
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
@@ -309,17 +309,17 @@ def wrap_statics(
     return tuple(out)
 
 
-def unwrap_statics(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def unwrap_statics(values: tuple[object, ...]) -> tuple[Any, ...]:
     """Inverse of `wrap_statics`."""
     return tree_map(unwrap_static, values)
 
 
-def unwrap_static(leaf: Any) -> Any:
+def unwrap_static(leaf: object) -> Any:
     """Leaf as the caller passed it."""
     return leaf.value if isinstance(leaf, Opaque) else leaf
 
 
-def static_text(value: Any) -> str:
+def static_text(value: object) -> str:
     """Short text of a static value, for reports."""
     text = attribute(value, "__qualname__", None) or repr_of(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -343,7 +343,7 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
     return hints
 
 
-def is_traced(leaf: Any, hint: LeafHint) -> bool:
+def is_traced(leaf: object, hint: LeafHint) -> bool:
     """Return whether a leaf of the arguments is traced: an array, or a number annotated as `float`
     or `complex`. All other leaves are static.
     """

@@ -81,7 +81,7 @@ def register_axes(cls: type, **fields: str) -> None:
     )
 
 
-def axes_in_modules(value: Any) -> list[InModule | None]:
+def axes_in_modules(value: object) -> list[InModule | None]:
     """Field of the innermost module that holds each leaf of a tree; None outside of modules."""
     if isinstance(value, eqx.Module):
         hints = _fields(type(value))
@@ -119,10 +119,10 @@ def _fields(cls: type) -> dict[str, Hint]:
     return hints
 
 
-def _children(value: Any) -> list[tuple[Any, Any]]:
+def _children(value: object) -> list[tuple[Any, Any]]:
     """Paths and children of a tree node, in JAX's order; a leaf is its own child."""
 
-    def is_child(inner: Any) -> bool:
+    def is_child(inner: object) -> bool:
         return inner is not value
 
     return _flatten_with_path(value, is_leaf=is_child)[0]

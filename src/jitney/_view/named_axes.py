@@ -105,7 +105,7 @@ class NoSize(Refused):
 
 
 def shape_at(
-    leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, Any]
+    leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, object]
 ) -> tuple[Any, ...]:
     """Shape of an array with other sizes for some axes, possibly symbolic ones.
 
@@ -128,7 +128,7 @@ def shape_at(
     return tuple(shape)
 
 
-def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, Any]) -> Any:
+def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Any:
     try:
         value = read(size).at(sizes)
     except Unreadable as error:

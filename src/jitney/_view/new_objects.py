@@ -20,7 +20,7 @@ from .._signature.mutable_objects import is_plain
 from .nodes import nodes
 
 
-def new_objects_in(result: Any, leaves: Sequence[Any]) -> frozenset[int]:
+def new_objects_in(result: object, leaves: Sequence[object]) -> frozenset[int]:
     """The `id`s of plain objects in the leaves of a result that nothing outside of the result
     refers to.
     """
@@ -42,7 +42,7 @@ def new_objects_in(result: Any, leaves: Sequence[Any]) -> frozenset[int]:
     return frozenset(objects.keys() - there_before - _behind(there_before, objects))
 
 
-def _is_only_in(value: Any, inside: set[int]) -> bool:
+def _is_only_in(value: object, inside: set[int]) -> bool:
     """Return whether all referrers of an object are in `inside`. Frames do not count: a body
     reaches outer objects through a cell, a module, an argument or another object.
     """
@@ -59,7 +59,7 @@ def _behind(roots: set[int], objects: dict[int, Any]) -> set[int]:
     return {key for root in roots for key in _reached([objects[root]])}
 
 
-def _reached(values: Sequence[Any]) -> dict[int, Any]:
+def _reached(values: Sequence[object]) -> dict[int, Any]:
     """Plain objects and containers that can be reached from these values (through attributes,
     Python's containers, methods and partials), by `id`.
     """
@@ -75,7 +75,7 @@ def _reached(values: Sequence[Any]) -> dict[int, Any]:
     return found
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from dict[Any, Any].values(value)
     elif isinstance(value, (list, tuple, set, frozenset)):

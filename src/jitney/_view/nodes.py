@@ -18,7 +18,7 @@ Equinox's lookup in Python.
 fields_of: Callable[[Any], dict[str, Any]] = vars
 
 
-def nodes(node: Any) -> Iterator[Any]:
+def nodes(node: object) -> Iterator[Any]:
     """Iterate over a node and all nodes inside it, in preorder."""
     waiting = [node]
     while waiting:
@@ -29,15 +29,15 @@ def nodes(node: Any) -> Iterator[Any]:
             waiting += reversed(children(each))
 
 
-def is_leaf(node: Any) -> bool:
+def is_leaf(node: object) -> bool:
     """Return whether JAX treats a node as a leaf. None is not a leaf."""
     return all_leaves([node])
 
 
-def children(node: Any) -> list[Any]:
+def children(node: object) -> list[Any]:
     """Children of a node in JAX's order; a leaf is its own child."""
 
-    def is_child(inner: Any) -> bool:
+    def is_child(inner: object) -> bool:
         return inner is not node
 
     # `is_leaf` stops the flattening one level below the node.

@@ -66,10 +66,10 @@ class Outcome:
         )
 
     @rest.setter
-    def rest(self, rest: tuple[tuple[int, Any], ...]) -> None:
+    def rest(self, rest: tuple[tuple[int, object], ...]) -> None:
         self._rest = rest
 
-    def take_apart(self, result: Any, given: Sequence[Identity] = ()) -> list[Any]:
+    def take_apart(self, result: object, given: Sequence[Identity] = ()) -> list[Any]:
         """Flatten a result into its arrays, and record its structure.
 
         Args:
@@ -115,7 +115,7 @@ class Outcome:
             raise Refused("", "returns something besides arrays that depends on the size")
         del self.seen[1:]
 
-    def whole(self, arrays: Sequence[Any]) -> Any:
+    def whole(self, arrays: Sequence[object]) -> Any:
         """Build the result from these arrays, with JAX's unflatten."""
         leaves, copies = list(arrays), Copies(self.made)
         for i, leaf in self._rest:
@@ -125,29 +125,29 @@ class Outcome:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
-    def _first(self, arrays: Sequence[Any]) -> Any:
+    def _first(self, arrays: Sequence[object]) -> Any:
         """Build the first result, which may be the only one, without generating a function."""
         # Only `whole` copies the objects that the body created.
         self.build = self.whole if self.made else self._second
         return self.whole(arrays)
 
-    def _second(self, arrays: Sequence[Any]) -> Any:
+    def _second(self, arrays: Sequence[object]) -> Any:
         self.build = builder(self.treedef, self._rest, _renewed)
         return self.build(arrays)
 
-    def inner(self, arrays: Sequence[Any]) -> Any:
+    def inner(self, arrays: Sequence[object]) -> Any:
         """Result as the body returned it for one element, with a shape and dtype in place of each
         array.
         """
         return tree_map(self._without_levels, self.whole(arrays))
 
-    def _without_levels(self, leaf: Any) -> Any:
+    def _without_levels(self, leaf: object) -> Any:
         if not is_array(leaf):
             return leaf
         shape, dtype, weak = aval_parts(leaf)
         return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
 
-    def output(self, arrays: Sequence[Any]) -> Any:
+    def output(self, arrays: Sequence[object]) -> Any:
         """Value that a transformed function returns to JAX: the result itself if it contains only
         arrays and no modules, else a `Mixed`.
         """
@@ -158,12 +158,12 @@ class Outcome:
         )
 
 
-def _renewed(leaf: Any, copies: Copies | None = None) -> Any:
+def _renewed(leaf: object, copies: Copies | None = None) -> Any:
     """Static leaf of a result for one caller."""
     return dereference(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
 
 
-def refuse_used_up(where: Where, result: Any) -> None:
+def refuse_used_up(where: Where, result: object) -> None:
     """Check that a result contains nothing that its first reader would consume.
 
     Raises:
@@ -193,7 +193,7 @@ def is_computed(leaf: Any) -> bool:
     )
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Any:
     keyer = keyer_of(type(value))
     return value if keyer is None else keyer(value)
 

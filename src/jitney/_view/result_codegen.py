@@ -41,7 +41,7 @@ def holds_modules(treedef: Any) -> bool:
     )
 
 
-def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any], Any]) -> Build:
+def builder(treedef: Any, rest: Sequence[tuple[int, object]], fresh: Callable[[Any], Any]) -> Build:
     """Function that builds results of one structure from their arrays.
 
     Args:
@@ -60,7 +60,7 @@ def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any]
         return build
 
     # Fallback for a structure that the generated function gets wrong.
-    def by_jax(arrays: Sequence[Any]) -> Any:
+    def by_jax(arrays: Sequence[object]) -> Any:
         found = iter(arrays)
         return tree_unflatten(
             treedef,
@@ -70,7 +70,7 @@ def builder(treedef: Any, rest: Sequence[tuple[int, Any]], fresh: Callable[[Any]
     return by_jax
 
 
-def _are_alike(a: Any, b: Any, copied: set[int]) -> bool:
+def _are_alike(a: object, b: object, copied: set[int]) -> bool:
     """Return whether two trees consist of the same nodes and leaves. A value that is copied may be
     another object of its type.
     """
@@ -133,7 +133,7 @@ class _BuilderWriter:
         exec(compile(source, "<a result, built by jitney>", "exec"), self._names)  # noqa: S102
         return self._names["build"]
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         name = f"c{len(self._names)}"
         self._names[name] = value
         return name

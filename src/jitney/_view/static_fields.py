@@ -19,7 +19,7 @@ from .nodes import is_leaf, nodes
 _OTHERS = ("user", "generated", "library")
 
 
-def loose_parts(values: Any) -> tuple[Any, ...]:
+def loose_parts(values: object) -> tuple[Any, ...]:
     """Values beside the leaves, in all nodes, that can change or be consumed."""
     return tuple(
         part
@@ -29,7 +29,7 @@ def loose_parts(values: Any) -> tuple[Any, ...]:
     )
 
 
-def copy_loose(values: Any) -> None:
+def copy_loose(values: object) -> None:
     """Replace the static fields of modules, which were built for one trace, by copies, since JAX
     identifies a NumPy array by identity.
     """
@@ -39,7 +39,7 @@ def copy_loose(values: Any) -> None:
                 object.__setattr__(node, name, snapshot(getattr(node, name)))
 
 
-def _beside(node: Any) -> Iterator[Any]:
+def _beside(node: object) -> Iterator[Any]:
     if isinstance(node, eqx.Module):
         yield from (getattr(node, name) for name in _names(node))
     elif (

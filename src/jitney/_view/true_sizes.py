@@ -151,7 +151,7 @@ def known() -> KnownSizes:
     return _KNOWN.get()
 
 
-def split_counts(arrays: Sequence[Any]) -> tuple[Sequence[Any], TrueSizes | None]:
+def split_counts(arrays: Sequence[object]) -> tuple[Sequence[Any], TrueSizes | None]:
     """Split the arrays of a call from its true sizes, which are None if it is not padded."""
     return (
         (arrays[:-1], arrays[-1])

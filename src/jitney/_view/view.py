@@ -77,14 +77,14 @@ class View:
         return tuple(index for index, leaf in enumerate(self.leaves) if leaf.argument == argument)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a value is traced by Equinox's default rule; an abstract value counts as the
     array it represents.
     """
     return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
 
 
-def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
+def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
     """Annotation of each leaf of `value`, in JAX's order; None for leaves without one."""
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
@@ -102,7 +102,7 @@ def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
     return _none(value)
 
 
-def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
+def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
     if isinstance(value, Mapping) and len(hint.items) >= 1:
         return [
             leaf_hint for part in _children(value) for leaf_hint in leaf_hints(hint.items[-1], part)
@@ -139,14 +139,14 @@ def _alternative(hint: UnionHint, value: Any) -> Hint | None:
     return next((o for o in hint.options if isinstance(o, (ContainerHint, TreeHint))), None)
 
 
-def _children(value: Any) -> list[Any]:
+def _children(value: object) -> list[Any]:
     """Children of a tree node, in JAX's order."""
     return jax.tree.leaves(value, is_leaf=lambda inner: inner is not value)
 
 
-def _is_leaf(value: Any) -> bool:
+def _is_leaf(value: object) -> bool:
     return jax.tree_util.all_leaves([value])
 
 
-def _none(value: Any) -> list[LeafHint]:
+def _none(value: object) -> list[LeafHint]:
     return [None] * len(jax.tree.leaves(value))

@@ -53,7 +53,7 @@ class _Branch:
         return [step for step in self.steps if step.is_out and step.stage == stage]
 
     def values(
-        self, operands: Sequence[Any], found: dict[int, Any], refs: Sequence[Ref]
+        self, operands: Sequence[object], found: dict[int, Any], refs: Sequence[Ref]
     ) -> list[Any]:
         """Evaluate values of the branch from its operands and the hoisted results."""
         # Backward: the steps that are needed. Then forward: evaluate them.
@@ -117,17 +117,17 @@ def hoist_uses(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
     return program.replace(jaxpr=program.jaxpr.replace(eqns=lines))
 
 
-def _all(programs: Sequence[Any]) -> Iterator[Any]:
+def _all(programs: Sequence[object]) -> Iterator[Any]:
     for program in programs:
         yield from equations(program)
 
 
-def _taken_apart(program: Any, looks: Callable[[Any], bool]) -> _Branch:
+def _taken_apart(program: object, looks: Callable[[Any], bool]) -> _Branch:
     avals: dict[int, Any] = {}
     steps: list[_BranchStep] = []
     stage: dict[int, int] = {}
 
-    def results(eqn: Any, reads: list[Ref], _within: Any) -> Sequence[Ref]:
+    def results(eqn: Any, reads: list[Ref], _within: object) -> Sequence[Ref]:
         makes = numbered(eqn.outvars, avals)
         at, is_out = max((stage.get(n, 0) for n in numbers_of(reads)), default=0), looks(eqn)
         steps.append(_BranchStep(eqn, tuple(reads), makes, at, is_out))
@@ -143,8 +143,8 @@ def _taken_apart(program: Any, looks: Callable[[Any], bool]) -> _Branch:
 
 
 def _chosen(
-    index: Any,
-    operands: Sequence[Any],
+    index: object,
+    operands: Sequence[object],
     branches: Sequence[_Branch],
     found: list[dict[int, Any]],
     steps: Sequence[tuple[int, _BranchStep]],
@@ -177,8 +177,8 @@ def _chosen(
 
 
 def _finished(
-    index: Any,
-    operands: Sequence[Any],
+    index: object,
+    operands: Sequence[object],
     branches: Sequence[_Branch],
     found: list[dict[int, Any]],
     avals: Sequence[Any],
@@ -206,7 +206,7 @@ def _finished(
     return out
 
 
-def _switch(index: Any, branches: Sequence[Callable[[], list[Any]]]) -> list[Any]:
+def _switch(index: object, branches: Sequence[Callable[[], list[Any]]]) -> list[Any]:
     """Call `lax.switch` on branches that close over their operands."""
     return list(lax.switch(index, branches))
 

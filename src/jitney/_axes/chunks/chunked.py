@@ -89,7 +89,7 @@ class Chunked:
         self.is_spread = is_spread or (devices is not None and devices.is_part)
         self.is_differentiated = is_differentiated
 
-    def known(self, given: Sequence[Any]) -> KnownValues:
+    def known(self, given: Sequence[object]) -> KnownValues:
         """Take the arguments, in order, as known values; those with the axis as a whole."""
         return KnownValues(dict(zip(self.passes.flat.takes, given, strict=True)))
 
@@ -141,12 +141,12 @@ class Chunked:
         known: KnownValues,
         chunk: dict[int, Any],
         state: State,
-        start: Any,
-        count: Any,
+        start: object,
+        count: object,
         allocated: int,
         *,
         kept: StoredCarries | None = None,
-        here: Any = True,
+        here: object = True,
     ) -> tuple[State, list[Any]]:
         """Evaluate one chunk.
 
@@ -342,7 +342,7 @@ class Chunked:
         parts: PartialResults,
         values: list[Any],
         state: list[Any],
-        when: Any,
+        when: object,
     ) -> tuple[list[Any], list[Any]]:
         """Evaluate a loop, branch or solve over another axis on one chunk: the results that are
         made per chunk (None for partial ones), and the partial results so far.
@@ -457,7 +457,7 @@ def _merge_argmax(
 
 
 def run_chunked(
-    passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None
+    passes: Passes, arrays: Sequence[object], size: int, chunk: int, devices: Devices | None = None
 ) -> list[Any]:
     """Evaluate a program in memory, chunk by chunk.
 
@@ -473,7 +473,7 @@ def run_chunked(
 
 
 def run_chunked_differentiable(
-    passes: Passes, derivative: Derivative[Passes], arrays: Sequence[Any], size: int, chunk: int
+    passes: Passes, derivative: Derivative[Passes], arrays: Sequence[object], size: int, chunk: int
 ) -> list[Any]:
     """`run_chunked` on one device, differentiable once; in reverse mode each chunk is
     rematerialised.
@@ -486,10 +486,12 @@ def run_chunked_differentiable(
         chunk: The number of its elements per chunk.
     """
 
-    def run(arrays: Sequence[Any], _: None) -> list[Any]:
+    def run(arrays: Sequence[object], _: None) -> list[Any]:
         return run_chunked(passes, arrays, size, chunk)
 
-    def along(passes: Passes, arrays: Sequence[Any], _: None, tangents: Sequence[Any]) -> list[Any]:
+    def along(
+        passes: Passes, arrays: Sequence[object], _: None, tangents: Sequence[object]
+    ) -> list[Any]:
         with passes.width:
             work = Chunked(passes, size, is_differentiated=True)
             return _scan_chunks(
@@ -499,7 +501,7 @@ def run_chunked_differentiable(
     return with_derivative(run, along, derivative, arrays, None, len(passes.flat.gives))
 
 
-def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+def _run(work: Chunked, arrays: Sequence[object], size: int, chunk: int) -> list[Any]:
     passes, devices = work.passes, work.devices
     if devices is None:
         return _scan_chunks(work, arrays, size, chunk)
@@ -509,7 +511,7 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
     made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
     emitted = {i for turn in passes.passes for i in turn.emits}
 
-    def here(*parts: Any) -> list[Any]:
+    def here(*parts: object) -> list[Any]:
         out = _scan_chunks(work, parts, size // devices.parts, chunk)
         return [out[i] for i in made]
 
@@ -521,7 +523,7 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
 
 def _scan_chunks(
     work: Chunked,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     size: int,
     chunk: int,
     tangents: frozenset[int] | None = None,
@@ -638,7 +640,7 @@ def _scan_chunks(
     return work.results(known, emitted)
 
 
-def _as_is(given: Any) -> Any:
+def _as_is(given: object) -> Any:
     return given
 
 
@@ -646,7 +648,7 @@ def _all_bits(arrays: list[Any]) -> list[Any]:
     return [as_bits(x) for x in arrays]
 
 
-def _slice(x: Any, start: Any, size: int, axis: int) -> Any:
+def _slice(x: Any, start: object, size: int, axis: int) -> Any:
     return lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
@@ -663,7 +665,7 @@ def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:
     )
 
 
-def _joined(chunks: Any, axis: int) -> Any:
+def _joined(chunks: object, axis: int) -> Any:
     """Join chunks that are stacked along a leading axis along their own axis."""
     moved = jnp.moveaxis(chunks, 0, axis)
     return moved.reshape(

@@ -219,6 +219,6 @@ def begins_with(node: Node) -> list[Any]:
     )
 
 
-def size_per_element(dims: Sequence[Any]) -> int:
+def size_per_element(dims: Sequence[object]) -> int:
     """The number of elements per element of the axis."""
     return math.prod(evaluate(dim, dict.fromkeys(symbols(dim), 1)) for dim in dims)

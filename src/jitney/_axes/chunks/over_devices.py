@@ -84,7 +84,7 @@ class Devices:
         ]
         return jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
 
-    def mapped(self, fn: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
+    def mapped(self, fn: Callable[..., object], ins: object, outs: object) -> Callable[..., Any]:
         """Turn a function of shards into one of whole arrays, by JAX's `shard_map`."""
         return jax.shard_map(
             fn,

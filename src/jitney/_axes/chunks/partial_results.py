@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def find_partials(op: Op, zeros: Sequence[bool]) -> PartialResults:
     )
 
 
-def _standing(dims: Sequence[Any], otherwise: AbstractValue) -> AbstractValue:
+def _standing(dims: Sequence[object], otherwise: AbstractValue) -> AbstractValue:
     return "along" if ragged_axes(dims) else otherwise
 
 
@@ -105,13 +104,15 @@ class _PartialsInterpreter:
     def __init__(self, outer: Op):
         self.outer = outer
 
-    def run(self, jaxpr: Any, given: Sequence[AbstractValue], seen_at: str) -> list[AbstractValue]:
+    def run(
+        self, jaxpr: object, given: Sequence[AbstractValue], seen_at: str
+    ) -> list[AbstractValue]:
         """The abstract results of a jaxpr for abstract arguments."""
 
-        def number(value: Any, aval: Any, _eqn: Any) -> AbstractValue:
+        def number(value: object, aval: object, _eqn: object) -> AbstractValue:
             return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
 
-        def results(eqn: Any, standings: list[AbstractValue]) -> list[AbstractValue]:
+        def results(eqn: object, standings: list[AbstractValue]) -> list[AbstractValue]:
             return self.made(Op(eqn, self.outer.ranges, seen_at), standings)
 
         return interpret(jaxpr, given, results, constant=number)
@@ -222,7 +223,7 @@ class _PartialsInterpreter:
     def loop(
         self,
         op: Op,
-        body: Any,
+        body: object,
         constants: list[AbstractValue],
         start: list[AbstractValue],
         xs: list[AbstractValue],

@@ -90,7 +90,7 @@ def can_be_picked(op: Op) -> bool:
     )
 
 
-def read_positions(walk: PaddedInterpreter, op: Op, values: Sequence[Any], state: Any) -> Any:
+def read_positions(walk: PaddedInterpreter, op: Op, values: Sequence[object], state: object) -> Any:
     """The next state of a read at positions: this chunk's elements where a position lies in it, the
     state elsewhere.
     """

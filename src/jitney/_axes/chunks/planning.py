@@ -64,7 +64,7 @@ from .passes import Pass, Passes
 
 
 def plan_passes(
-    jaxpr: Any,
+    jaxpr: object,
     symbol: str,
     ranges: Ranges,
     numbers: Mapping[Any, Any] | None = None,
@@ -191,7 +191,7 @@ def _live_values(flat: NumberedProgram) -> set[int]:
     return wanted
 
 
-def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
+def _check_dims(op: Op | None, dims: Sequence[object], symbol: str) -> None:
     symbolic = ragged_dims(dims)
     if len(symbolic) > 1 or any(
         set(symbols(dim)) != {symbol} or (op is None and str(dim) != symbol) for dim in symbolic
@@ -321,7 +321,7 @@ def _check_inside(op: Op, symbol: str) -> None:
 def _do_at_once(
     node: Node,
     uses: Sequence[Use],
-    odd: Any,
+    odd: object,
     flat: NumberedProgram,
     level: dict[int, int],
     streamed: set[int],

@@ -63,7 +63,7 @@ def expand_hi_primitive(op: Op) -> Any:
         for atom in op.eqn.invars
     ]
 
-    def low(*operands: Any) -> list[Any]:
+    def low(*operands: object) -> list[Any]:
         return jax.tree.leaves(op.params["_prim"].expand(*operands))
 
     return make_jaxpr(low)(*avals)
@@ -107,8 +107,8 @@ def _remat(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
 def _cond(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     index, *operands = values
 
-    def branch(program: Any) -> Any:
-        def taken(*given: Any) -> list[Any]:
+    def branch(program: object) -> Any:
+        def taken(*given: object) -> list[Any]:
             return walk.run(program, given)
 
         return taken
@@ -127,11 +127,11 @@ def _while(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     dims = shape_of(opened(condition)[0].outvars[0])
     start = [jnp.asarray(x) for x in start]
 
-    def answers(carry: Sequence[Any]) -> Any:
+    def answers(carry: Sequence[object]) -> Any:
         out = walk.run(condition, [*of_condition, *carry])[0]
         return walk.keep(out, dims, range(len(dims)), np.False_)
 
-    def body(carry: Sequence[Any]) -> Any:
+    def body(carry: Sequence[object]) -> Any:
         new = _typed(walk.run(op.params["body_jaxpr"], [*of_body, *carry]), carry)
         if not dims:
             return new
@@ -143,7 +143,7 @@ def _while(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
             for a, b in zip(new, carry, strict=True)
         ]
 
-    def more(carry: Sequence[Any]) -> Any:
+    def more(carry: Sequence[object]) -> Any:
         return jnp.any(answers(carry))
 
     return list(lax.while_loop(more, body, start))
@@ -158,7 +158,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     # A body that may not end or may raise on padding is skipped there, by a branch.
     skips = may_be_shorter and depends_on_rows(op.params["jaxpr"])
 
-    def turn(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def turn(held: Sequence[object], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
         return _typed(out[: len(held)], held), out[len(held) :]
 
@@ -170,7 +170,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
         )
         return [*carry, *ys]
 
-    def skipped(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def skipped(held: Sequence[object], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         del x
         avals = [atom.aval for atom in opened(op.params["jaxpr"])[0].outvars[len(held) :]]
         return list(held), [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
@@ -194,7 +194,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [*carry, *ys]
 
 
-def depends_on_rows(jaxpr: Any) -> bool:
+def depends_on_rows(jaxpr: object) -> bool:
     """Return whether a program holds a `while` loop or a callback, so that its termination or its
     errors depend on its values.
 

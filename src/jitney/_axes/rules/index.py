@@ -56,7 +56,7 @@ def to_int32(positions: Any) -> Any:
     return lax.convert_element_type(positions, np.int32)
 
 
-def _bounded(walk: PaddedInterpreter, start: Any, dim: Dim, window: Dim) -> Any:
+def _bounded(walk: PaddedInterpreter, start: object, dim: Dim, window: Dim) -> Any:
     """Clamp a start so that the window lies inside the true size, as XLA clamps it by the size that
     it sees.
 
@@ -90,7 +90,7 @@ def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[A
 
 
 def _starts(
-    walk: PaddedInterpreter, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]
+    walk: PaddedInterpreter, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[object]
 ) -> list[Any]:
     return [
         _bounded(walk, start, dim, window)
@@ -343,7 +343,7 @@ def _protected(
     walk: PaddedInterpreter,
     op: Op,
     x: Any,
-    indices: Any,
+    indices: object,
     updates: Any,
     partly: Sequence[int],
     sizes: Sequence[Dim],

@@ -16,7 +16,7 @@ on a partial would compute a number that does not occur in the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -64,7 +64,7 @@ _LINEAR = (
 _PRODUCTS = ("conv_general_dilated", "dot_general", "mul")
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: object) -> bool:
     """Return whether a constant of a program is zero in all elements."""
     dtype = getattr(value, "dtype", None)
     if isinstance(value, Tracer) or (dtype is not None and issubdtype(dtype, extended)):

@@ -10,8 +10,6 @@ functions.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 
 from ..._jax.jaxprs import called, equations, programs
@@ -46,7 +44,7 @@ def is_pseudo_inverse(op: Op) -> bool:
     )
 
 
-def _text(eqn: Any) -> str | None:
+def _text(eqn: object) -> str | None:
     """The printed jaxpr of a call; None if it closes over arrays, which printing leaves out."""
     program = called(eqn)
     held = [program, *(inner for each in equations(program) for inner in programs(each.params))]

@@ -49,7 +49,7 @@ def refuse_uncountable(op: Op, dims: Sequence[Dim]) -> list[Use]:
 _COMPUTATIONS = {name: MONOIDS[name] for name in ("add", "mul", "max", "min", "and", "or", "xor")}
 
 
-def monoid_of_program(program: Any) -> Monoid | None:
+def monoid_of_program(program: object) -> Monoid | None:
     """The monoid that a binary reducer computes, if it consists of that one equation; else None."""
     jaxpr, held = opened(program)
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or held:
@@ -124,7 +124,7 @@ def as_reduction(op: Op) -> Any | None:
     if monoid is None or not (monoid in _ONCE_OR_OFTEN or starts_from_identity(op, monoid)):
         return None
 
-    def reduced(x: Any, first: Any) -> Any:
+    def reduced(x: Any, first: object) -> Any:
         return monoid.combine(first, monoid.fold(x, axes=tuple(op.params["dimensions"])))
 
     return make_jaxpr(reduced)(

@@ -98,7 +98,7 @@ def unknown(
             yield f"is given `{name}`"
 
 
-def _rewords(summary: _Summary, names: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+def _rewords(summary: _Summary, names: Mapping[str, object], given: Mapping[str, object]) -> bool:
     """Return whether a handler may turn an error into one of the user's own classes, which another
     function may catch.
     """
@@ -129,7 +129,7 @@ _ORDINARY = frozenset(_PLAIN.split())
 _MANY = 1 << 12
 
 
-def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
+def _within(value: object, names: frozenset[str] | None) -> Iterator[Any]:
     """Yield a value and the objects in it: elements of containers, and attributes with these names,
     or all if `names` is None.
     """
@@ -149,7 +149,7 @@ def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
 _SINGLE = (str, bytes, bool, int, float, complex, type(None), np.ndarray, np.generic, jax.Array)
 
 
-def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
+def _parts(value: object, names: frozenset[str] | None) -> Iterator[Any]:
     if isinstance(value, (tuple, list, set, frozenset)):
         yield from value
     elif isinstance(value, (dict, types.MappingProxyType)):
@@ -169,7 +169,7 @@ def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
         )
 
 
-def _is_own_error(value: Any) -> bool:
+def _is_own_error(value: object) -> bool:
     """Return whether a value is an exception class of the user or a library: JAX raises none of
     these for a size.
     """
@@ -285,7 +285,7 @@ def _is_single(instruction: dis.Instruction) -> bool:
     )
 
 
-def is_allowed(value: Any) -> bool:
+def is_allowed(value: object) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
     # Slot wrappers: `object.__eq__` compares by `is`.

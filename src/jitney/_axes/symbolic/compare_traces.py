@@ -74,7 +74,7 @@ class Witness:
         default_factory=dict[tuple[int, int], tuple[object, object]]
     )
 
-    def compare(self, symbolic: Any, exact: Any) -> None:
+    def compare(self, symbolic: object, exact: object) -> None:
         """Compare a program with symbolic sizes with the same at these sizes.
 
         Raises:
@@ -288,8 +288,8 @@ class Witness:
         self,
         a: Value,
         b: Value,
-        mine: tuple[Any, Sequence[Value]],
-        other: tuple[Any, Sequence[Value]],
+        mine: tuple[object, Sequence[Value]],
+        other: tuple[object, Sequence[Value]],
     ) -> None:
         """Compare two sub-jaxprs: their leading arguments are given as values, the others are
         paired by position.
@@ -390,7 +390,7 @@ def _name(value: Value) -> str:
     return _SAME_NAME.get(value.name, value.name)
 
 
-def _body(value: Value, program: Any, given: Sequence[Value], keys: Sequence[object]) -> Graph:
+def _body(value: Value, program: object, given: Sequence[Value], keys: Sequence[object]) -> Graph:
     """The graph of a sub-jaxpr, whose leading arguments are given."""
     free = arguments(program, value.scope, [*given, *keys])[len(given) :]
     return graph_of(program, [*given, *free], value.scope, place_of(value))

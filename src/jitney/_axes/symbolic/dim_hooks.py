@@ -83,8 +83,8 @@ def hooked_dims() -> Generator[SizeUses]:
     # Guards against recursion: finding a refusal compares and prints sizes itself.
     asking = False
 
-    def hook(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(self: Any, *others: Any) -> Any:
+    def hook(name: str, plain: Callable[..., object]) -> Callable[..., Any]:
+        def asked(self: Any, *others: object) -> Any:
             nonlocal asking
             if not asking and threading.get_ident() == watching:
                 asking = True
@@ -99,8 +99,8 @@ def hooked_dims() -> Generator[SizeUses]:
 
         return asked
 
-    def trying(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(self: Any, *others: Any) -> Any:
+    def trying(name: str, plain: Callable[..., object]) -> Callable[..., Any]:
+        def asked(self: Any, *others: object) -> Any:
             nonlocal asking
             try:
                 return plain(self, *others)
@@ -165,7 +165,7 @@ def _is_true(size: Any) -> bool:
     return True
 
 
-def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
+def _refusal(name: str, size: Any, others: tuple[object, ...]) -> Refused | None:
     # "stdlib" is skipped: JAX counts sizes with `collections.Counter` for its error messages.
     frame = _asker("stdlib")
     if frame is None or _may(name, frame) or _decided(name, size, *others):
@@ -198,7 +198,7 @@ def _may(name: str, frame: FrameType) -> bool:
     )
 
 
-def _decided(name: str, size: Any, *others: Any) -> bool:
+def _decided(name: str, size: Any, *others: object) -> bool:
     """Return whether the operation has the same result for all sizes in the ranges."""
     if name in ("__eq__", "__ne__"):
         return _settled(size, others[0])

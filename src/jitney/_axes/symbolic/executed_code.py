@@ -194,7 +194,7 @@ def _monitored(watch: _CodeObserver) -> Generator[None]:
         # No more events for code that has been checked; `restart_events` undoes this below.
         return monitoring.DISABLE if code in watch.seen else None
 
-    def call(code: types.CodeType, _: int, value: Any, __: Any) -> None:
+    def call(code: types.CodeType, _: int, value: Any, __: object) -> None:
         if threading.get_ident() == here:
             watch.called(code, value)
 

@@ -82,7 +82,7 @@ def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
     return Value(tuple(np.shape(value)), dtype, const=const, is_known=True)
 
 
-def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
+def arguments(jaxpr: object, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
     """Make a node for each argument of a program."""
     return [
         Value(at(atom.aval.shape, sizes), atom.aval.dtype, key=key, var=atom, scope=sizes)
@@ -147,7 +147,7 @@ def place_of(value: Value) -> str:
     return value.place if value.eqn is None else source_of(value.eqn, value.place)
 
 
-def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
+def canonical(param: object, sizes: Mapping[str, int]) -> Any:
     """Normalise a parameter of an equation so that it is equal in two traces of one function.
     Sub-jaxprs are left out, since they are compared as graphs.
     """
@@ -173,6 +173,6 @@ def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
     return param
 
 
-def is_ragged_dim(param: Any) -> bool:
+def is_ragged_dim(param: object) -> bool:
     """Return whether a parameter is a symbolic size itself."""
     return any(True for _ in tree_dims(param)) and not isinstance(param, (tuple, list, Mapping))

@@ -59,7 +59,7 @@ def _same(a: tuple[int | None, Positions], b: tuple[int | None, Positions]) -> b
     return a[1] == b[1] if isinstance(a[1], (range, int)) else np.array_equal(a[1], b[1])
 
 
-def plain(positions: Any) -> Positions:
+def plain(positions: object) -> Positions:
     """Normalise positions: a range if they are evenly spaced, else an array."""
     if isinstance(positions, range):
         return positions
@@ -289,7 +289,7 @@ def _gather(value: Value, known: Known) -> Move | None:
 
 
 def _separated(
-    indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: Any
+    indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: object
 ) -> tuple[dict[int, Positions], dict[int, Any]] | None:
     """Separate the positions of a gather or scatter by axis: the positions along each indexed axis,
     and the axis of the indices along which they vary. None if one varies along several, or two

@@ -26,20 +26,20 @@ def named_sizes() -> Generator[None]:
     tracing = threading.get_ident()
     psum, pmean, axis_size = before = jax.lax.psum, jax.lax.pmean, jax.lax.axis_size
 
-    def symbol(axis_name: Any) -> Any | None:
+    def symbol(axis_name: object) -> Any | None:
         if threading.get_ident() != tracing:
             return None
         size = _asked(lambda: psum(1, axis_name))
         return size if is_symbolic(size) else None
 
     # `psum(1, axis_name)` is JAX's idiom for the size of an axis, and `psum(k, ...)` is k times it.
-    def sum_over(x: Any, axis_name: Any, **options: Any) -> Any:
+    def sum_over(x: Any, axis_name: object, **options: object) -> Any:
         if type(x) is int and not options and (size := symbol(axis_name)) is not None:
             return size * x
         return psum(x, axis_name, **options)
 
     # A mean as `psum(x) / size`, so that the size stays a symbol.
-    def mean_over(x: Any, axis_name: Any, **options: Any) -> Any:
+    def mean_over(x: Any, axis_name: object, **options: object) -> Any:
         leaves: list[Any] = jax.tree.leaves(x)
         if (
             not options
@@ -48,13 +48,13 @@ def named_sizes() -> Generator[None]:
             and (size := symbol(axis_name)) is not None
         ):
 
-            def shared(total: Any) -> Any:
+            def shared(total: object) -> Any:
                 return total / size
 
             return jax.tree.map(shared, psum(x, axis_name))
         return pmean(x, axis_name, **options)
 
-    def size_of(axis_name: Any) -> Any:
+    def size_of(axis_name: object) -> Any:
         size = symbol(axis_name)
         return axis_size(axis_name) if size is None else size
 

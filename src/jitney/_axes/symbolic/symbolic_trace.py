@@ -59,7 +59,7 @@ class SymbolicProgram:
         return [tuple(aval.shape) for aval in self.jaxpr.out_avals]
 
     def numbers_at(
-        self, fn: Callable[..., Any], avals: Avals, sizes: Mapping[str, int]
+        self, fn: Callable[..., object], avals: Avals, sizes: Mapping[str, int]
     ) -> list[Any]:
         """The values of `numbers` at other sizes.
 
@@ -87,7 +87,7 @@ def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
 
 
 def trace(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     avals: Avals,
     ranges: Mapping[str, tuple[int, int]],
     sizes: Mapping[str, int] | None = None,
@@ -136,7 +136,7 @@ def trace(
     return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
 
 
-def _evaluated(jaxpr: Any) -> Iterator[Any]:
+def _evaluated(jaxpr: object) -> Iterator[Any]:
     """Yield the variables that an interpreter defines equation by equation, in a program and in the
     sub-jaxprs that rules evaluate.
     """
@@ -147,8 +147,8 @@ def _evaluated(jaxpr: Any) -> Iterator[Any]:
 
 
 def witnessed(
-    jaxpr: Any,
-    fn: Callable[..., Any],
+    jaxpr: object,
+    fn: Callable[..., object],
     avals: Avals,
     ranges: Mapping[str, tuple[int, int]],
     sizes: Mapping[str, int],
@@ -179,7 +179,7 @@ class Choices:
         self._made: list[Any] | None = None
 
     def begin(
-        self, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]]
+        self, fn: Callable[..., object], avals: Avals, ranges: Mapping[str, tuple[int, int]]
     ) -> None:
         """Set the function to rehearse, its abstract arguments and its ranges of sizes."""
         self._begun = fn, avals, ranges
@@ -233,7 +233,7 @@ class Choices:
 _REHEARSED = 3
 
 
-def _settled(settle: Callable[[Sequence[Any]], Any], wishes: Sequence[Any]) -> Any:
+def _settled(settle: Callable[[Sequence[Any]], object], wishes: Sequence[object]) -> Any:
     return None if any(wish is None for wish in wishes) else settle(wishes)
 
 
@@ -278,7 +278,7 @@ def _scope(
 
 
 def _symbolic(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     avals: Avals,
     ranges: Mapping[str, tuple[int, int]],
     known: Mapping[str, int],
@@ -315,10 +315,10 @@ def _symbolic(
     return jaxpr, seen.looks
 
 
-def _fresh_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _fresh_function(fn: Callable[..., object]) -> Callable[..., Any]:
     """Wrap `fn` in a new function, since JAX may have cached a trace of `fn`."""
 
-    def again(*arrays: Any) -> Any:
+    def again(*arrays: object) -> Any:
         return fn(*arrays)
 
     return named_like(again, fn)

@@ -105,7 +105,7 @@ class Maker:
             )
         return dict(made)
 
-    def _check(self, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
+    def _check(self, sizes: Mapping[str, int], given: Mapping[str, object]) -> None:
         """Raise an error, with its reason, for unknown names and for arguments without a value."""
         core = self.target.core
         parameters = {parameter.name: parameter for parameter in core.contract.parameters}
@@ -146,7 +146,7 @@ class Maker:
                 self._check_one(parameter, sizes, given)
 
     def _check_one(
-        self, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]
+        self, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, object]
     ) -> None:
         hint, name = parameter.hint, parameter.name
         what, fix = "", f"{_MAKE}."
@@ -192,7 +192,7 @@ def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
     return made
 
 
-def maker(target: Target, values: Mapping[str, Any], make: str | None) -> Maker:
+def maker(target: Target, values: Mapping[str, object], make: str | None) -> Maker:
     """Return the factory for a target, with the function of `--arguments` looked up in its file.
 
     Raises:
@@ -210,13 +210,13 @@ def maker(target: Target, values: Mapping[str, Any], make: str | None) -> Maker:
     return Maker(target, values, found)
 
 
-def _is_key(hint: Any) -> bool:
+def _is_key(hint: object) -> bool:
     return (
         isinstance(hint, ArrayHint) and "prng_key" in (hint.dtypes or ()) and hint.rank is not None
     )
 
 
-def _alone(hint: Any, sizes: Mapping[str, int]) -> Any:
+def _alone(hint: object, sizes: Mapping[str, int]) -> Any:
     """Return a value for hints without axis sizes, Python numbers and keys; None for others."""
     if isinstance(hint, ScalarHint):
         return 0.5 if hint.kind == "float" else 0.5 + 0.5j

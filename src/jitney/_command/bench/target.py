@@ -45,7 +45,7 @@ class Target:
     module: ModuleType
     core: CompiledFunction
 
-    def called(self, values: Mapping[str, Any]) -> tuple[Any, str]:
+    def called(self, values: Mapping[str, object]) -> tuple[Any, str]:
         """Return the callable to measure, and how it is compiled, in words.
 
         A function that is not compiled is put under `jax.jit`, where all arguments are static but
@@ -170,11 +170,11 @@ def _module(typed: str, name: str) -> ModuleType:
         raise _wrong(typed, f"there is no module {name!r}.", fix) from None
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     return tree_flatten(value)[0]
 
 
-def _is_number(leaf: Any) -> bool:
+def _is_number(leaf: object) -> bool:
     return hasattr(leaf, "dtype") or isinstance(leaf, (float, complex))
 
 

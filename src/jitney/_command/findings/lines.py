@@ -164,8 +164,8 @@ class _ArgumentLifetime:
         """Drop the weak references, so that their callbacks run no more."""
         self._refs.clear()
 
-    def _gone(self, told: tuple[Any, int]) -> Callable[[Any], None]:
-        def gone(_: Any) -> None:
+    def _gone(self, told: tuple[object, int]) -> Callable[[Any], None]:
+        def gone(_: object) -> None:
             frame = _caller()
             # Only a death in the statement's own frame counts: its assignment has released the last
             # reference to the array.
@@ -332,7 +332,7 @@ class LineRecorder:
             self._open[thread] = code, time.perf_counter(), self._reader(frame.f_back, name)
         return None
 
-    def _ends(self, code: CodeType, _: int, __: Any) -> None:
+    def _ends(self, code: CodeType, _: int, __: object) -> None:
         self._close(code)
 
     def _close(self, code: CodeType) -> None:
@@ -362,7 +362,7 @@ class LineRecorder:
             frame = frame.f_back
         return None
 
-    def _called(self, code: CodeType, offset: int, called: Any, first: Any) -> Any:
+    def _called(self, code: CodeType, offset: int, called: Any, first: object) -> Any:
         if type(called) is self._jitted:
             place = self._counted(code, offset, called)
             if place is not None:
@@ -391,7 +391,7 @@ class LineRecorder:
         )
         return known and getattr(numpy, called.__name__, None) is called
 
-    def _returned(self, code: CodeType, _: int, called: Any, __: Any) -> None:
+    def _returned(self, code: CodeType, _: int, called: object, __: object) -> None:
         if type(called) is self._jitted:
             for passed in self._calls.pop(threading.get_ident(), ()):
                 passed.returned()
@@ -399,14 +399,14 @@ class LineRecorder:
             # A function of NumPy in C: its entry in `_open` has the code of its caller.
             self._close(code)
 
-    def _raised(self, code: CodeType, _: int, called: Any, __: Any) -> None:
+    def _raised(self, code: CodeType, _: int, called: object, __: object) -> None:
         thread = threading.get_ident()
         if type(called) is self._jitted:
             self._calls.pop(thread, None)
         elif thread in self._open and self._open[thread][0] is code:
             del self._open[thread]
 
-    def _counted(self, code: CodeType, offset: int, called: Any) -> _CallSite | None:
+    def _counted(self, code: CodeType, offset: int, called: object) -> _CallSite | None:
         """Count a call of a place, and return the place if this call is to be inspected."""
         at = id(code), offset
         if at not in self._places:
@@ -432,7 +432,7 @@ class LineRecorder:
                 place.passed.setdefault(name, []).append(passing[-1])
         self._calls[threading.get_ident()] = passing
 
-    def _leaves(self, value: Any) -> list[Any]:
+    def _leaves(self, value: object) -> list[Any]:
         """Return the arrays in a tree; none if one of them occurs twice."""
         if type(value) not in self._arrays and not isinstance(value, (dict, list, tuple)):
             return []
@@ -490,7 +490,7 @@ class LineRecorder:
             before.moved = before.moved and moved
             before.last = weakref.ref(value)
 
-    def _place(self, code: CodeType, offset: int, called: Any) -> _CallSite | None:
+    def _place(self, code: CodeType, offset: int, called: object) -> _CallSite | None:
         # Offsets are in bytes, and an instruction has two of them.
         first, last, start, end = list(code.co_positions())[offset // 2]
         found = self._nodes(code.co_filename).get((first or 0, start or 0, last or 0, end or 0))

@@ -36,7 +36,7 @@ _NARROW, _WIDE = re.compile(r"float32\[([\d,]*)\]"), re.compile(r"float64\[[\d,]
 
 
 def promotion_changes(
-    compiled: Sequence[CompileRecord], seen: Sequence[Mapping[str, Any]]
+    compiled: Sequence[CompileRecord], seen: Sequence[Mapping[str, object]]
 ) -> Iterator[ProposedChange]:
     """Yield changes of functions, then of operations."""
     yield from _functions(compiled, seen)

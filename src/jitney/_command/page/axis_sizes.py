@@ -133,7 +133,7 @@ def _shapes(texts: Sequence[str] | None) -> list[tuple[str, tuple[int, ...]]] | 
     return found if len(found) == len(read) else None
 
 
-def drawn(told: Mapping[str, Any]) -> str:
+def drawn(told: Mapping[str, object]) -> str:
     """Draw a strip for each axis, by size: buckets as grounds, sizes as marks."""
     found = axis_sizes(told)
     parts = [

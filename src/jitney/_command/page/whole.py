@@ -222,7 +222,7 @@ def _drawing(plan: Mapping[str, Any]) -> str:
     )
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def _table(title: str, names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> str:
     """Return a table with a box that filters it and columns that sort it."""
     numbers = {name for name in names if name.endswith("seconds") or name in _NUMBERS}
     heads = "".join(
@@ -243,7 +243,7 @@ def _number(is_number: bool) -> str:  # noqa: FBT001 - a class or none
     return ' class="n"' if is_number else ""
 
 
-def _cell(value: Any, is_number: bool) -> str:  # noqa: FBT001 - as above
+def _cell(value: object, is_number: bool) -> str:  # noqa: FBT001 - as above
     if isinstance(value, float):
         text = f"{value:.3f}"
     elif isinstance(value, list):

@@ -201,13 +201,13 @@ class Watch:
                 jax.monitoring.register_event_listener(self._event)
                 jax.monitoring.register_event_duration_secs_listener(self._duration)
 
-    def _event(self, event: str, **_: Any) -> None:
+    def _event(self, event: str, **_: object) -> None:
         if event in (_ASKED, _HIT, _WRITES) and self._said(event) == event == _ASKED:
             # Two requests in a row, with neither a hit nor a compile between them: JAX raised the
             # failed read as an error.
             self._wrote()
 
-    def _duration(self, event: str, duration_secs: float, **_: Any) -> None:
+    def _duration(self, event: str, duration_secs: float, **_: object) -> None:
         if event == _COMPILED and self._said(None) == _WRITES:
             self._wrote()
 

@@ -29,7 +29,7 @@ _SMOOTH = (
 _PROVEN = frozenset((*_SMOOTH.split(), *LOGIC, *REARRANGED, *PLAIN_CALLS, *REMATS, "cond"))
 
 
-def has_symmetric_hessian(traced: Any) -> bool:
+def has_symmetric_hessian(traced: object) -> bool:
     """Return whether a program consists of primitives whose second derivatives are symmetric, as
     JAX computes them.
     """
