@@ -136,7 +136,7 @@ class Monoid:
     """
 
     word: str
-    identity: Callable[[Any], Any]
+    identity: Callable[[Any], object]
     combine: Callable[[Any, Any], Any]
     fold: Any = None
     collective: str = "all_gather"

@@ -72,7 +72,7 @@ class CallPlanner:
         key: Key of this body among those of the function.
     """
 
-    run: Callable[..., Any]
+    run: Callable[..., object]
     """Runs a call; set by whoever compiles the body."""
 
     def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):

@@ -62,8 +62,8 @@ class RunReport:
     import_seconds: float | None
     happened: JaxLog
     changes: tuple[ProposedChange, ...]
-    flame: Mapping[str, Any]
-    decorated: Sequence[Mapping[str, Any]]
+    flame: Mapping[str, object]
+    decorated: Sequence[Mapping[str, object]]
     own: tuple[dict[str, Any], ...] = ()
     unseen: tuple[str, ...] = UNSEEN
     unwaited: tuple[WrongTiming, ...] = ()

@@ -31,7 +31,7 @@ class Parameter:
     kind: int
     hint: Hint
     has_default: bool
-    default: Any = field(default=inspect.Parameter.empty, compare=False, repr=False)
+    default: object = field(default=inspect.Parameter.empty, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

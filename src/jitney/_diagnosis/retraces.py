@@ -76,12 +76,12 @@ class TraceRecord:
 
     view: View
     static: tuple[tuple[str, Any], ...]
-    keys: Any
+    keys: object
     plan: Plan | None
     surroundings: tuple[tuple[str, str], ...] = ()
     tree: tuple[tuple[str, Any], ...] = ()
     absent: frozenset[str] = frozenset()
-    fields: tuple[tuple[str, Any], ...] = ()
+    fields: tuple[tuple[str, object], ...] = ()
     given: Mapping[str, CallerArray] = field(default_factory=dict[str, CallerArray])
     axes: Mapping[str, tuple[str | None, ...]] = field(
         default_factory=dict[str, tuple[str | None, ...]]

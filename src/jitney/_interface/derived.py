@@ -43,7 +43,7 @@ class DerivedCache:
 class KeptValue:
     """A derived value, and the trace that it belongs to; None if it holds no tracers."""
 
-    trace: Any
+    trace: object
     value: Any
 
     def holds(self, trace: object) -> bool:

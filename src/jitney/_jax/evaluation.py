@@ -98,7 +98,7 @@ class CallStack:
         start: The user's line of the equation that holds the outermost jaxpr.
     """
 
-    calls: tuple[Any, ...] = ()
+    calls: tuple[object, ...] = ()
     start: str = ""
 
     @cached_property

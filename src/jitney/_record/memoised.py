@@ -38,7 +38,7 @@ class LruCacheContents:
     """
 
     fn: Any
-    entries: Sequence[tuple[Any, Any]]
+    entries: Sequence[tuple[object, object]]
 
     @classmethod
     def of(cls, remembering: Any) -> LruCacheContents:

@@ -75,7 +75,7 @@ class Key:
 
     text: str
     codes: Codes
-    remembering: Sequence[Any]
+    remembering: Sequence[object]
     is_as_computed: bool
     scope: str
 

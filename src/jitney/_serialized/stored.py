@@ -45,7 +45,7 @@ class SerializedProgram:
     exported: bytes
     checks: Sequence[Sequence[str]] = ()
     weak: Sequence[int] = ()
-    cuts: Sequence[Any] = ()
+    cuts: Sequence[object] = ()
     asked: Sequence[Read] = ()
     second: str = ""
     updates: Sequence[str] = ()

@@ -121,7 +121,7 @@ class _Take:
 
     index: int | None = None
     name: str | None = None
-    default: Any = None
+    default: object = None
     rest: slice | None = None
     names: tuple[str, ...] | None = None
 

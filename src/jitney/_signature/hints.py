@@ -140,7 +140,7 @@ class StaticHint:
     one, since beartype looks at one item of a container at random.
     """
 
-    hint: Any = field(hash=False)
+    hint: object = field(hash=False)
     text: str
     parts: Hint | None = field(default=None, compare=False, repr=False)
 

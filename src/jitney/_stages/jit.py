@@ -23,7 +23,7 @@ class Jit(Stage):
     """Compiled program, one for each call key."""
 
     donate: tuple[int, ...]
-    compiler_options: tuple[tuple[str, Any], ...]
+    compiler_options: tuple[tuple[str, object], ...]
     why: str = field(compare=False)
     name: str = field(default="jit", compare=False)
 

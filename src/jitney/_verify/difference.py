@@ -166,8 +166,8 @@ class Difference:
 
     path: str
     at: tuple[int, ...] | None
-    ours: Any
-    plain: Any
+    ours: object
+    plain: object
     allowed: float = 0.0
     count: int = 1
 

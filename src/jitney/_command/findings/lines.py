@@ -89,7 +89,7 @@ class _ArgumentRecord:
     sum: int
     same: bool = True
     moved: bool = True
-    target: Any = None
+    target: object = None
 
 
 @dataclass

@@ -88,7 +88,7 @@ class _Setting:
     """A JAX setting that jitney changed: its value before, and jitney's value."""
 
     before: Any
-    ours: Any
+    ours: object
 
 
 @dataclass(frozen=True)
