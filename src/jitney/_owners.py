@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 import equinox
 import jax
@@ -334,5 +334,5 @@ def public(fn: Callable[P, R]) -> Callable[P, R]:
             shorten(error)
             raise
 
-    shown_: Any = shown
+    shown_ = shown
     return shown_

@@ -51,7 +51,7 @@ def communication(
     runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
         planned = entry.planned(*split_counts(runs))
-    place: Any = planned.plan.of(Place)
+    place = planned.plan.of(Place)
     # A program whose mesh is optional has no `Place` without one.
     if place is None:
         raise no_mesh(entry.core.where)

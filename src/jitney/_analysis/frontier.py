@@ -78,7 +78,7 @@ def frontier(
             entry.on_mesh(),
             options=replace(core.options, pad=(), chunk=(), memory=None, remat=None, roll=None),
         )
-        body: Any = entry.body_inside(Plan.make(view, request), AutoRemat)
+        body = entry.body_inside(Plan.make(view, request), AutoRemat)
         chosen = [
             i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names
         ]

@@ -81,7 +81,7 @@ def with_derivative(
     def evaluate(arrays: Any, beside: Any) -> list[Any]:
         return _in_front(run(arrays, beside), (arrays, beside))
 
-    evaluated: Any = jax.custom_jvp(evaluate)
+    evaluated = jax.custom_jvp(evaluate)
     evaluated.defjvp(rule, symbolic_zeros=True)
     return evaluated(list(arrays), beside)
 
@@ -103,7 +103,7 @@ def _in_front(results: Sequence[Any], given: object) -> list[Any]:
         ]
         return whole, [True] * len(whole)
 
-    same: Any = jax.custom_batching.custom_vmap(_first)
+    same = jax.custom_batching.custom_vmap(_first)
     same.def_vmap(rule)
     return same(list(results), given)
 

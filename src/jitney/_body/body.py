@@ -124,7 +124,7 @@ class CallPlanner:
 
     def numbers(self) -> AbstractContextManager[Any]:
         """Return the scope of the number types of this program: x64 with `precision="f64"`."""
-        x64: Any = jax.enable_x64
+        x64 = jax.enable_x64
         return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
 
     def is_plain(self) -> bool:
@@ -153,7 +153,7 @@ class CallPlanner:
         """Run the function without any `jit` of jitney's. Its arrays are JAX's, as they are inside
         `jit`.
         """
-        numpy: Any = jax.numpy
+        numpy = jax.numpy
         return unmixed(self.plainly(*map(numpy.asarray, arrays)))
 
     def planned(

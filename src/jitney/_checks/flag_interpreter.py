@@ -179,7 +179,7 @@ class _FlagInterpreter:
         """
         key = (id(eqn), what)
         if key not in self._asked:
-            test: Callable[[Any], bool] = calls_equinox if what == "checks" else _stops
+            test = calls_equinox if what == "checks" else _stops
             # The cached tuple holds the equation, so that its id is not given to another object.
             self._asked[key] = (
                 eqn,
@@ -399,7 +399,7 @@ def _int32(flag: Flag) -> Any:
 
 def _typed(number: int, like: object) -> Any:
     """Return a number in the dtype of another value, clamped to its limits."""
-    dtype: Any = jax.typeof(like).dtype
+    dtype = jax.typeof(like).dtype
     if dtype == np.bool_:
         return np.bool_(number)
     limits = np.iinfo(dtype)

@@ -152,7 +152,7 @@ def _recreated(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
 
 def _sizes(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield the user's functions that were compiled for several sizes, by dtypes and ranks."""
-    groups: dict[Any, dict[Any, CompileRecord]] = defaultdict(dict)
+    groups = defaultdict(dict)
     for each in compiled:
         read = None if each.shapes is None else [_array(shape) for shape in each.shapes]
         at = _defined_at(each)

@@ -127,7 +127,7 @@ def _devices() -> Check:
 
 def _bytes(device: Any) -> int | None:
     """Return the bytes of device memory that JAX may use; None on CPUs, which do not report it."""
-    told: Any = device.memory_stats()
+    told = device.memory_stats()
     return told["bytes_limit"] if told and "bytes_limit" in told else None
 
 

@@ -118,7 +118,7 @@ class Recording:
         if self.lines is not None:
             self.lines.end()
         if self._explained is not None:
-            config: Any = sys.modules["jax"].config
+            config = sys.modules["jax"].config
             config.update("jax_explain_cache_misses", self._explained)
         for taken in self._taken:
             taken.restore()
@@ -232,7 +232,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         # With this finder gone, `find_spec` asks the usual ones for the real loader.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("jax")
-        loader: Any = spec and spec.loader
+        loader = spec and spec.loader
         if loader is not None:
             execute = loader.exec_module
 

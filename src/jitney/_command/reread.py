@@ -26,7 +26,7 @@ def carry_out(given: argparse.Namespace) -> int:
             code="J205",
         )
     try:
-        told: Any = json.loads(source.read_text(encoding="utf-8"))
+        told = json.loads(source.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(
             _WHERE,
@@ -41,7 +41,7 @@ def carry_out(given: argparse.Namespace) -> int:
         ) from None
 
     # `UNSEEN` serves as the version: a report of another jitney has other sentences, or other keys.
-    unseen: Any = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
+    unseen = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
     if unseen[: len(UNSEEN)] != list(UNSEEN) or "decorated" not in told:
         raise OptionError(
             _WHERE,

@@ -228,7 +228,7 @@ def stop_watching(recording: Recording) -> None:
 
 def write_report(recording: Recording, target: str, file: str) -> None:
     """Write the report to stderr, and to a file if one is named."""
-    jax: Any = sys.modules["jax"]
+    jax = sys.modules["jax"]
     told = report(recording, target, {name: getattr(jax.config, name, None) for name in _SETTINGS})
     sys.stderr.write(f"\n{told}")
     if file:

@@ -103,7 +103,7 @@ def _entry(where: str, table: Any) -> Wanted:
         raise _wrong(
             where, f"function={function!r} does not name a function.", 'write "pkg.module:name".'
         )
-    sizes: Any = entry.get("sizes", {})
+    sizes = entry.get("sizes", {})
     if not isinstance(sizes, dict):
         raise _wrong(where, f"sizes={sizes!r} is no table.", "write sizes = { n = [256, 512] }.")
     return Wanted(
@@ -129,7 +129,7 @@ def _program(entry: Wanted) -> Program[..., Any]:
     """Import the decorated function of an entry."""
     name, _, path = entry.function.partition(":")
     try:
-        found: Any = importlib.import_module(name)
+        found = importlib.import_module(name)
     except ImportError as error:
         raise _wrong(
             entry.where,

@@ -146,7 +146,7 @@ def _devices(array: Any) -> Hashable:
     """Key of the arrays that a program can take together: their mesh, or their devices; None for an
     uncommitted array.
     """
-    found: Any = array.sharding
+    found = array.sharding
     if isinstance(found, jax.sharding.NamedSharding):
         return automatic(found.mesh)
     return frozenset(found.device_set) if array.committed else None
@@ -154,7 +154,7 @@ def _devices(array: Any) -> Hashable:
 
 def _automatic(array: Any) -> Any:
     """The array on a mesh without explicit axes, in the same buffers."""
-    found: Any = array.sharding
+    found = array.sharding
     if not isinstance(found, jax.sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
         return array
     # Explicit axes would be a part of the arrays' types, and `concatenate` cannot combine those of
@@ -180,7 +180,7 @@ def _plain(array: Any) -> Any:
 
 def _width(arrays: Sequence[Any]) -> Any:
     """Context in which 64-bit arrays keep their dtype."""
-    x64: Any = jax.enable_x64
+    x64 = jax.enable_x64
     return x64(True) if any(array.dtype.itemsize >= 8 for array in arrays) else nullcontext()  # noqa: FBT003
 
 
@@ -202,7 +202,7 @@ def _bytes(array: Any) -> Any:
 
 def _is_narrow(dtype: Any) -> bool:
     """Return whether the dtype has less than a byte, such as int4."""
-    kind: Any = jnp.finfo if issubdtype(dtype, np.floating) else jnp.iinfo
+    kind = jnp.finfo if issubdtype(dtype, np.floating) else jnp.iinfo
     return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
 
 

@@ -142,7 +142,7 @@ def devices() -> Machine:
 
 def _facts(device: Any) -> DeviceFacts:
     # JAX has no memory statistics of other processes' devices.
-    stats: Any = device.memory_stats() if device.process_index == jax.process_index() else None
+    stats = device.memory_stats() if device.process_index == jax.process_index() else None
     known: dict[str, int] = stats or {}
     taken = (known.get(name) for name in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use"))
     return DeviceFacts(

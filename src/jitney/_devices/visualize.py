@@ -124,7 +124,7 @@ def visualize(tree: object) -> Placement:
 
 
 def _spec(array: Any) -> tuple[str, ...]:
-    spec: tuple[Any, ...] = tuple(getattr(array.sharding, "spec", ()))
+    spec = tuple(getattr(array.sharding, "spec", ()))
     # A `PartitionSpec` may be shorter than the array: the rest of the axes is not sharded.
     full = (*spec, *[None] * (array.ndim - len(spec)))
     return tuple("-" if on is None else on if isinstance(on, str) else "*".join(on) for on in full)

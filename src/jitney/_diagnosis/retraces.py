@@ -43,7 +43,7 @@ class CallerArray:
     def place_text(self) -> str:
         if self.place is None:
             return "not committed"
-        spec: Any = getattr(self.place, "spec", None)
+        spec = getattr(self.place, "spec", None)
         if spec is None:
             return "committed to " + ", ".join(sorted(map(str, self.place.device_set)))
         sizes = ", ".join(f"{name}={size}" for name, size in self.place.mesh.shape.items())
@@ -109,7 +109,7 @@ def surroundings(*, nested: bool) -> tuple[tuple[str, str], ...]:
     """Surroundings of a trace: settings of JAX, the mesh of the context, and whether an outer
     transform traces.
     """
-    mesh: Any = jax.sharding.get_abstract_mesh()
+    mesh = jax.sharding.get_abstract_mesh()
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
     told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
     return (

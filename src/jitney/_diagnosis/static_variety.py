@@ -154,7 +154,7 @@ def _holds_array(value: object) -> bool:
     """Return whether an array is reachable through containers and dataclasses."""
     # User objects may refer to themselves.
     seen: set[int] = set()
-    waiting: list[Any] = [value]
+    waiting = [value]
     while waiting:
         part = waiting.pop()
         if id(part) in seen:

@@ -155,7 +155,7 @@ def no_number(
     a call.
     """
     for array, path in zip(arrays, paths, strict=True):
-        dtype: Any = array.dtype if isinstance(array, (np.ndarray, np.generic)) else None
+        dtype = array.dtype if isinstance(array, (np.ndarray, np.generic)) else None
         if dtype is not None and not is_of_numbers(dtype):
             what = f"{'an array' if isinstance(array, np.ndarray) else 'a scalar'} of {dtype}"
             fix = "convert it to numbers, or pass it inside something static."

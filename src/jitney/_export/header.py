@@ -69,7 +69,7 @@ def check_header(header: Any, where: str) -> None:
         raise ExportError(_foreign(where), code="J290")
 
     # The kinds are right; now the parts must agree with each other.
-    programs: list[Any] = header["programs"]
+    programs = header["programs"]
     arguments = [
         (tree, len(program["arrays"]))
         for tree in header["arguments"].values()
@@ -135,7 +135,7 @@ def _is_tree(tree: Any, count: int) -> bool:
         return _is(tree, {"number": int, "scalar": _TEXT}) and 0 <= tree["number"] < count
     if tree["is"] in ("static", "none"):
         return "value" in tree or tree["is"] == "none"
-    items: Any = tree.get("items")
+    items = tree.get("items")
     if not isinstance(items, list):
         return False
     if tree["is"] in ("tuple", "list"):

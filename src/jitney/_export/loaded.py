@@ -133,7 +133,7 @@ class Loaded(Shown):
     def _numbers(self) -> AbstractContextManager[Any]:
         # The function was exported with `precision="f64"`, which includes 64-bit types while it is
         # traced.
-        x64: Any = jax.enable_x64
+        x64 = jax.enable_x64
         return x64(True) if self._header["f64"] else nullcontext()  # noqa: FBT003
 
     def _taken(self, values: Sequence[object]) -> Taking:
@@ -305,7 +305,7 @@ def _size(size: Any) -> str:
 
 
 def _array(data: Mapping[str, Any], content: bytes) -> Any:
-    x64: Any = jax.enable_x64
+    x64 = jax.enable_x64
     # Bound arrays keep their dtype, even if `jax_enable_x64` is off here.
     with x64(True):  # noqa: FBT003
         array = jax.numpy.asarray(

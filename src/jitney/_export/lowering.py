@@ -112,7 +112,7 @@ def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
 
 def _result(treedef: object, count: int) -> Any:
     """Return the result tree, with slots for its arrays and held values for its static leaves."""
-    slots: list[Any] = [Slot(number) for number in range(count)]
+    slots = [Slot(number) for number in range(count)]
     whole = tree_unflatten(treedef, slots)
     if type(whole) is not Mixed:
         return whole

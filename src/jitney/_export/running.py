@@ -121,7 +121,7 @@ def _not_differentiated(
         raise error()
 
     called.defjvp(refuse)
-    run: Callable[..., Any] = called
+    run = called
     return run
 
 
@@ -146,7 +146,7 @@ def _with_gradient(
     # The gradient is a call of an exported program too, with one derivative less.
     once = _differentiated(gradient, where, derivatives - 1, lambda: _no_further(where))
     called.defvjp(forward, backward)
-    run: Callable[..., Any] = called
+    run = called
     return run
 
 

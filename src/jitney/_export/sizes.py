@@ -33,7 +33,7 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
         return False
 
     # Solve for the symbols from axes that are a bare symbol, then evaluate the other expressions.
-    symbols: Mapping[str, Any] = program["symbols"]
+    symbols = program["symbols"]
     axes = [
         (size, told)
         for aval, shape, _, _ in pairs
@@ -111,7 +111,7 @@ def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -
     """Return the arrays with a size that is outside of its symbol's range, contradicts the same
     symbol in another array, or differs from the value of its expression.
     """
-    symbols: Mapping[str, Any] = program["symbols"]
+    symbols = program["symbols"]
     shapes = [
         (aval["shape"], array["shape"])
         for aval, array in zip(program["arrays"], given, strict=True)

@@ -218,9 +218,9 @@ def built(tree: Tree, arrays: Sequence[object], functions: Mapping[str, object] 
             (name, built(part, arrays, functions))
             for name, (_, part) in zip(tree["names"], tree["items"], strict=True)
         )
-    fields: dict[str, Any] = {
-        name: built(part, arrays, functions) for name, part in tree["items"]
-    } | snapshot(tree["held"])
+    fields = {name: built(part, arrays, functions) for name, part in tree["items"]} | snapshot(
+        tree["held"]
+    )
     cls = tree["cls"]
     if cls is None:
         return fields
@@ -374,7 +374,7 @@ def _has_names(value: object, tree: Tree) -> bool:
     """
     if type(value) is not (dict if tree["is"] == "dict" else OrderedDict):
         return False
-    order: Any = sorted if tree["is"] == "dict" else list
+    order = sorted if tree["is"] == "dict" else list
     try:
         return order(map(repr, map(data_of, value))) == order(
             repr(name) for name, _ in tree["items"]

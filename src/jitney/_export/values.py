@@ -62,7 +62,7 @@ def data_of(value: Any) -> Data:
     Raises:
         NoData: The value is of a kind that has no data.
     """
-    kind: Any = type(value)
+    kind = type(value)
 
     # By exact type: `True` is not an int here, and neither is a member of an `IntEnum`.
     plain = _PLAIN.get(kind)
@@ -148,8 +148,8 @@ def _name_of(value: object) -> list[str]:
     Raises:
         NoData: The name does not lead back to the object.
     """
-    module: Any = attribute(value, "__module__", None)
-    name: Any = attribute(value, "__qualname__", None)
+    module = attribute(value, "__module__", None)
+    name = attribute(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         raise NoData(
             f"a {type(value).__qualname__}, which is neither plain data nor found by a name"
@@ -168,7 +168,7 @@ def _reached(module: object, name: str) -> Any:
 
 def _dtype(dtype: Any) -> str:
     try:
-        known: Any = jnp.dtype(dtype.name)
+        known = jnp.dtype(dtype.name)
     # Names of text and record dtypes do not lead back to the dtype.
     except TypeError:
         known = None
@@ -307,7 +307,7 @@ def _record(cls: Any, fields: dict[str, Any]) -> Any:
         return cls(**fields)
 
     # Without `__init__`, which may compute fields; also for frozen classes.
-    record: Any = object.__new__(cls)
+    record = object.__new__(cls)
     for name, part in fields.items():
         object.__setattr__(record, name, part)
     return record

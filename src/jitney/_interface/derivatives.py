@@ -493,6 +493,6 @@ def _decorated(fn: Any, defaults: Defaults) -> Any:
     method = around_method(fn, lambda fn: _decorated(fn, defaults))
     if method is not None:
         return method
-    program: Any = fn if isinstance(fn, Program) else optimize(fn)
+    program = fn if isinstance(fn, Program) else optimize(fn)
     check_names(program.core.where, (*(defaults.wrt or ()), *defaults.skip), program.core)
     return program.with_defaults(defaults)

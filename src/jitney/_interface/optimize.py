@@ -258,7 +258,7 @@ def _unwrapped(fn: object) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
             method: Any = fn
             return method.__func__, (bound,), {}
         return type(fn).__call__, (fn,), {}
-    kind: Any = type(fn)
+    kind = type(fn)
     # A callable object of a plain class: its attributes may change.
     if is_plain(kind) and isinstance(kind.__call__, types.FunctionType):
         return kind.__call__, (fn,), {}

@@ -101,21 +101,21 @@ class Program(Tools[R], Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             core = self._core
-            given: tuple[Any, ...] = self._args + args if self._args else args
-            by_name: Any = {**self._kwargs, **kwargs} if self._kwargs else kwargs
+            given = self._args + args if self._args else args
+            by_name = {**self._kwargs, **kwargs} if self._kwargs else kwargs
 
             # The hot path: the taker of the latest call returns None if this call is of another
             # kind.
             entry, take = core.usual
-            arrays: Any = take(given, by_name)
+            arrays = take(given, by_name)
             if arrays is None:
                 entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
 
             # Run. An exception is an error for the user, or one of three reasons to repeat the
             # call.
-            out: Any = _NONE
-            choice: Any = _NONE
+            out = _NONE
+            choice = _NONE
             try:
                 out = entry.run(*arrays)
                 return out if type(out) is not Mixed else out.outcome.build(out.arrays)
@@ -455,7 +455,7 @@ class Program(Tools[R], Generic[P, R]):
         """Return the program of another function of the same arguments, bound as this one is. With
         a key it is cached.
         """
-        made: Program[..., Any] = Program(REGISTRY.core(fn, options, self._core.namespace), fn)
+        made = Program(REGISTRY.core(fn, options, self._core.namespace), fn)
         if key is not None:
             self._made[key] = made
         return made.bound_as(self)
@@ -505,7 +505,7 @@ class Program(Tools[R], Generic[P, R]):
         return self._with(_args=args, _kwargs=kwargs)
 
     def _with(self, **changed: object) -> Program[P, R]:
-        same: Any = object.__new__(type(self))
+        same = object.__new__(type(self))
         same.__dict__.update(self.__dict__, **changed)
         return same
 
@@ -633,7 +633,7 @@ def is_call_of(fn: object, instance: object) -> bool:
 
 
 def _found_by_name(program: Any) -> bool:
-    reached: Any = sys.modules.get(program.__module__ or "")
+    reached = sys.modules.get(program.__module__ or "")
     for part in program.__qualname__.split("."):
         reached = getattr(reached, part, None)
     return reached is program

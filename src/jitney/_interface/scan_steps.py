@@ -76,7 +76,7 @@ def scan_steps(
             "pass a function, or a program of one.",
             code="J204",
         )
-    program: Any = step if isinstance(step, Program) else None
+    program = step if isinstance(step, Program) else None
     inner: Any = program if program is not None else optimize(step)
     where = f"scan_steps() of {inner.core.where}"
     along = _texts(where, over)
@@ -198,7 +198,7 @@ class _Loop:
         # True if a step returns nothing but its carry.
         self.is_alone = False
         state = tuple(bound.arguments[name] for name in carried)
-        parted: Any = eqx.partition(state, eqx.is_array)
+        parted = eqx.partition(state, eqx.is_array)
         self.arrays, self.rest = parted
 
     def run(self, ticks: _Ticks | None) -> Any:

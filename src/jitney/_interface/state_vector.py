@@ -74,7 +74,7 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
 
 def joined(leaves: Sequence[Any]) -> Any:
     """Return the arrays as one vector. NumPy arrays give a NumPy array, in memory of its own."""
-    xp: Any = np if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else jnp
+    xp = np if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else jnp
     dtype = leaves[0].dtype if leaves else jnp.result_type(float)
     leaves = [leaf for leaf in leaves if leaf.size]
 
@@ -98,7 +98,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
     # jax 0.10.2 on CPUs: XLA crashes on an empty piece after others, so empty fields are split off
     # here.
     full = [shape for shape in shapes if math.prod(shape)]
-    xp: Any = np if isinstance(vector, np.ndarray) else jnp
+    xp = np if isinstance(vector, np.ndarray) else jnp
     if len(full) < len(shapes):
         parts = iter(_split(vector, full))
         return [
@@ -109,7 +109,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
     runs = _runs(shapes)
     lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
     if isinstance(vector, np.ndarray):
-        pieces: Any = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
+        pieces = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
     else:
         pieces = jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
     fields: list[Any] = []
@@ -186,7 +186,7 @@ def _vector(cls: Any, vector: object, length: int, kind: type[np.inexact[Any]]) 
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
         if isinstance(vector, np.ndarray):
-            array: Any = np.array(vector)
+            array = np.array(vector)
         else:
             array = (
                 vector
@@ -257,9 +257,7 @@ def _needs_instance(cls: Any, name: str, what: str) -> StateError:
 def _shape(cls: object, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for dim in hint.dims:
-        size: Any = (
-            dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
-        )
+        size = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
         if isinstance(size, Unknown) or not isinstance(size, int):
             raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
         shape.append(size)

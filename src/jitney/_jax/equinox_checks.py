@@ -152,7 +152,7 @@ def only_raises(program: object) -> bool:
     plain, _ = opened(program)
 
     # Forward data flow: taint the results of raising callbacks and everything computed from them.
-    never: set[Any] = set()
+    never = set()
     for eqn in plain.eqns:
         if _raises(eqn) or not never.isdisjoint(variables(eqn.invars)):
             never.update(eqn.outvars)
@@ -200,7 +200,7 @@ def messages_of(callback: object) -> tuple[str, ...] | None:
     """Return the messages of a check, from the closure of the function that raises them; None if it
     has another form.
     """
-    messages: Any = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
+    messages = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
     return tuple(map(str, messages)) if isinstance(messages, (list, tuple)) else None
 
 

@@ -57,7 +57,7 @@ def interpret(
             constant(value, atom.aval, None)
             for value, atom in zip(held, program.constvars, strict=True)
         ]
-    env: dict[Any, T] = dict(zip(program.constvars, constants, strict=True))
+    env = dict(zip(program.constvars, constants, strict=True))
     env.update(zip(program.invars, values, strict=True))
 
     # A variable lives from its equation to its last use, or to the end.

@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -166,7 +165,7 @@ def _varying(sizes: tuple[int, ...], axes: list[int]) -> Groups:
     """Return the groups of devices that differ along these axes only."""
     order = np.arange(math.prod(sizes)).reshape(sizes)
     count = math.prod(sizes[i] for i in axes)
-    rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)) if axes else order
+    rows = np.moveaxis(order, axes, range(-len(axes), 0)) if axes else order
     return frozenset(frozenset(row) for row in rows.reshape(-1, count).tolist())
 
 

@@ -53,7 +53,7 @@ def runs(eqn: Any) -> Any | None:
 
 def programs(params: Mapping[str, object]) -> list[Any]:
     """Return the sub-jaxprs among the parameters of an equation."""
-    values: list[Any] = [
+    values = [
         part
         for value in params.values()
         for part in (value if isinstance(value, (tuple, list)) else (value,))

@@ -19,7 +19,7 @@ def jit_options(jitted: object) -> tuple[Any, str] | None:
     another form of state.
     """
     asked = getattr(jitted, "__getstate__", None)
-    state: Any = asked() if callable(asked) else None
+    state = asked() if callable(asked) else None
     if (
         not isinstance(state, dict)
         or not {"fun", "static_argnums", "static_argnames", "global_cache_key"} <= state.keys()

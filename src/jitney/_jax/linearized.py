@@ -79,7 +79,7 @@ class Linear(eqx.Module):
                 "write linear({...}), or take the derivative with respect to one argument.",
                 code="J243",
             )
-        at: Any = jax.tree.unflatten(
+        at = jax.tree.unflatten(
             treedef,
             [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars],
         )

@@ -135,7 +135,7 @@ def free_bytes() -> int:
     """Return the budget of `memory="auto"`: all free memory of a device, or half of the host's, but
     no more than `jitney.configure(memory=...)` allows.
     """
-    stats: Any = jax.local_devices()[0].memory_stats()
+    stats = jax.local_devices()[0].memory_stats()
 
     # CPU devices have no `memory_stats`.
     of_device = bool(stats) and "bytes_limit" in stats

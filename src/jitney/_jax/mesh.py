@@ -68,7 +68,7 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
         MeshError: There are too few devices, or they do not fill the axes.
     """
     several = isinstance(devices, (Sequence, np.ndarray)) and not isinstance(devices, str)
-    found: Any = jax.devices() if devices is None else list(devices) if several else None
+    found = jax.devices() if devices is None else list(devices) if several else None
     if found is None or not all(hasattr(device, "process_index") for device in found):
         raise MeshError(
             "jitney.mesh()",
@@ -145,7 +145,7 @@ def current(given: object = None, *, nested: bool = False) -> Any:
         return there
 
     # `given` is the mesh of the decoration, unless it is a text ("optional").
-    around: Any = jax.sharding.get_abstract_mesh()
+    around = jax.sharding.get_abstract_mesh()
     if given is not None and not isinstance(given, str):
         found = mesh_of(given)
         return _divided_already(found, around) if nested and around.manual_axes else found
@@ -255,7 +255,7 @@ def explicit_around(values: Sequence[object]) -> Any:
     """Return the mesh with explicit axes of the surrounding trace or of one of these arrays, or
     None.
     """
-    shardings: list[Any] = [
+    shardings = [
         getattr(jax.typeof(x), "sharding", None) for x in values if isinstance(x, jax.Array)
     ]
     meshes = [
@@ -267,7 +267,7 @@ def explicit_around(values: Sequence[object]) -> Any:
 
 def spec(array: object) -> tuple[Any, ...]:
     """Partition spec of an array on an explicit mesh; () if it has none."""
-    found: Any = getattr(jax.typeof(array), "sharding", None)
+    found = getattr(jax.typeof(array), "sharding", None)
     return tuple(found.spec) if isinstance(found, jax.sharding.NamedSharding) else ()
 
 

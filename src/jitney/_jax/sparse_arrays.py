@@ -15,7 +15,7 @@ def bcoo() -> Any:
     with OWN_TIME.running():
         from jax.experimental import sparse
 
-    module: Any = sparse
+    module = sparse
     return module.BCOO
 
 

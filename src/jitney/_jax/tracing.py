@@ -37,7 +37,7 @@ def times_differentiated(values: Sequence[Any]) -> int:
         outer[:] = primals
         return list(primals), list(tangents)
 
-    same: Any = jax.custom_jvp(_same)
+    same = jax.custom_jvp(_same)
     same.defjvp(rule)
 
     # Peel off one JVP trace per call, until the rule is no longer called.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .._errors import TraceError
 from .._jax.jaxprs import is_literal, opened, runs
@@ -37,7 +36,7 @@ def _dependent_results(program: object, given: Sequence[bool]) -> list[bool]:
     anything.
     """
     jaxpr, _ = opened(program)
-    known: dict[Any, bool] = dict(zip(jaxpr.invars, given, strict=True))
+    known = dict(zip(jaxpr.invars, given, strict=True))
 
     def is_fed(atom: object) -> bool:
         return not is_literal(atom) and known.get(atom, False)

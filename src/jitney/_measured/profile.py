@@ -76,7 +76,7 @@ class Profile(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data, for JSON."""
-        rows: dict[str, Any] = {
+        rows = {
             name: [vars(row) for row in getattr(self, name)]
             for name in ("programs", "scopes", "operations")
         }

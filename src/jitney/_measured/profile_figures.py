@@ -279,8 +279,8 @@ def _self_times(thread: Sequence[OperationRun]) -> list[float]:
 
 
 def _programs(trace: ProfilerTrace, ran: Sequence[OperationRun]) -> tuple[ProgramTime, ...]:
-    devices: defaultdict[str, defaultdict[Any, list[Span]]] = defaultdict(lambda: defaultdict(list))
-    runs: defaultdict[str, set[Any]] = defaultdict(set)
+    devices = defaultdict(lambda: defaultdict(list))
+    runs = defaultdict(set)
     for each in ran:
         devices[each.program][each.span.process, each.span.facts.get("device_ordinal")].append(
             each.span

@@ -175,9 +175,7 @@ class _Autocast(ProductInterpreter):
                 out, traced[:] = self.run(jaxpr, arrays, labels, source)
                 return out
 
-            new: Any = jax.make_jaxpr(program)(
-                *(_abstract(var.aval) for var in opened(jaxpr)[0].invars)
-            )
+            new = jax.make_jaxpr(program)(*(_abstract(var.aval) for var in opened(jaxpr)[0].invars))
             self.converted[key] = (
                 # `params` hold open and closed jaxprs: return the kind that came in.
                 new if type(new) is type(jaxpr) else opened(new)[0],

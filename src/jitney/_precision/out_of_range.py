@@ -105,5 +105,5 @@ def _read(atom: Any, known: Mapping[Any, _Constant], source: str) -> _Constant |
 
 
 def _is_real(value: object) -> bool:
-    kind: Any = getattr(value, "dtype", None) or type(value)
+    kind = getattr(value, "dtype", None) or type(value)
     return issubdtype(np.result_type(kind), np.floating)

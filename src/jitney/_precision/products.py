@@ -76,7 +76,7 @@ def _is_single(atom: Any) -> bool:
 
 
 def _is_default(precision: object) -> bool:
-    parts: tuple[Any, ...] = tuple(precision) if isinstance(precision, tuple) else (precision,)
+    parts = tuple(precision) if isinstance(precision, tuple) else (precision,)
     return all(part is None or part == jax.lax.Precision.DEFAULT for part in parts)
 
 
@@ -136,7 +136,7 @@ def low_product(
         tangent = jax.numpy.zeros_like(out) if not parts else _as(parts[0], SINGLE)
         return out, tangent if len(parts) < 2 else _as(parts[1], SINGLE) + tangent
 
-    ruled: Any = jax.custom_jvp(product)
+    ruled = jax.custom_jvp(product)
     ruled.defjvp(derivative, symbolic_zeros=True)
     return ruled(x, y, *rest)
 
@@ -194,8 +194,8 @@ def _reached(
     program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]
 ) -> set[Any]:
     """Results of the products that are reached from a solve in one direction of the program."""
-    near: set[Any] = set()
-    results: set[Any] = set()
+    near = set()
+    results = set()
     for i in order:
         eqn = program.eqns[i]
         here, there = ends(eqn)

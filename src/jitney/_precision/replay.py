@@ -145,7 +145,7 @@ class Probe(_Rebuild):
                 plain(x, dy, flag, rest), flag
             )
 
-        ruled: Any = jax.custom_jvp(product)
+        ruled = jax.custom_jvp(product)
         ruled.defjvp(derivative)
         return [ruled(operands[0], operands[1], flag, *operands[2:])]
 

@@ -165,7 +165,7 @@ def _open_channel(processes: Processes, channel: Channel, address: str | None) -
     Raises:
         ProcessError: Versions differ, or process 0 is not reached.
     """
-    me: dict[str, Any] = {
+    me = {
         "versions": {
             "Python": platform.python_version(),
             "jax": jax.__version__,

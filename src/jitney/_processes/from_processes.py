@@ -49,7 +49,7 @@ def from_processes(
         ProcessError: An array is global already, or processes differ in the shape or the dtype of
             their parts.
     """
-    onto: Any = current(mesh)
+    onto = current(mesh)
     names: Any = (along,) if isinstance(along, str) else along
     if (
         not isinstance(names, (tuple, list))
@@ -127,7 +127,7 @@ def _check(name: str, part: Any, axis: int, to: Any) -> None:
             "pass it as it is.",
             code="J263",
         )
-    shape: Any = tuple(part.shape)
+    shape = tuple(part.shape)
     if len(shape) <= axis:
         raise MeshError(
             _WHERE,
@@ -154,7 +154,7 @@ def _slices(to: Any, axis: int) -> list[int]:
         to.mesh.shape[name] for name in ((names,) if isinstance(names, str) else names)
     )
     # The indices of an array with one element for each part are the positions.
-    shape: Any = (1,) * axis + (parts,)
+    shape = (1,) * axis + (parts,)
     return sorted(
         {index[axis].start or 0 for index in to.addressable_devices_indices_map(shape).values()}
     )

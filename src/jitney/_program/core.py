@@ -122,7 +122,7 @@ class CompiledFunction(FunctionInfo):
         try:
             return wrap_statics(values, self._static_at, self._static_rest)
         except Unkeyed:
-            given: dict[str, Any] = self.binder.named(values)
+            given = self.binder.named(values)
             if self._static_rest:
                 given |= values[-1]
             raise unkeyed(
@@ -415,7 +415,7 @@ def _is_array(value: object) -> bool:
 
 def _unresolved(core: CompiledFunction, namespace: Mapping[str, object] | None) -> str:
     """Return the warning about annotations that cannot be used."""
-    fn: Any = core.fn()
+    fn = core.fn()
     missing = missing_in(fn.fn if isinstance(fn, Derived) else fn, namespace)
     of = {each.of: "the result" if each.of == "return" else repr(each.of) for each in missing}
     parts = [f"the annotation `{each.text}` of {of[each.of]} ({each.error})" for each in missing]

@@ -82,7 +82,7 @@ def _without_cache(run: Run) -> Run:
     """Compile without the persistent cache: the first call of each set of shapes runs in that
     scope.
     """
-    seen: set[Any] = set()
+    seen = set()
 
     def uncached(*arrays: object) -> Any:
         plain, counts = split_counts(arrays)

@@ -138,7 +138,7 @@ def array_classes() -> list[Any]:
     """Return the classes of arrays and tracers, on which the user may have set attributes: no value
     that is hashed leads to them.
     """
-    found: list[Any] = [jax.Array, jax.core.ShapedArray, Tracer]
+    found = [jax.Array, jax.core.ShapedArray, Tracer]
     for kind in found:
         found += [sub for sub in type.__subclasses__(kind) if sub not in found]
     return found
@@ -164,12 +164,12 @@ def registered_anywhere() -> list[str]:
 
 
 def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
-    dump: Any = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
+    dump = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
     waiting, seen = roots, set(roots)
     while waiting:
         at = waiting.pop()
         if "_abc_impl" in vars(at):
-            members: list[Any] = [
+            members = [
                 member
                 for member in (reference() for reference in dump(at)[0])
                 if member is not None
@@ -318,7 +318,7 @@ def _is_python(kind: Any) -> bool:
     or none.
     """
     module = sys.modules.get(str(kind.__module__))
-    file: Any = getattr(module, "__file__", None)
+    file = getattr(module, "__file__", None)
     if (
         module_origin(str(kind.__module__)) == "stdlib"
         and str(kind.__module__).partition(".")[0] not in _OF_PYTHON

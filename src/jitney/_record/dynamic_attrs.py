@@ -15,7 +15,6 @@ from __future__ import annotations
 import dis
 import inspect
 import types
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,9 +159,7 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
         return name
     if kind == "attribute":
         return _attribute(value_of(load[1], frame), name)
-    spaces: tuple[Any, ...] = (
-        (frame.f_locals,) if kind == "local" else (frame.f_globals, frame.f_builtins)
-    )
+    spaces = (frame.f_locals,) if kind == "local" else (frame.f_globals, frame.f_builtins)
     # Class bodies read their names from a namespace of any mapping type.
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         raise NotDeterministic(
@@ -184,11 +181,11 @@ def _attribute(value: object, name: str) -> Any:
     # The rules of `object.__getattribute__`: a slot or another data descriptor precedes the
     # instance's own `__dict__`. Descriptors other than slots are not called.
     kind = type(value)
-    of_class: Any = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
     if kind.__getattribute__ is object.__getattribute__ and not isinstance(value, type):
         if type(of_class) is types.MemberDescriptorType:
             return of_class.__get__(value)
-        own: Mapping[str, Any] = vars(value) if hasattr(value, "__dict__") else {}
+        own = vars(value) if hasattr(value, "__dict__") else {}
         if not hasattr(type(of_class), "__set__") and name in own:
             return own[name]
     raise NotDeterministic(

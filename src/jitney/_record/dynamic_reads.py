@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from .allowlist import BARRED_ATTRIBUTES, FORMATS
 from .classes import HEAP, is_set_by_user
@@ -98,7 +98,7 @@ class LookedUp:
             self._note_attribute(target, name)
 
     def _note_attribute(self, target: object, name: str) -> None:
-        kinds: list[Any] = [
+        kinds = [
             kind
             for kind in (target if isinstance(target, type) else type(target)).__mro__
             if importable(kind) is not None

@@ -92,7 +92,7 @@ def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]
 
 def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global]:
     first, *rest = chain
-    space: Any = fn.__globals__
+    space = fn.__globals__
     if first in space:
         value, module = space[first], None
     else:

@@ -268,7 +268,7 @@ def _attributes_behind(steps: _Steps, at: int) -> Iterator[str]:
 def _level(steps: _Steps, at: int) -> int:
     """Return the level of a relative import; -1 if the instructions have another form."""
     # IMPORT_NAME follows the loads of the level and of the names to import.
-    level: Any = steps.about(at - 2) if at >= 2 else None
+    level = steps.about(at - 2) if at >= 2 else None
     return level if isinstance(level, int) else -1
 
 
@@ -277,7 +277,7 @@ def digest_of(code: CodeType) -> str:
     """Return a digest that is equal for equal instructions, whatever the file and the line."""
     digest = hashlib.blake2b(digest_size=20)
     documented = _documented(code)
-    parts: tuple[Any, ...] = (
+    parts = (
         code.co_code,
         code.co_name,
         code.co_names,

@@ -56,7 +56,7 @@ def module_origin(name: str) -> str:
     module = sys.modules.get(name)
     if module is None:
         return "user"
-    file: Any = getattr(module, "__file__", None)
+    file = getattr(module, "__file__", None)
     # most modules
     if type(file) is str and file not in ("", "built-in", "frozen"):
         return owner(file)
@@ -88,8 +88,8 @@ def importable(value: object) -> tuple[str, str] | None:
         str(static_attribute(type(value), "__module__"))
     ):
         return None
-    module: Any = attribute(value, "__module__", None)
-    name: Any = attribute(value, "__qualname__", None) or attribute(value, "__name__", None)
+    module = attribute(value, "__module__", None)
+    name = attribute(value, "__qualname__", None) or attribute(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not is_installed(module):
         return None
     return (module, name) if reached(module, name) is value else None
@@ -97,7 +97,7 @@ def importable(value: object) -> tuple[str, str] | None:
 
 def reached(module: str, name: str) -> Any:
     """Return the value of a dotted name in an imported module, or None."""
-    value: Any = sys.modules.get(module)
+    value = sys.modules.get(module)
     for part in name.split("."):
         if value is None:
             return None

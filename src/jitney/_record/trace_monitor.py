@@ -205,7 +205,7 @@ def _is_of_contract(frame: types.FrameType | None) -> bool:
 
 
 def _environment_codes() -> list[types.CodeType]:
-    kind: Any = type(os.environ)
+    kind = type(os.environ)
     found = [getattr(getattr(kind, name, None), "__code__", None) for name in ENVIRONMENT]
     return [
         code
@@ -330,7 +330,7 @@ def watched(
 
 def _drawn() -> tuple[str, object]:
     """States of the global random generators of NumPy and Python."""
-    state: Any = np.random.get_state(legacy=False)
+    state = np.random.get_state(legacy=False)
     return (
         repr(
             [
@@ -388,7 +388,7 @@ def _monitored(ran: TraceMonitor) -> Generator[None]:
     """Watch by `sys.monitoring`: starts of functions, and calls of builtins by code outside of JAX
     and packages like it.
     """
-    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    monitoring = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
     # Ids 0 to 2 and 5 have conventional owners (debugger, coverage, profiler, optimizer), so these
     # come last.
     tool = next((i for i in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)

@@ -579,7 +579,7 @@ class ContentHasher:
             self._named(named)
             self._installed.append(value)
             return
-        module: Any = attribute(value, "__module__", "")
+        module = attribute(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
         if isinstance(module, str) and module.partition(".")[0] == "jaxtyping":
             # The name of a jaxtyping class spells dtype and axes; only its array type can be a

@@ -57,7 +57,7 @@ EVERYTHING = Option()
 
 def policy_of(saved: Saved) -> Any:
     """Policy of `jax.checkpoint`."""
-    policies: Any = jax.checkpoint_policies
+    policies = jax.checkpoint_policies
     if saved == "offloaded":
         return policies.offload_dot_with_no_batch_dims("device", "pinned_host")
     return policies.dots_saveable if saved == "dots" else policies.nothing_saveable

@@ -200,7 +200,7 @@ def numbers_of(count: int, group: int) -> list[int]:
 
 def unsupported() -> str | None:
     """Reason why residuals cannot be offloaded; None if they can."""
-    device: Any = jax.local_devices()[0]
+    device = jax.local_devices()[0]
     if device.platform == "cpu":
         return "the memory of a CPU is that of the host"
     kinds = {memory.kind for memory in device.addressable_memories()}

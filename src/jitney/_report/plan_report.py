@@ -622,5 +622,5 @@ def _on_trace_error(choice: str) -> str:
 
 
 def _largest(dtype: Any) -> float:
-    numpy: Any = jnp
+    numpy = jnp
     return float(numpy.finfo(dtype).max)

@@ -12,7 +12,7 @@ ineligible for the cache. For example, the result `(x, {"n": 2})` with an array 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from functools import partial
 from operator import is_not
 from typing import Any
@@ -64,7 +64,7 @@ class Forms:
             Unsure: It holds a part that no argument has and that has no qualified name.
         """
         # Rebuild the result with placeholders; `rest` is sorted by index.
-        leaves: list[Any] = [_ARRAY] * (treedef.num_leaves - len(rest))
+        leaves = [_ARRAY] * (treedef.num_leaves - len(rest))
         for i, leaf in rest:
             leaves.insert(i, leaf)
         said = self._written(tree_unflatten(treedef, leaves))
@@ -163,7 +163,7 @@ class Forms:
             return _module_of(
                 _found(rest[0], rest[1]), dict(zip(rest[2], map(self._read, rest[3:]), strict=True))
             )
-        children: Sequence[Any] = list(map(self._read, rest[1:]))
+        children = list(map(self._read, rest[1:]))
         return tree_unflatten(self._nodes[rest[0]][1], children)
 
 
@@ -171,7 +171,7 @@ def _module_of(kind: object, fields: Mapping[str, object]) -> Any:
     """Return a module rebuilt as JAX does it: without its `__init__`."""
     if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
         raise NotDeterministic(f"{kind} is no module of Equinox")
-    made: Any = object.__new__(kind)
+    made = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made
@@ -183,8 +183,8 @@ def _opened(value: object) -> tuple[list[Any], Any]:
 
 
 def _named(value: object) -> tuple[str, str]:
-    module: Any = attribute(value, "__module__", None)
-    name: Any = attribute(value, "__qualname__", None)
+    module = attribute(value, "__module__", None)
+    name = attribute(value, "__qualname__", None)
     if (
         not isinstance(module, str)
         or not isinstance(name, str)

@@ -144,7 +144,7 @@ def unsupported(core: FunctionInfo) -> str | None:
 
 def _budgets(core: FunctionInfo) -> tuple[Any, Any]:
     """Return the memory budgets of the program, and of the backward pass of a derivative in it."""
-    fn: Any = core.fn()
+    fn = core.fn()
     return core.options.memory, fn.memory if isinstance(fn, Derived) else None
 
 
@@ -195,7 +195,7 @@ def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[object]) 
 
 
 def _versions() -> list[str]:
-    packages: list[Any] = [jax, jaxlib, equinox, np]
+    packages = [jax, jaxlib, equinox, np]
     return [
         sys.version,
         str(sys.flags.optimize),

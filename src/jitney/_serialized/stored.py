@@ -6,7 +6,7 @@ pickle: reading it runs no Python code.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -90,7 +90,7 @@ class SerializedProgram:
             return None
         at = len(_MAGIC) + 8
         end = at + int.from_bytes(content[at - 8 : at], "big")
-        said: Mapping[str, Any] = json.loads(content[at:end])
+        said = json.loads(content[at:end])
 
         files = {name: (size, changed) for name, (size, changed) in said["files"].items()}
         exported = content[end:]

@@ -110,7 +110,7 @@ def _looked_up(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Triples of a name, its annotation as written, and the resolved annotation or a `Missing`."""
     base, owner = innermost(fn)
-    known: dict[str, Any] = getattr(base, "__globals__", {})
+    known = getattr(base, "__globals__", {})
     scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
 
     for name, raw in raw_annotations(base).items():

@@ -623,7 +623,7 @@ def _has_dict(value: object) -> bool:
 
 def _raw(value: object, name: str) -> Any:
     """Attribute as stored in the object or its classes: functions unbound, properties as such."""
-    held: Any = (
+    held = (
         value.__dict__
         if isinstance(value, type)
         else _usual(value, "__dict__")

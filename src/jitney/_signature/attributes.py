@@ -10,7 +10,7 @@ from .._jax.trees import attribute
 
 def attributes_of(value: object) -> dict[str, Any]:
     """Attributes by name; an empty slot is left out."""
-    held: dict[str, Any] = attribute(value, "__dict__", {})
+    held = attribute(value, "__dict__", {})
     # Slots are member descriptors of the class that declares them.
     slots = [
         name

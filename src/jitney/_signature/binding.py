@@ -291,7 +291,7 @@ class ClassBound(_classmethod):
     """
 
     def __get__(self, instance: object, owner: object = None, /) -> Any:
-        program: Any = self.__func__
+        program = self.__func__
         return program.__get__(type(instance) if owner is None else owner, None)
 
 
@@ -299,5 +299,5 @@ def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
     """Decorate the function inside a static or class method, and wrap the result the same way. None
     if `fn` is neither.
     """
-    kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
+    kinds = ((staticmethod, staticmethod), (classmethod, ClassBound))
     return next((made(decorate(fn.__func__)) for kind, made in kinds if isinstance(fn, kind)), None)

@@ -103,7 +103,7 @@ class Bucket:
         Raises:
             OptionError: There is no size above 1, or `waste` is negative.
         """
-        given: Any = list(sizes) if isinstance(sizes, Iterable) else []
+        given = list(sizes) if isinstance(sizes, Iterable) else []
         left = sorted({int(size) for size in given if is_whole(size) and size > 1})
         if not left or not all(map(is_whole, given)) or not is_number(waste) or waste < 0:
             raise OptionError(

@@ -93,7 +93,7 @@ def _codes(part: object) -> Iterator[tuple[types.CodeType, bool]]:
     """Code objects of the functions behind a class attribute and of the functions nested in them,
     each with whether it is a class method.
     """
-    waiting: list[Any] = [function.__code__ for function in _functions(part)]
+    waiting = [function.__code__ for function in _functions(part)]
     while waiting:
         code = waiting.pop()
         yield code, isinstance(part, classmethod)

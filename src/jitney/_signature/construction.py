@@ -62,7 +62,7 @@ def construction(value: object) -> tuple[Any, ...] | None:
     registered = copyreg.dispatch_table.get(type(value))
 
     try:
-        built: Any = value.__reduce_ex__(4) if registered is None else registered(value)
+        built = value.__reduce_ex__(4) if registered is None else registered(value)
     except (TypeError, pickle.PicklingError):
         return None
 

@@ -51,7 +51,7 @@ class Identity(weakref.ref[Any]):
         """Record a function's code and closure, for reports about a function that is defined
         anew.
         """
-        value: Any = self()
+        value = self()
         if type(value) is types.FunctionType and not hasattr(self, "cells"):
             self.__code__, self.__qualname__, self.cells = (
                 value.__code__,

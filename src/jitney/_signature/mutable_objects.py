@@ -526,7 +526,7 @@ def bytes_in(value: object, seen: tuple[int, ...] = ()) -> int:
         return len(value)
     if id(value) in seen or isinstance(value, (type, types.ModuleType)):
         return 0
-    parts: list[Any] = [*parts_of(value)]
+    parts = [*parts_of(value)]
     if isinstance(value, types.FunctionType):
         parts += [
             cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()

@@ -327,7 +327,7 @@ def _listing(names: set[str]) -> str:
 def _names(where: Where | str, option: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    names: tuple[Any, ...] | None = (
+    names = (
         (value,)
         if isinstance(value, str)
         else tuple(value)
@@ -599,13 +599,13 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
         and isinstance(value[0], str)
         and value[0] == FSDP
     )
-    named: Any = {} if alone else value[1] if fsdp else value
+    named = {} if alone else value[1] if fsdp else value
     if not isinstance(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
     axes: list[tuple[str, tuple[str, ...]]] = []
 
     for name, along in named.items():
-        parts: Any = (along,) if isinstance(along, str) else along
+        parts = (along,) if isinstance(along, str) else along
         # `"*"` stands alone: it cannot be combined with named axes of the mesh.
         named_all = isinstance(parts, (tuple, list)) and [*parts] == [EVERY]
         if not named_all and (
@@ -648,7 +648,7 @@ def _mesh(where: Where | str, value: object, shard: object) -> Any:
         )
 
     # jitney's own `Mesh` wraps one of JAX's.
-    given: Any = value
+    given = value
     return given.mesh if isinstance(given, Mesh) else given
 
 

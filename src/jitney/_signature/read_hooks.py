@@ -94,15 +94,15 @@ def can_be_watched(kind: type[object]) -> bool:
     """Return whether reads from instances of a class can be observed: it is an ordinary class with
     the ordinary attribute lookup.
     """
-    lookup: Any = kind.__getattribute__
+    lookup = kind.__getattribute__
     if (
         not is_plain(kind)
         or (lookup is not _usual and lookup is not _read)
         or kind.__flags__ & _IMMUTABLE
     ):
         return False
-    metaclass: Any = type(kind)
-    metaclasses: tuple[Any, ...] = metaclass.__mro__[:-2]  # without `type` and `object`
+    metaclass = type(kind)
+    metaclasses = metaclass.__mro__[:-2]  # without `type` and `object`
     own = [vars(each)["__setattr__"] for each in metaclasses if "__setattr__" in vars(each)]
     # A `__setattr__` of a metaclass written in C would have to be called, so only functions of
     # Python's may be bypassed.

@@ -275,7 +275,7 @@ def extras(record: Any) -> dict[str, Any]:
     """Attributes of a dataclass instance that are neither fields (but set by `__post_init__`, say)
     nor values of a `cached_property`.
     """
-    held: dict[str, Any] = attribute(record, "__dict__", {})
+    held = attribute(record, "__dict__", {})
     names = held.keys() - {field.name for field in dataclasses.fields(record)}
     return {
         name: held[name]

@@ -58,7 +58,7 @@ class Device:
                 code="J208",
             )
         unknown = [name for name in self.peak if name not in PEAKS]
-        numbers: list[Any] = [
+        numbers = [
             self.memory,
             self.bandwidth,
             self.vector,

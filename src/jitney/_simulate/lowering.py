@@ -163,7 +163,7 @@ class Case:
     def _largest(self) -> tuple[Share, ...]:
         place = self._planned.plan.of(Place)
         leaves = self._planned.view.leaves
-        specs: Sequence[Any] = [()] * len(leaves) if place is None else place.specs
+        specs = [()] * len(leaves) if place is None else place.specs
         shares: list[Share] = []
         for leaf, spec in zip(leaves, specs, strict=True):
             along = tuple(axis for on in spec for axis in on)

@@ -150,7 +150,7 @@ def _compile(
     import numpy as np
 
     jax_: Any = jax
-    sharding: Any = jax.sharding
+    sharding = jax.sharding
     devices = np.array(jax_.devices()[: math.prod(sizes.values())]).reshape(tuple(sizes.values()))
     placed = exported.in_shardings_jax(sharding.Mesh(devices, tuple(sizes)))
     arguments = [jax_.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
@@ -177,7 +177,7 @@ def _main(folder: Path) -> None:
     asks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # The answer has a descriptor of its own. Other output to stdout goes to stderr from here on.
     os.dup2(2, 1)
-    programs: list[Any] = pickle.loads(asks.read(*_LENGTH.unpack(asks.read(_LENGTH.size))))  # noqa: S301 - of the process that started this one
+    programs = pickle.loads(asks.read(*_LENGTH.unpack(asks.read(_LENGTH.size))))  # noqa: S301 - of the process that started this one
     threading.Thread(target=_follow, args=(asks.fileno(), folder), daemon=True).start()
     folder.mkdir(mode=0o700)
     try:

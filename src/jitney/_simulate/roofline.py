@@ -50,7 +50,7 @@ def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Link
     order = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
     axes = [names.index(name) for name in along]
     # Device numbers with the given axes last: each row is one group of a collective.
-    rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)).reshape(
+    rows = np.moveaxis(order, axes, range(-len(axes), 0)).reshape(
         -1, math.prod(mesh[name] for name in along)
     )
 

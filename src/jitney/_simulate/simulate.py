@@ -97,7 +97,7 @@ def simulate(
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
     # An empty list is taken as a single mesh, which `_mesh_of` refuses.
-    several: Any = mesh if isinstance(mesh, (tuple, list)) and mesh else [mesh]
+    several = mesh if isinstance(mesh, (tuple, list)) and mesh else [mesh]
     meshes = [_mesh_of(entry, given) for given in several]
     arrays = [
         jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
@@ -147,7 +147,7 @@ def _mesh_of(entry: Specialization, mesh: Any) -> dict[str, int]:
     # A mesh object of jitney or JAX.
     if hasattr(mesh, "shape"):
         mesh = dict(mesh.shape)
-    sizes: list[Any] = list(mesh.values()) if isinstance(mesh, Mapping) else []
+    sizes = list(mesh.values()) if isinstance(mesh, Mapping) else []
     if not sizes or any(
         not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes
     ):

@@ -122,7 +122,7 @@ def _positions(
         if axis in offsets:
             position = position + spread(np.arange(out[offsets[axis]]), [offsets[axis]])
         along.append(np.broadcast_to(position, out))
-    flat: Any = np.zeros(out, np.int64)
+    flat = np.zeros(out, np.int64)
     for position, size in zip(along, shape, strict=True):
         flat = flat * size + position
     return np.where(inside, flat, -1) if fills else flat

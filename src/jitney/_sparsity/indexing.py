@@ -55,7 +55,7 @@ def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
     pattern, kept = _blurred(pattern, shape, unknown)
 
     # Flat positions that are read, in row-major order. XLA clamps a start so that the slice fits.
-    at: Any = np.zeros((), np.int64)
+    at = np.zeros((), np.int64)
     for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
         first = 0 if starts[axis] is None else _clipped(starts[axis], size - out)
         along = np.zeros(out, int) if axis in unknown else first + np.arange(out)

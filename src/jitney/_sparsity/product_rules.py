@@ -68,7 +68,7 @@ def convolution(op: SparsityOp) -> list[MaybePattern]:
     """
     if op.varying != [0]:
         return everything(op)
-    numbers: Any = op.params["dimension_numbers"]
+    numbers = op.params["dimension_numbers"]
     spatial: list[int]
     out_spatial: list[int]
     (batch, feature, *spatial), (out_batch, out_feature, *out_spatial) = (
@@ -89,8 +89,8 @@ def convolution(op: SparsityOp) -> list[MaybePattern]:
 
     # Enumerate (source, target) pairs of spatial positions, dimension by dimension.
     outs: list[int] = [op.out[axis] for axis in out_spatial]
-    source: Any = np.zeros((1, 1), np.int64)
-    target: Any = np.zeros((1, 1), np.int64)
+    source = np.zeros((1, 1), np.int64)
+    target = np.zeros((1, 1), np.int64)
     for k, size, out, stride, (low, _), wide, apart in zip(
         kernel,
         sizes,

@@ -145,7 +145,7 @@ def _path(key: str) -> Path | None:
 def _read(path: Path | None, ways: Mapping[str, TimedFunction]) -> dict[str, float] | None:
     """Times that an earlier process has measured; None if there are none or they do not fit."""
     try:
-        stored: Any = json.loads(path.read_text()) if path is not None else None
+        stored = json.loads(path.read_text()) if path is not None else None
     except (OSError, ValueError):
         return None
     fits = (

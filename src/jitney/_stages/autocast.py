@@ -157,7 +157,7 @@ def body_of(fn: Fn, arrays: Sequence[object]) -> Any:
 
 def emulated(low: str) -> str | None:
     """Warning for the plan if the device emulates a low type; None if it has units for it."""
-    device: Any = jax.local_devices()[0]
+    device = jax.local_devices()[0]
     if not _precision.has_kernels(LOW[low]):
         return (
             f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same"

@@ -534,8 +534,8 @@ class _Derivation:
         def pushed(*flat: object) -> Any:
             return jax.tree.leaves(push(jax.tree.unflatten(treedef, flat)))
 
-        program: Any = jax.make_jaxpr(pushed)(*leaves)
-        out: Any = jax.tree.structure(value)
+        program = jax.make_jaxpr(pushed)(*leaves)
+        out = jax.tree.structure(value)
         return value, Linear(
             program.consts,
             program.jaxpr,
@@ -561,7 +561,7 @@ class _Derivation:
         def value(arrays: Any) -> Any:
             return self._scalar(tree_unflatten(treedef, arrays))
 
-        traced: Any = jax.make_jaxpr(value)(leaves)
+        traced = jax.make_jaxpr(value)(leaves)
         with OWN_TIME.running():
             choice = remat_to_fit(traced, leaves, budget)
         self.primal = lambda at: choice.fn(tree_flatten(at)[0])
@@ -612,7 +612,7 @@ class _Derivation:
 
     def _check_kinds(self, chosen: Mapping[str, object]) -> None:
         for name, value in chosen.items():
-            leaves: list[Any] = jax.tree.leaves(value)
+            leaves = jax.tree.leaves(value)
             if any(map(eqx.is_inexact_array, leaves)):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]

@@ -73,7 +73,7 @@ def _inner(fn: Fn) -> Fn:
     def body(*arrays: object) -> Any:
         return fn(*arrays)
 
-    inner: Any = own_jit()(named_like(body, fn))
+    inner = own_jit()(named_like(body, fn))
     inner.__name__ = inner.__qualname__ = fn.__name__
     return inner
 

@@ -89,7 +89,7 @@ def divided(like: object, shape: Sequence[int]) -> Any:
     """
     if not isinstance(like, jax.sharding.NamedSharding):
         return like
-    given: Any = like
+    given = like
     parts: list[Any] = []
     for size, along in zip(shape, tuple(given.spec), strict=False):
         names = () if along is None else (along,) if isinstance(along, str) else along

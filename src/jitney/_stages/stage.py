@@ -107,7 +107,7 @@ class Request:
         """Number of devices that share a named axis."""
         rules = self.options.shard
         along = () if rules is None or self.mesh is None else dict(rules.axes).get(axis, ())
-        sizes: Any = {} if self.mesh is None else self.mesh.shape
+        sizes = {} if self.mesh is None else self.mesh.shape
         return math.prod(sizes.get(name, 1) for name in along)
 
     def decided(self, kind: type[S]) -> S | None:

@@ -73,7 +73,7 @@ def accumulate(
             "pass the function.",
             code="J204",
         )
-    program: Any = loss if isinstance(loss, Program) else optimize(loss)
+    program = loss if isinstance(loss, Program) else optimize(loss)
     core = program.core
     where = f"accumulate() of {core.where}"
     if not isinstance(microbatch, int) or isinstance(microbatch, bool) or microbatch < 1:

@@ -61,7 +61,7 @@ def _constants(eqn: Any) -> Iterator[Any]:
 
 def value_key(x: Any) -> tuple[Any, ...]:
     """Dtype, shape and digest of the numbers of a value."""
-    array: Any = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
+    array = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
     return str(array.dtype), tuple(array.shape), digest(array)
 
 

@@ -136,7 +136,7 @@ class PassSchedule:
 def _turn(passes: Passes, work: Chunked, pass_: Any) -> ScheduledPass:
     states = pass_.states(passes.streamed)
     firsts = [node.makes[0] for node in states]
-    emits: list[Any] = [(position, passes.flat.gives[position]) for position in pass_.emits]
+    emits = [(position, passes.flat.gives[position]) for position in pass_.emits]
     keeps = tuple((n, firsts.index(n)) for n in pass_.keeps)
     makes = tuple(tuple(work.accumulated(node)) for node in states)
     return ScheduledPass(

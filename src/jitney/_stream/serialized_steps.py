@@ -154,7 +154,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
         zip(plan.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True)
     )
     # Abstract values go through the passes as arrays do in `_Run.__call__`; nothing is computed.
-    values: dict[int, Any] = {n: x for n, x in avals.items() if n not in plan.streamed}
+    values = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
     start, kept = jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
     with plan.width:

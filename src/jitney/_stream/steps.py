@@ -209,9 +209,7 @@ class CompiledSteps(StreamProgram):
     def _bytes(self) -> int:
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
-        values: dict[int, Any] = {
-            n: self._lying(n, x) for n, x in avals.items() if n not in streamed
-        }
+        values = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}
         chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
@@ -293,7 +291,7 @@ class CompiledSteps(StreamProgram):
     def _end(self, values: Any) -> Any:
         """Results that do not have the axis, from the values that all passes have accumulated."""
         # Placeholders: results that have the axis are assembled on the host.
-        emitted: dict[int, Any] = {i: None for pass_ in self.passes.passes for i in pass_.emits}
+        emitted = {i: None for pass_ in self.passes.passes for i in pass_.emits}
         # No `devices`: the carries were reduced by `join`, so every device computes the same.
         on_all = Chunked(self.passes, np.int32(self.total), is_spread=self.work.is_spread)
         return on_all.results(KnownValues(dict(values)), emitted)

@@ -429,7 +429,7 @@ class _StreamRun:
 
         begins = start_position(kept, self.reader, steps.laid)
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
-        values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
+        values = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])

@@ -48,7 +48,7 @@ def verify_stream(
     key = ("stream", chunk, *((np.shape(x), str(getattr(x, "dtype", ""))) for x in values))
     if not is_verified(core.options) or key in entry.verified:
         return
-    read: list[Any] = [x for x in values if _is_read(x)]
+    read = [x for x in values if _is_read(x)]
     size = sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in read)
     if size > LIMIT:
         entry.verified[key] = "left out"

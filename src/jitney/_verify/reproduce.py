@@ -171,7 +171,7 @@ def _environment() -> dict[str, str]:
 
 def _settings() -> str:
     """Return lines with the settings of JAX that change numbers."""
-    options: Any = jax.config
+    options = jax.config
     names = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion")
     values = [(name, getattr(options, name)) for name in names]
     return "\n".join(

@@ -70,18 +70,18 @@ class SourceText:
         """Return module and qualified name, if an import finds this very object or its decorated
         form.
         """
-        module: Any = attribute(value, "__module__", None)
-        name: Any = attribute(value, "__qualname__", None)
+        module = attribute(value, "__module__", None)
+        name = attribute(value, "__qualname__", None)
         if not module or not name or "<" in name or module in ("__main__", "builtins"):
             return None
-        reached: Any = sys.modules.get(module)
+        reached = sys.modules.get(module)
         for part in name.split("."):
             reached = getattr(reached, part, None)
         if reached is not value and attribute(reached, "__wrapped__", None) is not value:
             return None
 
         # User modules need their root folder on `sys.path`.
-        file: Any = attribute(sys.modules.get(module), "__file__", None)
+        file = attribute(sys.modules.get(module), "__file__", None)
         if file is not None and is_users(file):
             place = Path(file).resolve()
             depth: int = module.count(".") + (place.name == "__init__.py")

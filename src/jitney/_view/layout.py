@@ -177,7 +177,7 @@ class Layout:
         if len(self.dynamic) == 1:
             only = self.dynamic[0]
             return lambda all_: (all_[only],)
-        itemgetter: Any = operator.itemgetter
+        itemgetter = operator.itemgetter
         return itemgetter(*self.dynamic) if self.dynamic else _nothing
 
     def key(self, leaves: Sequence[object]) -> tuple[Hashable, ...]:
@@ -230,7 +230,7 @@ class Layout:
             leaves[i] = array
         for i, value in zip(self.static, statics, strict=True):
             leaves[i] = value
-        values: tuple[Any, ...] = tree_unflatten(self.treedef, leaves)
+        values = tree_unflatten(self.treedef, leaves)
         if for_body and self.loose:
             copy_loose(values)
         return values
@@ -365,7 +365,7 @@ def _number(hint: LeafHint, value: Any) -> Any:
 
 def name_of(binder: Binder, path: Path) -> tuple[str, str]:
     """Argument that a leaf belongs to, and the leaf's path as a person would write it."""
-    first: Any = path[0]
+    first = path[0]
     rest = path[1:]
     if not isinstance(first, SequenceKey):
         raise AssertionError(f"{binder.where}: arguments flatten to {first}")

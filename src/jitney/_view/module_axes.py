@@ -137,7 +137,7 @@ def _registered() -> dict[type, dict[str, Hint]]:
     """The registry. It starts with the parameters of `equinox.nn`, whose documentation gives their
     shapes; tested with Equinox 0.13.3 to 0.13.8.
     """
-    nn: Any = eqx.nn
+    nn = eqx.nn
     conv = {"weight": "out in ...", "bias": "out ..."}
     channels = {"weight": "channels", "bias": "channels"}
     cell = {"weight_ih": "gates in", "weight_hh": "gates hidden", "bias": "gates"}

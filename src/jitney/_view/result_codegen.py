@@ -50,7 +50,7 @@ def builder(treedef: Any, rest: Sequence[tuple[int, object]], fresh: Callable[[A
         fresh: Returns a copy of such a value for one result, or the value itself.
     """
     held = dict(rest)
-    leaves: list[Any] = [held[i] if i in held else _StandIn() for i in range(treedef.num_leaves)]
+    leaves = [held[i] if i in held else _StandIn() for i in range(treedef.num_leaves)]
     build = _BuilderWriter(treedef, held, fresh).written()
 
     # Compare one result with that of JAX before the function is trusted.

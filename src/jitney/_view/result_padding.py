@@ -44,7 +44,7 @@ def cuts_of(
     mapped = [PaddedDim(axis, name) for axis, name in enumerate(levels) if name in padded]
 
     # A dimension of the body's results is padded if it depends on a symbol.
-    inside: Sequence[Sequence[Any]] = [()] * count if proof is None else proof.program.out_dims
+    inside = [()] * count if proof is None else proof.program.out_dims
     symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}
     return [
         (

@@ -99,7 +99,7 @@ def hoist_uses(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
     stages = 1 + max(step.stage for step in out)
 
     def whole(index: Any, *operands: Any) -> list[Any]:
-        found: list[dict[int, Any]] = [{} for _ in branches]
+        found = [{} for _ in branches]
         for stage in range(stages):
             steps = [(b, step) for b, branch in enumerate(branches) for step in branch.out(stage)]
             parts = iter(_chosen(index, operands, branches, found, steps))
@@ -186,7 +186,7 @@ def _finished(
     """The results of the `cond`, once all hoisted operations are done."""
     # Two conds: one for results with the axis, evaluated per chunk, one for the others, evaluated
     # once. In one cond the latter would count as made per chunk.
-    out: list[Any] = [None for _ in avals]
+    out = [None for _ in avals]
     for has_axis in (False, True):
         mine = [i for i, aval in enumerate(avals) if bool(ragged_axes(aval.shape)) == has_axis]
 

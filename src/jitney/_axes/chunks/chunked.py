@@ -550,7 +550,7 @@ def _scan_chunks(
         if n in streamed
     }
     # Results of low types leave the loop as bits: see `low_bits.py`.
-    moved: Any = _as_is if work.is_differentiated else _all_bits
+    moved = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
     # The position of this device's shard in the axis.
     offset = (
@@ -598,9 +598,7 @@ def _scan_chunks(
 
             # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
             # are in different loops.
-            again: Any = (
-                partial(jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
-            )
+            again = partial(jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
             state, tail = work.start(turn, known), list[Any]()
             before, before_rest = (
                 {key: each[key] for key in turn.replays if key in each}

@@ -61,7 +61,7 @@ def merge_top_k(
         as_bits(lax.full(shape, last_in_order(x.dtype), x.dtype)),
         lax.full(shape, 0, places.dtype),
     )
-    begin: Any = np.int32(0)
+    begin = np.int32(0)
     # Each part is written behind the elements that the part before has really seen, so that the
     # second overwrites the filler behind the first.
     for value, place, many in (here, before) if back else (before, here):

@@ -182,7 +182,7 @@ def _concatenate(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any
     # parts before are no longer than what is allocated for them.
     shape = walk.shape(op.outs[0])
     out = lax.full(shape, 0, values[0].dtype)
-    at: Any = np.int32(0)
+    at = np.int32(0)
     for part, dims in zip(values, op.ins, strict=True):
         out = lax.dynamic_update_slice_in_dim(out, part, at, axis)
         at = at + walk.count(dims[axis])
@@ -292,7 +292,7 @@ def _split(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     if not any(map(is_ragged, sizes)):
         return walk.bind(op, values)
     out: list[Any] = []
-    at: Any = np.int32(0)
+    at = np.int32(0)
     for size in sizes:
         out.append(take(x, at + jnp.arange(evaluate(size, walk.allocated), dtype=np.int32), axis))
         at = at + walk.count(size)

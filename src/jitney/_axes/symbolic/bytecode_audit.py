@@ -153,11 +153,11 @@ def _parts(value: object, names: frozenset[str] | None) -> Iterator[Any]:
     if isinstance(value, (tuple, list, set, frozenset)):
         yield from value
     elif isinstance(value, (dict, types.MappingProxyType)):
-        mapping: Mapping[Any, Any] = value
+        mapping = value
         yield from (*mapping.keys(), *mapping.values())
     if isinstance(value, types.ModuleType) and value is not operator and not _is_users(value):
         return
-    space: Any = attribute(value, "__dict__", None) or {}
+    space = attribute(value, "__dict__", None) or {}
     for name in names if names is not None else [*space, *dir(type(value))]:
         if name.startswith("__"):
             continue

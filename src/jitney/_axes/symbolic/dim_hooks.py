@@ -140,7 +140,7 @@ def hooked_dims() -> Generator[SizeUses]:
         ):
             seen.looks.append(f"{place_of(frame)} looks at {what} of a size")
 
-    hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
+    hooks = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
     hooks |= {name: trying(name, getattr(kind, name)) for name in _FAILING}
     hooks |= {"__getattribute__": present, "__getattr__": missing}
 

@@ -174,7 +174,7 @@ def _monitored(watch: _CodeObserver) -> Generator[None]:
     """Observe code by `sys.monitoring`: functions that start, and the calls of untrusted ones. It
     costs next to nothing.
     """
-    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    monitoring = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
     # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers
     # by convention.
     tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)

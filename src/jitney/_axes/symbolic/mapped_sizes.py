@@ -40,7 +40,7 @@ def named_sizes() -> Generator[None]:
 
     # A mean as `psum(x) / size`, so that the size stays a symbol.
     def mean_over(x: Any, axis_name: object, **options: object) -> Any:
-        leaves: list[Any] = jax.tree.leaves(x)
+        leaves = jax.tree.leaves(x)
         if (
             not options
             and leaves
@@ -75,8 +75,8 @@ class _Symbol(Exception):
 
 def _asked(size: Callable[[], Any]) -> Any:
     """The result of `size`, or the symbol that JAX tries to convert to an integer in it."""
-    kind: Any = symbolic_class()
-    integer: Any = kind.__int__
+    kind = symbolic_class()
+    integer = kind.__int__
 
     # The conversion is intercepted for the time of one call, under the caller's lock.
     def tell(self: Any) -> int:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from ..._console import figures, text_of
 from ..._errors import OptionError, format_error
@@ -116,7 +115,7 @@ def _size(run: SizeRun) -> str:
 
 def _row(run: SizeRun) -> tuple[str, ...]:
     low, median, high = map(seconds_text, run.quartiles)
-    memory: Any = run.memory
+    memory = run.memory
     took = (
         ("unknown",) * 3
         if memory is None

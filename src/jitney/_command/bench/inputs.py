@@ -123,7 +123,7 @@ class Maker:
                     code="J205",
                 )
         mapped = {axis.name for axis in core.options.vmap}
-        takes: Any = () if self.make is None else inspect.signature(self.make).parameters
+        takes = () if self.make is None else inspect.signature(self.make).parameters
         for axis in sizes:
             if axis not in {*core.contract.axes, *mapped, *takes}:
                 what = f"{core.where} has no axis {axis!r}."

@@ -82,7 +82,7 @@ def _in_file(file: str) -> Iterator[WrongTiming]:
     if program.compiled:
         for node in ast.walk(tree):
             for name in ("body", "orelse", "finalbody"):
-                block: Any = getattr(node, name, None)
+                block = getattr(node, name, None)
                 if isinstance(block, list):
                     yield from program.between(block)
             if isinstance(node, ast.Call):

@@ -212,7 +212,7 @@ class LineRecorder:
 
     def begin(self, jax: Any) -> None:
         """Record from now on, in all threads."""
-        monitoring: Any = getattr(sys, "monitoring", None)
+        monitoring = getattr(sys, "monitoring", None)
         if monitoring is None:
             self.unseen = (
                 "what lines do with arrays, which needs Python 3.12: reads in loops, transfers,"
@@ -385,7 +385,7 @@ class LineRecorder:
 
         `np.sum` and its kin do not: they call the array's own method.
         """
-        numpy: Any = sys.modules["numpy"]
+        numpy = sys.modules["numpy"]
         known = type(called) is numpy.ufunc or (
             type(called) is type(len) and called.__name__ in _COPIES
         )
@@ -440,7 +440,7 @@ class LineRecorder:
         return leaves if len({id(leaf) for leaf in leaves}) == len(leaves) else []
 
     def _look(self, place: _CallSite, values: dict[str, Any]) -> None:
-        numpy: Any = sys.modules["numpy"]
+        numpy = sys.modules["numpy"]
         arrays = {
             name: value
             for name, value in values.items()
@@ -512,7 +512,7 @@ class LineRecorder:
         function: Any = getattr(called, "__wrapped__", None)
         while hasattr(function, "__wrapped__"):
             function = function.__wrapped__
-        inner: Any = getattr(function, "__code__", None)
+        inner = getattr(function, "__code__", None)
 
         readable = _LOCALS or code.co_name == "<module>"
         name = getattr(called, "__name__", "a function")

@@ -46,7 +46,7 @@ def own_causes() -> list[dict[str, Any]]:
         line = f"{short(code.co_filename)}:{code.co_firstlineno}"
         for event in stats.causes:
             for cause in event:
-                nothing: dict[str, Any] = {"times": 0, "seconds": 0.0, "example": ""}
+                nothing = {"times": 0, "seconds": 0.0, "example": ""}
                 row = rows.setdefault(
                     (line, f"{cause.kind} {cause.argument} {cause.axis} {cause.remedy}"),
                     {

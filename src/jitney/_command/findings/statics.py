@@ -122,7 +122,7 @@ def _static(call: ast.expr, parameters: Sequence[str]) -> Iterator[str]:
         if word.arg not in ("static_argnames", "static_argnums"):
             continue
         try:
-            value: Any = ast.literal_eval(word.value)
+            value = ast.literal_eval(word.value)
         except ValueError:
             continue
         for each in value if isinstance(value, (tuple, list, set)) else [value]:

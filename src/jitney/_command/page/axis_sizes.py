@@ -77,7 +77,7 @@ def _of_decorated(function: Mapping[str, Any]) -> list[AxisSizes]:
 
 
 def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> list[AxisSizes]:
-    groups: dict[Any, list[tuple[tuple[int, ...], ...]]] = defaultdict(list)
+    groups = defaultdict(list)
     for each in programs:
         shapes = _shapes(each["shapes"])
         if each["line"] is not None and shapes is not None and each["function"] not in decorated:

@@ -194,7 +194,7 @@ def _program(
     core: CompiledFunction, entry: Specialization | None, made: TraceInputs, until: float
 ) -> dict[str, Any]:
     """Return the bytes of one program; None for those that are unknown."""
-    row: dict[str, Any] = {
+    row = {
         "sizes": _text(made),
         "arguments": None,
         "outputs": None,

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import jax
 
@@ -79,7 +79,7 @@ def _codec() -> _Codec:
     """Return the first codec that is available, in JAX's order of preference."""
     with suppress(ImportError):
         # Python 3.14
-        zstd: Any = importlib.import_module("compression.zstd")
+        zstd = importlib.import_module("compression.zstd")
         options = {zstd.CompressionParameter.checksum_flag: 1}
         return _Codec(
             zstd.decompress,
@@ -87,8 +87,8 @@ def _codec() -> _Codec:
             lambda raw: zstd.compress(raw, options=options),
         )
     with suppress(ImportError):
-        zstandard: Any = importlib.import_module("zstandard")
-        packed: Any = zstandard.ZstdCompressor(write_checksum=True).compress
+        zstandard = importlib.import_module("zstandard")
+        packed = zstandard.ZstdCompressor(write_checksum=True).compress
         return _Codec(
             lambda entry: zstandard.ZstdDecompressor().decompress(entry),
             (zstandard.ZstdError, MemoryError),
