@@ -1,7 +1,6 @@
-"""Types of JAX, for annotations.
+"""Types of JAX for annotations, which `typed.pyi` spells out for the checker.
 
-JAX leaves some of its types without a public name, and others are unions that each module would
-have to write anew:
+JAX leaves the fields of its jaxprs without types, and others of its types without a public name:
 
     def transfer(eqn: JaxprEqn, operands: Sequence[jax.Array]) -> list[jax.Array]
     def placed(arrays: Sequence[Array]) -> list[jax.Array]
@@ -13,16 +12,28 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.core import ShapedArray as Aval
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
 
+__all__ = [
+    "AnyJaxpr",
+    "Array",
+    "Atom",
+    "Aval",
+    "ClosedJaxpr",
+    "DType",
+    "Jaxpr",
+    "JaxprEqn",
+    "Literal",
+    "NumPyArray",
+    "Primitive",
+    "Var",
+]
 DType = np.dtype[Any]
 """A dtype of NumPy, of those that JAX adds to it, or of random keys."""
 NumPyArray = np.ndarray[Any, np.dtype[Any]]
 Array = jax.Array | NumPyArray
 """An array that a call may hold: on a device, traced, or on the host."""
-Aval = ShapedArray
-"""The abstract value of a variable: its shape, dtype and weak type."""
 Atom = Var | Literal
 """An operand of an equation."""
 AnyJaxpr = Jaxpr | ClosedJaxpr

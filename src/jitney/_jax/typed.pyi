@@ -1,0 +1,65 @@
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+DType: TypeAlias = np.dtype[Any]
+NumPyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = jax.Array | NumPyArray
+
+class Aval:
+    shape: tuple[int, ...]
+    dtype: DType
+    weak_type: bool
+    ndim: int
+    size: int
+    sharding: Any
+    def update(self, **changes: object) -> Aval: ...
+    def str_short(self) -> str: ...
+
+class Primitive:
+    name: str
+    multiple_results: bool
+    def bind(self, *args: object, **params: object) -> Any: ...
+
+class Var:
+    aval: Aval
+
+class Literal:
+    aval: Aval
+    val: Any
+
+Atom: TypeAlias = Var | Literal
+
+class JaxprEqn:
+    primitive: Primitive
+    params: dict[str, Any]
+    invars: list[Atom]
+    outvars: list[Var]
+    effects: Any
+    source_info: Any
+    ctx: Any
+    def replace(self, **changes: object) -> JaxprEqn: ...
+
+class Jaxpr:
+    constvars: list[Var]
+    invars: list[Var]
+    outvars: list[Atom]
+    eqns: list[JaxprEqn]
+    effects: Any
+    debug_info: Any
+    is_high: bool
+    def replace(self, **changes: object) -> Jaxpr: ...
+
+class ClosedJaxpr:
+    jaxpr: Jaxpr
+    consts: list[Any]
+    eqns: list[JaxprEqn]
+    effects: Any
+    in_avals: list[Aval]
+    out_avals: list[Aval]
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[object]) -> None: ...
+    def replace(self, **changes: object) -> ClosedJaxpr: ...
+
+AnyJaxpr: TypeAlias = Jaxpr | ClosedJaxpr
