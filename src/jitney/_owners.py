@@ -334,5 +334,4 @@ def public(fn: Callable[P, R]) -> Callable[P, R]:
             shorten(error)
             raise
 
-    shown_ = shown
-    return shown_
+    return shown

@@ -29,8 +29,8 @@ DERIVATIVES = [
     Mutation(
         "outside of the pattern everything is zero",
         "src/jitney/_sparsity/compressed.py",
-        "odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))",
-        "odd, _jnp.zeros((), stack.dtype), _jnp.zeros((), stack.dtype))",
+        "odd, jnp.asarray(np.nan, stack.dtype), jnp.zeros((), stack.dtype))",
+        "odd, jnp.zeros((), stack.dtype), jnp.zeros((), stack.dtype))",
         (
             "tests/sparsity/test_constant_folding.py",
             f"{_PADDED_JACOBIANS}derivatives_that_are_nan_spread_as_without_padding",
@@ -63,8 +63,8 @@ DERIVATIVES = [
     Mutation(
         "a Jacobian in batches is stacked along the other axis",
         "src/jitney/_sparsity/directions.py",
-        "return [_jnp.moveaxis(stack, 0, axis) for stack in stacks]",
-        "return [_jnp.moveaxis(stack, 0, -1 - axis) for stack in stacks]",
+        "return [jnp.moveaxis(stack, 0, axis) for stack in stacks]",
+        "return [jnp.moveaxis(stack, 0, -1 - axis) for stack in stacks]",
         (f"{_SPARSITY}directions_are_chunked_to_fit_memory",),
     ),
     Mutation(
@@ -79,9 +79,9 @@ DERIVATIVES = [
         "src/jitney/_stages/derive.py",
         (
             "            if name not in self.derived.skip\n"
-            "            and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))"
+            "            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))"
         ),
-        "            if any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))",
+        "            if any(map(eqx.is_inexact_array, jax.tree.leaves(value)))",
         (f"{_DERIVATIVES}defaults_are_said_once",),
     ),
     Mutation(
@@ -118,8 +118,8 @@ LOOPS = [
     Mutation(
         "a derived field is known whatever the settings",
         "src/jitney/_interface/derived.py",
-        "key, trace = (rule, settings()), _core.get_opaque_trace_state()",
-        "key, trace = (rule, None), _core.get_opaque_trace_state()",
+        "key, trace = (rule, settings()), core.get_opaque_trace_state()",
+        "key, trace = (rule, None), core.get_opaque_trace_state()",
         (f"{_STATE}a_field_is_computed_anew_under_other_settings",),
     ),
     Mutation(
@@ -132,8 +132,8 @@ LOOPS = [
     Mutation(
         "a vector and its state share memory",
         "src/jitney/_interface/state_vector.py",
-        "array: Any = np.array(vector)",
-        "array: Any = np.asarray(vector)",
+        "array = np.array(vector)",
+        "array = np.asarray(vector)",
         (f"{_STATE}a_vector_and_its_state_share_no_memory",),
     ),
     Mutation(
@@ -212,8 +212,8 @@ STREAMS = [
     Mutation(
         "a reading that failed is not made again",
         "src/jitney/_stream/reading.py",
-        "if tried == retries or is_a(",
-        "if tried <= retries or is_a(",
+        "if tried == retries or isinstance(",
+        "if tried <= retries or isinstance(",
         (f"{_STREAM}a_reading_that_fails_is_made_again",),
     ),
 ]

@@ -40,7 +40,7 @@ MUTATIONS = [
     Mutation(
         "a mask is lost",
         "src/jitney/_view/layout.py",
-        "            if means_more(type_of(leaf)):\n",
+        "            if means_more(type(leaf)):\n",
         "            if False:\n",
         (f"{_LIKES}a_mask_is_not_lost",),
     ),

@@ -121,7 +121,7 @@ RECOMPUTED = [
     Mutation(
         "nothing is recomputed",
         "src/jitney/_stages/remat.py",
-        "return _jax.checkpoint(fn, policy=policy)",
+        "return jax.checkpoint(fn, policy=policy)",
         "return fn",
         (f"{_REMAT}true_keeps_the_arguments_only",),
     ),

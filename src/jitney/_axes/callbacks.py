@@ -17,6 +17,7 @@ from typing import Any
 from .._jax.equinox_checks import Insides, is_callback, is_of_check
 from .._jax.jaxprs import effectful_equations, opened, programs, source_of
 from .._jax.primitives import CALLBACKS
+from .._jax.typed import AnyJaxpr
 from .interpreter import Op, PaddedInterpreter, zero_results
 from .refusal import Refused
 from .typed_jax import lax
@@ -36,7 +37,7 @@ def check_effects(op: Op) -> None:
         )
 
 
-def demand_no_effects(jaxpr: object) -> None:
+def demand_no_effects(jaxpr: AnyJaxpr) -> None:
     """Check that a body has no side effects, so that it can run on elements of padding.
 
     The run-time checks of Equinox are allowed: padding repeats an element of the data, so that a
@@ -88,7 +89,7 @@ def callback_result_is_read(op: Op, *, is_used: bool) -> bool:
     return any(_is_read(program) for program in programs(op.params))
 
 
-def _is_read(program: object) -> bool:
+def _is_read(program: AnyJaxpr) -> bool:
     plain, _ = opened(program)
     read = {id(atom) for eqn in plain.eqns for atom in eqn.invars} | {
         id(atom) for atom in plain.outvars

@@ -20,6 +20,7 @@ import numpy as np
 
 from .._jax.jaxprs import equations, source_of
 from .._jax.trees import Tracer, issubdtype
+from .._jax.typed import AnyJaxpr
 from .refusal import ClosesOver, Refused
 
 _SymbolicZero: Any = jax.custom_derivatives.SymbolicZero
@@ -64,7 +65,7 @@ def with_derivative(
         given = [moved[i] for i in varying]
 
         def made_along(
-            arrays: Sequence[object], beside: object, given: Sequence[object]
+            arrays: Sequence[jax.Array], beside: object, given: Sequence[object]
         ) -> Sequence[Any]:
             return along(program, arrays, beside, given)[count:]
 
@@ -140,11 +141,11 @@ def _demand_transposable(
         ) from error
 
 
-def _abstract(x: Any) -> Any:
+def _abstract(x: jax.Array) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _zeros(x: Any) -> Any:
+def _zeros(x: jax.Array) -> Any:
     return jax.lax.full(x.shape, 0, x.dtype)
 
 
@@ -170,7 +171,7 @@ def jvp_function(
     return pushed
 
 
-def demand_no_backward_rules(jaxpr: object) -> None:
+def demand_no_backward_rules(jaxpr: AnyJaxpr) -> None:
     """Check that a program of tangents holds none of a `jax.custom_vjp`, which JAX can transpose
     but not evaluate.
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import bound, equations, opened, programs, source_of
 from .._jax.primitives import CALLBACKS, HOLDERS
+from .._jax.typed import Atom, JaxprEqn
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
@@ -36,7 +38,7 @@ class Op:
     user's line of the equation that holds it.
     """
 
-    eqn: Any
+    eqn: JaxprEqn
     ranges: Ranges = field(default_factory=dict[str, tuple[int, int]])
     seen_at: str = ""
 
@@ -72,7 +74,7 @@ class Op:
         ) or any(True for _ in tree_dims(self.params))
 
 
-def shape_of(atom: Any) -> tuple[Dim, ...]:
+def shape_of(atom: Atom) -> tuple[Dim, ...]:
     return tuple(getattr(atom.aval, "shape", ()))
 
 
@@ -141,7 +143,7 @@ class PaddedInterpreter:
         positions = lax.broadcasted_iota(np.int32, self.shape(dims), axis)
         return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
 
-    def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
+    def keep(self, x: jax.Array, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
         """Replace the padding of `x` along `axes` by the identity of an operation."""
         # A `select`, not a product with the mask: padding may be NaN, and 0 * NaN is NaN.
         for axis in axes:
@@ -197,7 +199,7 @@ class PaddedInterpreter:
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate a jaxpr, closed or open."""
 
-        def results(eqn: Any, operands: list[Any]) -> list[Any]:
+        def results(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
             # Python's value, in place of the equation that would compute it from symbols.
             if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
                 return [self.numbers[eqn.outvars[0]]]
@@ -226,6 +228,6 @@ def mentions(op: Op) -> bool:
     )
 
 
-def take(x: Any, positions: object, axis: int) -> Any:
+def take(x: jax.Array, positions: object, axis: int) -> Any:
     """The elements of `x` at positions along an axis; positions out of bounds are clamped."""
     return jnp.take(x, positions, axis=axis, mode="clip")

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
+from .._jax.typed import DType
 from .monoids import is_low
 from .typed_jax import lax
 
 
-def as_bits(x: Any) -> Any:
+def as_bits(x: jax.Array) -> Any:
     """The bits of an array of a low type as unsigned integers; any other array as it is."""
     return lax.bitcast_convert_type(x, np.dtype(f"u{x.dtype.itemsize}")) if is_low(x.dtype) else x
 
 
-def from_bits(x: Any, dtype: Any) -> Any:
+def from_bits(x: jax.Array, dtype: DType) -> Any:
     """Inverse of `as_bits`, for an array of the given dtype."""
     return lax.bitcast_convert_type(x, dtype) if is_low(dtype) and x.dtype != dtype else x

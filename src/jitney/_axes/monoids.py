@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .._jax.typed import DType
 from .typed_jax import dtypes, jnp, lax
 
 # Bits of a byte, and bytes of float32: dtypes narrower than it accumulate in it.
@@ -26,14 +27,14 @@ _BYTE = 8
 _NARROW = 4
 
 
-def is_low(dtype: Any) -> bool:
+def is_low(dtype: DType) -> bool:
     """Return whether a dtype is a floating-point type of 8 or 16 bits."""
     return (
         dtypes.issubdtype(dtype, np.floating) and 1 <= dtypes.finfo(dtype).bits // _BYTE < _NARROW
     )
 
 
-def is_ordered(dtype: Any) -> bool:
+def is_ordered(dtype: DType) -> bool:
     """Return whether XLA's maximum and minimum of a dtype do not depend on the order of evaluation.
 
     They do for complex numbers, where a NaN is dropped, or drops the value before it, depending on
@@ -44,7 +45,7 @@ def is_ordered(dtype: Any) -> bool:
     )
 
 
-def zero(dtype: Any) -> Any:
+def zero(dtype: DType) -> Any:
     """Identity of a sum: -0.0 if the dtype has one."""
     if dtypes.issubdtype(dtype, np.complexfloating):
         return np.asarray(complex(-0.0, -0.0), dtype)
@@ -55,22 +56,22 @@ def zero(dtype: Any) -> Any:
     return np.zeros((), dtype) if np.isnan(minus_zero) else minus_zero
 
 
-def one(dtype: Any) -> Any:
+def one(dtype: DType) -> Any:
     """Identity of a product."""
     return np.ones((), dtype)
 
 
-def lowest(dtype: Any) -> Any:
+def lowest(dtype: DType) -> Any:
     """Identity of a maximum: no element is below it, NaNs aside."""
     return _outermost(dtype, -1)
 
 
-def highest(dtype: Any) -> Any:
+def highest(dtype: DType) -> Any:
     """Identity of a minimum: no element is above it, NaNs aside."""
     return _outermost(dtype, 1)
 
 
-def last_in_order(dtype: Any) -> Any:
+def last_in_order(dtype: DType) -> Any:
     """The last value in the descending order of `top_k`: a NaN with its sign bit set, if the dtype
     has one.
 
@@ -98,12 +99,12 @@ def last_in_order(dtype: Any) -> Any:
     return last if np.isnan(last) else lowest(dtype)
 
 
-def all_bits(dtype: Any) -> Any:
+def all_bits(dtype: DType) -> Any:
     """Identity of a bitwise and: all bits set."""
     return np.asarray(True) if dtype == np.bool_ else np.asarray(-1).astype(dtype)  # noqa: FBT003
 
 
-def _outermost(dtype: Any, sign: int) -> Any:
+def _outermost(dtype: DType, sign: int) -> Any:
     if dtype == np.bool_:
         return np.asarray(sign > 0)
     if dtypes.issubdtype(dtype, np.integer):
@@ -142,7 +143,7 @@ class Monoid:
     collective: str = "all_gather"
     rounds: bool = False
 
-    def accumulator(self, dtype: Any) -> Any:
+    def accumulator(self, dtype: DType) -> Any:
         """The dtype that values of a dtype accumulate in: at least float32 if the monoid rounds."""
         low = (
             self.rounds
@@ -198,7 +199,7 @@ SCATTERS: dict[str, str] = {
 }
 
 
-def sendable(dtype: Any) -> Any:
+def sendable(dtype: DType) -> Any:
     """The dtype in which a value is sent over devices: four bytes at least.
 
     XLA for CPUs crashes in a reduction of narrower values over some of the devices (jaxlib 0.10.0,

@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from .._jax.jaxprs import is_literal, opened, programs
 from .._jax.primitives import CALLS
 from .._jax.trees import issubdtype
+from .._jax.typed import AnyJaxpr, Atom
 from .derivative import Derivative, with_derivative
 from .interpreter import Op, PaddedInterpreter, shape_of
 from .rules import RULES
 
 
 def run_padded(
-    jaxpr: object,
+    jaxpr: AnyJaxpr,
     arrays: Sequence[object],
     allocated: Mapping[str, int],
     valid: Mapping[str, object],
@@ -116,7 +118,7 @@ class _Finite(PaddedInterpreter):
             self._linear = outside
         return results
 
-    def _finite(self, x: Any, atom: Any) -> Any:
+    def _finite(self, x: Any, atom: Atom) -> Any:
         dims = shape_of(atom)
         if not dims or atom in self._linear or not issubdtype(x.dtype, np.inexact):
             return x
@@ -141,12 +143,12 @@ def run_differentiable(
         valid: Symbol -> the true size, an int32 scalar.
     """
 
-    def run(arrays: Sequence[object], valid: Mapping[str, object]) -> list[Any]:
+    def run(arrays: Sequence[jax.Array], valid: Mapping[str, object]) -> list[Any]:
         return run_padded(jaxpr, arrays, allocated, valid)
 
     def along(
-        program: object,
-        arrays: Sequence[object],
+        program: AnyJaxpr,
+        arrays: Sequence[jax.Array],
         valid: Mapping[str, object],
         tangents: Sequence[object],
     ) -> list[Any]:

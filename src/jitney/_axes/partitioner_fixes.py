@@ -21,6 +21,7 @@ import numpy as np
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import bound, equations, opened, programs
 from .._jax.primitives import HOLDERS
+from .._jax.typed import JaxprEqn
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr
 
@@ -47,7 +48,7 @@ def partition_safe(fn: Callable[..., object]) -> Callable[..., list[Any]]:
     return over_devices
 
 
-def bind_partition_safe(eqn: Any, values: Sequence[Any]) -> list[Any]:
+def bind_partition_safe(eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """Evaluate one equation, with the rewrites where it needs them."""
     if eqn.primitive.name in POSITIONED:
         first, last = POSITIONED[eqn.primitive.name]
@@ -78,7 +79,7 @@ def _counting(positions: Any) -> Any:
     )
 
 
-def _is_changed(eqn: Any) -> bool:
+def _is_changed(eqn: JaxprEqn) -> bool:
     """Return whether an equation needs a rewrite."""
     if _may_lose(eqn):
         return True
@@ -86,7 +87,7 @@ def _is_changed(eqn: Any) -> bool:
     return any(dtypes.iinfo(atom.aval.dtype).bits < 32 for atom in eqn.invars[first:last])
 
 
-def _may_lose(eqn: Any) -> bool:
+def _may_lose(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
     # Floats of 4 bits have no NaN.
     dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
@@ -97,7 +98,7 @@ def _may_lose(eqn: Any) -> bool:
     )
 
 
-def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
+def _meets_nan(eqn: JaxprEqn, values: Sequence[Any]) -> Any:
     """Mask of the results that depend on a NaN."""
     # A scatter: count the NaN updates that reach each element, by a scatter of integers.
     x, *rest = values

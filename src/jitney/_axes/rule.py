@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import jax
+
 from .dims import Dim, is_ragged, symbols
 from .interpreter import Op, PaddedInterpreter
 from .monoids import MONOIDS, Monoid
@@ -135,7 +137,7 @@ def no_uses(op: Op) -> Iterator[Use]:
     return iter(())
 
 
-def evaluate_unchanged(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def evaluate_unchanged(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     """Evaluate the operation unchanged, on padded operands."""
     return walk.bind(op, values)
 

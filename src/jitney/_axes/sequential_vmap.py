@@ -32,7 +32,7 @@ def map_sequentially(
     """
     kept = jnp.asarray if is_differentiated else as_bits
 
-    def looped(*arrays: Any) -> list[Any]:
+    def looped(*arrays: jax.Array) -> list[Any]:
         parts = {
             i: kept(jnp.moveaxis(x, dim, 0))
             for i, (x, dim) in enumerate(zip(arrays, dims, strict=True))

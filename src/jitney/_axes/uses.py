@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from .._jax.jaxprs import opened
 from .._jax.primitives import spelled
+from .._jax.typed import AnyJaxpr
 from .dims import is_countable
 from .interpreter import Op, Ranges, grows, mentions
 from .refusal import Refused
@@ -63,7 +64,7 @@ def uses_of(jaxpr: object, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
                 )
 
 
-def demand(jaxpr: object, ranges: Ranges) -> tuple[Use, ...]:
+def demand(jaxpr: AnyJaxpr, ranges: Ranges) -> tuple[Use, ...]:
     """The uses of a program, none of which is refused.
 
     Raises:

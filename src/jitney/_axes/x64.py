@@ -15,6 +15,7 @@ import numpy as np
 
 from .._jax.jaxprs import opened, programs
 from .._jax.settings import x64_is_on
+from .._jax.typed import Atom
 
 _BYTES = 8
 
@@ -36,7 +37,7 @@ def _is_wide(eqn: Any) -> bool:
     )
 
 
-def _has_64_bits(atom: Any) -> bool:
+def _has_64_bits(atom: Atom) -> bool:
     dtype = getattr(atom.aval, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iufc":
         return False

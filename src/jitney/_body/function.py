@@ -131,7 +131,7 @@ class FunctionInfo:
         return any(map(bool, nested))
 
 
-def _mentioned(fn: Any, namespace: Mapping[str, object]) -> dict[str, Any]:
+def _mentioned(fn: Callable[..., object], namespace: Mapping[str, object]) -> dict[str, Any]:
     """Return the names that annotations may mean.
 
     The rest of the namespace is dropped: one of its values may be the function itself, which

@@ -40,6 +40,7 @@ from .._jax.jaxprs import (
 from .._jax.mesh import explicit_around
 from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, issubdtype
+from .._jax.typed import AnyJaxpr, Aval, JaxprEqn
 from .liveness import Liveness, Used, is_empty
 from .table import LEAST_INDEX, MASK, MOST, MOST_INDEX, CheckTable, message_bits
 
@@ -87,10 +88,12 @@ class _FlagInterpreter:
         self._asked: dict[Any, tuple[Any, bool]] = {}
         self.insides = Insides()
 
-    def run(self, program: Any, values: Sequence[Any], flag: Flag, used: Sequence[bool]) -> Results:
+    def run(
+        self, program: AnyJaxpr, values: Sequence[Any], flag: Flag, used: Sequence[bool]
+    ) -> Results:
         needed = self.live.of(program, used).results
 
-        def results(eqn: Any, inputs: list[Any]) -> list[Any]:
+        def results(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
             nonlocal flag
             # Equations that are not in `needed` are dead code, which XLA would drop with their
             # checks.
@@ -102,7 +105,7 @@ class _FlagInterpreter:
 
         return interpret(program, _filled(values, opened(program)[0].invars), results), flag
 
-    def operation(self, eqn: object, values: list[Any], flag: Flag, used: Used) -> Results:
+    def operation(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         callback = raising(eqn)
         if callback is not None:
             return self.check(eqn, values, flag, callback, used)
@@ -114,7 +117,9 @@ class _FlagInterpreter:
             return bound(eqn, values), flag
         return self.rebuild(eqn, values, flag, used)
 
-    def check(self, eqn: Any, values: list[Any], flag: Flag, callback: Any, used: Used) -> Results:
+    def check(
+        self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, callback: Any, used: Used
+    ) -> Results:
         code = self.table.code(callback)
         if len(self.table) > MOST or any(
             issubdtype(atom.aval.dtype, extended) for atom in eqn.outvars
@@ -146,7 +151,7 @@ class _FlagInterpreter:
             flag, failed
         )
 
-    def quiet(self, eqn: Any, values: list[Any], flag: Flag) -> list[Any]:
+    def quiet(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag) -> list[Any]:
         """Call a callback if no check has failed so far; return zeros otherwise."""
         if flag is None:
             return bound(eqn, values)
@@ -159,7 +164,7 @@ class _FlagInterpreter:
             )
         )
 
-    def enters(self, eqn: object, values: list[Any], flag: Flag) -> bool:
+    def enters(self, eqn: JaxprEqn, values: list[Any], flag: Flag) -> bool:
         """Return whether an equation has to be rebuilt rather than bound as it is.
 
         It has to if it contains a check, if a check before it has to stop something inside it, or
@@ -173,7 +178,7 @@ class _FlagInterpreter:
             or (flag is not None and self.contains(eqn, "stops"))
         )
 
-    def contains(self, eqn: object, what: str) -> bool:
+    def contains(self, eqn: JaxprEqn, what: str) -> bool:
         """Return whether an equation contains a callback of Equinox ("checks"), or a loop or
         callback that has to stop after a failed check ("stops").
         """
@@ -187,7 +192,7 @@ class _FlagInterpreter:
             )
         return self._asked[key][1]
 
-    def rebuild(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def rebuild(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         name, program = eqn.primitive.name, runs(eqn)
         with standing_at(eqn):
             if name in PLAIN_CALLS:
@@ -212,7 +217,7 @@ class _FlagInterpreter:
         raise Unflaggable(f"it has a check, or a loop behind one, inside of `{name}`")
 
     def part(
-        self, program: object, used: Sequence[bool], at: Sequence[bool]
+        self, program: AnyJaxpr, used: Sequence[bool], at: Sequence[bool]
     ) -> Callable[..., Results]:
         """Turn a sub-jaxpr into a function of the flag and its live arguments.
 
@@ -228,7 +233,7 @@ class _FlagInterpreter:
 
         return run
 
-    def called(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def called(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         params = eqn.params
         if any(
             isinstance(place, jax.sharding.Sharding)
@@ -246,7 +251,7 @@ class _FlagInterpreter:
         out, flag = self._calls[key][1](flag, *_select_live(values, at))
         return _scatter_live(out, used), flag
 
-    def remat(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def remat(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         """Rebuild a rematerialised sub-jaxpr as the same primitive, which keeps XLA from merging
         what the backward pass recomputes with what the forward pass computed.
         """
@@ -259,7 +264,7 @@ class _FlagInterpreter:
         *out, flag = bound(eqn, given, jaxpr=plain)
         return _scatter_live(out, used), flag
 
-    def branches(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def branches(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         at = self.live.inputs(eqn, used)[1:]
         # All branches have to return the same types, so the flag becomes an operand even where it
         # is None.
@@ -270,7 +275,7 @@ class _FlagInterpreter:
         *out, flag = bound(eqn, [values[0], *given], branches=tuple(made))
         return _scatter_live(out, used), flag
 
-    def scan(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def scan(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         # Live results of a scan include every carry that a live carry or output reads in a later
         # iteration.
         used = self.live.loop_results(eqn, used)
@@ -291,7 +296,7 @@ class _FlagInterpreter:
         (flag, last), ys = jax.lax.scan(turn, (_int32(flag), carry), rows, **options)
         return _scatter_live([*last, *ys], used), flag
 
-    def loop(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+    def loop(self, eqn: JaxprEqn, values: list[jax.Array], flag: Flag, used: Used) -> Results:
         used = self.live.loop_results(eqn, used)
         # `at` marks the live operands: constants of the condition, constants of the body, carry.
         at = list(self.live.inputs(eqn, used))
@@ -365,7 +370,7 @@ class _FlagInterpreter:
         return _scatter_live(last, used), flag
 
 
-def _stops(eqn: Any) -> bool:
+def _stops(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name == "while" or is_callback(eqn)
 
 
@@ -406,7 +411,7 @@ def _typed(number: int, like: object) -> Any:
     return dtype.type(min(max(number, int(limits.min)), int(limits.max)))
 
 
-def _zeros(aval: Any) -> Any:
+def _zeros(aval: Aval) -> Any:
     return jax.lax.full(aval.shape, 0, aval.dtype)
 
 

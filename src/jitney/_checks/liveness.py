@@ -21,11 +21,12 @@ from jax.dtypes import float0
 
 from .._jax.jaxprs import is_literal, opened, runs, scan_parts, while_parts
 from .._jax.trees import extended, issubdtype
+from .._jax.typed import Atom, Aval, JaxprEqn
 
 Used = tuple[bool, ...]
 
 
-def is_empty(aval: Any) -> bool:
+def is_empty(aval: Aval) -> bool:
     """Return whether an array has no elements and can be rebuilt from its shape and dtype alone."""
     if 0 not in [size for size in getattr(aval, "shape", ()) if isinstance(size, int)]:
         return False
@@ -36,7 +37,7 @@ def is_empty(aval: Any) -> bool:
     )
 
 
-def _is_needed(atom: Any) -> bool:
+def _is_needed(atom: Atom) -> bool:
     return not (is_literal(atom) or is_empty(atom.aval))
 
 
@@ -85,7 +86,7 @@ class Liveness:
                 needed.update(atom for atom, is_read in read if is_read and _is_needed(atom))
         return Live(tuple(atom in needed for atom in plain.invars), results)
 
-    def inputs(self, eqn: Any, used: Used) -> Used:
+    def inputs(self, eqn: JaxprEqn, used: Used) -> Used:
         """Transfer function: the operands of an equation that its live results need."""
         name, params = eqn.primitive.name, eqn.params
         program = runs(eqn)
@@ -113,7 +114,7 @@ class Liveness:
         # Primitives without a rule need all of their operands.
         return (True,) * len(eqn.invars)
 
-    def loop_results(self, eqn: Any, used: Used) -> Used:
+    def loop_results(self, eqn: JaxprEqn, used: Used) -> Used:
         """Grow the live results of a loop by the carries that live carries need in later
         iterations.
 

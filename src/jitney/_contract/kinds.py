@@ -19,6 +19,7 @@ import jax.tree_util
 import numpy as np
 
 from .._errors import repr_of
+from .._jax.typed import DType
 from .._signature.annotations import fields_of
 from .._signature.hints import (
     AnyHint,
@@ -234,7 +235,7 @@ def dtype_text(value: Any) -> str:
     return str(value.dtype)
 
 
-def wider(dtype: Any) -> np.dtype[Any] | None:
+def wider(dtype: DType) -> np.dtype[Any] | None:
     """The 64-bit dtype (complex: 128) that JAX converts to this one while x64 is disabled; None if
     there is none.
     """
@@ -244,7 +245,7 @@ def wider(dtype: Any) -> np.dtype[Any] | None:
     return None if name is None or options.jax_enable_x64 else np.dtype(name)
 
 
-def suggest(dtype: Any) -> str:
+def suggest(dtype: DType) -> str:
     """Name of a dtype in jaxtyping."""
     name = dtype_name(dtype)
     starts = {

@@ -23,6 +23,7 @@ from jax.core import Tracer
 from .._errors import DonationError, TraceError, plural
 from .._jax.mesh import automatic, is_within_trace, outside
 from .._jax.trees import device_put, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.typed import Array, DType, NumPyArray
 from .._owners import public
 
 T = TypeVar("T")
@@ -173,7 +174,7 @@ def _name(path: Any) -> str:
     return keystr(path).removeprefix(".") or "the array"
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: Array) -> Any:
     """Random keys as their numbers."""
     return jax.random.key_data(array) if issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
@@ -200,20 +201,20 @@ def _bytes(array: Any) -> Any:
     return jax.lax.bitcast_convert_type(array, np.uint8)
 
 
-def _is_narrow(dtype: Any) -> bool:
+def _is_narrow(dtype: DType) -> bool:
     """Return whether the dtype has less than a byte, such as int4."""
     kind = jnp.finfo if issubdtype(dtype, np.floating) else jnp.iinfo
     return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
 
 
-def _whole_byte_dtype(dtype: Any) -> np.dtype:
+def _whole_byte_dtype(dtype: DType) -> np.dtype:
     """Dtype of whole bytes that represents every value of a narrower one."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
     return np.dtype(np.float32) if issubdtype(dtype, np.floating) else np.dtype(np.int8)
 
 
-def _unpacked(raw: np.ndarray[Any, Any], shapes: Sequence[Any]) -> list[Any]:
+def _unpacked(raw: NumPyArray, shapes: Sequence[Any]) -> list[Any]:
     values: list[Any] = []
     start = 0
     for leaf in shapes:

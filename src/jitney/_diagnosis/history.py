@@ -265,7 +265,9 @@ class _FunctionsByLine:
         ]
         return made if all(a == b for a, b in wrapped) else None
 
-    def remember(self, fn: Any, asked: AuthorContext, record: TraceRecord) -> None:
+    def remember(
+        self, fn: Callable[..., object], asked: AuthorContext, record: TraceRecord
+    ) -> None:
         key, fn = _line(fn, asked), _written(fn)
         if key is None:
             return
@@ -289,7 +291,7 @@ def _in_words(record: TraceRecord) -> TraceRecord:
     return replace(record, static=static, fields=(), tree=(), plan=None, keys=None)
 
 
-def _line(fn: Any, asked: AuthorContext) -> Hashable | None:
+def _line(fn: Callable[..., object], asked: AuthorContext) -> Hashable | None:
     """Key of a line that creates functions; a derivative has the key of its function's line."""
     if isinstance(fn, Derived):
         inner = _line(fn.fn, asked)

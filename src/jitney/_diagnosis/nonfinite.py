@@ -38,6 +38,8 @@ from jitney._jax.evaluation import applied, interpret
 from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
 
+from .._jax.typed import AnyJaxpr, JaxprEqn
+
 # Much of `jax.lax` and `jax.core` has no annotations.
 _jax = cast(Any, jax)
 
@@ -313,7 +315,7 @@ def _advice(finding: Finding) -> str:
     return _FIXES.get(finding.primitive, fix)
 
 
-def _special(eqn: Any, operands: Sequence[_Value]) -> str:
+def _special(eqn: JaxprEqn, operands: Sequence[_Value]) -> str:
     """Advice against an infinity that the operation alone does not imply.
 
     JAX differentiates `sqrt(x)` to 0.5 / sqrt(x), and 1 / x to a negative power.
@@ -359,7 +361,7 @@ class _NonfiniteInterpreter:
     ) -> list[_Value]:
         """Interpret a jaxpr, open or closed."""
 
-        def results(eqn: object, operands: list[_Value]) -> list[_Value]:
+        def results(eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
             return self.step(eqn, operands, path, source_of(eqn, seen_at))
 
         def constant(data: object, _aval: object, eqn: object) -> _Value:
@@ -370,7 +372,7 @@ class _NonfiniteInterpreter:
         return interpret(jaxpr, arguments, results, constant=constant, lets_go=True)
 
     def step(
-        self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
+        self, eqn: JaxprEqn, operands: list[_Value], path: tuple[str, ...], source: str
     ) -> list[_Value]:
         """Evaluate one equation; a call, branch, solve or loop is interpreted inside."""
         name = eqn.primitive.name
@@ -394,7 +396,7 @@ class _NonfiniteInterpreter:
         return [self.judge(eqn, operands, value, path, source) for value in results]
 
     def branch(
-        self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
+        self, eqn: JaxprEqn, operands: list[_Value], path: tuple[str, ...], source: str
     ) -> list[_Value]:
         index, *rest = operands
         branches = eqn.params["branches"]
@@ -403,7 +405,7 @@ class _NonfiniteInterpreter:
         return self.follow(branches[chosen], rest, (*path, f"cond branch {chosen}"), source)
 
     def solve(
-        self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str
+        self, eqn: JaxprEqn, operands: list[_Value], path: tuple[str, ...], source: str
     ) -> list[_Value]:
         return self.follow(
             eqn.params["jaxprs"].solve,
@@ -413,7 +415,12 @@ class _NonfiniteInterpreter:
         )
 
     def judge(
-        self, eqn: Any, operands: list[_Value], value: _Value, path: tuple[str, ...], source: str
+        self,
+        eqn: JaxprEqn,
+        operands: list[_Value],
+        value: _Value,
+        path: tuple[str, ...],
+        source: str,
     ) -> _Value:
         """Set the marks of a result: those of the operands they come from, or a new one for this
         equation.
@@ -465,7 +472,7 @@ class _Loop:
     condition_constants: tuple[Any, ...] = ()
 
     @classmethod
-    def read(cls, eqn: Any, operands: list[_Value]) -> _Loop:
+    def read(cls, eqn: JaxprEqn, operands: list[_Value]) -> _Loop:
         """Read the loop of an equation, with the values of its operands."""
         params = eqn.params
         if eqn.primitive.name == "while":
@@ -623,7 +630,7 @@ def _kept(data: object, marks: dict[Kind, _Mark]) -> _Value:
 
 
 def _origins(
-    eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None
+    eqn: JaxprEqn, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None
 ) -> tuple[list[_Mark], bool]:
     """Marks of the operands whose bad elements reach the result, and whether other bad elements
     remain.
@@ -679,7 +686,7 @@ def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def _evaluate(jaxpr: object, arguments: Sequence[object]) -> list[Any]:
+def _evaluate(jaxpr: AnyJaxpr, arguments: Sequence[object]) -> list[Any]:
     return applied(*opened(jaxpr), arguments)
 
 

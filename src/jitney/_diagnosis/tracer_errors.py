@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -24,6 +23,7 @@ from .._errors import (
     Where,
 )
 from .._jax.trees import is_of_numbers
+from .._jax.typed import Array
 from .._owners import user_line
 from .._signature.options import Options
 from .needed_values import Kind, need_of
@@ -93,7 +93,7 @@ def trace_error(
     error: Exception,
     where: Where,
     paths: Sequence[str],
-    arrays: Sequence[Any],
+    arrays: Sequence[Array],
     *,
     eager: bool = False,
 ) -> TraceError | None:
@@ -147,7 +147,7 @@ def _static(path: str) -> str:
 
 
 def no_number(
-    where: Where, arrays: Sequence[object], paths: Sequence[str], *, called: bool = True
+    where: Where, arrays: Sequence[Array], paths: Sequence[str], *, called: bool = True
 ) -> ContractError | None:
     """Error for an argument that JAX does not take; None if there is none.
 
@@ -244,7 +244,7 @@ def over_error(error: Exception, where: Where, fn: object, options: Options) -> 
 def donation_error(
     error: Exception,
     where: Where,
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
     paths: Sequence[str],
     donated: Sequence[int],
 ) -> DonationError | None:
@@ -293,7 +293,7 @@ def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
     )
 
 
-def _passed_twice(arrays: Sequence[object], donated: Sequence[int]) -> tuple[int, int] | None:
+def _passed_twice(arrays: Sequence[Array], donated: Sequence[int]) -> tuple[int, int] | None:
     """Positions of a donated array and of another with the same buffer."""
     pointers = [_pointer(array) for array in arrays]
     for i in donated:

@@ -20,6 +20,7 @@ from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, mess
 from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, source_of
 from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import AnyJaxpr, Array
 from .._program.entry import Specialization
 from .._program.tolerance import with_policy
 from .._view.named_axes import in_names
@@ -46,7 +47,7 @@ class ExportTrace:
     result: Any
 
 
-def traced(entry: Specialization, arrays: Sequence[object]) -> ExportTrace:
+def traced(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace:
     """Trace the program for these shapes."""
     try:
         made = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
@@ -212,7 +213,7 @@ def _messages(callback: object, where: Where) -> tuple[str, ...]:
     return messages
 
 
-def _refuse_callbacks(program: object, where: Where) -> None:
+def _refuse_callbacks(program: AnyJaxpr, where: Where) -> None:
     calls = [eqn for eqn in Insides().equations(program) if is_callback(eqn)]
     if not calls:
         return

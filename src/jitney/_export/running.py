@@ -16,6 +16,7 @@ from .._errors import DerivativeError, ExportError
 from .._jax.equinox_checks import fail_with
 from .._jax.settings import x64_is_on
 from .._jax.trees import Tracer
+from .._jax.typed import Array
 from .trees import Taking, Tree, built
 
 _convert: Any = primitives.convert_element_type_p
@@ -37,7 +38,7 @@ def runner(
     checks = told["checks"]
     weak = [aval["weak"] for aval in told["results"]]
 
-    def flat(*arrays: Any) -> list[Any]:
+    def flat(*arrays: Array) -> list[Any]:
         out = call(*arrays)
         # With checks there is one result more, the flag, which stays as it is.
         typed = [_weakened(x) if is_weak else x for x, is_weak in zip(out, weak, strict=not checks)]
@@ -121,8 +122,7 @@ def _not_differentiated(
         raise error()
 
     called.defjvp(refuse)
-    run = called
-    return run
+    return called
 
 
 def _with_gradient(
@@ -146,8 +146,7 @@ def _with_gradient(
     # The gradient is a call of an exported program too, with one derivative less.
     once = _differentiated(gradient, where, derivatives - 1, lambda: _no_further(where))
     called.defvjp(forward, backward)
-    run = called
-    return run
+    return called
 
 
 def _no_gradient(where: str) -> DerivativeError:

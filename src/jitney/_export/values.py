@@ -25,6 +25,7 @@ import numpy as np
 
 from .._errors import repr_of
 from .._jax.trees import attribute
+from .._jax.typed import DType
 
 Data = Any
 """JSON data, here always a list that begins with a kind."""
@@ -166,7 +167,7 @@ def _reached(module: object, name: str) -> Any:
     return reached
 
 
-def _dtype(dtype: Any) -> str:
+def _dtype(dtype: DType) -> str:
     try:
         known = jnp.dtype(dtype.name)
     # Names of text and record dtypes do not lead back to the dtype.
@@ -282,7 +283,7 @@ def _slice(parts: list[Data]) -> slice:
     return slice(start, stop, step)
 
 
-def _dtype_of(name: str) -> np.dtype[Any]:
+def _dtype_of(name: str) -> DType:
     return np.dtype(jnp.dtype(name))
 
 

@@ -19,6 +19,7 @@ from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where
 from .._jax.settings import settings, x64_is_on
 from .._jax.trees import extended, issubdtype, tree_unflatten, words_of_keys
+from .._jax.typed import Array, Aval
 from .._program.entry import Specialization
 from .._report.plan_report import report
 from .._signature.hints import ScalarHint
@@ -262,7 +263,7 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
 
 
 def _arguments(
-    entry: Specialization, arrays: Sequence[object], bound: Sequence[str], where: Where
+    entry: Specialization, arrays: Sequence[Array], bound: Sequence[str], where: Where
 ) -> dict[str, Tree]:
     """Return the trees of the arguments that are not bound, by name."""
     layout = entry.layout
@@ -295,7 +296,7 @@ def _described(tree: object, path: str, where: Where) -> Tree:
 def _told(
     program: Program,
     entry: Specialization,
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
     at: ExportSizes,
     made: ExportTrace,
     known: ExportLowered,
@@ -329,7 +330,7 @@ def _told(
     }
 
 
-def _aval(aval: Any, path: str) -> dict[str, Any]:
+def _aval(aval: Aval, path: str) -> dict[str, Any]:
     shape = [int(size) if isinstance(size, (int, np.integer)) else str(size) for size in aval.shape]
     return {"path": path, "shape": shape, "dtype": str(aval.dtype), "weak": bool(aval.weak_type)}
 
@@ -337,7 +338,7 @@ def _aval(aval: Any, path: str) -> dict[str, Any]:
 def _bound_arrays(
     entry: Specialization,
     examples: Sequence[Any],
-    arrays: Sequence[Any],
+    arrays: Sequence[Array],
     bound: Sequence[str],
     where: Where,
 ) -> list[tuple[dict[str, Any], bytes]]:

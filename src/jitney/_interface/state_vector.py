@@ -136,7 +136,7 @@ def like(state: object, vector: object) -> Any:
 
 
 @public
-def from_vector(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
+def from_vector(cls: type, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
     """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
     dims = {
@@ -181,7 +181,7 @@ def _may_be_complex(hint: object) -> bool:
     )
 
 
-def _vector(cls: Any, vector: object, length: int, kind: type[np.inexact[Any]]) -> Any:
+def _vector(cls: type, vector: object, length: int, kind: type[np.inexact[Any]]) -> Any:
     """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
@@ -208,7 +208,7 @@ def _vector(cls: Any, vector: object, length: int, kind: type[np.inexact[Any]]) 
     return array
 
 
-def _no_vector(cls: Any, what: str) -> StateError:
+def _no_vector(cls: type, what: str) -> StateError:
     return StateError(
         f"{cls.__name__}.of()",
         f"{what}.",
@@ -218,7 +218,7 @@ def _no_vector(cls: Any, what: str) -> StateError:
     )
 
 
-def _static_names(cls: Any) -> set[str]:
+def _static_names(cls: type) -> set[str]:
     static = {item.name for item in dataclasses.fields(cls) if item.metadata.get("static", False)}
     without = [
         item.name
@@ -236,7 +236,7 @@ def _has_default(item: Any) -> bool:
     )
 
 
-def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
+def _dims(cls: type, name: str, hint: Any) -> ArrayHint:
     if isinstance(hint, ScalarHint):
         return ArrayHint((), None, "float")
     if not isinstance(hint, ArrayHint) or hint.rank is None:
@@ -265,7 +265,7 @@ def _shape(cls: object, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
 
 
 def _solved(
-    cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any
+    cls: type, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any
 ) -> int:
     """Return the size at which the fields are as long as the vector, by bisection: the length grows
     with the size.

@@ -27,6 +27,7 @@ import numpy as np
 from .evaluation import interpret
 from .jaxprs import bound, is_literal, opened, programs, variables
 from .primitives import CALLBACKS
+from .typed import AnyJaxpr, JaxprEqn
 
 # bound at import, since it may be monkeypatched later to be jitney's; its overloads leave out the
 # options of `jax.jit`
@@ -43,7 +44,7 @@ _OWN = ("linear_solve", "vprim")
 _one_at_a_time = threading.RLock()
 
 
-def filter_jit(fn: Any, **options: Any) -> Any:
+def filter_jit(fn: Callable[..., object], **options: Any) -> Any:
     """Apply Equinox's own `jit`, which converts errors of checks into those that its users know."""
     return eqx.filter_jit(fn, **options)
 
@@ -103,7 +104,7 @@ class Insides:
                 )
         return self._known[id(eqn)][1]
 
-    def programs(self, eqn: Any) -> list[Any]:
+    def programs(self, eqn: JaxprEqn) -> list[Any]:
         """Return the sub-jaxprs of an equation."""
         own = self.compiled_as(eqn)
         return programs(eqn.params) if own is None else [own]
@@ -114,23 +115,23 @@ class Insides:
             yield eqn
             yield from self.within(eqn)
 
-    def within(self, eqn: object) -> Iterator[Any]:
+    def within(self, eqn: JaxprEqn) -> Iterator[Any]:
         """Yield every equation of the sub-jaxprs of an equation."""
         for program in self.programs(eqn):
             yield from self.equations(program)
 
 
-def calls_equinox(eqn: Any) -> bool:
+def calls_equinox(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a callback of Equinox's, of a check or another one."""
     return "callback" in eqn.primitive.name and _module(eqn).startswith("equinox.")
 
 
-def is_of_check(eqn: object) -> bool:
+def is_of_check(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a callback of a check."""
     return _module(eqn) == "equinox._errors"
 
 
-def raising(eqn: Any) -> Any | None:
+def raising(eqn: JaxprEqn) -> Any | None:
     """Return the callback that raises, if the equation is a check of the known form, else None."""
     branches = eqn.params.get("branches", ()) if eqn.primitive.name == "cond" else ()
     if len(branches) != 2 or not only_raises(branches[1]):
@@ -145,7 +146,7 @@ def raising(eqn: Any) -> Any | None:
     return callbacks[0]
 
 
-def only_raises(program: object) -> bool:
+def only_raises(program: AnyJaxpr) -> bool:
     """Return whether a jaxpr is the failing branch of a check: each of its results depends on the
     result of a callback that raises instead of returning.
     """
@@ -161,11 +162,11 @@ def only_raises(program: object) -> bool:
     )
 
 
-def which(eqn: Any, operands: Sequence[Any]) -> Any:
+def which(eqn: JaxprEqn, operands: Sequence[jax.Array]) -> Any:
     """Compute which of its messages a check raises: `index` of `eqx.branched_error_if`."""
     told: list[Any] = []
 
-    def results(inner: Any, values: list[Any]) -> list[Any]:
+    def results(inner: Any, values: list[jax.Array]) -> list[Any]:
         if not is_of_check(inner):
             return bound(inner, values)
         if _raises(inner):
@@ -283,11 +284,11 @@ def _function(eqn: Any) -> Any:
     return getattr(callback, "callback_func", callback)
 
 
-def _module(eqn: object) -> str:
+def _module(eqn: JaxprEqn) -> str:
     return getattr(_function(eqn), "__module__", "") or ""
 
 
-def _raises(eqn: Any) -> bool:
+def _raises(eqn: JaxprEqn) -> bool:
     return (
         eqn.primitive.name == "pure_callback"
         and is_of_check(eqn)
@@ -295,6 +296,6 @@ def _raises(eqn: Any) -> bool:
     )
 
 
-def is_callback(eqn: Any) -> bool:
+def is_callback(eqn: JaxprEqn) -> bool:
     """Return whether an equation calls Python, for a result or for an effect."""
     return eqn.primitive.name in (*CALLBACKS, "pure_callback")

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from jax.extend import core, source_info_util
 
 from .._owners import is_users, owner, spelled_place
 from .primitives import CALLBACKS, CALLS
+from .typed import JaxprEqn, Literal
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ def opened(jaxpr: object) -> tuple[Any, Sequence[Any]]:
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
 
 
-def is_literal(atom: object) -> bool:
+def is_literal(atom: object) -> TypeGuard[Literal]:
     """Return whether an operand is a literal."""
     return isinstance(atom, core.Literal)
 
@@ -41,7 +42,7 @@ def called(eqn: Any) -> Any | None:
     return eqn.params.get(CALLS.get(eqn.primitive.name))
 
 
-def runs(eqn: Any) -> Any | None:
+def runs(eqn: JaxprEqn) -> Any | None:
     """Return the jaxpr that an equation calls on exactly its own operands, or None."""
     program = called(eqn)
     return (
@@ -68,7 +69,7 @@ def equations(jaxpr: object) -> Iterator[Any]:
         yield from inside(eqn)
 
 
-def inside(eqn: Any) -> Iterator[Any]:
+def inside(eqn: JaxprEqn) -> Iterator[Any]:
     """Yield every equation of the sub-jaxprs of an equation."""
     for program in programs(eqn.params):
         yield from equations(program)
@@ -97,7 +98,7 @@ def effectful_equations(eqns: Iterable[Any]) -> Iterator[Any]:
         yield from effectful_equations(inner)
 
 
-def name_of(eqn: Any) -> str:
+def name_of(eqn: JaxprEqn) -> str:
     """Name of the function that an equation calls, or else of its primitive."""
     for program in programs(eqn.params):
         name = getattr(getattr(opened(program)[0], "debug_info", None), "func_name", None)
@@ -106,20 +107,20 @@ def name_of(eqn: Any) -> str:
     return eqn.primitive.name
 
 
-def is_backward(eqn: Any) -> bool:
+def is_backward(eqn: JaxprEqn) -> bool:
     """Return whether an equation belongs to a backward pass: JAX records the transposition in the
     name stack, which profilers show.
     """
     return "transpose(" in str(eqn.source_info.name_stack)
 
 
-def at_line_of(eqn: Any) -> AbstractContextManager[Any]:
+def at_line_of(eqn: JaxprEqn) -> AbstractContextManager[Any]:
     """Scope in which new equations get the source line of `eqn`."""
     return source_info_util.user_context(eqn.source_info.traceback)
 
 
 @contextmanager
-def standing_at(eqn: Any) -> Generator[None]:
+def standing_at(eqn: JaxprEqn) -> Generator[None]:
     """Scope in which new equations get the source line of `eqn`, its name stack and its
     settings.
     """
@@ -139,7 +140,7 @@ def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
-def scan_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
+def scan_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
     """Split the operands of a scan into constants, carry and scanned arrays.
 
     The parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in
@@ -156,7 +157,7 @@ def scan_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
     return operands[:first], operands[first:last], operands[last:]
 
 
-def while_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
+def while_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
     """Split the operands of a while into constants of the condition, constants of the body, and
     carry.
     """
@@ -164,7 +165,7 @@ def while_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]
     return operands[:first], operands[first : first + second], operands[first + second :]
 
 
-def solve_operands(eqn: Any, operands: list[T]) -> list[T]:
+def solve_operands(eqn: JaxprEqn, operands: list[T]) -> list[T]:
     """Select the operands that the `solve` jaxpr of a custom_linear_solve takes: its constants and
     the right-hand sides.
     """

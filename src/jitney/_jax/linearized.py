@@ -13,6 +13,7 @@ import numpy as np
 from .._errors import DerivativeError, Where
 from .evaluation import applied
 from .trees import keystr, tree_flatten_with_path
+from .typed import AnyJaxpr
 
 
 def fitting(where: Where, name: str, given: object, at: object) -> Any:
@@ -88,7 +89,7 @@ class Linear(eqx.Module):
         return jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
 
 
-def _evaluated(program: Any, kept: Any, flat: Any) -> Any:
+def _evaluated(program: AnyJaxpr, kept: Any, flat: Any) -> Any:
     return applied(program, kept, flat)
 
 

@@ -338,7 +338,7 @@ def described(found: Any) -> str:
     return ", ".join(f"{name}={size}" for name, size in found.shape.items())
 
 
-def mesh_fingerprint(mesh: Any) -> tuple[str, str]:
+def mesh_fingerprint(mesh: jax.sharding.Mesh) -> tuple[str, str]:
     """Describe one of JAX's meshes in a form that is the same in another process: its axes, and its
     devices in order.
     """

@@ -13,6 +13,8 @@ import jax
 import numpy as np
 from jax.core import Tracer as Tracer
 
+from .typed import DType
+
 Path = tuple[Any, ...]
 tree_flatten: Callable[[Any], tuple[list[Any], Hashable]] = jax.tree_util.tree_flatten
 tree_flatten_with_path: Callable[[Any], tuple[list[tuple[Path, Any]], Hashable]] = (
@@ -60,7 +62,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def is_of_numbers(dtype: Any) -> bool:
+def is_of_numbers(dtype: DType) -> bool:
     """Return whether JAX can compute with a dtype of NumPy: not text, objects, times, records or
     raw bytes, nothing above 64 bits (complex: 128), and only native byte order.
     """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .._errors import TraceError
 from .._jax.jaxprs import is_literal, opened, runs
 from .._jax.trees import attribute
+from .._jax.typed import AnyJaxpr, Atom
 from .arguments import Put
 
 
@@ -29,7 +30,7 @@ def is_constant(f: object, given: Put) -> bool:
     return bool(results) and not any(results)
 
 
-def _dependent_results(program: object, given: Sequence[bool]) -> list[bool]:
+def _dependent_results(program: AnyJaxpr, given: Sequence[bool]) -> list[bool]:
     """Return for each result whether it depends on one of the marked arguments.
 
     A forward pass over the jaxpr. Equations with effects count as dependent, since they may return
@@ -38,7 +39,7 @@ def _dependent_results(program: object, given: Sequence[bool]) -> list[bool]:
     jaxpr, _ = opened(program)
     known = dict(zip(jaxpr.invars, given, strict=True))
 
-    def is_fed(atom: object) -> bool:
+    def is_fed(atom: Atom) -> bool:
         return not is_literal(atom) and known.get(atom, False)
 
     for eqn in jaxpr.eqns:

@@ -224,7 +224,7 @@ def _wide(leaf: object) -> Any:
     )
 
 
-def _over(array: Any, factor: Any) -> Any:
+def _over(array: jax.Array, factor: Any) -> Any:
     """Divide an array by the factor, a complex one by parts: complex division turns infinities
     into NaN.
     """

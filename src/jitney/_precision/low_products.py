@@ -20,6 +20,7 @@ import jax
 from .._errors import shortlist
 from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
 from .._jax.primitives import CALLS, REMATS
+from .._jax.typed import Aval, JaxprEqn
 from .policy import LOW, Policy
 from .product_labels import Label, ProductInterpreter, ProductSite
 from .products import SOLVERS, holds_products, low_product, solves
@@ -112,7 +113,7 @@ class _Autocast(ProductInterpreter):
         self.sites: list[ProductSite] = []
         self.converted: dict[Any, tuple[Any, Sequence[Label], Any]] = {}
 
-    def product(self, eqn: object, operands: Sequence[object], site: ProductSite) -> list[Any]:
+    def product(self, eqn: JaxprEqn, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
         self.sites.append(site)
         type_, said_by = self.policy.of(site.paths, site.source)
         if site.stays is not None:
@@ -125,7 +126,7 @@ class _Autocast(ProductInterpreter):
         return bound(eqn, operands)
 
     def other(
-        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
+        self, eqn: JaxprEqn, operands: Sequence[jax.Array], labels: Sequence[Label], source: str
     ) -> tuple[list[Any], list[Label]] | None:
         count = sum(map(holds_products, programs(eqn.params)))
         if count == 0:
@@ -186,7 +187,7 @@ class _Autocast(ProductInterpreter):
         return new, list(origins)
 
 
-def _abstract(aval: Any) -> Any:
+def _abstract(aval: Aval) -> Any:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._jax.jaxprs import is_literal, opened, programs, runs, source_of
 from .._jax.trees import issubdtype
+from .._jax.typed import DType
 
 # An array with the line that it is written on.
 _Constant = tuple[Any, str]
@@ -23,7 +24,7 @@ _Constant = tuple[Any, str]
 _MOVED = ("broadcast_in_dim", "copy", "expand_dims", "reshape", "squeeze", "transpose")
 
 
-def lost_constants(wide: object, narrow: object, low: np.dtype[Any]) -> list[tuple[float, str]]:
+def lost_constants(wide: object, narrow: object, low: DType) -> list[tuple[float, str]]:
     """Finite numbers of a program that are infinite in a low type, each with its line.
 
     Args:

@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
+from .._jax.typed import Aval, JaxprEqn
 from .policy import Tokens, path_text
 from .products import LINEAR, MOVES, is_product, near_solves
 
@@ -100,22 +103,22 @@ class ProductInterpreter(ABC):
         """
         return _Feeding(self, jaxpr, seen_at).go(operands, labels)
 
-    def plain(self, eqn: object, operands: Sequence[object]) -> list[Any]:
+    def plain(self, eqn: JaxprEqn, operands: Sequence[jax.Array]) -> list[Any]:
         """Results of an equation that is neither a product nor holds programs."""
         return bound(eqn, operands)
 
-    def number(self, value: object, aval: object) -> Any:
+    def number(self, value: object, aval: Aval) -> Any:
         """Value of a literal, where a value with this abstract value is read."""
         del aval
         return value
 
     @abstractmethod
-    def product(self, eqn: object, operands: Sequence[object], site: ProductSite) -> list[Any]:
+    def product(self, eqn: JaxprEqn, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
         """Results of a product."""
 
     @abstractmethod
     def other(
-        self, eqn: object, operands: Sequence[object], labels: Sequence[Label], source: str
+        self, eqn: JaxprEqn, operands: Sequence[jax.Array], labels: Sequence[Label], source: str
     ) -> tuple[list[Any], list[Label]] | None:
         """Results of an equation that holds programs; None to bind it as it is."""
 
@@ -139,10 +142,10 @@ class _Feeding:
         out = interpret(self.jaxpr, values, self.step, constants=constants, constant=self.number)
         return [value.data for value in out], [value.label for value in out]
 
-    def number(self, data: object, aval: object, _: object) -> _LabelledValue:
+    def number(self, data: object, aval: Aval, _: object) -> _LabelledValue:
         return _LabelledValue(self.walk.number(data, aval), NOWHERE, written=True)
 
-    def step(self, eqn: Any, inputs: list[_LabelledValue]) -> list[_LabelledValue]:
+    def step(self, eqn: JaxprEqn, inputs: list[_LabelledValue]) -> list[_LabelledValue]:
         operands, labels = [value.data for value in inputs], [value.label for value in inputs]
         if is_product(eqn):
             site = self.site(eqn, inputs)
@@ -180,7 +183,7 @@ class _Feeding:
             _LabelledValue(data, label, origin if i == 0 else None) for i, data in enumerate(out)
         ]
 
-    def site(self, eqn: Any, inputs: Sequence[_LabelledValue]) -> ProductSite:
+    def site(self, eqn: JaxprEqn, inputs: Sequence[_LabelledValue]) -> ProductSite:
         """Paths, line and restrictions of a product."""
         factors, labels = (
             [value.origin for value in inputs[:2]],

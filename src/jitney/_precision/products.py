@@ -18,6 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
 from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
+from .._jax.typed import AnyJaxpr, Atom, DType, JaxprEqn
 
 SINGLE = np.dtype(jnp.float32)
 SOLVERS = FACTORISATIONS | frozenset(
@@ -53,7 +54,7 @@ MOVES = REARRANGED | frozenset(
 LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
 
 
-def is_product(eqn: Any) -> bool:
+def is_product(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a matrix product or a convolution in float32.
 
     Inner products of vectors do not count, since they are reductions; nor does a product with an
@@ -71,7 +72,7 @@ def is_product(eqn: Any) -> bool:
     return len(contracted) > 0 and len(eqn.outvars[0].aval.shape) > len(batch)
 
 
-def _is_single(atom: Any) -> bool:
+def _is_single(atom: Atom) -> bool:
     return atom.aval.dtype == SINGLE
 
 
@@ -95,7 +96,7 @@ def elsewhere() -> Generator[None]:
         _elsewhere.reset(token)
 
 
-def holds_products(jaxpr: object) -> int:
+def holds_products(jaxpr: AnyJaxpr) -> int:
     """Number of products in a program and its sub-jaxprs."""
     return sum(map(is_product, equations(jaxpr)))
 
@@ -123,7 +124,7 @@ def low_product(
         result = bound(eqn, [rounded(x), rounded(y), *rest])[0]
         return result if out == SINGLE else rounded(result)
 
-    def product(x: Any, y: object, *rest: object) -> Any:
+    def product(x: jax.Array, y: object, *rest: object) -> Any:
         return plain(x, y, SINGLE, rest)
 
     # The product rule. `symbolic_zeros` leaves out the product of a factor that is not
@@ -141,7 +142,7 @@ def low_product(
     return ruled(x, y, *rest)
 
 
-def has_kernels(low: np.dtype[Any]) -> bool:
+def has_kernels(low: DType) -> bool:
     """Return whether products of a low type run anywhere in a program.
 
     On CPUs the compiler of jaxlib 0.10.0 to 0.12.0.1 fuses some bfloat16 products such that no
@@ -159,22 +160,22 @@ def has_kernels(low: np.dtype[Any]) -> bool:
     return not (fuses and low == jax.numpy.bfloat16 and jax.default_backend() == "cpu")
 
 
-def _as(x: Any, dtype: np.dtype[Any]) -> Any:
+def _as(x: Any, dtype: DType) -> Any:
     return jax.lax.convert_element_type(x, dtype)
 
 
-def solves(eqn: Any) -> bool:
+def solves(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a solve or a factorisation, or holds one."""
     return eqn.primitive.name in SOLVERS or any(
         inner.primitive.name in SOLVERS for inner in _inside(eqn)
     )
 
 
-def _inside(eqn: Any) -> Sequence[Any]:
+def _inside(eqn: JaxprEqn) -> Sequence[Any]:
     return [inner for program in programs(eqn.params) for inner in equations(program)]
 
 
-def near_solves(program: Any) -> set[Any]:
+def near_solves(program: AnyJaxpr) -> set[Any]:
     """Results of the products that feed a solve or factorisation, or that work on its result.
 
     Only moves and linear equations stand between: the Gram matrix of normal equations, a step along
@@ -191,7 +192,7 @@ def near_solves(program: Any) -> set[Any]:
 
 
 def _reached(
-    program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]
+    program: AnyJaxpr, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]
 ) -> set[Any]:
     """Results of the products that are reached from a solve in one direction of the program."""
     near = set()
@@ -209,7 +210,7 @@ def _reached(
     return results
 
 
-def breaks_low(jaxpr: object, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
+def breaks_low(jaxpr: AnyJaxpr, low: DType, seen_at: str = "") -> tuple[str, str] | None:
     """First solve or factorisation of a low type in a program, with its line; None if there is
     none.
     """
@@ -224,5 +225,5 @@ def breaks_low(jaxpr: object, low: np.dtype[Any], seen_at: str = "") -> tuple[st
     return None
 
 
-def _dtype(atom: Any) -> Any:
+def _dtype(atom: Atom) -> Any:
     return getattr(atom.aval, "dtype", None)

@@ -17,6 +17,7 @@ import numpy as np
 from .._jax.jaxprs import bound, called, programs, scan_parts, solve_operands, while_parts
 from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
+from .._jax.typed import Aval, JaxprEqn
 from .policy import LOW
 from .product_labels import Label, ProductInterpreter, ProductSite
 from .products import holds_products, solves
@@ -73,12 +74,12 @@ class _Rebuild(ProductInterpreter):
         )
         return [*last, *ys], origins
 
-    def enters(self, eqn: object) -> bool:
+    def enters(self, eqn: JaxprEqn) -> bool:
         """Return whether an equation that holds programs is rebuilt."""
         raise NotImplementedError
 
     def loop(
-        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], program: Any
+        self, eqn: Any, operands: Sequence[jax.Array], labels: Sequence[Label], program: Any
     ) -> list[Any]:
         outside, inside, carry = while_parts(eqn, list(operands))
         tested, told, carried = while_parts(eqn, list(labels))
@@ -111,7 +112,7 @@ class Probe(_Rebuild):
         self.chosen = chosen
         self.sites: list[ProductSite] = []
 
-    def enters(self, eqn: Any) -> bool:
+    def enters(self, eqn: JaxprEqn) -> bool:
         name = eqn.primitive.name
         if (
             sum(map(holds_products, programs(eqn.params))) == 0
@@ -121,7 +122,7 @@ class Probe(_Rebuild):
             return False
         return name in CALLS or name in ("cond", "while", "scan")
 
-    def product(self, eqn: Any, operands: Sequence[Any], site: ProductSite) -> list[Any]:
+    def product(self, eqn: Any, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
         self.sites.append(site)
         flag = self.chosen.get(site.key)
         if site.stays is not None or flag is None:
@@ -134,7 +135,7 @@ class Probe(_Rebuild):
         def plain(x: Any, y: object, flag: object, rest: Sequence[object]) -> Any:
             return bound(eqn, [low(x, flag), low(y, flag), *rest])[0]
 
-        def product(x: Any, y: object, flag: object, *rest: object) -> Any:
+        def product(x: jax.Array, y: object, flag: object, *rest: object) -> Any:
             return plain(x, y, flag, rest)
 
         # The flag is an argument: the rule is called in another trace, and must not close over a
@@ -166,10 +167,10 @@ class Shadow(_Rebuild):
     A primitive that is not known to support float64 is computed in its own dtype.
     """
 
-    def enters(self, eqn: Any) -> bool:
+    def enters(self, eqn: JaxprEqn) -> bool:
         return eqn.primitive.name in HOLDERS
 
-    def number(self, value: Any, aval: Any) -> Any:
+    def number(self, value: Any, aval: Aval) -> Any:
         return jnp.asarray(value, aval.dtype)
 
     def run(
@@ -178,11 +179,11 @@ class Shadow(_Rebuild):
         out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
         return [_double(x) for x in out], origins
 
-    def product(self, eqn: object, operands: Sequence[object], site: ProductSite) -> list[Any]:
+    def product(self, eqn: JaxprEqn, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
         del site
         return self.plain(eqn, operands)
 
-    def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    def plain(self, eqn: JaxprEqn, operands: Sequence[jax.Array]) -> list[Any]:
         name, values = eqn.primitive.name, [_double(x) for x in operands]
         changed: dict[str, Any] = {}
         for parameter in ("new_dtype", "dtype", "preferred_element_type"):

@@ -14,13 +14,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._jax.typed import Array, NumPyArray
+
 # Number of words that are summed at a time on the host.
 _AT_ONCE = 2**20
 # Bytes of a word.
 _WORD = 4
 
 
-def checksum(array: Any) -> int | None:
+def checksum(array: Array) -> int | None:
     """Checksum of an array of the host or of any devices; None for dtypes of less than a byte."""
     if array.dtype.name.lstrip("u").startswith(("int2", "int4", "float4")):
         return None
@@ -29,7 +31,7 @@ def checksum(array: Any) -> int | None:
     return _on_host(np.asarray(array))
 
 
-def _on_host(array: np.ndarray[Any, Any]) -> int:
+def _on_host(array: NumPyArray) -> int:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     # Words as on the devices: of 4 bytes, or of the dtype's own size if that is smaller.
     words = flat.view(f"u{min(_WORD, array.dtype.itemsize)}") if array.size else flat

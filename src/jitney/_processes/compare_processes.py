@@ -20,6 +20,7 @@ import numpy as np
 from .._body.body import CallPlanner
 from .._errors import OptionError, ProcessError, Where, repr_of, shortlist
 from .._jax.trees import device_put, issubdtype
+from .._jax.typed import Array
 from .._signature.identity import Identity
 from .._signature.static_values import static_key
 from .._stages import Place
@@ -44,7 +45,7 @@ def members(mesh: Any) -> tuple[int, ...]:
 def compare_then_run(
     run: Fn,
     body: CallPlanner,
-    mesh: Any,
+    mesh: jax.sharding.Mesh,
     jitted: Any,
     arrays: Sequence[Any],
     given: Sequence[Any],
@@ -236,7 +237,7 @@ def _laid_out(array: Any, *, host: bool) -> str:
     return f"{text} along {getattr(array.sharding, 'spec', array.sharding)}"
 
 
-def _abstract_if_moved(array: Any, to: Any) -> Any:
+def _abstract_if_moved(array: Array, to: Any) -> Any:
     """An array of the call, or its abstract value if it is still to be moved."""
     if isinstance(array, jax.Array):
         right = not array.committed or array.sharding.is_equivalent_to(to, array.ndim)

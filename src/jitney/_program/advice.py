@@ -24,6 +24,7 @@ from .._diagnosis.cause import Cause
 from .._diagnosis.counters import Advised, Counters, Event
 from .._errors import plural
 from .._jax.trees import canonicalize_dtype, issubdtype, tree_flatten
+from .._jax.typed import Array, DType
 from .._signature.annotations import array_of_kind
 from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
@@ -385,7 +386,7 @@ def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str,
     return hints, new
 
 
-def _kind(dtype: Any) -> str:
+def _kind(dtype: DType) -> str:
     """Return jaxtyping's word for a dtype."""
     return next((name for name, kind in _KINDS if issubdtype(dtype, kind)), "Shaped")
 
@@ -441,7 +442,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _results(entry: Specialization, arrays: Sequence[object]) -> list[Any]:
+def _results(entry: Specialization, arrays: Sequence[Array]) -> list[Any]:
     out = unmixed(jax.eval_shape(entry.called, *arrays))
     return [
         aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)

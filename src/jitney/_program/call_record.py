@@ -19,6 +19,7 @@ from .._body.trace_log import TraceInputs
 from .._diagnosis.closures import cells
 from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
 from .._jax.trees import Tracer, tree_flatten_with_path
+from .._jax.typed import Array
 from .._signature.static_values import Opaque
 from .._stages.stage import Skip
 from .._stages.vmap import levels_of
@@ -68,7 +69,7 @@ def record_of(body: CallPlanner, view: View, arrays: Sequence[object]) -> TraceR
     )
 
 
-def trace_inputs_of(record: TraceRecord, arrays: Sequence[object]) -> TraceInputs:
+def trace_inputs_of(record: TraceRecord, arrays: Sequence[Array]) -> TraceInputs:
     """Return the record in short, for reports; `arrays` are those of the call."""
     sizes: dict[str, int] = {}
     for leaf in record.view.leaves:

@@ -23,6 +23,7 @@ from .._jax.compiler import FAST
 from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from .._jax.mesh import is_within_trace
 from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import Array
 from .._signature.options import Options
 from .._stages import Jit
 from .._verify import is_verified
@@ -97,7 +98,7 @@ class CheckedCalls:
             raise Unflaggable("with `shard` Equinox runs it")
         return self._flagged.lower(*arrays)
 
-    def _is_traced(self, arrays: Sequence[Any]) -> bool:
+    def _is_traced(self, arrays: Sequence[Array]) -> bool:
         types = frozenset(map(type, arrays))
         if types <= self._plain:
             return False
@@ -112,7 +113,7 @@ def with_number(body: CallPlanner, jitted: Any, table: CheckTable) -> Run:
     Its trace raises Kept where the checks cannot be data.
     """
 
-    def returning(*arrays: Any) -> Any:
+    def returning(*arrays: Array) -> Any:
         traced = jitted.trace(*arrays)
         out, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
         # An array inside `disable_jit` too.
@@ -156,7 +157,7 @@ def translating(body: CallPlanner, jitted: Any) -> Run:
         merged, donate="all-except-first" if given else "none", compiler_options=options
     )
 
-    def checked(*arrays: Any) -> Any:
+    def checked(*arrays: Array) -> Any:
         kept = tuple(array for i, array in enumerate(arrays) if i not in given)
         lost = tuple(array for i, array in enumerate(arrays) if i in given)
         return through(kept, lost)

@@ -26,6 +26,7 @@ from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._errors import JitneyWarning, format_error, name_fix, shortlist
 from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import Array
 from .._owners import users_level
 from .._signature.annotations import missing_in
 from .._signature.attribute_reads import Statics
@@ -242,7 +243,7 @@ class CompiledFunction(FunctionInfo):
         entry: Specialization,
         called: Called,
         values: tuple[object, ...],
-        arrays: Sequence[object],
+        arrays: Sequence[Array],
     ) -> None:
         """Generate a function that finds the entry of such calls, if the types of their arguments,
         and what that function checks of them, determine it.
@@ -277,7 +278,7 @@ class CompiledFunction(FunctionInfo):
         entry: Specialization,
         called: Called,
         values: tuple[object, ...],
-        arrays: Sequence[object],
+        arrays: Sequence[Array],
     ) -> Direct | None:
         """Return the candidates for calls like this one: `()` if such calls have to be flattened,
         None if a later call may decide it.

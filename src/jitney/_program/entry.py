@@ -46,6 +46,7 @@ from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.attribute_reads import Statics
 from .._signature.options import tolerance_of
@@ -265,7 +266,7 @@ class Specialization(CallPlanner):
         self.core.called_as_written(body, self.paths)
         return Jit.of(self.request).compiled(body, shardings)
 
-    def made(self, mesh: object, arrays: Sequence[object]) -> tuple[Any, Sequence[Any]]:
+    def made(self, mesh: jax.sharding.Mesh, arrays: Sequence[object]) -> tuple[Any, Sequence[Any]]:
         """Return JAX's function of arrays on a mesh, and the shardings of its arguments; no
         shardings if the function does not shard.
         """
@@ -449,7 +450,7 @@ class Specialization(CallPlanner):
                     ).abstract(),
                 )
 
-    def ahead(self, arrays: Sequence[object]) -> Any:
+    def ahead(self, arrays: Sequence[Array]) -> Any:
         """Compile for these arrays or abstract values; a later call of that key finds the program
         in JAX's cache.
         """
@@ -600,7 +601,7 @@ class Specialization(CallPlanner):
         core.log.add(trace_inputs_of(record, arrays))
         keep_limit(core)
 
-    def compiled(self, arrays: Sequence[Any], call: Call) -> Event | None:
+    def compiled(self, arrays: Sequence[Array], call: Call) -> Event | None:
         """Return the event that a compile without a trace of this call belongs to."""
         view = self.written_out(self.layout.view(self.core.contract, arrays, self.statics))
         return self.core.history.compiled(record_of(self, view, arrays), call)

@@ -27,6 +27,7 @@ import numpy as np
 
 from .._jax.mesh import explicit_around, reshaped
 from .._jax.trees import Tracer, canonicalize_dtype, device_put
+from .._jax.typed import Array
 from .._stages.sharding import divided
 from .._view.layout import MAX_ENTRIES
 
@@ -194,12 +195,12 @@ class Filling:
                 return whole if usable and _has_its_type(whole) and not _stops_at_nan() else None
         return None
 
-    def _crossing(self, array: Any) -> float:
+    def _crossing(self, array: Array) -> float:
         """Seconds to the host and back."""
         return 2 * (_CROSSING + array.nbytes / _BYTES_A_SECOND)
 
     def _is_host_cheaper(
-        self, array: Any, shape: tuple[int, ...], seconds: float, *, alone: bool
+        self, array: Array, shape: tuple[int, ...], seconds: float, *, alone: bool
     ) -> bool:
         """Return whether to go through the host, and add its seconds to those spent on this size.
         Arrays over several devices always go through the host.
@@ -266,14 +267,14 @@ def _filled_in(array: object, shape: tuple[int, ...]) -> Any:
 
 
 @partial(jax.jit, static_argnums=1)
-def _filled_there(array: Any, shape: tuple[int, ...]) -> Any:
+def _filled_there(array: Array, shape: tuple[int, ...]) -> Any:
     """Fill arrays on a device; the result is strongly typed, as arrays from the host are, so that
     both share one program.
     """
     return jax.lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
 
 
-def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
+def _repeated(array: Array, shape: tuple[int, ...]) -> Any:
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
             last = jax.lax.stop_gradient(jax.lax.slice_in_dim(array, size - 1, size, axis=axis))
@@ -292,5 +293,5 @@ def _cut_in(array: object, shape: tuple[int, ...]) -> Any:
     return reshaped(array, shape, _leading)
 
 
-def _leading(array: Any, shape: Sequence[int]) -> Any:
+def _leading(array: Array, shape: Sequence[int]) -> Any:
     return jax.lax.slice(array, [0] * len(shape), shape)

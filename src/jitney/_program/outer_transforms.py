@@ -25,6 +25,7 @@ from .._body.body import CallPlanner
 from .._body.plain import changes_of, plain_run
 from .._errors import JitneyWarning, format_error
 from .._jax.tracing import is_staged, times_differentiated
+from .._jax.typed import Array
 from .._owners import users_function, users_level
 from .._signature.option_text import option_texts
 from .._signature.options import Options
@@ -41,7 +42,7 @@ being traced.
 _STAGED = "inside an outer `jit`, `scan` or the like"
 
 
-def is_padded(body: CallPlanner, arrays: Sequence[object]) -> bool:
+def is_padded(body: CallPlanner, arrays: Sequence[Array]) -> bool:
     """Return whether a traced call of a function with `pad` is padded: under one derivative and any
     number of maps it is.
     """

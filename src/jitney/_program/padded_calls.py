@@ -24,6 +24,7 @@ from .._body.function import FunctionInfo
 from .._errors import JitneyWarning, format_error
 from .._jax.mesh import is_within_trace
 from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
+from .._jax.typed import Array
 from .._owners import users_level
 from .._processes.compare_processes import refuse_padding
 from .._signature.options import tolerance_of
@@ -82,7 +83,7 @@ class PaddingRecipe:
             )
         ]
 
-    def abstract(self, arrays: Sequence[object]) -> list[jax.ShapeDtypeStruct]:
+    def abstract(self, arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
         for array, shape in zip(arrays, self.shapes, strict=True):
             old, dtype, weak = aval_parts(array)
@@ -172,18 +173,18 @@ class PaddedCalls:
             return refused
         return padded
 
-    def pads(self, arrays: Sequence[object]) -> bool:
+    def pads(self, arrays: Sequence[Array]) -> bool:
         """Return whether calls of these shapes are padded; there has been one."""
         return self._as_called(arrays) is not None
 
-    def given(self, arrays: Sequence[object]) -> Sequence[Any]:
+    def given(self, arrays: Sequence[Array]) -> Sequence[Any]:
         """Return the arguments of the program of such calls: arrays of the bucket and true sizes,
         if a call was padded.
         """
         padded = self._as_called(arrays)
         return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
 
-    def _as_called(self, arrays: Sequence[object]) -> PaddingRecipe | None:
+    def _as_called(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
         with self.entry.numbers():
             return self.known.get((*self.entry.where(), *map(aval_parts, arrays)))
 
@@ -305,7 +306,7 @@ class PaddedCalls:
                 )
         return shapes
 
-    def ahead(self, arrays: Sequence[object]) -> Sequence[Any]:
+    def ahead(self, arrays: Sequence[Array]) -> Sequence[Any]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
         values.
 

@@ -18,6 +18,7 @@ from .._jax.debug_names import body_of
 from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, tree_map
+from .._jax.typed import Array
 from .._processes.compare_processes import compare_then_run, with_sharding
 from .._signature.options import OPTIONAL
 from .._stages.sharding import Place, no_mesh
@@ -239,7 +240,7 @@ def _lies_elsewhere(array: Any, to: Any) -> bool:
     )
 
 
-def _explicit(run: Run, mesh: Any, shardings: Sequence[object]) -> Run:
+def _explicit(run: Run, mesh: jax.sharding.Mesh, shardings: Sequence[object]) -> Run:
     """Return a runner for arrays with explicit axes, of a program with automatic ones: the same
     buffers under other labels.
     """
@@ -274,7 +275,7 @@ def _inside(run: Run, scope: Callable[[], AbstractContextManager[object]]) -> Ru
     return inside
 
 
-def transfers(place: Place | None, arrays: Sequence[object], paths: Sequence[str]) -> list[str]:
+def transfers(place: Place | None, arrays: Sequence[Array], paths: Sequence[str]) -> list[str]:
     """Return the cost of placing these arrays, in words; abstract ones cost nothing."""
     if place is None:
         return []

@@ -19,6 +19,7 @@ import numpy as np
 from .. import _precision
 from .._errors import OptionError, PrecisionError
 from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
+from .._jax.typed import Array
 from .._precision import FULL, LOW, Policy
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
@@ -159,7 +160,7 @@ class PrecisionReport(Shown):
         return figures(title, rows)
 
 
-def with_policy(entry: Specialization, arrays: Sequence[object], ask: Callable[[], _T]) -> _T:
+def with_policy(entry: Specialization, arrays: Sequence[Array], ask: Callable[[], _T]) -> _T:
     """Return `ask()`; each time it finds that a policy has to be chosen by values, choose one with
     these arrays and call it once more.
 
@@ -176,7 +177,7 @@ def with_policy(entry: Specialization, arrays: Sequence[object], ask: Callable[[
         decide(entry, key, arrays)
 
 
-def decide(entry: Specialization, key: Hashable, arrays: Sequence[object]) -> None:
+def decide(entry: Specialization, key: Hashable, arrays: Sequence[Array]) -> None:
     """Choose the policy of `precision="auto:..."` for a call key, by the values of a call.
 
     Raises:
@@ -206,7 +207,7 @@ def decide(entry: Specialization, key: Hashable, arrays: Sequence[object]) -> No
 
 
 def report_on(
-    entry: Specialization, arrays: Sequence[object], tolerance: float, low: str
+    entry: Specialization, arrays: Sequence[Array], tolerance: float, low: str
 ) -> PrecisionReport:
     """Return the report on a call; see `precision_report`.
 
@@ -468,7 +469,7 @@ def _host(results: Sequence[object]) -> list[Any]:
     return [_doubles(np.asarray(result).ravel()) for result in results]
 
 
-def _doubles(array: Any) -> Any:
+def _doubles(array: Array) -> Any:
     """Return complex numbers as pairs of real ones."""
     return (
         array.astype(np.complex128).view(np.float64)

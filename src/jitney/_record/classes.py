@@ -279,7 +279,7 @@ _PLAINLY: tuple[tuple[type, Any], ...] = (
 )
 
 
-def holds_hidden_state(kind: Any) -> bool:
+def holds_hidden_state(kind: type) -> bool:
     """Return whether instances of a class may hold state that Python does not show.
 
     They may if a base is an extension type, or if they are larger than their visible attributes and
@@ -313,7 +313,7 @@ _OF_PYTHON = (
 """Modules of the standard library whose instances hold nothing but their attributes."""
 
 
-def _is_python(kind: Any) -> bool:
+def _is_python(kind: type) -> bool:
     """Return whether a `class` statement defined a class, by the file of its module: a Python file,
     or none.
     """

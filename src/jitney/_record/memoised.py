@@ -37,7 +37,7 @@ class LruCacheContents:
         entries: Each call's cache key, as one object, and its result.
     """
 
-    fn: Any
+    fn: Callable[..., object]
     entries: Sequence[tuple[object, object]]
 
     @classmethod

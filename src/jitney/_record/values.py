@@ -33,6 +33,7 @@ from .._errors import Where
 from .._jax.jitted import JITTED, jit_options
 from .._jax.mesh import Mesh, mesh_fingerprint
 from .._jax.trees import attribute, extended, is_node, issubdtype, tree_flatten, words_of_keys
+from .._jax.typed import DType
 from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     LEFT_OUT,
@@ -221,7 +222,7 @@ class ContentHasher:
         if name:
             self._trail.pop()
 
-    def _add(self, value: Any, kind: Any) -> None:
+    def _add(self, value: Any, kind: type) -> None:
         if kind is int:
             # hexadecimal, since `sys.get_int_max_str_digits()` limits decimal texts only
             self.say("int", f"{value:x}")
@@ -249,7 +250,7 @@ class ContentHasher:
         named = ".".join(self._trail[-3:])
         return NotDeterministic(f"{f'`{named}` ' if named else 'it '}{what}")
 
-    def _compound(self, value: object, kind: Any) -> None:
+    def _compound(self, value: object, kind: type) -> None:
         if id(kind) not in self._open:
             answers = answers_itself(kind)
             if answers is not None:
@@ -294,7 +295,7 @@ class ContentHasher:
             self.say(name)
             self.add(part, name)
 
-    def _container(self, value: Any, kind: Any) -> None:
+    def _container(self, value: Any, kind: type) -> None:
         self.say(kind.__name__)
         if kind in (slice, range):
             self._many([(name, getattr(value, name)) for name in ("start", "stop", "step")])
@@ -327,7 +328,7 @@ class ContentHasher:
             raise self.fail("is a set of functions or modules")
         return digest
 
-    def _array(self, value: Any, kind: Any) -> None:
+    def _array(self, value: Any, kind: type) -> None:
         is_key = isinstance(value, jax.Array) and issubdtype(value.dtype, extended)
         if isinstance(value, jax.Array):
             if value.is_deleted():
@@ -360,13 +361,13 @@ class ContentHasher:
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
 
-    def _dtype(self, dtype: np.dtype[Any]) -> None:
+    def _dtype(self, dtype: DType) -> None:
         if dtype.metadata is not None:
             raise self.fail("has a dtype with metadata")
         self.say("dtype", repr(dtype))
         self._texts.add(dtype.str.lstrip("<>|"))
 
-    def _callable(self, value: Any, kind: Any) -> bool:
+    def _callable(self, value: Any, kind: type) -> bool:
         """Add a function-like value of a kind other than `types.FunctionType`; return False if it
         is none.
         """
@@ -660,7 +661,7 @@ class ContentHasher:
             if not _is_harmless(fn.__code__, names, read):
                 self.add(read.value, f"{fn.__name__}: {read.name}")
 
-    def _instance(self, value: Any, kind: Any) -> None:
+    def _instance(self, value: Any, kind: type) -> None:
         self.say("instance")
         if isinstance(value, _TREEDEF):
             node = value.node_data()

@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend.core import primitives
 
 from .._jax.jaxprs import bound
+from .._jax.typed import Aval
 from .flat import FlatProgram, Step
 from .layers import Stack, canonical_form, is_number
 
@@ -205,7 +206,7 @@ def _wanted(
     return tuple(sorted(wanted))
 
 
-def with_weak_type(x: Any, aval: Any) -> Any:
+def with_weak_type(x: Any, aval: Aval) -> Any:
     """Give a value the weak type of an abstract value: what is stacked or carried is strongly
     typed.
     """

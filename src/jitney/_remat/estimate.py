@@ -5,7 +5,7 @@ compiled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +131,12 @@ def _turn(flat: FlatProgram, stack: Stack) -> Layer:
 
 
 def _layer(
-    count: int, enters: int, fn: Any, avals: Sequence[Any], eqns: Sequence[Any], own: int
+    count: int,
+    enters: int,
+    fn: Callable[..., object],
+    avals: Sequence[Any],
+    eqns: Sequence[Any],
+    own: int,
 ) -> Layer:
     total = sum(map(of_equation, eqns))
     products = sum(of_equation(eqn) for eqn in eqns if eqn.primitive.name == "dot_general")
@@ -148,12 +153,12 @@ def _layer(
     )
 
 
-def kept_by(fn: Any, avals: Sequence[Any], saved: Saved = "everything") -> int:
+def kept_by(fn: Callable[..., object], avals: Sequence[Any], saved: Saved = "everything") -> int:
     """Bytes that the backward pass of a function saves in addition to its arguments."""
     given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     again = fn if saved == "everything" else jax.checkpoint(fn, policy=policy_of(saved))
 
-    def pull(*values: Any) -> Any:
+    def pull(*values: jax.Array) -> Any:
         return jax.vjp(again, *values)[1]
 
     # The leaves of a VJP function are its residuals. Those that have the form of an argument are

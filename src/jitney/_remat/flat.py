@@ -29,13 +29,14 @@ from .._jax.evaluation import (
 from .._jax.jaxprs import bound, called, opened, programs
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import issubdtype
+from .._jax.typed import AnyJaxpr, JaxprEqn
 
 
 @dataclass(frozen=True)
 class Step:
     """Equation with the numbers of the values that it reads and computes."""
 
-    eqn: Any
+    eqn: JaxprEqn
     reads: tuple[Ref, ...]
     makes: tuple[int, ...]
 
@@ -199,12 +200,12 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
     steps: list[Step] = []
     avals: dict[int, Any] = {}
 
-    def step(eqn: Any, reads: list[Ref], _: CallStack) -> tuple[int, ...]:
+    def step(eqn: JaxprEqn, reads: list[Ref], _: CallStack) -> tuple[int, ...]:
         makes = numbered(eqn.outvars, avals)
         steps.append(Step(eqn, tuple(reads), makes))
         return makes
 
-    def inside(eqn: Any) -> Any | None:
+    def inside(eqn: JaxprEqn) -> Any | None:
         return called(eqn) if eqn.primitive.name in calls else None
 
     program, _ = opened(jaxpr)
@@ -213,7 +214,7 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
     return FlatProgram(tuple(steps), (*constants, *arguments), tuple(gives), avals)
 
 
-def within(program: object) -> Iterator[Any]:
+def within(program: AnyJaxpr) -> Iterator[Any]:
     """Sub-jaxprs of a program, at any depth."""
     for eqn in opened(program)[0].eqns:
         for inner in programs(eqn.params):

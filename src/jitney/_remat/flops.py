@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from .._jax.jaxprs import called, opened, programs, variables
 from .._jax.primitives import REARRANGED
+from .._jax.typed import AnyJaxpr, Atom, JaxprEqn
 
 _OTHERS = (
     "bitcast_convert_type convert_element_type copy copy_p device_put dynamic_slice"
@@ -21,7 +21,7 @@ _OTHERS = (
 _FREE = REARRANGED | frozenset(_OTHERS.split())
 
 
-def flops(jaxpr: object, wanted: Sequence[bool] | None = None) -> int:
+def flops(jaxpr: AnyJaxpr, wanted: Sequence[bool] | None = None) -> int:
     """Operations that the wanted results of a program take; dead code is not counted."""
     program, _ = opened(jaxpr)
     pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)
@@ -35,7 +35,7 @@ def flops(jaxpr: object, wanted: Sequence[bool] | None = None) -> int:
     return total
 
 
-def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
+def of_equation(eqn: JaxprEqn, asked: Sequence[bool] | None = None) -> int:
     """Operations of one equation: two per product that is added up, one per element that is
     computed or added.
     """
@@ -76,7 +76,7 @@ def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
     )
 
 
-def _size(atom: Any) -> int:
+def _size(atom: Atom) -> int:
     return math.prod(getattr(atom.aval, "shape", ()))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from .._jax.evaluation import Const
 from .._jax.jaxprs import opened, programs
+from .._jax.typed import AnyJaxpr, Atom, JaxprEqn
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
@@ -211,7 +212,7 @@ def _label(step: Step) -> Hashable:
     )
 
 
-def _kind(atom: Any) -> Hashable:
+def _kind(atom: Atom) -> Hashable:
     return (
         getattr(atom.aval, "shape", ()),
         str(getattr(atom.aval, "dtype", "")),
@@ -251,7 +252,7 @@ def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
 
     # Values are renamed by the order of their first occurrence, and literals are replaced by a
     # mark.
-    def place(ref: Any, atom: Any) -> Hashable:
+    def place(ref: Any, atom: Atom) -> Hashable:
         if is_number(ref):
             numbers.append(np.asarray(ref.value, atom.aval.dtype))
             return ("number",)
@@ -302,11 +303,11 @@ def _identity(value: object) -> tuple[Any, ...]:
     return ("value", value) if type(value).__eq__ is not object.__eq__ else ("object", id(value))
 
 
-def programs_inside(program: Any) -> bool:
+def programs_inside(program: AnyJaxpr) -> bool:
     return any(programs(eqn.params) for eqn in program.eqns)
 
 
-def _equation(eqn: Any) -> Hashable:
+def _equation(eqn: JaxprEqn) -> Hashable:
     return eqn.primitive.name, tuple(
         (name, _identity(value)) for name, value in sorted(eqn.params.items())
     )

@@ -131,7 +131,7 @@ class _RolledInterpreter:
         self.values.env.update(chain.final_carry(last))
 
 
-def _loop(step: Step, operands: list[Any], inner: RolledProgram) -> list[Any]:
+def _loop(step: Step, operands: list[jax.Array], inner: RolledProgram) -> list[Any]:
     """Run a loop whose body has rolled layers."""
     fixed, carry, rows = scan_parts(step.eqn, operands)
     constants, count = list(opened(step.eqn.params["jaxpr"])[1]), len(carry)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .. import _axes
 from .._axes import Refused
 from .._jax.primitives import spelled
+from .._jax.typed import AnyJaxpr, Array
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
 from .._stages.plan import Plan
@@ -84,7 +85,7 @@ _LARGEST = 4096
 
 
 def facts_of(
-    entry: Specialization, arrays: Sequence[object], buckets: Mapping[str, Bucket] | None = None
+    entry: Specialization, arrays: Sequence[Array], buckets: Mapping[str, Bucket] | None = None
 ) -> dict[str, AxisFacts]:
     """Return the facts of each named axis of a call, the other axes at their sizes.
 
@@ -143,7 +144,7 @@ def _facts(entry: Specialization, mask: Mask, plan: Plan, name: str, size: int) 
     )
 
 
-def _levels(jaxpr: object, mask: Mask) -> int | None:
+def _levels(jaxpr: AnyJaxpr, mask: Mask) -> int | None:
     (symbol,) = mask.ranges
     try:
         return _axes.plan_passes(jaxpr, symbol, mask.ranges).levels

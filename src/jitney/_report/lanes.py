@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from .._jax.jaxprs import equations, opened, source_of
+from .._jax.typed import AnyJaxpr
 from .._stages import Chunk, Vmap
 from .._stages.autocast import body_of
 from .._stages.plan import Plan
@@ -61,11 +62,11 @@ def _abstract(view: View) -> list[jax.ShapeDtypeStruct]:
     return [leaf.abstract() for leaf in view.leaves]
 
 
-def _branches(jaxpr: object) -> Iterator[str]:
+def _branches(jaxpr: AnyJaxpr) -> Iterator[str]:
     return (source_of(eqn) for eqn in equations(jaxpr) if eqn.primitive.name == "cond")
 
 
-def _joining(jaxpr: object) -> Iterator[str]:
+def _joining(jaxpr: AnyJaxpr) -> Iterator[str]:
     """Yield the loops whose condition has an element for each one of the mapped axis.
 
     Such a loop runs while any of them holds.

@@ -22,6 +22,7 @@ from .. import _precision, _verify
 from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import compiled_bytes, text
+from .._jax.typed import Array, DType
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._shown import Shown
@@ -144,7 +145,7 @@ class Report(Shown):
 def report(
     core: CompiledFunction,
     entry: Specialization,
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
     *,
     compiles: bool = True,
 ) -> Report:
@@ -249,7 +250,7 @@ def _derivative(
     core: CompiledFunction,
     plan: Plan,
     entry: Specialization,
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
     padded: Sequence[Decision],
 ) -> list[PlanLine]:
     """Return how a derivative is computed, if the program is one.
@@ -322,7 +323,7 @@ def _recomputed(
     )
 
 
-def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[object]) -> list[PlanLine]:
+def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
     """Return the layers of the body that become loops, and those that do not; traces the body."""
     if plan.of(Roll) is None:
         return []
@@ -345,7 +346,7 @@ def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[object]) -> list
     ]
 
 
-def _products(plan: Plan, entry: Specialization, arrays: Sequence[object]) -> list[PlanLine]:
+def _products(plan: Plan, entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
     """Return what an autocast does with the products of the body; traces the body."""
     stage = plan.of(Autocast)
     if stage is None or stage.policy is None:
@@ -458,7 +459,7 @@ def _lanes(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
     return lines
 
 
-def _donation(entry: Specialization, view: View, arrays: Sequence[object]) -> list[PlanLine]:
+def _donation(entry: Specialization, view: View, arrays: Sequence[Array]) -> list[PlanLine]:
     """Return the bytes that donation saves, and the buffers that no result can take over.
 
     JAX pairs buffers with results by shape and dtype, one result for each buffer; the compiler's
@@ -557,7 +558,7 @@ def _around(
 
 
 def _serialized_line(
-    core: CompiledFunction, entry: Specialization, arrays: Sequence[object]
+    core: CompiledFunction, entry: Specialization, arrays: Sequence[Array]
 ) -> list[PlanLine]:
     """Return the state of the serialised program of `cache="program"`."""
     if core.options.cache != "program":
@@ -574,7 +575,7 @@ def _serialized_line(
         return [PlanLine("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
 
 
-def _verified(entry: Specialization, arrays: Sequence[object], *, ready: bool) -> PlanLine:
+def _verified(entry: Specialization, arrays: Sequence[Array], *, ready: bool) -> PlanLine:
     """Return whether the plain function is run too, for comparison; traces it."""
     options = entry.core.options
     if options.disabled is not None:
@@ -621,6 +622,6 @@ def _on_trace_error(choice: str) -> str:
     return "the function runs un-jitted if it cannot be traced" if choice == "eager" else _ERROR
 
 
-def _largest(dtype: Any) -> float:
+def _largest(dtype: DType) -> float:
     numpy = jnp
     return float(numpy.finfo(dtype).max)

@@ -22,6 +22,7 @@ from .._body.body import CallPlanner
 from .._body.call_key import trace_key
 from .._body.plain import plain_run
 from .._jax.trees import tree_flatten
+from .._jax.typed import Array
 from .._jax.user_contexts import SERIALIZED
 from .._record.unsure import NotDeterministic
 from .._verify import is_verified
@@ -159,7 +160,7 @@ class SerializedPrograms:
         )
         return SerializedProgram(asked.key.text, form, recorded.libraries, content, *beside_it)
 
-    def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:
+    def _cuts_of(self, arrays: Sequence[Array], counts: Any) -> Sequence[Any]:
         if counts is None:
             return ()
         key = padded_cuts.program_key(arrays, counts)

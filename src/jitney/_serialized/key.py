@@ -27,6 +27,7 @@ from .._body.function import FunctionInfo
 from .._contract.contract import all_matches
 from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
+from .._jax.typed import Array
 from .._limits import cores
 from .._record.classes import registered_anywhere
 from .._record.dynamic_reads import Read
@@ -82,7 +83,7 @@ class Key:
 
 def key_of(
     body: CallPlanner,
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
     counts: TrueSizes | None = None,
     reads: Sequence[Read] = (),
     laid: MeshLayout | None = None,
@@ -168,7 +169,7 @@ def processor() -> tuple[str, ...]:
     return (*sorted(told), *(f"{limit.by} {limit.value}" for limit in cores()))
 
 
-def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[object]) -> None:
+def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[Array]) -> None:
     """Add the arguments to the digest: their structure, static values by content, and arrays by
     shape, dtype and weak type.
     """

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from .._body.call_key import padded_key
+from .._jax.typed import Array
 from .._record.unsure import NotDeterministic
 from .._view.layout import aval_parts
 from .._view.result_padding import Cut, PaddedDim
@@ -20,7 +21,7 @@ Cuts = dict[Hashable, list[Cut]]
 Proofs = dict[Hashable, Proof]
 
 
-def program_key(arrays: Sequence[object], counts: TrueSizes) -> Hashable:
+def program_key(arrays: Sequence[Array], counts: TrueSizes) -> Hashable:
     """Return the key of a padded program in `Entry.cuts`."""
     # Filled arrays are strongly typed; the key has the weak types from before.
     leaves = [

@@ -402,7 +402,7 @@ def _read_container(hint: object, seen: frozenset[int]) -> Hint | None:
     return StaticHint(_modern(hint), _text(hint), container) if static else container
 
 
-def _is_namedtuple(kind: Any) -> bool:
+def _is_namedtuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 

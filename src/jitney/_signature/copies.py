@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._jax.typed import NumPyArray
 from .attributes import attributes_of
 from .static_values import PLAIN, Unkeyed, base_of, behind, extras, has_hash, is_keyed_by_fields
 
@@ -78,7 +79,7 @@ def snapshot(value: object, copies: Copies | None = None) -> Any:
     return known[id(value)][1]
 
 
-def _copied(value: Any, kind: Any, copies: Copies) -> Any:
+def _copied(value: Any, kind: type, copies: Copies) -> Any:
     if isinstance(value, np.ndarray):
         return _copied_array(value, copies)
     if isinstance(value, (list, dict, set, deque, bytearray)):
@@ -119,7 +120,7 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
     return _copied_object(value, copies) if id(value) in copies.made else value
 
 
-def _copied_array(value: np.ndarray[Any, Any], copies: Copies) -> np.ndarray[Any, Any]:
+def _copied_array(value: NumPyArray, copies: Copies) -> NumPyArray:
     # "K" keeps the order in memory, which a body can observe through `ravel("K")`.
     twin = value.copy(order="K")
     if value.dtype.hasobject:
@@ -130,7 +131,7 @@ def _copied_array(value: np.ndarray[Any, Any], copies: Copies) -> np.ndarray[Any
     return twin
 
 
-def _copied_container(value: Any, kind: Any, copies: Copies) -> Any:
+def _copied_container(value: Any, kind: type, copies: Copies) -> Any:
     base = base_of(value)
     if _says_how(kind):
         twin = copy.copy(value)
@@ -168,7 +169,7 @@ def _member(part: object, copies: Copies) -> Any:
     return copies[id(part)][1] if id(part) in copies else part
 
 
-def _says_how(kind: Any) -> bool:
+def _says_how(kind: type) -> bool:
     """Return whether a class defines `__copy__` itself, beyond the container of Python's own that
     it extends.
     """
@@ -176,7 +177,7 @@ def _says_how(kind: Any) -> bool:
     return owner not in (None, OrderedDict, defaultdict, deque)
 
 
-def _new(base: Any, kind: Any, *args: Any) -> Any:
+def _new(base: Any, kind: type, *args: Any) -> Any:
     try:
         return base.__new__(kind, *args)
     # A class written in C raises "list.__new__(X) is not safe, use X.__new__()".

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._extent import Unreadable, filled, names_in
+from .._jax.typed import DType
 
 _NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
 
@@ -79,7 +80,7 @@ class ArrayHint:
         dtypes = {_named_dtype(name) for name in self.dtypes or (None,)}
         return dtypes.pop() if len(dtypes) == 1 else None
 
-    def allows(self, dtype: Any) -> bool:
+    def allows(self, dtype: DType) -> bool:
         """Return whether jaxtyping accepts an array of this dtype."""
         if self.dtypes is None:
             return True
@@ -220,7 +221,7 @@ def _written_out(expr: str | None, arguments: Mapping[str, object]) -> str | Non
         return expr
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: DType) -> str:
     """Name of the dtype as jaxtyping compares it: that of the scalar type, so key dtypes are
     `prng_key`.
     """

@@ -29,6 +29,7 @@ import numpy as np
 
 from .._errors import StaticError, Where, format_error
 from .._jax.trees import Tracer, attribute, issubdtype, words_of_keys
+from .._jax.typed import NumPyArray
 from .attributes import attributes_of
 from .construction import construction, has_coarse_equality
 from .identity import identity, is_by_identity
@@ -328,7 +329,7 @@ def _array_parts(value: object) -> tuple[Any, ...]:
     return (str(host.dtype), host.shape, weak, order_in_memory(host), host.tobytes())
 
 
-def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+def order_in_memory(array: NumPyArray) -> tuple[int, ...]:
     """Axes of an array from the outermost in memory inwards, as `ravel("K")` reads them; empty if
     that is their own order.
     """

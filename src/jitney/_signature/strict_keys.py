@@ -78,7 +78,7 @@ def _of_node(held: Any, kinds: tuple[type, ...]) -> Hashable:
     return known
 
 
-def _is_itself(kind: Any) -> bool:
+def _is_itself(kind: type) -> bool:
     return kind in _BY_IDENTITY or kind.__eq__ is object.__eq__
 
 

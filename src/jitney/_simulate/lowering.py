@@ -20,6 +20,7 @@ from .._jax.hlo_work import ProgramCost
 from .._jax.jaxprs import equations, source_of
 from .._jax.mesh import current, on_paper
 from .._jax.trees import tree_flatten
+from .._jax.typed import AnyJaxpr, Array
 from .._precision import elsewhere
 from .._program.checked_calls import with_number
 from .._program.entry import Retry, Specialization, Undecided
@@ -64,7 +65,7 @@ class Case:
         scope.enter_context(on_paper(self.mesh))
         return scope
 
-    def _exported(self, arrays: Sequence[object]) -> tuple[Any, Any]:
+    def _exported(self, arrays: Sequence[Array]) -> tuple[Any, Any]:
         """Return the jaxpr and the exported program.
 
         Traces again after each obstacle that can be removed: a trace of another thread, a choice
@@ -232,7 +233,7 @@ def _flat(avals: Sequence[object]) -> tuple[int, ...]:
     return tuple(range(len(avals)))
 
 
-def _has_narrow(jaxpr: object) -> bool:
+def _has_narrow(jaxpr: AnyJaxpr) -> bool:
     return any(
         str(getattr(var.aval, "dtype", "")) in ("bfloat16", "float16")
         for eqn in equations(jaxpr)
@@ -256,7 +257,7 @@ def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, 
     return parts | {first: total - sum(parts.values()) + parts[first]} if total else {}
 
 
-def _refuse_callbacks(entry: Specialization, jaxpr: object) -> None:
+def _refuse_callbacks(entry: Specialization, jaxpr: AnyJaxpr) -> None:
     """Check that a program does not call back into Python, since callbacks cannot be exported.
 
     Raises:

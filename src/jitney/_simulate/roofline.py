@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .._jax.jaxprs import called, opened, programs
+from .._jax.typed import AnyJaxpr, JaxprEqn
 from .._remat import of_equation
 from .device import Device
 
@@ -97,7 +97,7 @@ def seconds_of(kind: str, size: int, between: Links) -> float:
     return sent / between.bandwidth + messages * between.latency
 
 
-def products_by_type(jaxpr: object) -> dict[str, int]:
+def products_by_type(jaxpr: AnyJaxpr) -> dict[str, int]:
     """Return the operations of products in a jaxpr by the type of their operands, over all devices.
 
     They are counted in the jaxpr, since the compiler for CPUs widens products of 16 bits.
@@ -119,7 +119,7 @@ def products_by_type(jaxpr: object) -> dict[str, int]:
     return counts
 
 
-def _kind_of(eqn: Any) -> str:
+def _kind_of(eqn: JaxprEqn) -> str:
     """Return the type in which a product is computed, as a key of `Device.peak`."""
     kinds = [np.dtype(var.aval.dtype) for var in eqn.invars[:2]]
     # The wider of the two operands decides, and a complex number is two real ones.

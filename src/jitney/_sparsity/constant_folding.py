@@ -19,6 +19,7 @@ from .._jax.evaluation import Const, Ref
 from .._jax.jaxprs import bound, opened
 from .._jax.primitives import CALLS, UNROUNDED
 from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
+from .._jax.typed import DType
 from .._remat import FlatProgram, Step, flattened
 from .typed_numpy import np
 
@@ -159,7 +160,7 @@ class FoldedValues:
         # Floats stay constants, as in the program itself, since XLA rounds constants and arguments
         # differently. Integers become arguments: where XLA folds the quotient of the least integer
         # by -1 it aborts the process (jax 0.10.2), and code compiled for arguments does not.
-        def run(arrays: Sequence[object]) -> list[Any]:
+        def run(arrays: Sequence[jax.Array]) -> list[Any]:
             env = {**floats, **dict(zip(given, arrays, strict=True))}
             for step in steps:
                 operands = [
@@ -236,11 +237,11 @@ def _work(step: Step) -> int:
     return math.prod(step.eqn.outvars[0].aval.shape) * math.prod(shape[axis] for axis in contracted)
 
 
-def _is_float(dtype: Any) -> bool:
+def _is_float(dtype: DType) -> bool:
     return issubdtype(dtype, np.inexact)
 
 
-def _is_number(dtype: Any) -> bool:
+def _is_number(dtype: DType) -> bool:
     """Return whether NumPy has the dtype and it is enabled here (float64 may not be)."""
     return not issubdtype(dtype, extended) and canonicalize_dtype(dtype) == dtype
 

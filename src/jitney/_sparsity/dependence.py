@@ -19,6 +19,7 @@ import numpy as np
 
 from .._jax.evaluation import Ref
 from .._jax.jaxprs import opened, scan_parts, solve_operands, source_of, while_parts
+from .._jax.typed import JaxprEqn, Var
 from .._remat import FlatProgram, Step
 from .constant_folding import FoldedValues, Programs, constant
 from .dependence_rules import POSITIONS, READ, RULES
@@ -165,7 +166,7 @@ def _values_to_fold(known: FoldedValues, varying: set[int]) -> list[int]:
 
 
 def _plain(
-    eqn: Any, patterns: Sequence[MaybePattern], values: Sequence[Any]
+    eqn: JaxprEqn, patterns: Sequence[MaybePattern], values: Sequence[Any]
 ) -> Sequence[MaybePattern]:
     shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
     op = SparsityOp(
@@ -179,7 +180,7 @@ def _plain(
     return RULES.get(op.name, everything)(op)
 
 
-def _size(var: Any) -> int:
+def _size(var: Var) -> int:
     return math.prod(var.aval.shape)
 
 
@@ -192,7 +193,7 @@ class _Nested:
     known.
     """
 
-    eqn: Any
+    eqn: JaxprEqn
     patterns: Sequence[MaybePattern]
     values: Sequence[Any]
     programs: Programs

@@ -18,6 +18,7 @@ import jax
 from .._jax.evaluation import values_at
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
 from .._jax.primitives import PLAIN_CALLS, REMATS
+from .._jax.typed import AnyJaxpr, JaxprEqn
 from .._remat import flattened
 from .constant_folding import FoldedValues
 
@@ -44,7 +45,7 @@ def _is_open(jaxpr: object) -> bool:
     return bool(known.decisions) or any(_rebuilds(step.eqn) for step in known.flat.steps)
 
 
-def _rebuilds(eqn: Any) -> bool:
+def _rebuilds(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in _BUILDERS and any(map(_is_open, programs(eqn.params)))
 
 
@@ -73,7 +74,7 @@ def _run(jaxpr: object, operands: Sequence[object]) -> list[Any]:
     return values_at(flat.gives, env)
 
 
-def _scan(eqn: Any, operands: list[Any]) -> list[Any]:
+def _scan(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
     fixed, carry, rows = scan_parts(eqn, operands)
 
     def turn(carry: Any, row: Any) -> Any:
@@ -91,7 +92,7 @@ def _scan(eqn: Any, operands: list[Any]) -> list[Any]:
     return [*last, *ys]
 
 
-def _while(eqn: Any, operands: list[Any]) -> list[Any]:
+def _while(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
     outside, inside, carry = while_parts(eqn, operands)
 
     def goes_on(values: Any) -> Any:
@@ -103,8 +104,8 @@ def _while(eqn: Any, operands: list[Any]) -> list[Any]:
     return list(jax.lax.while_loop(goes_on, turn, carry))
 
 
-def _cond(eqn: Any, operands: list[Any]) -> list[Any]:
-    def branch(jaxpr: object) -> Callable[..., list[Any]]:
+def _cond(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
+    def branch(jaxpr: AnyJaxpr) -> Callable[..., list[Any]]:
         return lambda *values: _run(jaxpr, values)
 
     return list(
@@ -114,8 +115,8 @@ def _cond(eqn: Any, operands: list[Any]) -> list[Any]:
     )
 
 
-def _checkpoint(eqn: Any, operands: list[Any]) -> list[Any]:
-    def run(*values: Any) -> list[Any]:
+def _checkpoint(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
+    def run(*values: jax.Array) -> list[Any]:
         return _run(eqn.params["jaxpr"], values)
 
     return list(

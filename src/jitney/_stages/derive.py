@@ -33,6 +33,7 @@ from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
 from .._jax.sparse_arrays import bcoo
 from .._jax.trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
@@ -381,7 +382,11 @@ class _Derivation:
         )
 
     def _jacobian_of(
-        self, fn: Any, mode: Mode, ways: tuple[PassMode, ...] = WAYS, of: Any = None
+        self,
+        fn: Callable[..., object],
+        mode: Mode,
+        ways: tuple[PassMode, ...] = WAYS,
+        of: Any = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Value of a function of the arguments, and its Jacobian by argument, in the structure of
         the value.
@@ -463,7 +468,7 @@ class _Derivation:
                 return _Positions(name, name + keystr(path), line, is_whole)
         return _Positions("", "", line, is_whole=False)
 
-    def _way_at_any_size(self, fn: Any, ways: tuple[PassMode, ...]) -> PassMode:
+    def _way_at_any_size(self, fn: Callable[..., object], ways: tuple[PassMode, ...]) -> PassMode:
         """Choose the cheaper dense mode, the same for all sizes.
 
         Raises:
@@ -487,7 +492,9 @@ class _Derivation:
             )
             raise Refused("", what) from error
 
-    def _jacobian_at_any_size(self, fn: Any, way: PassMode) -> tuple[Any, dict[str, Any]]:
+    def _jacobian_at_any_size(
+        self, fn: Callable[..., object], way: PassMode
+    ) -> tuple[Any, dict[str, Any]]:
         """Dense Jacobian, by the same passes at every size."""
         transform = jax.jacfwd if way == "forward" else jax.jacrev
 
@@ -567,12 +574,12 @@ class _Derivation:
         self.primal = lambda at: choice.fn(tree_flatten(at)[0])
         self._decided("reverse", f"{_BACKWARD}; {choice.why}")
 
-    def _save_to_fit(self, fn: Any, budget: int, how: str) -> None:
+    def _save_to_fit(self, fn: Callable[..., object], budget: int, how: str) -> None:
         """Save the residuals that fit, with the least recomputation: `remat="auto"`."""
         leaves, treedef = tree_flatten(self.at)
         form: Any = None
 
-        def flat(*arrays: Any) -> Any:
+        def flat(*arrays: Array) -> Any:
             nonlocal form
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out

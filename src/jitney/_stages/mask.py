@@ -21,6 +21,7 @@ from jax.extend.core import primitives
 from .. import _axes
 from .._axes import Refused
 from .._jax.trees import canonicalize_dtype
+from .._jax.typed import Array, Aval
 from .._view.named_axes import NamedAxis, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
@@ -228,7 +229,7 @@ class Mask(Stage):
         return program.jaxpr
 
 
-def _typed(x: Any, aval: Any) -> Any:
+def _typed(x: Array, aval: Aval) -> Any:
     """Give a result the weak type that it has at exact size.
 
     Padded arrays are strongly typed, and so is whatever is computed from them.

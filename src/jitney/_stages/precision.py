@@ -23,6 +23,7 @@ from jax.extend import core
 from .. import _precision
 from .._errors import OptionError, Where
 from .._jax.trees import Tracer
+from .._jax.typed import DType
 from .._owners import user_line
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -178,11 +179,11 @@ def _exact(leaf: Leaf) -> bool:
     )
 
 
-def _is_real(dtype: Any) -> bool:
+def _is_real(dtype: DType) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.floating))
 
 
-def _is_cast(leaf: Leaf, low: Any) -> bool:
+def _is_cast(leaf: Leaf, low: DType) -> bool:
     return _is_real(leaf.dtype) and leaf.dtype != np.dtype(low) and not _exact(leaf)
 
 

@@ -14,6 +14,7 @@ from .._jax.evaluation import CallStack, applied, without_calls
 from .._jax.jaxprs import bound, called, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.primitives import PLAIN_CALLS
+from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
@@ -53,7 +54,7 @@ class Choice:
     why: str
 
 
-def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
+def remat_to_fit(traced: Any, arrays: Sequence[Array], budget: int) -> Choice:
     """Rematerialise the bodies of loops in a scalar function of a list of arrays, if the budget
     needs it.
 
@@ -83,7 +84,7 @@ def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
             ],
         )
 
-    def as_it_is(arrays: Sequence[object]) -> Any:
+    def as_it_is(arrays: Sequence[Array]) -> Any:
         return applied(program, constants, arrays)[0]
 
     # Compile the gradient both ways; a way that the compiler finds no smaller is not worth the
@@ -106,20 +107,20 @@ def remat_to_fit(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
 
 
 def evaluate_with_remat(
-    program: object, constants: Sequence[object], arrays: Sequence[object]
+    program: AnyJaxpr, constants: Sequence[object], arrays: Sequence[Array]
 ) -> list[Any]:
     """Evaluate a program with `jax.checkpoint` around the body of every `scan`."""
 
-    def results(eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
+    def results(eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Any]:
         return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)
 
-    def inside(eqn: Any) -> Any | None:
+    def inside(eqn: JaxprEqn) -> Any | None:
         return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None
 
     return without_calls(program, arrays, results, inside, constants=constants)
 
 
-def _loop(eqn: Any, operands: list[Any]) -> list[Any]:
+def _loop(eqn: JaxprEqn, operands: list[Array]) -> list[Any]:
     fixed, carry, rows = scan_parts(eqn, operands)
     body, constants = opened(eqn.params["jaxpr"])
     count = len(carry)

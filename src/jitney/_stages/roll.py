@@ -8,7 +8,7 @@ because what is saved of a loop is chosen per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ import equinox as eqx
 from .. import _remat
 from .._axes import at_any_size
 from .._jax.trees import Tracer, tree_flatten, tree_unflatten
+from .._jax.typed import Array
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
@@ -89,7 +90,7 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
     return rolled
 
 
-def rolling_tree(fn: Any) -> Any:
+def rolling_tree(fn: Callable[..., object]) -> Any:
     """Apply `rolling` to a function of one pytree that will be differentiated.
 
     Leaves of the result that are not arrays pass by unchanged.
@@ -100,7 +101,7 @@ def rolling_tree(fn: Any) -> Any:
         form: Any = None
         rest: Any = None
 
-        def flat(*arrays: Any) -> Any:
+        def flat(*arrays: Array) -> Any:
             nonlocal form, rest
             out, rest = eqx.partition(fn(tree_unflatten(treedef, arrays)), eqx.is_array)
             made, form = tree_flatten(out)

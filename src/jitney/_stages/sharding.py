@@ -75,7 +75,7 @@ class Place(Stage):
         return tuple(sharding(self.mesh, spec) for spec in self.specs)
 
 
-def sharding(mesh: Any, spec: Spec) -> Any:
+def sharding(mesh: jax.sharding.Mesh, spec: Spec) -> Any:
     """`NamedSharding` of one array."""
     parts = [None if not along else along[0] if len(along) == 1 else along for along in spec]
     while parts and parts[-1] is None:
@@ -112,7 +112,7 @@ def no_mesh(where: Where) -> MeshError:
 
 
 def check_names(
-    request: Request, rules: Sharding, mesh: Any, named: Sequence[Sequence[NamedAxis]]
+    request: Request, rules: Sharding, mesh: jax.sharding.Mesh, named: Sequence[Sequence[NamedAxis]]
 ) -> None:
     """Check that the named axes of the mesh and of the arrays exist.
 
@@ -167,7 +167,7 @@ def spec_of(
     leaf: Leaf,
     named: Sequence[NamedAxis],
     rules: Sharding,
-    mesh: Any,
+    mesh: jax.sharding.Mesh,
     can_pad: Collection[str] = (),
 ) -> Spec:
     """Partition spec of one array. A mesh axis shards one dimension: the first that names it.
@@ -203,7 +203,9 @@ def spec_of(
     return tuple(spec)
 
 
-def _spread(spec: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
+def _spread(
+    spec: list[tuple[str, ...]], leaf: Leaf, mesh: jax.sharding.Mesh, taken: set[str]
+) -> None:
     """Shard the largest dimension of a parameter that divides, if its mesh axis is still free."""
     free = [name for name in mesh.shape if not is_manual(mesh, name)]
     along = FSDP if FSDP in free else free[0]
@@ -239,7 +241,7 @@ def _does_not_divide(
     )
 
 
-def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: object) -> str:
+def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: jax.sharding.Mesh) -> str:
     """List the shardings for the plan, and the bytes that are replicated.
 
     For replicated arrays it says how much `"fsdp"` would leave on each device.
@@ -267,7 +269,7 @@ def _bytes(leaf: Leaf) -> int:
     return math.prod(leaf.shape) * leaf.dtype.itemsize
 
 
-def _parts(leaf: Leaf, mesh: Any) -> int:
+def _parts(leaf: Leaf, mesh: jax.sharding.Mesh) -> int:
     """Number of devices that `"fsdp"` would shard a replicated array over."""
     spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
     if leaf.in_module:

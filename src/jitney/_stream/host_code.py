@@ -14,12 +14,13 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .._jax.jaxprs import CALLBACKS
+from .._jax.typed import JaxprEqn
 
 _CALLS = (*CALLBACKS, "pure_callback")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
-def host_code(eqn: Any) -> list[str]:
+def host_code(eqn: JaxprEqn) -> list[str]:
     """Text of each function behind a callback equation; empty for other primitives."""
     return (
         [text for value in eqn.params.values() for text in _described(value, set())]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
+from .._jax.typed import NumPyArray
 from .._owners import users_level
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ def _interval(every: object, where: str) -> tuple[int | None, float | None]:
     )
 
 
-def _plain(name: str, x: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
+def _plain(name: str, x: NumPyArray) -> tuple[str, np.ndarray[Any, Any]]:
     """Name and view of an array as `np.savez` can store it: `bfloat16` and other narrow floats of
     JAX are not NumPy types, so they are viewed as unsigned integers and the name records the dtype.
     """
@@ -324,7 +325,7 @@ def _plain(name: str, x: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any
     )
 
 
-def _restored(name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _restored(name: str, x: NumPyArray) -> NumPyArray:
     dtype = name.partition("@")[2]
     return x.view(np.dtype(dtype)) if dtype else x
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._axes import Passes
 from .._jax.jaxprs import is_literal, opened, programs
+from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
 from .host_code import host_code
 
@@ -34,7 +35,7 @@ def _read(ref: Any) -> Any:
     return ref if isinstance(ref, int) else value_key(ref.value)
 
 
-def _described(eqn: object) -> tuple[str, list[Any]]:
+def _described(eqn: JaxprEqn) -> tuple[str, list[Any]]:
     """Printed form of an equation, with constants and callback code, which JAX does not print."""
     # JAX prints functions among the parameters with their addresses, which change per process.
     return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [
@@ -43,7 +44,7 @@ def _described(eqn: object) -> tuple[str, list[Any]]:
     ]
 
 
-def _called_back(eqn: Any) -> Iterator[str]:
+def _called_back(eqn: JaxprEqn) -> Iterator[str]:
     yield from host_code(eqn)
     for part in programs(eqn.params):
         for inside in opened(part)[0].eqns:

@@ -27,6 +27,7 @@ import numpy as np
 
 from .._errors import ContractError, DataError
 from .._jax.trees import canonicalize_dtype
+from .._jax.typed import DType
 
 Host = np.ndarray[Any, Any]
 
@@ -79,7 +80,7 @@ def abstract(value: Any) -> Any:
     return value
 
 
-def check_slice(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
+def check_slice(part: Any, shape: tuple[int, ...], dtype: DType, name: str) -> Host:
     """Return the rows that were read, if they have the requested shape and dtype.
 
     Raises:

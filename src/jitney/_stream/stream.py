@@ -31,6 +31,7 @@ from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_o
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
+from .._jax.typed import Array, NumPyArray
 from .._owners import public
 from .._report.streamed import Streamed, StreamStats
 from .._signature.options import AUTO
@@ -279,7 +280,7 @@ def _one(program: object, chunk: object) -> tuple[str, int | None]:
 
 def _steps(
     entry: Specialization,
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
     stage: Chunk,
     laid: StreamLayout,
     size: int | None,
@@ -546,7 +547,7 @@ class _StreamRun:
             code="J284",
         )
 
-    def _empty(self, n: Any) -> np.ndarray[Any, Any]:
+    def _empty(self, n: Any) -> NumPyArray:
         return np.empty(self.schedule.shapes[n], self.schedule.dtypes[n])
 
     def _place(self, n: Any, start: int, count: int) -> tuple[slice, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from .._body.plain import ProgramChange, changes_of
 from .._errors import JitneyWarning, format_error
 from .._jax.memory import text
+from .._jax.typed import Array
 from .._owners import users_level
 from .._verify import Verification, is_verified
 from .sources import is_sliceable
@@ -65,7 +66,7 @@ def verify_stream(
             )
         return
 
-    def streamed(arrays: Sequence[object]) -> Any:
+    def streamed(arrays: Sequence[Array]) -> Any:
         return again(core.binder.named(entry.layout.values(arrays, entry.statics)))
 
     # The changes set the tolerance; options that a stream replaces are not among them.

@@ -33,6 +33,7 @@ from .._jax.trees import (
     tree_flatten_with_path,
     words_of_keys,
 )
+from .._jax.typed import DType
 
 Numbers = np.ndarray[Any, Any]
 
@@ -295,7 +296,7 @@ def _is_same(ours: object, plain: object) -> bool:
 _TINIEST = float(np.finfo(np.float64).tiny)
 
 
-def _limits(plain: Numbers, dtype: Any, allowed: Allowed) -> Numbers:
+def _limits(plain: Numbers, dtype: DType, allowed: Allowed) -> Numbers:
     """Return the allowed distance of each element."""
     size = np.abs(plain)
     size = np.where(np.isfinite(size), size, 0.0)
@@ -359,7 +360,7 @@ def numbers(array: Any) -> Numbers:
     )
 
 
-def _rounding(dtype: Any) -> float:
+def _rounding(dtype: DType) -> float:
     return float(jnp.finfo(dtype).eps) / 2
 
 

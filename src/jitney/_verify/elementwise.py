@@ -8,11 +8,12 @@ whatever shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import opened, runs
 from .._jax.primitives import ARITHMETIC, LOGIC, REARRANGED
+from .._jax.typed import JaxprEqn
 
 _ALONE: Final = ARITHMETIC | LOGIC
 _MOVED: Final = REARRANGED | {"iota"}
@@ -25,7 +26,7 @@ def elementwise(closed: object) -> list[bool]:
     return without_calls(closed, [True] * len(program.invars), _results, runs, constant=_alone)
 
 
-def _results(eqn: Any, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
+def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
     return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(
         eqn.outvars
     )

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, runs
 from .._jax.primitives import PRODUCTS, UNROUNDED
+from .._jax.typed import Array, JaxprEqn
 
 _EXACT: Final = UNROUNDED | {
     "complex",
@@ -69,7 +70,7 @@ class _Noise:
         up = jax.random.bernoulli(jax.random.fold_in(self.key, self.count), shape=array.shape)
         return array * jnp.where(up, jnp.asarray(1 + size, dtype), jnp.asarray(1 - size, dtype))
 
-    def results(self, eqn: Any, operands: list[Any], _: CallStack) -> list[Any]:
+    def results(self, eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Any]:
         """Return the results of an operation, changed."""
         out, name = bound(eqn, operands), eqn.primitive.name
         return (

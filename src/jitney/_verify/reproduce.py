@@ -23,6 +23,7 @@ import numpy as np
 from .._errors import VerificationError
 from .._jax.mesh import current
 from .._jax.trees import extended, issubdtype, words_of_keys
+from .._jax.typed import Array
 from .._signature.options import Options
 from .._stages.derive import COTANGENT, Derived
 from .._version import __version__
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def failure(
-    verification: Verification, arrays: Sequence[object], difference: Difference, said: str
+    verification: Verification, arrays: Sequence[Array], difference: Difference, said: str
 ) -> VerificationError:
     """Return the error of a call whose result differs from the plain one: with a smaller call, the
     operation, and the script.
@@ -118,7 +119,7 @@ else:
 '''
 
 
-def _write(verification: Verification, arrays: Sequence[object], difference: Difference) -> Path:
+def _write(verification: Verification, arrays: Sequence[Array], difference: Difference) -> Path:
     """Write the script into a new folder, with the arguments next to it, and return its path."""
     core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
@@ -316,7 +317,7 @@ class _Arguments:
         parts = "".join(f"{self.text(item)}, " for item in value)
         return f"[{parts}]" if type(value) is list else f"({parts})"
 
-    def _array(self, array: Any) -> str:
+    def _array(self, array: Array) -> str:
         name = f"a{len(self.arrays)}"
         if issubdtype(array.dtype, extended):
             self.arrays[name] = words_of_keys(array)

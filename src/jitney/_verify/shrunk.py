@@ -18,6 +18,7 @@ from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, called, name_of, source_of
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import Array, JaxprEqn
 from .._signature.binding import signature_of
 from .._signature.options import tolerance_of
 from .._stages.vmap import levels_of
@@ -42,9 +43,7 @@ FAILURES = (
 """Exceptions that a function may raise for sizes that its caller never used."""
 
 
-def shrunk(
-    verification: Verification, arrays: Sequence[object]
-) -> tuple[list[Any], dict[str, int]]:
+def shrunk(verification: Verification, arrays: Sequence[Array]) -> tuple[list[Any], dict[str, int]]:
     """Return the arrays of a call cut along their named axes, as short as the difference stays, and
     the sizes that were cut.
     """
@@ -85,7 +84,7 @@ def shrunk(
     return arrays, cut
 
 
-def _cut(array: Any, shape: Sequence[int]) -> Any:
+def _cut(array: Array, shape: Sequence[int]) -> Any:
     return (
         array[tuple(slice(0, size) for size in shape)]
         if is_array(array) and tuple(array.shape) != tuple(shape)
@@ -93,13 +92,13 @@ def _cut(array: Any, shape: Sequence[int]) -> Any:
     )
 
 
-def _differs(verification: Verification, arrays: Sequence[object]) -> bool:
+def _differs(verification: Verification, arrays: Sequence[Array]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return verification.difference(arrays, verification.again(arrays))[0] is not None
 
 
-def first_operation(verification: Verification, arrays: Sequence[object]) -> str | None:
+def first_operation(verification: Verification, arrays: Sequence[Array]) -> str | None:
     """Return the first operation of the body whose results differ, found by a function that returns
     the results of all operations.
     """
@@ -135,7 +134,7 @@ _MOVES = (
 )
 
 
-def _computes(eqn: Any) -> bool:
+def _computes(eqn: JaxprEqn) -> bool:
     """Return whether an operation computes with the data.
 
     A program of symbolic sizes moves arrays and counts in other ways, around these operations.
@@ -176,7 +175,7 @@ class EachOperation:
         self.labels.clear()
         made: list[list[Any]] = []
 
-        def results(eqn: object, operands: list[Any], _: CallStack) -> list[Any]:
+        def results(eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Any]:
             out = bound(eqn, operands)
             if _computes(eqn):
                 place = source_of(eqn)
@@ -188,5 +187,5 @@ class EachOperation:
         return made
 
 
-def _inside(eqn: Any) -> Any | None:
+def _inside(eqn: JaxprEqn) -> Any | None:
     return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None

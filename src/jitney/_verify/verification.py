@@ -26,6 +26,7 @@ from .._errors import JitneyWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes, free_bytes, text
 from .._jax.trees import tree_flatten
+from .._jax.typed import Array
 from .._owners import users_level
 from .._signature.options import Options
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
@@ -86,14 +87,14 @@ class PlainProgram:
                 )
                 raise
 
-    def spread(self, arrays: Sequence[object], allowed: Allowed) -> Iterator[Any]:
+    def spread(self, arrays: Sequence[Array], allowed: Allowed) -> Iterator[Any]:
         """Yield results with other last bits, or with the rounding of low dtypes."""
         with self.body.numbers():
             run = jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
             for seed in range(SEEDS):
                 yield self._tree(run(jax.random.key(seed), *tree_flatten(list(arrays))[0]))
 
-    def step_by_step(self, arrays: Sequence[object]) -> Any:
+    def step_by_step(self, arrays: Sequence[Array]) -> Any:
         """Return the result with each operation compiled on its own."""
         with self.body.numbers():
             return self._tree(
@@ -157,10 +158,10 @@ class VerifiedRunner:
         )
         return out
 
-    def _fresh(self, arrays: Sequence[object]) -> Any:
+    def _fresh(self, arrays: Sequence[Array]) -> Any:
         return unmixed(self.run(*map(_copied, arrays)))
 
-    def _key(self, arrays: Sequence[object]) -> Hashable:
+    def _key(self, arrays: Sequence[Array]) -> Hashable:
         settings: Any = jax.config
         where = self.body.where()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
@@ -172,7 +173,7 @@ class VerifiedRunner:
             settings.jax_default_matmul_precision,
         )
 
-    def _changes(self, arrays: Sequence[object]) -> tuple[ProgramChange, ...]:
+    def _changes(self, arrays: Sequence[Array]) -> tuple[ProgramChange, ...]:
         core = self.body.core
         options = core.options
         if self.pads is not None and not self.pads(arrays):
@@ -209,7 +210,7 @@ class Verification:
             probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes
         )
 
-    def verify(self, arrays: Sequence[object], ours: object) -> str:
+    def verify(self, arrays: Sequence[Array], ours: object) -> str:
         """Compare a result with that of the plain function, and return the outcome in words.
 
         Raises:
@@ -217,7 +218,7 @@ class Verification:
         """
         return _verified(self, arrays, ours, Counters("verify"))
 
-    def difference(self, arrays: Sequence[object], ours: object) -> tuple[Difference | None, str]:
+    def difference(self, arrays: Sequence[Array], ours: object) -> tuple[Difference | None, str]:
         """Return the difference between a result and the plain one, if any, and the outcome in
         words.
         """
@@ -247,7 +248,7 @@ class Verification:
         self,
         difference: Difference,
         plain: PlainProgram,
-        arrays: Sequence[object],
+        arrays: Sequence[Array],
         got: object,
         expected: object,
         allowed: Allowed,
@@ -287,7 +288,7 @@ class Verification:
 
 
 def _verified(
-    verification: Verification, arrays: Sequence[object], ours: object, counters: Counters
+    verification: Verification, arrays: Sequence[Array], ours: object, counters: Counters
 ) -> str:
     """Carry out `Verification.verify`; `counters` own the programs that are compiled below, which
     do not count for the verified program.
@@ -321,7 +322,7 @@ def _on_one_device(array: object) -> Any:
     return jax.numpy.asarray(np.asarray(array))
 
 
-def forecast(body: CallPlanner, arrays: Sequence[object]) -> tuple[bool, str]:
+def forecast(body: CallPlanner, arrays: Sequence[Array]) -> tuple[bool, str]:
     """Return whether a call with such arrays will be verified, and why, for its plan."""
     plain = PlainProgram(body, arrays)
     changes = dict.fromkeys(

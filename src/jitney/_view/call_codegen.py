@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from .._jax.trees import is_module, tree_flatten, tree_unflatten
+from .._jax.typed import Array
 from .._signature.mutable_objects import can_change
 from .._signature.static_values import Opaque, is_constant
 from .._signature.strict_keys import strict_key
@@ -68,7 +69,7 @@ def taker(
     kwargs: Mapping[str, object],
     values: Sequence[Argument],
     dynamic: Container[int],
-    arrays: Sequence[object],
+    arrays: Sequence[Array],
 ) -> Taker | None:
     """Generate the function that flattens calls like this one.
 
@@ -250,7 +251,7 @@ class _TakerWriter:
         else:
             self._static(node, name)
 
-    def _may_not_fit(self, kind: Any, name: str) -> list[str]:
+    def _may_not_fit(self, kind: type, name: str) -> list[str]:
         """Condition for a NumPy array of 64-bit integers, whose range is checked in each call
         (`fitting.py`).
         """

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from .._errors import ContractError, JitneyWarning, Where, format_error
 from .._jax.trees import canonicalize_dtype
+from .._jax.typed import Array, DType, NumPyArray
 from .._owners import users_level
 
 _RULE = "Without x64 JAX takes NumPy's numbers of 64 bits in 32."
@@ -30,7 +30,7 @@ WHOLE = frozenset((np.dtype(np.int64), np.dtype(np.uint64)))
 """Dtypes of arrays that are checked in each call; `taking.py` tests for them."""
 
 
-def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[object]) -> None:
+def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Array]) -> None:
     """Check floats in the first call of a program, and warn if they lose their differences.
 
     Raises:
@@ -47,7 +47,7 @@ def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[objec
 
 
 def demand_whole_numbers_fit(
-    where: Where | str, paths: Sequence[str], arrays: Sequence[object]
+    where: Where | str, paths: Sequence[str], arrays: Sequence[Array]
 ) -> None:
     """Check integers.
 
@@ -67,12 +67,12 @@ def demand_whole_numbers_fit(
                 raise _beyond(where, path, array.dtype, least if least < limits.min else most, low)
 
 
-def is_narrowed(dtype: np.dtype[Any]) -> bool:
+def is_narrowed(dtype: DType) -> bool:
     """Return whether JAX converts a dtype to fewer bits under the current configuration."""
     return dtype.itemsize >= 8 and canonicalize_dtype(dtype) != dtype
 
 
-def _demand_floats(where: Where, path: str, array: np.ndarray[Any, Any]) -> None:
+def _demand_floats(where: Where, path: str, array: NumPyArray) -> None:
     low = np.dtype(canonicalize_dtype(array.dtype))
     with np.errstate(over="ignore"):
         rounded = array.astype(low)
@@ -85,9 +85,7 @@ def _demand_floats(where: Where, path: str, array: np.ndarray[Any, Any]) -> None
         _warn_of_spread(where, path, array[kept], rounded[kept])
 
 
-def _warn_of_spread(
-    where: Where, path: str, numbers: np.ndarray[Any, Any], rounded: np.ndarray[Any, Any]
-) -> None:
+def _warn_of_spread(where: Where, path: str, numbers: NumPyArray, rounded: NumPyArray) -> None:
     least, most, moved = numbers.min(), numbers.max(), np.abs(numbers - rounded).max()
     # A constant array has no spread, hence no differences to lose.
     if moved > _LOST * (most - least) > 0:
@@ -102,7 +100,7 @@ def _warn_of_spread(
 
 
 def _beyond(
-    where: Where | str, path: str, dtype: np.dtype[Any], number: object, low: np.dtype[Any]
+    where: Where | str, path: str, dtype: DType, number: object, low: DType
 ) -> ContractError:
     return ContractError(
         where,

@@ -30,6 +30,7 @@ from .._jax.trees import (
     tree_map,
     tree_unflatten,
 )
+from .._jax.typed import Array
 from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
 from .._signature.copies import Copies, snapshot
@@ -235,7 +236,7 @@ class Layout:
             copy_loose(values)
         return values
 
-    def has(self, treedef: Hashable, leaves: Sequence[object], arrays: Sequence[object]) -> bool:
+    def has(self, treedef: Hashable, leaves: Sequence[object], arrays: Sequence[Array]) -> bool:
         """Return whether this is the layout of a call with this structure, these leaves and
         arrays.
         """

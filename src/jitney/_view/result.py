@@ -18,6 +18,7 @@ import jax
 from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where
 from .._jax.trees import is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten
+from .._jax.typed import Array
 from .._signature.copies import Copies, snapshot
 from .._signature.identity import Identity, dereference
 from .._signature.mutable_objects import article, is_consumable, is_plain
@@ -131,11 +132,11 @@ class Outcome:
         self.build = self.whole if self.made else self._second
         return self.whole(arrays)
 
-    def _second(self, arrays: Sequence[object]) -> Any:
+    def _second(self, arrays: Sequence[Array]) -> Any:
         self.build = builder(self.treedef, self._rest, _renewed)
         return self.build(arrays)
 
-    def inner(self, arrays: Sequence[object]) -> Any:
+    def inner(self, arrays: Sequence[Array]) -> Any:
         """Result as the body returned it for one element, with a shape and dtype in place of each
         array.
         """

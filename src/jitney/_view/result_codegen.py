@@ -24,6 +24,7 @@ from typing import Any
 import equinox as eqx
 
 from .._jax.trees import is_module, tree_flatten, tree_unflatten
+from .._jax.typed import Array
 from .nodes import FIELDS, children, fields_of, is_leaf
 
 Build = Callable[[Sequence[Any]], Any]
@@ -60,7 +61,7 @@ def builder(treedef: Any, rest: Sequence[tuple[int, object]], fresh: Callable[[A
         return build
 
     # Fallback for a structure that the generated function gets wrong.
-    def by_jax(arrays: Sequence[object]) -> Any:
+    def by_jax(arrays: Sequence[Array]) -> Any:
         found = iter(arrays)
         return tree_unflatten(
             treedef,

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..._jax.evaluation import Const, Ref, as_const, numbered, numbers_of, values_at, without_calls
 from ..._jax.jaxprs import bound, equations, opened
+from ..._jax.typed import AnyJaxpr, Aval, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program
 from ..typed_jax import lax, make_jaxpr
@@ -36,7 +37,7 @@ class _BranchStep:
     chain; `is_out` marks a hoisted one.
     """
 
-    eqn: Any
+    eqn: JaxprEqn
     reads: tuple[Ref, ...]
     makes: tuple[int, ...]
     stage: int
@@ -53,7 +54,7 @@ class _Branch:
         return [step for step in self.steps if step.is_out and step.stage == stage]
 
     def values(
-        self, operands: Sequence[object], found: dict[int, Any], refs: Sequence[Ref]
+        self, operands: Sequence[jax.Array], found: dict[int, Any], refs: Sequence[Ref]
     ) -> list[Any]:
         """Evaluate values of the branch from its operands and the hoisted results."""
         # Backward: the steps that are needed. Then forward: evaluate them.
@@ -71,7 +72,7 @@ class _Branch:
         return values_at(refs, known)
 
 
-def hoist_uses(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
+def hoist_uses(eqn: JaxprEqn, looks: Callable[[Any], bool]) -> Any | None:
     """A jaxpr equivalent to a `cond`, in which no branch uses the axis; None if hoisting is not
     possible, or there is nothing to hoist.
 
@@ -98,7 +99,7 @@ def hoist_uses(eqn: Any, looks: Callable[[Any], bool]) -> Any | None:
         return None
     stages = 1 + max(step.stage for step in out)
 
-    def whole(index: Any, *operands: Any) -> list[Any]:
+    def whole(index: Any, *operands: jax.Array) -> list[Any]:
         found = [{} for _ in branches]
         for stage in range(stages):
             steps = [(b, step) for b, branch in enumerate(branches) for step in branch.out(stage)]
@@ -122,19 +123,19 @@ def _all(programs: Sequence[object]) -> Iterator[Any]:
         yield from equations(program)
 
 
-def _taken_apart(program: object, looks: Callable[[Any], bool]) -> _Branch:
+def _taken_apart(program: AnyJaxpr, looks: Callable[[Any], bool]) -> _Branch:
     avals: dict[int, Any] = {}
     steps: list[_BranchStep] = []
     stage: dict[int, int] = {}
 
-    def results(eqn: Any, reads: list[Ref], _within: object) -> Sequence[Ref]:
+    def results(eqn: JaxprEqn, reads: list[Ref], _within: object) -> Sequence[Ref]:
         makes = numbered(eqn.outvars, avals)
         at, is_out = max((stage.get(n, 0) for n in numbers_of(reads)), default=0), looks(eqn)
         steps.append(_BranchStep(eqn, tuple(reads), makes, at, is_out))
         stage.update(dict.fromkeys(makes, at + is_out))
         return makes
 
-    def inside(eqn: Any) -> Any | None:
+    def inside(eqn: JaxprEqn) -> Any | None:
         return hoist_uses(eqn, looks) if eqn.primitive.name == "cond" else inlined_program(eqn)
 
     takes = numbered(opened(program)[0].invars, avals)
@@ -144,7 +145,7 @@ def _taken_apart(program: object, looks: Callable[[Any], bool]) -> _Branch:
 
 def _chosen(
     index: object,
-    operands: Sequence[object],
+    operands: Sequence[jax.Array],
     branches: Sequence[_Branch],
     found: list[dict[int, Any]],
     steps: Sequence[tuple[int, _BranchStep]],
@@ -178,7 +179,7 @@ def _chosen(
 
 def _finished(
     index: object,
-    operands: Sequence[object],
+    operands: Sequence[jax.Array],
     branches: Sequence[_Branch],
     found: list[dict[int, Any]],
     avals: Sequence[Any],
@@ -211,5 +212,5 @@ def _switch(index: object, branches: Sequence[Callable[[], list[Any]]]) -> list[
     return list(lax.switch(index, branches))
 
 
-def _strong(x: Any, aval: Any) -> Any:
+def _strong(x: jax.Array, aval: Aval) -> Any:
     return lax.convert_element_type(x, aval.dtype)

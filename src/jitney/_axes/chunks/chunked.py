@@ -22,6 +22,7 @@ import numpy as np
 
 from ..._jax.evaluation import Const
 from ..._jax.jaxprs import scan_parts
+from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..derivative import Derivative, with_derivative
 from ..interpreter import Op, PaddedInterpreter
@@ -114,7 +115,7 @@ class Chunked:
             known.values.update(zip(node.makes, out, strict=True))
 
     def _once(
-        self, devices: Devices, walk: PaddedInterpreter, node: Node, values: list[Any]
+        self, devices: Devices, walk: PaddedInterpreter, node: Node, values: list[jax.Array]
     ) -> list[Any]:
         """Evaluate a node that calls back on the first device, and send what the callback returns
         to the others.
@@ -325,7 +326,7 @@ class Chunked:
             ]
         return [_identity(op, aval.shape)]
 
-    def _on_first(self, x: Any, monoid: Monoid) -> Any:
+    def _on_first(self, x: jax.Array, monoid: Monoid) -> Any:
         """The initial value of an accumulation on the first device, the identity on the others, so
         that it is counted once.
         """
@@ -340,7 +341,7 @@ class Chunked:
         walk: PaddedInterpreter,
         node: Node,
         parts: PartialResults,
-        values: list[Any],
+        values: list[jax.Array],
         state: list[Any],
         when: object,
     ) -> tuple[list[Any], list[Any]]:
@@ -367,7 +368,7 @@ class Chunked:
         self,
         walk: PaddedInterpreter,
         node: Node,
-        values: list[Any],
+        values: list[jax.Array],
         state: list[Any],
         *,
         back: bool,
@@ -410,7 +411,7 @@ class Chunked:
         return [None], [combine(state[0], part)]
 
 
-def _as(x: Any, dtype: Any) -> Any:
+def _as(x: Any, dtype: DType) -> Any:
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
@@ -420,11 +421,11 @@ def _identity(op: Op, shape: Any) -> Any:
     return _identity_array(monoid, shape, monoid.accumulator(op.eqn.outvars[0].aval.dtype))
 
 
-def _identity_array(monoid: Monoid, shape: Any, dtype: Any) -> Any:
+def _identity_array(monoid: Monoid, shape: Any, dtype: DType) -> Any:
     return lax.full(shape, monoid.identity(dtype), dtype)
 
 
-def _wide(walk: PaddedInterpreter, op: Op, values: list[Any]) -> Any:
+def _wide(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> Any:
     """The result for one chunk in the accumulator's dtype, not yet rounded to the program's."""
     dtype = op.eqn.outvars[0].aval.dtype
     wide = monoid_of(op).accumulator(dtype)
@@ -437,7 +438,7 @@ def _wide(walk: PaddedInterpreter, op: Op, values: list[Any]) -> Any:
 
 
 def _merge_argmax(
-    op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool
+    op: Op, x: jax.Array, part: Any, state: list[Any], start: Any, *, back: bool
 ) -> list[Any]:
     """The next state of an argmax or argmin: index in the whole axis and value. Ties go to the
     first element, and the first NaN wins over all numbers.
@@ -486,7 +487,7 @@ def run_chunked_differentiable(
         chunk: The number of its elements per chunk.
     """
 
-    def run(arrays: Sequence[object], _: None) -> list[Any]:
+    def run(arrays: Sequence[jax.Array], _: None) -> list[Any]:
         return run_chunked(passes, arrays, size, chunk)
 
     def along(
@@ -642,7 +643,7 @@ def _as_is(given: object) -> Any:
     return given
 
 
-def _all_bits(arrays: list[Any]) -> list[Any]:
+def _all_bits(arrays: list[jax.Array]) -> list[Any]:
     return [as_bits(x) for x in arrays]
 
 

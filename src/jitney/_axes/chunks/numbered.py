@@ -17,6 +17,7 @@ from typing import Any
 
 from ..._jax.evaluation import CallStack, Const, Ref, as_const, numbered, numbers_of, without_calls
 from ..._jax.jaxprs import called, equations, opened, programs
+from ..._jax.typed import JaxprEqn
 from ..callbacks import check_effects, is_ordered
 from ..dims import evaluate, symbols
 from ..interpreter import Op, Ranges, mentions
@@ -113,12 +114,12 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
     # Token of the latest ordered callback: chained through `waits`, so that the order stays.
     last: tuple[int, ...] = ()
 
-    def is_number(eqn: Any) -> bool:
+    def is_number(eqn: JaxprEqn) -> bool:
         return bool(eqn.outvars) and eqn.outvars[0] in numbers
 
     # The program to inline in place of an equation: a call's own, or that of a `cond` with its uses
     # of the axis hoisted out of the branches.
-    def inside(eqn: Any) -> Any | None:
+    def inside(eqn: JaxprEqn) -> Any | None:
         if is_number(eqn):
             return None
         return (
@@ -127,7 +128,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
             else inlined_program(eqn)
         )
 
-    def is_torn(eqn: Any) -> bool:
+    def is_torn(eqn: JaxprEqn) -> bool:
         """Return whether a branch uses the axis in a way that has no partial results, so that the
         use has to be hoisted out of the `cond`.
         """
@@ -142,7 +143,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
             return True
         return False
 
-    def looks(eqn: Any) -> bool:
+    def looks(eqn: JaxprEqn) -> bool:
         op = Op(eqn, ranges)
         return (
             called(eqn) is None
@@ -150,7 +151,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
             and any(True for _ in uses_along(op))
         )
 
-    def results(eqn: Any, reads: list[Ref], within: CallStack) -> Sequence[Ref]:
+    def results(eqn: JaxprEqn, reads: list[Ref], within: CallStack) -> Sequence[Ref]:
         if is_number(eqn):
             return [Const(numbers[eqn.outvars[0]])]
         # An identity on values; shardings are decided outside of this program.

@@ -136,7 +136,7 @@ class Devices:
             for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)
         ]
 
-    def _extreme(self, x: Any, monoid: Monoid) -> Any:
+    def _extreme(self, x: jax.Array, monoid: Monoid) -> Any:
         """The maximum or minimum over all devices, NaN if any device has one. Collectives drop or
         keep a NaN depending on their order, so a flag is reduced besides.
         """

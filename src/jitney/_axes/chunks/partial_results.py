@@ -23,6 +23,7 @@ from ..._jax.evaluation import interpret
 from ..._jax.jaxprs import scan_parts, solve_operands, while_parts
 from ..._jax.primitives import spelled
 from ..._jax.trees import issubdtype
+from ..._jax.typed import Aval, JaxprEqn
 from ..dims import is_ragged
 from ..interpreter import Op, mentions, ragged_axes
 from ..monoids import MONOIDS, Monoid
@@ -109,10 +110,10 @@ class _PartialsInterpreter:
     ) -> list[AbstractValue]:
         """The abstract results of a jaxpr for abstract arguments."""
 
-        def number(value: object, aval: object, _eqn: object) -> AbstractValue:
+        def number(value: object, aval: Aval, _eqn: object) -> AbstractValue:
             return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
 
-        def results(eqn: object, standings: list[AbstractValue]) -> list[AbstractValue]:
+        def results(eqn: JaxprEqn, standings: list[AbstractValue]) -> list[AbstractValue]:
             return self.made(Op(eqn, self.outer.ranges, seen_at), standings)
 
         return interpret(jaxpr, given, results, constant=number)

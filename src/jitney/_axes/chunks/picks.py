@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..dims import evaluate
@@ -31,7 +32,7 @@ def top_begins(op: Op) -> list[Any]:
 
 
 def merge_top_k(
-    walk: PaddedInterpreter, op: Op, x: Any, state: Sequence[Any], *, back: bool
+    walk: PaddedInterpreter, op: Op, x: jax.Array, state: Sequence[Any], *, back: bool
 ) -> list[Any]:
     """The next state of a `top_k`: the k largest elements of all chunks so far, in descending
     order, and their indices in the whole axis.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+
 from ..._jax.equinox_checks import is_of_check
 from ..._jax.primitives import CALLBACKS
 from ..interpreter import Op, PaddedInterpreter
@@ -22,12 +24,12 @@ def _uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "hands it to a callback, which would see padding, or a part of it")
 
 
-def _raise(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _raise(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     avals = tuple(aval.update(shape=walk.shape(aval.shape)) for aval in op.params["result_avals"])
     return walk.bind(op, values, result_avals=avals)
 
 
-def _same(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _same(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return _raise(walk, op, values) if "result_avals" in op.params else walk.bind(op, values)
 
 
@@ -41,7 +43,7 @@ def _unmapped(monoid: Monoid) -> Rule:
         if dims:
             yield use(op, dims, "reduced", monoid=monoid)
 
-    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
         (x,) = values
         return walk.bind(op, [walk.keep(x, op.ins[0], range(x.ndim), monoid.identity(x.dtype))])
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..._jax.jaxprs import called, equations, opened, scan_parts, solve_operands, while_parts
 from ..._jax.primitives import CALLBACKS, CALLS, REMATS
+from ..._jax.typed import AnyJaxpr, JaxprEqn
 from ..dims import evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter, shape_of
 from ..monoids import MONOIDS
@@ -43,7 +44,7 @@ def forward_programs(op: Op) -> Sequence[Any]:
     return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
 
 
-def inlined_program(eqn: Any) -> Any | None:
+def inlined_program(eqn: JaxprEqn) -> Any | None:
     """The program of an operation that only calls it, so that it can be inlined: a call, a
     `lax.reduce` by a known monoid, or a `call_hi_primitive`; else None.
     """
@@ -87,11 +88,11 @@ def _call(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return walk.run(called(op.eqn), values)
 
 
-def _expand(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _expand(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return walk.run(expand_hi_primitive(op), values)
 
 
-def _remat(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _remat(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     """Inline a rematerialised program. In a derivative a barrier on its operands keeps XLA from
     merging it with the first evaluation (common subexpression elimination), as in JAX's lowering.
     """
@@ -104,10 +105,10 @@ def _remat(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return walk.run(op.params["jaxpr"], values)
 
 
-def _cond(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _cond(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     index, *operands = values
 
-    def branch(program: object) -> Any:
+    def branch(program: AnyJaxpr) -> Any:
         def taken(*given: object) -> list[Any]:
             return walk.run(program, given)
 
@@ -118,7 +119,7 @@ def _cond(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     )
 
 
-def _while(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _while(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     of_condition, of_body, start = while_parts(op.eqn, values)
 
     # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
@@ -149,7 +150,7 @@ def _while(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return list(lax.while_loop(more, body, start))
 
 
-def _scan(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _scan(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     constants, carry, xs = scan_parts(op.eqn, values)
     length, reverse = op.params["length"], op.params["reverse"]
     allocated = evaluate(length, walk.allocated)
@@ -194,7 +195,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [*carry, *ys]
 
 
-def depends_on_rows(jaxpr: object) -> bool:
+def depends_on_rows(jaxpr: AnyJaxpr) -> bool:
     """Return whether a program holds a `while` loop or a callback, so that its termination or its
     errors depend on its values.
 
@@ -218,7 +219,7 @@ def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _solve(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _solve(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return walk.run(op.params["jaxprs"].solve, solve_operands(op.eqn, values))
 
 

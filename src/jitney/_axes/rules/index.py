@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..dims import Dim, is_ragged
@@ -82,7 +83,7 @@ def _slice_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.params["slice_sizes"])
 
 
-def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     x, *starts = values
     windows = op.params["slice_sizes"]
     inside = _starts(walk, op.ins[0], windows, starts)
@@ -102,7 +103,7 @@ def _update_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.ins[1])
 
 
-def _dynamic_update(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _dynamic_update(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     x, update, *starts = values
     dims, windows = op.ins[0], op.ins[1]
     inside = _starts(walk, dims, windows, starts)
@@ -171,7 +172,7 @@ def _outside(positions: Any) -> Any:
     return lax.full(positions.shape, np.iinfo(np.int32).max, np.int32)
 
 
-def _gather(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _gather(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     x, indices = values[0], to_int32(values[1])
     numbers, sizes, mode = (
         op.params["dimension_numbers"],
@@ -201,7 +202,7 @@ def _gather(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _gather_in_bounds(
-    walk: PaddedInterpreter, op: Op, x: Any, indices: Any
+    walk: PaddedInterpreter, op: Op, x: jax.Array, indices: Any
 ) -> tuple[Any, Any] | None:
     """An array and positions for a gather that promises positions in bounds; None where clamping
     them is enough, since the gather is not differentiated.
@@ -223,7 +224,7 @@ def _gather_in_bounds(
     return x, lax.concatenate(columns, indices.ndim - 1) if columns else indices
 
 
-def _behind_all(x: Any, positions: Any, last: Any, axis: int, size: int) -> tuple[Any, Any]:
+def _behind_all(x: jax.Array, positions: Any, last: Any, axis: int, size: int) -> tuple[Any, Any]:
     """Append a copy of the window at `last` to an array, and move positions above `last` out of
     bounds: XLA clamps them to that copy, and drops them in the transpose.
     """
@@ -295,7 +296,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
         )
 
 
-def _scatter(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _scatter(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     x, indices, updates = values[0], to_int32(values[1]), values[2]
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
     indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
@@ -342,7 +343,7 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
 def _protected(
     walk: PaddedInterpreter,
     op: Op,
-    x: Any,
+    x: jax.Array,
     indices: object,
     updates: Any,
     partly: Sequence[int],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..dims import Dim, evaluate, is_ragged
@@ -20,7 +21,7 @@ from ..typed_jax import lax
 from .windows import cut_or_padded, is_within, reach, shift_into
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: jax.Array) -> Any:
     return np.zeros((), x.dtype)
 
 
@@ -34,7 +35,7 @@ def _dot_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "contracted", monoid=MONOIDS["add"])
 
 
-def _dot(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _dot(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     (left, right), _ = op.params["dimension_numbers"]
     a, b = values
     a = walk.keep(a, op.ins[0], left, _zero(a))
@@ -83,7 +84,7 @@ def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
     )
 
 
-def _conv(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _conv(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     """Convolve with zeros behind the true size, as the convolution's own padding would have there;
     a kernel as long as the axis ends in zeros.
     """

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
 from ..partitioner_fixes import partition_safe
@@ -34,11 +36,11 @@ def _over(monoid: Monoid) -> Rule:
                 use(op, dims, "reduced", monoid=monoid)
             ]
 
-    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
         axes = tuple(op.params["axes"])
         x = walk.keep(values[0], op.ins[0], axes, monoid.identity(values[0].dtype))
 
-        def reduced(x: Any) -> list[Any]:
+        def reduced(x: jax.Array) -> list[Any]:
             return [monoid.fold(x, axes=axes)]
 
         return partition_safe(reduced)(x) if walk.is_spread else reduced(x)

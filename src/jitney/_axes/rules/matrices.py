@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..._jax.primitives import FACTORISATIONS
@@ -23,7 +24,7 @@ from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
 from ..typed_jax import jnp, lax
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: jax.Array) -> Any:
     return np.zeros((), x.dtype)
 
 
@@ -50,12 +51,12 @@ def _refusing(why: str) -> Rule:
     return Rule(uses, evaluate_unchanged)
 
 
-def _pad_with_zeros(walk: PaddedInterpreter, x: Any, dims: Sequence[Dim]) -> Any:
+def _pad_with_zeros(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> Any:
     """Replace the padding of matrices by zeros."""
     return walk.keep(x, dims, [len(dims) - 2, len(dims) - 1], _zero(x))
 
 
-def _pad_with_identity(walk: PaddedInterpreter, x: Any, dims: Sequence[Dim]) -> Any:
+def _pad_with_identity(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> Any:
     """Replace the padding of square matrices so that they are diag(valid part, identity)."""
     rows, columns = len(dims) - 2, len(dims) - 1
     if not is_ragged(dims[rows]) or walk.is_full(dims[rows]):
@@ -70,7 +71,7 @@ def _pad_with_identity(walk: PaddedInterpreter, x: Any, dims: Sequence[Dim]) -> 
 # through blocks that do not read each other.
 
 
-def _cholesky(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _cholesky(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     if not is_ragged(op.ins[0][-1]):
         return walk.bind(op, values)
     x = _pad_with_identity(walk, values[0], op.ins[0])
@@ -78,7 +79,7 @@ def _cholesky(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [_nan_at_infinite_pivot(factor, jnp.tril(x))]
 
 
-def _nan_at_infinite_pivot(factor: Any, x: Any) -> Any:
+def _nan_at_infinite_pivot(factor: Any, x: jax.Array) -> Any:
     """The factor, or NaNs if a pivot is infinite and another element is not finite.
 
     LAPACK turns the column of such a pivot into zeros or NaNs depending on the blocks in which it
@@ -111,7 +112,7 @@ def _triangular_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "solved along it")
 
 
-def _triangular(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _triangular(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     a, b = values
     return walk.bind(
         op,
@@ -136,7 +137,7 @@ def _lu_uses(op: Op) -> Iterator[Use]:
             yield use(op, rows, "mixed", "factorised along it")
 
 
-def _lu(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _lu(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     (x,), dims = values, op.ins[0]
     rows, columns = len(dims) - 2, len(dims) - 1
     if not is_ragged(dims[rows]) or walk.is_full(dims[rows]):
@@ -155,7 +156,7 @@ def _lu(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [_rotate(_rotate(_nan_at_infinite_pivot(lu, x), rows, front), columns, front), *places]
 
 
-def _rotate(x: Any, axis: int, start: Any) -> Any:
+def _rotate(x: jax.Array, axis: int, start: Any) -> Any:
     """Rotate an axis so that it begins at `start`."""
     twice = lax.concatenate([x, x], axis)
     return lax.dynamic_slice_in_dim(twice, start, x.shape[axis], axis)
@@ -167,7 +168,7 @@ def _permutation_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "permuted along it")
 
 
-def _permutation(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _permutation(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     """Permutation of the pivots, in which a row of padding is swapped with itself."""
     (pivots,), dims = values, op.ins[0]
     axis = len(dims) - 1
@@ -192,11 +193,11 @@ def _qr_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "factorised along it, by Householder's method")
 
 
-def _householder(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _householder(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return walk.bind(op, [_pad_with_zeros(walk, values[0], op.ins[0])])
 
 
-def _product(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _product(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     reflectors, scales = values
     return walk.bind(
         op,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..dims import is_ragged
@@ -36,7 +37,7 @@ _TWO_BITS = (
 )
 
 
-def _sort(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _sort(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     axis = op.params["dimension"]
     if not is_ragged(op.ins[0][axis]) or walk.is_full(op.ins[0][axis]):
         return walk.bind(op, values)
@@ -57,7 +58,7 @@ def _top_uses(op: Op) -> Iterator[Use]:
         yield use(op, dim, "sorted", "the largest of it")
 
 
-def _top(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _top(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     """Give padding the value that orders last in `top_k`. Ties are broken by position, and padding
     has the last positions.
     """

@@ -14,6 +14,7 @@ import jax
 
 from ..._jax.jaxprs import called, equations, programs
 from ..._jax.primitives import CALLS
+from ..._jax.typed import JaxprEqn
 from ..interpreter import Op
 from ..typed_jax import InconclusiveDimensionOperation, jnp, make_jaxpr
 
@@ -44,7 +45,7 @@ def is_pseudo_inverse(op: Op) -> bool:
     )
 
 
-def _text(eqn: object) -> str | None:
+def _text(eqn: JaxprEqn) -> str | None:
     """The printed jaxpr of a call; None if it closes over arrays, which printing leaves out."""
     program = called(eqn)
     held = [program, *(inner for each in equations(program) for inner in programs(each.params))]

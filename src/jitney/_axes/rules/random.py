@@ -41,7 +41,7 @@ def _uses(op: Op) -> Iterator[Use]:
         )
 
 
-def _bits(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _bits(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
 
@@ -54,7 +54,7 @@ def _bits(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [lax.convert_element_type(lax.bitwise_xor(high, low), dtype)]
 
 
-def _split(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _split(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
     words = jnp.stack(_encrypted(walk, op.params["shape"], values[0]), axis=-1)

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..._jax.jaxprs import is_literal, opened, variables
+from ..._jax.typed import AnyJaxpr
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
@@ -49,7 +50,7 @@ def refuse_uncountable(op: Op, dims: Sequence[Dim]) -> list[Use]:
 _COMPUTATIONS = {name: MONOIDS[name] for name in ("add", "mul", "max", "min", "and", "or", "xor")}
 
 
-def monoid_of_program(program: object) -> Monoid | None:
+def monoid_of_program(program: AnyJaxpr) -> Monoid | None:
     """The monoid that a binary reducer computes, if it consists of that one equation; else None."""
     jaxpr, held = opened(program)
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or held:
@@ -77,7 +78,7 @@ def _reduction(monoid: Monoid, word: str = "", way: CarryKind = "folded") -> Rul
 
     # An argmax stays right where all valid elements equal the identity: of equal elements XLA
     # takes the first, and padding comes last.
-    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
         x = values[0]
         return walk.bind(op, [walk.keep(x, op.ins[0], op.params["axes"], monoid.identity(x.dtype))])
 
@@ -99,7 +100,7 @@ def _cumulative(monoid: Monoid) -> Rule:
 
     # From the front, prefix i never reads the padding behind i. From the end (`reverse`) the scan
     # crosses the padding first, and arrives at the last valid element with the identity.
-    def pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
         x = values[0]
         return walk.bind(
             op, [walk.keep(x, op.ins[0], [op.params["axis"]], monoid.identity(x.dtype))]
@@ -124,7 +125,7 @@ def as_reduction(op: Op) -> Any | None:
     if monoid is None or not (monoid in _ONCE_OR_OFTEN or starts_from_identity(op, monoid)):
         return None
 
-    def reduced(x: Any, first: object) -> Any:
+    def reduced(x: jax.Array, first: object) -> Any:
         return monoid.combine(first, monoid.fold(x, axes=tuple(op.params["dimensions"])))
 
     return make_jaxpr(reduced)(
@@ -154,7 +155,7 @@ def _reduce_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "reduces it by no known sum, product or extreme")
 
 
-def _reduce(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _reduce(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     program = as_reduction(op)
     return walk.bind(op, values) if program is None else walk.run(program, values)
 

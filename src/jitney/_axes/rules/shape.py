@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
@@ -29,11 +30,11 @@ from ..typed_jax import jnp, lax
 # Broadcast, iota and sizes.
 
 
-def _broadcast(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _broadcast(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return walk.bind(op, values[:1], shape=walk.shape(op.params["shape"]))
 
 
-def _iota(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _iota(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     start = walk.start_of(op.outs[0][op.params["dimension"]])
     if start is None:
         return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
@@ -46,11 +47,11 @@ def _iota(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]
 
 
-def _empty(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _empty(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
 
 
-def _size_as_value(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _size_as_value(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     value = jnp.asarray(evaluate(op.params["dim"], walk.whole), np.int32)
     return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
 
@@ -138,7 +139,7 @@ def _reshape_uses(op: Op) -> Iterator[Use]:
             )
 
 
-def _reshape(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _reshape(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     return [lax.reshape(values[0], walk.shape(op.outs[0]))]
 
 
@@ -151,7 +152,7 @@ def _rev_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "reversed")
 
 
-def _rev(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _rev(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     (x,), dims = values, op.ins[0]
     fixed = tuple(axis for axis in op.params["dimensions"] if not is_ragged(dims[axis]))
     x = lax.rev(x, fixed) if fixed else x
@@ -172,7 +173,7 @@ def _concatenate_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "concatenated")
 
 
-def _concatenate(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _concatenate(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     """Concatenate by writing each part over the padding of the one before it."""
     axis = op.params["dimension"]
     if not any(is_ragged(part[axis]) for part in op.ins[:-1]):
@@ -209,7 +210,7 @@ def _is_in_front(low: Dim, ranges: Ranges) -> bool:
     return extent(low).grows_from_zero({symbol: ranges[symbol] for symbol in symbols(low)})
 
 
-def _pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     x, filler = values
     dims, config = op.ins[0], op.params["padding_config"]
     if _is_empty(dims):
@@ -231,7 +232,7 @@ def _pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
     return [x]
 
 
-def _behind(x: Any, axis: int, at: Any, size: int, filler: Any) -> Any:
+def _behind(x: jax.Array, axis: int, at: Any, size: int, filler: Any) -> Any:
     """Place `x` at a position along an axis of a given size, with a filler around it."""
     # Longer by `x` than the result, or `dynamic_update_slice` would clamp the position; what
     # reaches over the end is cut off.
@@ -258,7 +259,7 @@ def _slice_uses(op: Op) -> Iterator[Use]:
                 yield use(op, (dim, start, limit), "gathered", "sliced")
 
 
-def _slice(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _slice(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     (x,) = values
     strides = op.params["strides"] or (1,) * x.ndim
     for axis, (start, stride) in enumerate(zip(op.params["start_indices"], strides, strict=True)):
@@ -284,7 +285,7 @@ def _split_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "split")
 
 
-def _split(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _split(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
     if len(sizes) == 1:
         return [x]
@@ -315,7 +316,7 @@ def _tile_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "repeated")
 
 
-def _tile(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _tile(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     (x,) = values
     for axis, times in enumerate(op.params["reps"]):
         if str(times) != "1":

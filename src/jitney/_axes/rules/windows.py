@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..dims import Dim, evaluate, extent, is_ragged, symbols
@@ -44,7 +45,9 @@ def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
     return bool(np.all(values >= 0) and np.all(values <= most))
 
 
-def shift_into(walk: PaddedInterpreter, x: Any, axis: int, low: Dim, room: int, filler: Any) -> Any:
+def shift_into(
+    walk: PaddedInterpreter, x: jax.Array, axis: int, low: Dim, room: int, filler: Any
+) -> Any:
     """Shift `x` by the true value of `low`, at most `room`, in an array of `room` more elements;
     the filler stands in front and behind.
     """
@@ -105,7 +108,7 @@ def _uses(op: Op) -> Iterator[Use]:
             ]
 
 
-def _pad(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     x, monoid = values[0], _monoid(op)
 
     # Windows along other axes only, or `_uses` would have refused it.

@@ -21,10 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
 from ..._jax.trees import words_of_keys
+from ..._jax.typed import NumPyArray
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
 from ..refusal import MadeOfSize, Refused
@@ -438,6 +440,6 @@ def _equal(a: Any, b: Any) -> bool:
     )
 
 
-def _bits(x: Any) -> np.ndarray[Any, Any]:
+def _bits(x: jax.Array) -> NumPyArray:
     is_key = dtypes.issubdtype(getattr(x, "dtype", np.float32), dtypes.prng_key)
     return np.ascontiguousarray(words_of_keys(x) if is_key else x)

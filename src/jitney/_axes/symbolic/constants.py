@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..._jax.typed import DType
 from ..dims import evaluate
 from ..interpreter import Op, PaddedInterpreter, mentions
 from ..rules import RULES
@@ -27,7 +28,7 @@ def _clamped(low: Any, x: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _same(x: Any) -> Any:
+def _same(x: jax.Array) -> Any:
     return x
 
 
@@ -54,7 +55,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def is_integer(dtype: Any) -> bool:
+def is_integer(dtype: DType) -> bool:
     """Return whether NumPy computes with a dtype as XLA does: bools, and integers, which wrap
     alike.
     """
@@ -136,6 +137,6 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
         return _on_host(out[value.index])
 
 
-def _on_host(x: Any) -> Any:
+def _on_host(x: jax.Array) -> Any:
     """Convert an array to NumPy; random keys, for which NumPy has no dtype, stay as they are."""
     return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)

@@ -39,7 +39,7 @@ def named_sizes() -> Generator[None]:
         return psum(x, axis_name, **options)
 
     # A mean as `psum(x) / size`, so that the size stays a symbol.
-    def mean_over(x: Any, axis_name: object, **options: object) -> Any:
+    def mean_over(x: jax.Array, axis_name: object, **options: object) -> Any:
         leaves = jax.tree.leaves(x)
         if (
             not options

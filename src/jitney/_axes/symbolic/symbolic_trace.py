@@ -15,6 +15,7 @@ from ..._errors import DerivativeError
 from ..._jax.debug_names import named_like
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
+from ..._jax.typed import AnyJaxpr
 from ..._jax.user_contexts import FRESH
 from ..derivative import demand_no_backward_rules
 from ..refusal import Refused
@@ -136,7 +137,7 @@ def trace(
     return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
 
 
-def _evaluated(jaxpr: object) -> Iterator[Any]:
+def _evaluated(jaxpr: AnyJaxpr) -> Iterator[Any]:
     """Yield the variables that an interpreter defines equation by equation, in a program and in the
     sub-jaxprs that rules evaluate.
     """
@@ -147,7 +148,7 @@ def _evaluated(jaxpr: object) -> Iterator[Any]:
 
 
 def witnessed(
-    jaxpr: object,
+    jaxpr: AnyJaxpr,
     fn: Callable[..., object],
     avals: Avals,
     ranges: Mapping[str, tuple[int, int]],

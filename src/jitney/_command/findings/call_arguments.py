@@ -152,7 +152,7 @@ def _like(each: Mapping[str, Any]) -> Any:
         return np.zeros(each["nbytes"], np.uint8)
 
 
-def _everywhere(sharding: Any) -> Any:
+def _everywhere(sharding: jax.sharding.Sharding) -> Any:
     """Return a sharding that replicates an array on each device of another sharding."""
     mesh = jax.sharding.Mesh(
         np.array(sorted(sharding.device_set, key=lambda device: device.id)), ("devices",)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import LOGIC, PLAIN_CALLS, REARRANGED, REMATS
+from ..._jax.typed import JaxprEqn
 from ..pattern import Pattern, union
 from ..typed_numpy import np
 from .colouring import Colouring, orders
@@ -39,7 +40,7 @@ def has_symmetric_hessian(traced: object) -> bool:
     )
 
 
-def _inside(eqn: Any) -> Sequence[Any]:
+def _inside(eqn: JaxprEqn) -> Sequence[Any]:
     return () if eqn.primitive.name.startswith("scatter") else programs(eqn.params)
 
 
