@@ -68,6 +68,13 @@ def test_the_environment_says_how_many_threads_xla_starts():
 
 
 @pytest.mark.rest
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_a_size_of_the_environment_may_begin_with_zero():
+    """`0.5GiB` is a size, and no part of a GPU's memory."""
+    assert started(JITNEY_MEMORY="0.5GiB")["most"] == 2**29
+
+
+@pytest.mark.rest
 def test_an_environment_that_comes_too_late_is_a_warning():
     """With what it was, and what to do; nothing is set."""
     late = started("late", JITNEY_THREADS="3", JITNEY_PLATFORM="cpu")

@@ -8,11 +8,13 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jitney._command.arguments import main
-from jitney._command.bench import measuring
+from jitney._command.bench import inputs, measuring
 from jitney._command.bench.growth import fitted, growths
 from jitney._command.bench.inputs import filled, maker
 from jitney._command.bench.measuring import ProgramMemory, SizeRun
@@ -287,3 +289,12 @@ def test_the_picture_is_whole_in_itself(runs):
     )
     assert text.count("://") == 1  # the name space
     assert next(each.text for each in root.iter() if each.tag.endswith("}text")) == "a <b> & c"
+
+
+@pytest.mark.parametrize("dtype", ["int2", "uint2", "int4", "uint4", "int8", "uint32"])
+def test_numbers_of_narrow_integers_are_not_negative(dtype):
+    """None is beyond what the type holds, which would make it negative."""
+    like = jax.ShapeDtypeStruct((200,), jnp.dtype(dtype))
+    drawn = inputs._numbers(like, np.random.default_rng(0))
+    assert drawn.dtype == like.dtype
+    assert set(drawn.astype(int).tolist()) == set(range(min(10, int(jnp.iinfo(dtype).max) + 1)))

@@ -200,6 +200,15 @@ def test_the_page_is_whole_in_itself(told):
     assert {"h1", "svg", "style", "script"} <= set(parsed.tags)
 
 
+def test_timings_that_are_wrong_are_shown_with_what_to_write():
+    """Nothing is shown where there is none."""
+    wrong = {"where": "fit.py:3 to 5", "what": "nothing waits for <f()>", "write": "wait(y < 1)"}
+    text = page({**TOLD, "unwaited": [wrong]})
+    for part in ("own figures", "fit.py:3 to 5", "nothing waits for &lt;f()&gt;", "wait(y &lt; 1)"):
+        assert part in text
+    assert "own figures" not in page(TOLD)
+
+
 def test_report_makes_a_page_of_data(tmp_path):
     """Of what `run --report out.json` has written."""
     (tmp_path / "run.json").write_text(json.dumps(TOLD))

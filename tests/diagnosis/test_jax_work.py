@@ -5,6 +5,7 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import pytest
 import jitney
 from jitney import CompileError, optimize
 from tests._monitor import listening
+from tests._patience import patience
 
 
 def fresh(name="step"):
@@ -179,6 +181,22 @@ def test_other_threads_may_compile():
         thread.start()
         thread.join()
     assert not failed
+
+
+def test_threads_may_share_what_forbids_compiling():
+    """Each leaves what it has entered itself, in whatever order they leave."""
+    forbids, both = jitney.no_compiles(), threading.Barrier(2, timeout=patience(30))
+
+    def elsewhere():
+        with forbids:
+            both.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(elsewhere)
+        with forbids:
+            both.wait()
+            left.result()
+    fresh()(ONES[3])
 
 
 def test_a_function_may_be_forbidden_to_compile():

@@ -3,11 +3,13 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 from jaxtyping import Array, Float, Float32
 
 from jitney import OptionError, optimize
+from tests._arrays import array
 from tests.stages._products import NET, W, X, loss, products
 from tests.stages._products import native as native
 
@@ -75,6 +77,55 @@ def test_layers_stacked_for_a_scan_have_the_path_of_the_stack():
     ):
         f = optimize(precision=policy)(lambda model, x: model.attention(x))
         assert [factors for factors, _ in products(f, model, X[:, :4])] == expected
+
+
+class Two(eqx.Module):
+    a: Float[Array, "4 4"]
+    b: Float[Array, "4 4"]
+
+
+TWO = Two(array(np.ones((4, 4))), array(np.eye(4)))
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda two: [two.a, lax.dynamic_update_slice(jnp.zeros((4, 4)), two.b, (0, 0))],
+        lambda two: lax.optimization_barrier((two.a, two.b)),
+        lambda two: [
+            jnp.where(jnp.arange(4) > 1, two.a, 0.0),
+            jnp.where(jnp.arange(4) > 1, two.b, 0.0),
+        ],
+    ],
+    ids=["written into zeros", "behind a barrier", "selected"],
+)
+def test_an_array_that_is_moved_keeps_its_path(moved):
+    """Its numbers count, not the array that they are put into, nor what stands beside them."""
+
+    def body(two, x):
+        a, b = moved(two)
+        return x @ a, x @ b
+
+    f = optimize(precision={"default": "bf16", "b": "f32"})(body)
+    assert [factors for factors, _ in products(f, TWO, X[:, :4])] == ["bfloat16", "float32"]
+
+
+def test_arrays_that_one_mask_selects_have_paths_of_their_own():
+    """In a backward pass each product belongs to the weight of its own forward product."""
+
+    def body(two, x, y):
+        mask = x > 0
+        masked = [jnp.where(mask, each, 0.0) for each in (x, y)]
+        return jnp.sum(masked[0] @ two.a) + jnp.sum((masked[1] @ two.b) ** 2)
+
+    f = optimize(precision={"default": "bf16", "b": "f32"})(eqx.filter_grad(body))
+    factors = [
+        factors
+        for factors, _ in products(
+            lambda two, x: eqx.filter(f(two, x, x + 1.0), eqx.is_array), TWO, X[:, :4]
+        )
+    ]
+    assert sorted(factors) == ["bfloat16"] * 2 + ["float32"] * 2
 
 
 def test_a_source_line_can_be_named_too():

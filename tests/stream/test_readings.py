@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import DataError, optimize, stream
+from jitney import DataError, OptionError, optimize, stream
 from tests.stream._sources import SOURCES, F, Iterations, mean, of_rows, variance
 from tests.stream.test_stream import Sliceable, archive, rows
 
@@ -208,3 +208,10 @@ def test_parts_are_cut_along_another_axis_too():
     np.testing.assert_allclose(
         stream(f, {"x": [x[:2], x[2:]]}, chunk={"n": 8}, progress=False).value, x.sum(1), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("retries", [True, -1, 1.5])
+def test_what_is_no_number_of_retries_is_an_error(retries):
+    """A bool neither, as with the other numbers."""
+    with pytest.raises(OptionError, match=rf"retries={retries!r} is no number of times"):
+        stream(mean, {"x": rows(8)}, chunk={"n": 4}, progress=False, retries=retries)

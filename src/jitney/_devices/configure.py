@@ -8,6 +8,7 @@ created starts a backend. Without them importing jitney changes nothing.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import warnings
 from dataclasses import dataclass
@@ -215,8 +216,8 @@ def from_environment() -> None:
     )
     if threads is memory is platform is None:
         return
-    # A fraction of a GPU: `parsed_bytes` reads sizes only.
-    part = memory is not None and memory.startswith(("0.", "."))
+    # A fraction of a GPU, `0.5`: `parsed_bytes` reads sizes only, `0.5GiB`.
+    part = memory is not None and re.fullmatch(r"0?\.\d+", memory) is not None
     where = "JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM"
     asked = _read(
         where,

@@ -258,7 +258,13 @@ class NoCompiles:
     """Context manager and decorator that `jitney.no_compiles` returns."""
 
     def __init__(self) -> None:
-        self._tokens: list[Token[bool]] = []
+        # Each thread leaves what it has entered itself: its context has the token.
+        self._here = threading.local()
+
+    @property
+    def _tokens(self) -> list[Token[bool]]:
+        """Tokens of this thread, the outermost entry first."""
+        return self._here.__dict__.setdefault("tokens", [])
 
     def __repr__(self) -> str:
         return f"<jitney.no_compiles: {'entered' if self._tokens else 'not entered'}>"

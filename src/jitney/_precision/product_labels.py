@@ -171,10 +171,19 @@ class _Feeding:
             return [_LabelledValue(data, label) for data, label in zip(*inside, strict=True)]
         # Other equations pass labels on.
         name = eqn.primitive.name
-        origin = inputs[0].origin if name in MOVES else None
-        if origin is not None:
-            # Operand 0 holds the data; most other operands are positions.
-            labels = labels if name in ("concatenate", "select_n") else labels[:1]
+        if name == "optimization_barrier":
+            out = self.walk.plain(eqn, operands)
+            return [
+                _LabelledValue(data, value.label, value.origin)
+                for data, value in zip(out, inputs, strict=True)
+            ]
+        origin = None
+        if name in MOVES:
+            moved = _data_of(name, inputs)
+            labels = [value.label for value in moved]
+            origins = {value.origin for value in moved}
+            # Numbers of two arrays are a value of their own.
+            origin = origins.pop() if len(origins) == 1 else None
         known = set(labels) - {NOWHERE}
         # A weight that is scaled by a value of no origin is still that weight.
         label = known.pop() if len(known) == 1 and name in LINEAR else join_labels(labels)
@@ -219,6 +228,21 @@ class _Feeding:
             stays,
             own,
         )
+
+
+def _data_of(name: str, inputs: Sequence[_LabelledValue]) -> Sequence[_LabelledValue]:
+    """Return the operands whose numbers a move puts into its result; the others are positions,
+    predicates and filler.
+    """
+    match name:
+        case "concatenate":
+            return inputs
+        case "select_n":
+            return inputs[1:]
+        case "dynamic_update_slice":
+            return inputs[:2]
+        case _:
+            return inputs[:1]
 
 
 def _parameters(labels: Sequence[Label]) -> list[Tokens]:

@@ -7,6 +7,7 @@ the compilation cache.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -163,7 +164,12 @@ def _write(path: Path, times: Mapping[str, float]) -> None:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(times, file)
-        Path(file.name).replace(path)
+            temporary = Path(file.name)
     except OSError:
         return
+    try:
+        temporary.write_text(json.dumps(times))
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

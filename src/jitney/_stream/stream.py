@@ -133,7 +133,7 @@ def stream(
             "stream a program without `roll`.",
             code="J201",
         )
-    if not isinstance(retries, int) or retries < 0:
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise OptionError(
             str(program),
             f"retries={retries!r} is no number of times.",

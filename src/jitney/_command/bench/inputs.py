@@ -236,7 +236,8 @@ def _numbers(value: Any, rng: Any) -> Any:
         return rng.integers(0, 2, value.shape, np.int8).astype(np.bool_)
     # `int8` first: `Generator.integers` does not draw the dtypes of `ml_dtypes`, such as int4.
     if issubdtype(value.dtype, np.integer):
-        return rng.integers(0, 10, value.shape, np.int8).astype(value.dtype)
+        most = min(9, int(jax.numpy.iinfo(value.dtype).max))
+        return rng.integers(0, most + 1, value.shape, np.int8).astype(value.dtype)
     wide = np.float64 if value.dtype.itemsize > 4 else np.float32
     real = rng.random(value.shape, wide)
     if issubdtype(value.dtype, np.complexfloating):

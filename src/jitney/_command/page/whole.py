@@ -61,6 +61,7 @@ def page(told: Mapping[str, Any]) -> str:
             _timeline(told),
             flame.drawn(told["flame"]),
             _bars(told["work"]),
+            _wrong_timings(told.get("unwaited", ())),
             _changes(told["changes"]),
             axis_sizes.drawn(told),
             memory_of.drawn(bytes_of),
@@ -177,6 +178,18 @@ def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
         f"<ol>{''.join(lines)}</ol>" if lines else "<p>No change is known that would save time.</p>"
     )
     return f"<h2>Changes worth most</h2>{told}"
+
+
+def _wrong_timings(timings: Sequence[Mapping[str, Any]]) -> str:
+    """Return the program's own timings that do not wait for what they time; nothing if none is."""
+    if not timings:
+        return ""
+    lines = [
+        f"<li><code>{escape(each['where'])}</code>: {escape(each['what'])}"
+        f"<pre>{escape(each['write'])}</pre></li>"
+        for each in timings
+    ]
+    return f"<h2>The program's own figures</h2><ol>{''.join(lines)}</ol>"
 
 
 def _plans(decorated: Sequence[Mapping[str, Any]]) -> str:
