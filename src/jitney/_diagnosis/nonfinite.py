@@ -364,7 +364,7 @@ class _NonfiniteInterpreter:
         def results(eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
             return self.step(eqn, operands, path, source_of(eqn, seen_at))
 
-        def constant(data: object, _aval: object, eqn: object) -> _Value:
+        def constant(data: object, _aval: object, eqn: JaxprEqn | None) -> _Value:
             if not nonfinite([data]):
                 return _Value(data)
             return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))

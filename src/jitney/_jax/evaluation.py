@@ -16,13 +16,15 @@ from typing import Any, TypeVar
 from jax.extend import core
 
 from .jaxprs import called, is_literal, opened, source_of, variables
+from .typed import Atom, Aval, ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
 T = TypeVar("T")
 
 
-def applied(program: Any, constants: Iterable[Any], arrays: Iterable[Any]) -> list[Any]:
+def applied(program: Jaxpr, constants: Iterable[object], arrays: Iterable[object]) -> list[Any]:
     """Evaluate an open jaxpr with JAX's own evaluator."""
-    return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(constants)))(*arrays))
+    closed: Any = ClosedJaxpr(program, list(constants))
+    return list(core.jaxpr_as_fun(closed)(*arrays))
 
 
 def _as_it_is(value: object, _aval: object, _eqn: object) -> Any:
@@ -32,10 +34,10 @@ def _as_it_is(value: object, _aval: object, _eqn: object) -> Any:
 def interpret(
     jaxpr: object,
     values: Iterable[T],
-    results: Callable[[Any, list[T]], Iterable[T]],
+    results: Callable[[JaxprEqn, list[T]], Iterable[T]],
     *,
     constants: Iterable[T] | None = None,
-    constant: Callable[[Any, Any, Any], T] = _as_it_is,
+    constant: Callable[[Any, Aval, JaxprEqn | None], T] = _as_it_is,
     lets_go: bool = False,
 ) -> list[T]:
     """Interpret a jaxpr, equation by equation, and return the values of its results.
@@ -57,7 +59,7 @@ def interpret(
             constant(value, atom.aval, None)
             for value, atom in zip(held, program.constvars, strict=True)
         ]
-    env = dict(zip(program.constvars, constants, strict=True))
+    env: dict[Atom, T] = dict(zip(program.constvars, constants, strict=True))
     env.update(zip(program.invars, values, strict=True))
 
     # A variable lives from its equation to its last use, or to the end.
@@ -77,12 +79,12 @@ def interpret(
     ]
 
 
-def _done(program: Any) -> Iterator[list[Any]]:
+def _done(program: Jaxpr) -> Iterator[list[Var]]:
     """Return, for each equation in order, the variables that are dead after it (backward
     liveness).
     """
     read = set(variables(program.outvars))
-    done: list[list[Any]] = []
+    done: list[list[Var]] = []
     for eqn in reversed(program.eqns):
         done.append([atom for atom in (*variables(eqn.invars), *eqn.outvars) if atom not in read])
         read.update(variables(eqn.invars))
@@ -98,7 +100,7 @@ class CallStack:
         start: The user's line of the equation that holds the outermost jaxpr.
     """
 
-    calls: tuple[object, ...] = ()
+    calls: tuple[JaxprEqn, ...] = ()
     start: str = ""
 
     @cached_property
@@ -114,11 +116,11 @@ class CallStack:
 def without_calls(
     jaxpr: object,
     values: Iterable[T],
-    results: Callable[[Any, list[T], CallStack], Iterable[T]],
-    inside: Callable[[Any], object | None] = called,
+    results: Callable[[JaxprEqn, list[T], CallStack], Iterable[T]],
+    inside: Callable[[JaxprEqn], object | None] = called,
     *,
     constants: Iterable[T] | None = None,
-    constant: Callable[[Any, Any, Any], T] = _as_it_is,
+    constant: Callable[[Any, Aval, JaxprEqn | None], T] = _as_it_is,
     seen_at: CallStack = CallStack(),
 ) -> list[T]:
     """Interpret a jaxpr with its calls inlined.
@@ -134,7 +136,7 @@ def without_calls(
         seen_at: Calls around the jaxpr itself.
     """
 
-    def of(eqn: Any, inputs: list[T]) -> Iterable[T]:
+    def of(eqn: JaxprEqn, inputs: list[T]) -> Iterable[T]:
         program = inside(eqn)
         if program is None:
             return results(eqn, inputs, seen_at)
@@ -167,7 +169,7 @@ def values_at(refs: Iterable[Ref], values: Mapping[int, object]) -> list[Any]:
     return [values[ref] if isinstance(ref, int) else ref.value for ref in refs]
 
 
-def numbered(atoms: Iterable[Any], avals: dict[int, Any]) -> tuple[int, ...]:
+def numbered(atoms: Iterable[Atom], avals: dict[int, Aval]) -> tuple[int, ...]:
     """Allot a new number to each result of an equation, and record its abstract value."""
     numbers: list[int] = []
     for atom in atoms:

@@ -13,16 +13,17 @@ from jax.extend import core, source_info_util
 
 from .._owners import is_users, owner, spelled_place
 from .primitives import CALLBACKS, CALLS
-from .typed import JaxprEqn, Literal
+from .typed import AnyJaxpr, Atom, Jaxpr, JaxprEqn, Literal, Var
 
 T = TypeVar("T")
 
 
-def opened(jaxpr: object) -> tuple[Any, Sequence[Any]]:
+def opened(jaxpr: object) -> tuple[Jaxpr, Sequence[Any]]:
     """Return the open jaxpr and its constants. jax 0.10 has open and closed jaxprs; in 0.12.0.1
     they are one class.
     """
-    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+    program: Any = getattr(jaxpr, "jaxpr", jaxpr)
+    return program, getattr(jaxpr, "consts", ())
 
 
 def is_literal(atom: object) -> TypeGuard[Literal]:
@@ -30,46 +31,47 @@ def is_literal(atom: object) -> TypeGuard[Literal]:
     return isinstance(atom, core.Literal)
 
 
-def variables(atoms: Iterable[object]) -> Iterator[Any]:
+def is_variable(atom: object) -> TypeGuard[Var]:
+    """Return whether an operand is a variable."""
+    return not isinstance(atom, core.Literal)
+
+
+def variables(atoms: Iterable[Atom]) -> Iterator[Var]:
     """Yield the variables among the operands, without literals."""
-    return (atom for atom in atoms if not is_literal(atom))
+    return filter(is_variable, atoms)
 
 
-def called(eqn: Any) -> Any | None:
+def called(eqn: JaxprEqn) -> AnyJaxpr | None:
     """Return the jaxpr of a call equation (jit, remat, custom derivative); None for other
     primitives.
     """
-    return eqn.params.get(CALLS.get(eqn.primitive.name))
+    return eqn.params.get(CALLS.get(eqn.primitive.name, ""))
 
 
-def runs(eqn: JaxprEqn) -> Any | None:
+def runs(eqn: JaxprEqn) -> AnyJaxpr | None:
     """Return the jaxpr that an equation calls on exactly its own operands, or None."""
     program = called(eqn)
-    return (
-        program
-        if program is not None and len(opened(program)[0].invars) == len(eqn.invars)
-        else None
-    )
+    if program is None or len(opened(program)[0].invars) != len(eqn.invars):
+        return None
+    return program
 
 
-def programs(params: Mapping[str, object]) -> list[Any]:
+def programs(params: Mapping[str, object]) -> list[AnyJaxpr]:
     """Return the sub-jaxprs among the parameters of an equation."""
-    values = [
-        part
-        for value in params.values()
-        for part in (value if isinstance(value, (tuple, list)) else (value,))
-    ]
+    values: list[Any] = []
+    for value in params.values():
+        values += value if isinstance(value, (tuple, list)) else (value,)
     return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
 
 
-def equations(jaxpr: object) -> Iterator[Any]:
+def equations(jaxpr: object) -> Iterator[JaxprEqn]:
     """Yield every equation of a jaxpr and of its sub-jaxprs, in depth-first order."""
     for eqn in opened(jaxpr)[0].eqns:
         yield eqn
         yield from inside(eqn)
 
 
-def inside(eqn: JaxprEqn) -> Iterator[Any]:
+def inside(eqn: JaxprEqn) -> Iterator[JaxprEqn]:
     """Yield every equation of the sub-jaxprs of an equation."""
     for program in programs(eqn.params):
         yield from equations(program)
@@ -80,7 +82,7 @@ def calls_back(jaxpr: object) -> bool:
     return any(eqn.primitive.name in (*CALLBACKS, "pure_callback") for eqn in equations(jaxpr))
 
 
-def effectful_equations(eqns: Iterable[Any]) -> Iterator[Any]:
+def effectful_equations(eqns: Iterable[JaxprEqn]) -> Iterator[JaxprEqn]:
     """Yield the equations, nested ones included, with effects other than those of callbacks: writes
     to references, or checks.
 
@@ -89,11 +91,8 @@ def effectful_equations(eqns: Iterable[Any]) -> Iterator[Any]:
     for eqn in eqns:
         inner = [held for program in programs(eqn.params) for held in opened(program)[0].eqns]
         # An equation inherits the effects of its sub-jaxprs; only the innermost one counts.
-        if (
-            eqn.effects
-            and eqn.primitive.name not in CALLBACKS
-            and not any(held.effects for held in inner)
-        ):
+        inherited = any(held.effects for held in inner)
+        if eqn.effects and not inherited and eqn.primitive.name not in CALLBACKS:
             yield eqn
         yield from effectful_equations(inner)
 
@@ -114,7 +113,7 @@ def is_backward(eqn: JaxprEqn) -> bool:
     return "transpose(" in str(eqn.source_info.name_stack)
 
 
-def at_line_of(eqn: JaxprEqn) -> AbstractContextManager[Any]:
+def at_line_of(eqn: JaxprEqn) -> AbstractContextManager[object]:
     """Scope in which new equations get the source line of `eqn`."""
     return source_info_util.user_context(eqn.source_info.traceback)
 
@@ -124,20 +123,22 @@ def standing_at(eqn: JaxprEqn) -> Generator[None]:
     """Scope in which new equations get the source line of `eqn`, its name stack and its
     settings.
     """
-    name = source_info_util.current_name_stack() + eqn.source_info.name_stack
-    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name), eqn.ctx.manager:
+    source = eqn.source_info
+    name = source_info_util.current_name_stack() + source.name_stack
+    with source_info_util.user_context(source.traceback, name_stack=name), eqn.ctx.manager:
         yield
 
 
-def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
+def bound(eqn: JaxprEqn, values: Sequence[object], **changed: object) -> list[Any]:
     """Bind the primitive of an equation to other operands, with some parameters changed. The source
     line and the name stack stay.
     """
-    params = eqn.primitive.get_bind_params({**eqn.params, **changed})
-    name = source_info_util.current_name_stack() + eqn.source_info.name_stack
-    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name), eqn.ctx.manager:
-        out = eqn.primitive.bind(*values, **params)
-    return list(out) if eqn.primitive.multiple_results else [out]
+    primitive, source = eqn.primitive, eqn.source_info
+    params = primitive.get_bind_params({**eqn.params, **changed})
+    name = source_info_util.current_name_stack() + source.name_stack
+    with source_info_util.user_context(source.traceback, name_stack=name), eqn.ctx.manager:
+        out = primitive.bind(*values, **params)
+    return list(out) if primitive.multiple_results else [out]
 
 
 def scan_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
@@ -148,12 +149,15 @@ def scan_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], list
     inside.
     """
     program, _ = opened(eqn.params["jaxpr"])
-    xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, program.invars, strict=True))
+    operand_ranks = zip(eqn.invars, program.invars, strict=True)
+    scanned = sum(outside.aval.ndim != inside.aval.ndim for outside, inside in operand_ranks)
+
     # A carry keeps its rank; a stacked output gains an axis.
-    carry = sum(
-        a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, program.outvars, strict=True)
-    )
-    first, last = len(operands) - xs - carry, len(operands) - xs
+    result_ranks = zip(eqn.outvars, program.outvars, strict=True)
+    carry = sum(outside.aval.ndim == inside.aval.ndim for outside, inside in result_ranks)
+
+    last = len(operands) - scanned
+    first = last - carry
     return operands[:first], operands[first:last], operands[last:]
 
 
@@ -161,8 +165,9 @@ def while_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], lis
     """Split the operands of a while into constants of the condition, constants of the body, and
     carry.
     """
-    first, second = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    return operands[:first], operands[first : first + second], operands[first + second :]
+    first = eqn.params["cond_nconsts"]
+    last = first + eqn.params["body_nconsts"]
+    return operands[:first], operands[first:last], operands[last:]
 
 
 def solve_operands(eqn: JaxprEqn, operands: list[T]) -> list[T]:
@@ -180,7 +185,7 @@ def solve_operands(eqn: JaxprEqn, operands: list[T]) -> list[T]:
     ]
 
 
-def source_of(eqn: Any, held_at: str = "") -> str:
+def source_of(eqn: JaxprEqn, held_at: str = "") -> str:
     """Return the user's line of an equation, "fit.py:12 (residual)", or "".
 
     If a library jitted the code, JAX knows only lines of the library. Then `held_at`, the user's

@@ -13,7 +13,7 @@ import numpy as np
 from .._errors import DerivativeError, Where
 from .evaluation import applied
 from .trees import keystr, tree_flatten_with_path
-from .typed import AnyJaxpr
+from .typed import Jaxpr
 
 
 def fitting(where: Where, name: str, given: object, at: object) -> Any:
@@ -55,7 +55,7 @@ class Linear(eqx.Module):
     """
 
     _kept: list[Any]
-    _program: Any = eqx.field(static=True)
+    _program: Jaxpr = eqx.field(static=True)
     _form: tuple[Any, ...] = eqx.field(static=True)
 
     def draw(self, rng: np.random.Generator) -> Any:
@@ -89,7 +89,7 @@ class Linear(eqx.Module):
         return jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
 
 
-def _evaluated(program: AnyJaxpr, kept: Any, flat: Any) -> Any:
+def _evaluated(program: Jaxpr, kept: list[object], flat: list[object]) -> list[Any]:
     return applied(program, kept, flat)
 
 

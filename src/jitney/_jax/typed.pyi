@@ -22,6 +22,7 @@ class Primitive:
     name: str
     multiple_results: bool
     def bind(self, *args: object, **params: object) -> Any: ...
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]: ...
 
 class Var:
     aval: Aval

@@ -37,7 +37,7 @@ def _dependent_results(program: AnyJaxpr, given: Sequence[bool]) -> list[bool]:
     anything.
     """
     jaxpr, _ = opened(program)
-    known = dict(zip(jaxpr.invars, given, strict=True))
+    known: dict[Atom, bool] = dict(zip(jaxpr.invars, given, strict=True))
 
     def is_fed(atom: Atom) -> bool:
         return not is_literal(atom) and known.get(atom, False)

@@ -102,7 +102,7 @@ def holds_products(jaxpr: AnyJaxpr) -> int:
 
 
 def low_product(
-    eqn: object, x: Any, y: object, low: np.dtype[Any], rest: Sequence[object] = ()
+    eqn: JaxprEqn, x: Any, y: object, low: np.dtype[Any], rest: Sequence[object] = ()
 ) -> Any:
     """Product with its factors rounded to a low type, accumulated in float32.
 

@@ -15,6 +15,7 @@ from jax.extend import core
 from .._jax.jaxprs import calls_back, effectful_equations, opened, programs
 from .._jax.memory import Misfit, compiled_bytes, fit, text
 from .._jax.trees import Tracer
+from .._jax.typed import ClosedJaxpr
 from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_of
 from .colours.modes import REVERSE, WAYS, Mode, PassMode
@@ -207,7 +208,7 @@ def _fitting(
 
     def measure(batch: int) -> int:
         def made(constants: Leaves, at: Leaves) -> Any:
-            run = run_of(core.ClosedJaxpr(program, list(constants)))
+            run = run_of(ClosedJaxpr(program, list(constants)))
             return blocks(
                 Linearized.of(run, at, forward=forward), batch if batch < directions else None
             )[1]
