@@ -29,6 +29,7 @@ import jax.scipy.special
 import jax.scipy.stats
 
 from .._errors import shortlist
+from .._json import Record
 from .._owners import short
 from .findings.call_arguments import argument_changes
 from .findings.change import ProposedChange
@@ -389,9 +390,7 @@ def _is_jaxs(name: str, file: str) -> bool:
     )
 
 
-def _not_kept(
-    compiled: Sequence[CompileRecord], settings: Mapping[str, Any]
-) -> Iterator[ProposedChange]:
+def _not_kept(compiled: Sequence[CompileRecord], settings: Record) -> Iterator[ProposedChange]:
     """Yield the programs that a later run could read from the persistent cache instead."""
     missed = [each for each in compiled if not each.hit]
     least = settings.get(_SECONDS, 0.0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from .._json import Data
 
 State = Literal["ok", "warn", "fail"]
 
@@ -25,8 +27,8 @@ class Check:
     value: str
     state: State = "ok"
     fix: str = ""
-    data: Any = None
+    data: object = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields as a dict, for JSON."""
         return dict(self.__dict__)

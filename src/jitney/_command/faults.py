@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +30,7 @@ def fusion() -> Check:
     device = jax.default_backend()
 
     @jax.jit
-    def mean(h: Any) -> Any:
+    def mean(h: jax.Array) -> jax.Array:
         product = jnp.matmul(jnp.sin(h), jnp.ones((_ROWS, _ROWS), np.float32), precision="highest")
         return jnp.mean(product * jnp.cos(h))
 

@@ -16,10 +16,11 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from .._diagnosis.counters import COMPILED, LOWERED, TRACED
 from .._diagnosis.jax_work import Phase, Watch
+from .._json import Record
 from .._owners import owner, short
 from .findings.own import decorated_places
 
@@ -189,7 +190,7 @@ class _LogReader:
         }
         self.spans: list[tuple[int, str, str, float, float]] = []
 
-    def read(self, event: Mapping[str, Any]) -> None:
+    def read(self, event: Record) -> None:
         thread = self.threads[event["thread"]]
         kind = event["kind"]
         # JAX reports a hit, and the key of a program, before the span of the compile that they
@@ -221,7 +222,7 @@ class _LogReader:
         self.known.add(known)
         return said
 
-    def _span(self, thread: _Thread, phase: Phase, name: str, event: Mapping[str, Any]) -> None:
+    def _span(self, thread: _Thread, phase: Phase, name: str, event: Record) -> None:
         start, end = event["start"], event["end"]
         hit = phase == "compiles" and thread.hit
         lines = [SourceLine(*frame) for frame in event["frames"]]

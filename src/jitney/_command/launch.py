@@ -32,6 +32,8 @@ from collections.abc import Callable, Generator, Sequence
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from .._json import Data
+
 # Python 3.14 clears `__file__` of the main module before it shows an error.
 _HERE = __file__
 _EXPLAINED = "TRACING CACHE MISS"
@@ -76,13 +78,13 @@ class Recording:
     def __init__(self) -> None:
         self.began = time.time()
         self.import_seconds: float | None = None
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Data] = []
         self.seconds: float | None = None
-        self.kept: Any = None
-        self.decorated: list[dict[str, Any]] = []
-        self.own: list[dict[str, Any]] = []
+        self.kept: ModuleType | None = None
+        self.decorated: list[Data] = []
+        self.own: list[Data] = []
         self.lines: Any = None
-        self.seen: list[dict[str, Any]] | None = None
+        self.seen: list[Data] | None = None
         self.unexplained = ""
         # JAX's folder; empty while nothing is recorded.
         self._jax = ""

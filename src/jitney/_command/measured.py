@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -67,18 +66,18 @@ def _dispatch() -> Check:
     return Check("dispatch", f"{seconds * 1e6:.1f} us a warm call", data={"seconds": seconds})
 
 
-def _squared(x: Any) -> Any:
+def _squared(x: jax.Array) -> jax.Array:
     return x @ x
 
 
-def _one_more(x: Any) -> Any:
+def _one_more(x: jax.Array) -> jax.Array:
     return x + 1
 
 
 def _compile() -> Check:
     """Time the compilation of a fixed program, past the persistent cache."""
 
-    def program(x: Any) -> Any:
+    def program(x: jax.Array) -> jax.Array:
         for _ in range(8):
             x = jnp.tanh(x @ x.T) / (1 + jnp.sum(x * x, axis=0))
         return jnp.linalg.norm(x)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from .._errors import OptionError
+from .._json import Data
 from .run_report import UNSEEN, write
 
 _WHERE = "python -m jitney report"
@@ -41,7 +42,7 @@ def carry_out(given: argparse.Namespace) -> int:
         ) from None
 
     # `UNSEEN` serves as the version: a report of another jitney has other sentences, or other keys.
-    unseen = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
+    unseen = cast("Data", told).get("unseen", []) if isinstance(told, dict) else []
     if unseen[: len(UNSEEN)] != list(UNSEEN) or "decorated" not in told:
         raise OptionError(
             _WHERE,
@@ -50,5 +51,5 @@ def carry_out(given: argparse.Namespace) -> int:
             "run the program again.",
             code="J205",
         )
-    write(cast("dict[str, Any]", told), target)
+    write(cast("Data", told), target)
     return 0

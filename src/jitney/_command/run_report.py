@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .._json import Data
 from .changes import changes
 from .findings.call_arguments import with_transfer_seconds
 from .findings.change import ProposedChange, saves
@@ -64,7 +65,7 @@ class RunReport:
     changes: tuple[ProposedChange, ...]
     flame: Mapping[str, object]
     decorated: Sequence[Mapping[str, object]]
-    own: tuple[dict[str, Any], ...] = ()
+    own: tuple[Data, ...] = ()
     unseen: tuple[str, ...] = UNSEEN
     unwaited: tuple[WrongTiming, ...] = ()
 
@@ -77,13 +78,13 @@ class RunReport:
         told = {"import of jax": self.import_seconds or 0.0, **self.happened.seconds}
         return {**told, "all else": max(0.0, self.seconds - sum(told.values()))}
 
-    def causes(self) -> list[dict[str, Any]]:
+    def causes(self) -> list[Data]:
         """Return the causes of traces by function and kind, longest first.
 
         Causes that JAX did not explain are unknown. Functions under `jitney.optimize` have jitney's
         causes and `remedy` instead of JAX's.
         """
-        found: dict[tuple[str, str, str], dict[str, Any]] = {}
+        found: dict[tuple[str, str, str], Data] = {}
         known = {row["function"] for row in self.own}
         for each in self.happened.compiled:
             if each.cause is None or (each.defined == "jitney" and each.name in known):
@@ -106,7 +107,7 @@ class RunReport:
             row["example"] = "; ".join(each.cause.details[:2]) or row["example"]
         return sorted([*found.values(), *self.own], key=lambda row: -row["seconds"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the report as plain data, for JSON and for the page."""
         return {
             **self.happened.watch.to_dict(),
@@ -173,7 +174,7 @@ class RunReport:
         return "\n".join(lines)
 
 
-def _program(each: CompileRecord) -> dict[str, Any]:
+def _program(each: CompileRecord) -> Data:
     return {
         "function": each.name,
         "line": None if each.place is None else str(each.place),

@@ -24,6 +24,7 @@ from .._diagnosis.jax_work import watch
 from .._errors import JitneyError, OptionError
 from .._interface.program import Program
 from .._jax.compile_cache import cache
+from .._json import Data
 
 _KEYS = {"function", "sizes"}
 _SHAPE = (
@@ -94,7 +95,7 @@ def read(file: Path) -> list[Wanted]:
 def _entry(where: str, table: Any) -> Wanted:
     if not isinstance(table, dict):
         raise _wrong(where, f"it is {table!r}, no table.", "write [[warm]] above it.")
-    entry = cast("dict[str, Any]", table)
+    entry = cast("Data", table)
     unknown = sorted(set(entry) - _KEYS)
     if unknown:
         raise _wrong(where, f"{unknown[0]!r} is not known.", "correct or remove it.")
@@ -109,7 +110,7 @@ def _entry(where: str, table: Any) -> Wanted:
     return Wanted(
         f"{where} ({function})",
         function,
-        {axis: _sizes(where, axis, given) for axis, given in cast("dict[str, Any]", sizes).items()},
+        {axis: _sizes(where, axis, given) for axis, given in cast("Data", sizes).items()},
     )
 
 
@@ -125,7 +126,7 @@ def _sizes(where: str, axis: str, given: object) -> tuple[int, ...]:
     return tuple(several)
 
 
-def _program(entry: Wanted) -> Program[..., Any]:
+def _program(entry: Wanted) -> Program[..., object]:
     """Import the decorated function of an entry."""
     name, _, path = entry.function.partition(":")
     try:
@@ -144,10 +145,10 @@ def _program(entry: Wanted) -> Program[..., Any]:
         raise _wrong(
             entry.where, "it is no program of jitney.", "decorate it with @jitney.optimize."
         )
-    return cast("Program[..., Any]", found)
+    return cast("Program[..., object]", found)
 
 
-def _warm(entry: Wanted, program: Program[..., Any], sizes: dict[str, int]) -> None:
+def _warm(entry: Wanted, program: Program[..., object], sizes: dict[str, int]) -> None:
     began = time.perf_counter()
     with watch() as seen:
         try:

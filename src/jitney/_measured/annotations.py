@@ -11,16 +11,16 @@ import functools
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 
 from .._diagnosis.jax_work import Phase, Watch
 from .._interface.program import Program
+from .._json import Data
 from .._owners import public
 from .._program.filling import Filling
 
-Method = Callable[..., Any]
+Method = Callable[..., object]
 CALLED = "jitney"
 """Name of the fact that marks the span of a call; its value is the place of the function."""
 COMPILED = "compiled_seconds"
@@ -35,7 +35,7 @@ class Compiling(Watch):
         self._of_thread = threading.local()
         # Results of each function's last call. The end of a profile waits for live arrays, and this
         # keeps those alive that the program discards.
-        self.last: dict[str, Any] = {}
+        self.last: Data = {}
 
     def saw(self, phase: Phase, name: str, place: str, seconds: float, *, hit: bool) -> None:
         self._of_thread.seconds = self.here + seconds
@@ -69,7 +69,7 @@ def named_calls() -> Generator[None]:
 def _call(compiling: Compiling, call: Method) -> Method:
     @public
     @functools.wraps(call)
-    def annotated(self: Program[..., Any], /, *args: object, **kwargs: object) -> Any:
+    def annotated(self: Program[..., object], /, *args: object, **kwargs: object) -> object:
         # A call in another compiled function runs only while that one is traced.
         if _inside_jit():
             return call(self, *args, **kwargs)
@@ -91,7 +91,7 @@ def _call(compiling: Compiling, call: Method) -> Method:
 
 def _step(name: str, step: Method) -> Method:
     @functools.wraps(step)
-    def annotated(*args: object, **kwargs: object) -> Any:
+    def annotated(*args: object, **kwargs: object) -> object:
         with jax.profiler.TraceAnnotation(name):
             return step(*args, **kwargs)
 

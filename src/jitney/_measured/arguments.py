@@ -26,8 +26,8 @@ class Put:
         seconds: Seconds until they were on the device.
     """
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     arrays: int
     size: int
     seconds: float
@@ -48,7 +48,7 @@ class Put:
         )
 
 
-def put(args: tuple[object, ...], kwargs: dict[str, Any], *, on_device: bool) -> Put:
+def put(args: tuple[object, ...], kwargs: dict[str, object], *, on_device: bool) -> Put:
     """Put NumPy arrays on the device if `on_device`.
 
     Raises:

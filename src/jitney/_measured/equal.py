@@ -8,6 +8,7 @@ import numpy as np
 
 from .._errors import VerificationError
 from .._jax.trees import extended, issubdtype, keystr, tree_flatten_with_path
+from .._jax.typed import NumPyArray
 from .._verify.difference import numbers, tree_of
 
 TOLERANCES = {2: 2e-2, 4: 1e-5, 8: 1e-11}
@@ -83,13 +84,13 @@ def _array(leaf: object) -> Any:
     return np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf
 
 
-def _kind(array: Any) -> Any:
+def _kind(array: NumPyArray) -> object:
     if issubdtype(array.dtype, extended):
         return array.dtype
     return next((kind for kind in _KINDS if issubdtype(array.dtype, kind)), array.dtype)
 
 
-def _allowed(a: Any, b: Any) -> float:
+def _allowed(a: NumPyArray, b: NumPyArray) -> float:
     """Return the tolerance of the less precise of two dtypes."""
     # A complex number is two real ones.
     parts = 2 if issubdtype(a.dtype, np.complexfloating) else 1

@@ -18,6 +18,7 @@ from .._diagnosis.jax_work import watch
 from .._errors import OptionError, plural
 from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
+from .._json import Data
 from .._owners import public
 from .._shown import Shown
 from .arguments import Put, check_calls, put
@@ -71,7 +72,7 @@ class Timing:
         """Median seconds of a warm call."""
         return self.quartiles[1]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields as plain data, for JSON."""
         return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
 
@@ -106,7 +107,7 @@ class Measurement(Shown):
             return ()
         return tuple(b / a for a, b in zip(self.of.seconds, self.against.seconds, strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields as plain data, for JSON."""
         return {
             **vars(self),
@@ -161,7 +162,7 @@ class Measurement(Shown):
 class ColdCall:
     """Function with its arguments; the constructor calls it once, and records time and work."""
 
-    def __init__(self, f: Callable[..., Any], name: str, given: Put):
+    def __init__(self, f: Callable[..., object], name: str, given: Put):
         self.name = name
         self.f = f
         self._given = given
@@ -288,7 +289,7 @@ def compared(ours: ColdCall, theirs: ColdCall, tolerance: float | None) -> float
     )
 
 
-def _bound(f: Callable[..., object], given: Put) -> Callable[[], Any]:
+def _bound(f: Callable[..., object], given: Put) -> Callable[[], object]:
     # Without keywords the call has no `**`, whose cost would be measured too.
     args, kwargs = given.args, given.kwargs
     return (lambda: f(*args, **kwargs)) if kwargs else (lambda: f(*args))

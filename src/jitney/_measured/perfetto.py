@@ -9,8 +9,8 @@ import gzip
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from .._json import Data
 from .profile_figures import OperationRun, by_thread, operations_of
 from .trace_file import ProfilerTrace, Span
 
@@ -40,7 +40,7 @@ def write(trace: ProfilerTrace, theirs: Path, file: Path) -> None:
     )
 
 
-def _scopes(ran: Sequence[OperationRun]) -> Iterator[dict[str, Any]]:
+def _scopes(ran: Sequence[OperationRun]) -> Iterator[Data]:
     """Yield an event for each scope, from the first to the last of its operations in a row.
 
     The program is the outermost scope.
@@ -59,7 +59,7 @@ def _scopes(ran: Sequence[OperationRun]) -> Iterator[dict[str, Any]]:
                 yield _event(number, name, start, end)
 
 
-def _run(each: OperationRun) -> tuple[tuple[str, Any], ...]:
+def _run(each: OperationRun) -> tuple[tuple[str, object], ...]:
     """Return the scopes of an operation with the program first, which is distinct for each run."""
     return (
         (each.program, each.span.facts.get("run_id")),
@@ -81,7 +81,7 @@ def _innermost(thread: Sequence[OperationRun]) -> list[OperationRun]:
 def _bars(
     spans: Sequence[tuple[tuple[tuple[str, object], ...], Span]],
 ) -> Iterator[tuple[str, float, float]]:
-    open_: list[tuple[tuple[str, Any], float]] = []
+    open_: list[tuple[tuple[str, object], float]] = []
     end = 0.0
     for scopes, span in spans:
         # Keep the scopes that this operation shares with the one before it, close the others, and
@@ -97,7 +97,7 @@ def _bars(
         yield name, start, end
 
 
-def _event(row: int, name: str, start: float, end: float) -> dict[str, Any]:
+def _event(row: int, name: str, start: float, end: float) -> Data:
     return {
         "ph": "X",
         "pid": _ROWS,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 import jax
 
 from .._errors import OptionError
+from .._json import Data
 from .._owners import public
 from .._shown import Shown
 from . import perfetto
@@ -74,7 +75,7 @@ class Profile(Shown):
         """Runs and seconds on the devices by operation."""
         return self._figures.operations
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the figures as plain data, for JSON."""
         rows = {
             name: [vars(row) for row in getattr(self, name)]

@@ -17,7 +17,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
 
 from .._program.entry import SCOPE
 from .annotations import CALLED, COMPILED
@@ -192,9 +191,9 @@ def _within_others(thread: Sequence[OperationRun]) -> Iterator[OperationRun]:
         yield whole
 
 
-def _functions(trace: ProfilerTrace, spans: Sequence[Span]) -> dict[tuple[Any, Any], str]:
+def _functions(trace: ProfilerTrace, spans: Sequence[Span]) -> dict[tuple[object, object], str]:
     """Return the function of each program, by id and name of the program."""
-    names: dict[tuple[Any, Any], str] = {}
+    names: dict[tuple[object, object], str] = {}
     for span in spans:
         key = span.facts.get("program_id"), span.facts.get("hlo_module")
         if key not in names:

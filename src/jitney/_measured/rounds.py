@@ -15,11 +15,10 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 
-Prepare = Callable[[], Callable[[], Any]]
+Prepare = Callable[[], Callable[[], object]]
 """Function that prepares the arguments of a call, untimed, and returns the call."""
 # Seconds of a lap, and the shortest lap: long compared with the call of the clock.
 _LAP, _SHORT = 2e-4, 5e-5
@@ -36,7 +35,7 @@ class Side:
         prepare: Preparation of each call, untimed, for functions that donate their arguments.
     """
 
-    def __init__(self, call: Callable[[], Any] | None = None, prepare: Prepare | None = None):
+    def __init__(self, call: Callable[[], object] | None = None, prepare: Prepare | None = None):
         self._call, self._prepare = call, prepare
         self.calls = 1
 

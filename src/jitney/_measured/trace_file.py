@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._json import Data
 from .._owners import is_users, short
 
 # Name of the fact that marks an operation of a compiled program.
@@ -45,7 +46,7 @@ class Span:
     name: str
     start: float
     end: float
-    facts: dict[str, Any]
+    facts: Data
 
     @property
     def is_operation(self) -> bool:
@@ -310,7 +311,7 @@ def _operations(module: Message) -> Iterator[tuple[str, HloOperation]]:
         yield operation.name, operation
 
 
-def _message(data: Any) -> Message:
+def _message(data: bytes | memoryview) -> Message:
     """Parse the fields of a message of protocol buffers."""
     found: Message = {}
     at = 0
@@ -332,7 +333,7 @@ _VARINT, _SIZED = 0, 2
 _FIXED = {1: 8, 5: 4}
 
 
-def _varint(data: Any, at: int) -> tuple[int, int]:
+def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]

@@ -23,6 +23,7 @@ from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
+from .._json import Data
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._shown import Shown
@@ -100,7 +101,7 @@ class Report(Shown):
         told = {line.name: line.why for line in reversed(self.lines) if line.taken}
         return draw(self.function, self.plan, self.view, self.cut, told)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the report as plain data."""
         return {
             "function": self.function,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._jax.memory import text
+from .._json import Data
 from .._remat import flops_text
 from .._shown import Shown
 from .device import Device
@@ -143,7 +144,7 @@ class Simulation(Shown):
         """Seconds of a step in which all communication overlaps with computation."""
         return max(self.times.values())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the figures as plain data, for JSON."""
         plain = {
             name: getattr(self, name)
@@ -204,7 +205,7 @@ class Sweep(Shown):
     def __len__(self) -> int:
         return len(self.simulations)
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[Data]:
         """Return the figures as plain data, for JSON."""
         return [simulation.to_dict() for simulation in self.simulations]
 

@@ -56,7 +56,7 @@ class Case:
         )
         self.exported = replace(exported, in_tree=inside, out_tree=outside, _get_vjp=None)
 
-    def _scope(self) -> AbstractContextManager[Any]:
+    def _scope(self) -> AbstractContextManager[object]:
         # In order: the options that change numbers, kernels as other devices have them, the
         # abstract mesh.
         scope = ExitStack()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @overload
 def simulate(
-    f: Program[..., Any] | Derivative[..., Any],
+    f: Program[..., object] | Derivative[..., object],
     /,
     *examples: object,
     mesh: Sizes | Mesh | None = None,
@@ -39,7 +39,7 @@ def simulate(
 ) -> Simulation: ...
 @overload
 def simulate(
-    f: Program[..., Any] | Derivative[..., Any],
+    f: Program[..., object] | Derivative[..., object],
     /,
     *examples: object,
     mesh: Sequence[Sizes | Mesh],
@@ -50,7 +50,7 @@ def simulate(
 ) -> Sweep: ...
 @public
 def simulate(
-    f: Program[..., Any] | Derivative[..., Any],
+    f: Program[..., object] | Derivative[..., object],
     /,
     *examples: object,
     mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,

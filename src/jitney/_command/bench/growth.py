@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ..._json import Data
 from .measuring import SizeRun
 
 _KINDS: dict[str, Callable[[SizeRun], float | None]] = {
@@ -62,7 +62,7 @@ class Growth:
     exponent: Exponent
     upper: Exponent | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields as plain data, for JSON."""
         upper = None if self.upper is None else vars(self.upper)
         return {"of": self.of, "axis": self.axis, "exponent": vars(self.exponent), "upper": upper}

@@ -18,6 +18,7 @@ import numpy as np
 from ..._contract.contract import Parameter
 from ..._errors import OptionError, name_fix, shortlist
 from ..._jax.trees import issubdtype
+from ..._json import Data, Record
 from ..._program.examples import abstract_values
 from ..._signature.hints import AnyHint, ArrayHint, ModuleHint, ScalarHint, StaticHint
 from .parsing import WHERE
@@ -43,8 +44,8 @@ class Maker:
     """
 
     target: Target
-    values: Mapping[str, Any]
-    make: Callable[..., Any] | None
+    values: Record
+    make: Callable[..., object] | None
 
     def abstract(self, sizes: Mapping[str, int]) -> inspect.BoundArguments:
         """Return the arguments for axis sizes, with abstract arrays made from annotations.
@@ -74,7 +75,7 @@ class Maker:
         )
         return core.binder.signature.bind(*args, **kwargs)
 
-    def _made(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def _made(self, sizes: Mapping[str, int]) -> Data:
         if self.make is None:
             return {}
         takes = inspect.signature(self.make).parameters
@@ -216,7 +217,7 @@ def _is_key(hint: object) -> bool:
     )
 
 
-def _alone(hint: object, sizes: Mapping[str, int]) -> Any:
+def _alone(hint: object, sizes: Mapping[str, int]) -> object:
     """Return a value for hints without axis sizes, Python numbers and keys; None for others."""
     if isinstance(hint, ScalarHint):
         return 0.5 if hint.kind == "float" else 0.5 + 0.5j
@@ -228,7 +229,7 @@ def _keys(hint: Any, sizes: Mapping[str, int]) -> Any:
     return jax.random.split(jax.random.key(_SEED), shape) if shape else jax.random.key(_SEED)
 
 
-def _numbers(value: Any, rng: Any) -> Any:
+def _numbers(value: object, rng: np.random.Generator) -> Any:
     """Return a random array for a `jax.ShapeDtypeStruct`, and any other value unchanged."""
     if not isinstance(value, jax.ShapeDtypeStruct):
         return value

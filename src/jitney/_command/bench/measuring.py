@@ -18,6 +18,7 @@ from ..._interface.program import Program
 from ..._jax.compile_cache import cache
 from ..._jax.memory import free_bytes, text
 from ..._jax.trees import tree_flatten
+from ..._json import Data
 from ..._measured.arguments import put
 from ..._measured.measure import MOST, ColdCall, ways_of
 from ..._measured.rounds import rounds
@@ -83,7 +84,7 @@ class SizeRun:
         """Seconds of tracing, lowering and compiling."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields as plain data, for JSON."""
         memory = None if self.memory is None else {**vars(self.memory), "total": self.memory.total}
         return {

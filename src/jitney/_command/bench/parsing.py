@@ -6,9 +6,9 @@ import ast
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from ..._errors import OptionError
+from ..._json import Data
 
 WHERE = "python -m jitney bench"
 # Sizes of a range that does not give their number.
@@ -53,13 +53,13 @@ def read_sizes(typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def read_values(typed: Sequence[str]) -> dict[str, Any]:
+def read_values(typed: Sequence[str]) -> Data:
     """Return values by parameter: Python literals, and plain text for anything else.
 
     Raises:
         OptionError: A name is missing, or is given twice.
     """
-    found: dict[str, Any] = {}
+    found: Data = {}
     for text in typed:
         name, equals, value = text.partition("=")
         if not name.isidentifier() or not equals or name in found:

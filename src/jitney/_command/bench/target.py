@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -45,7 +45,7 @@ class Target:
     module: ModuleType
     core: CompiledFunction
 
-    def called(self, values: Mapping[str, object]) -> tuple[Any, str]:
+    def called(self, values: Mapping[str, object]) -> tuple[Callable[..., object], str]:
         """Return the callable to measure, and how it is compiled, in words.
 
         A function that is not compiled is put under `jax.jit`, where all arguments are static but

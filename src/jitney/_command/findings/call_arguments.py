@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from ..._errors import shortlist
+from ..._json import Data, Record
 from ..._owners import short
 from .change import ProposedChange, in_bytes
 
@@ -27,7 +28,7 @@ _LOOKED = 4
 _TIMED, _LONG = 5, 0.5
 
 
-def argument_changes(seen: Sequence[Mapping[str, Any]]) -> Iterator[ProposedChange]:
+def argument_changes(seen: Sequence[Record]) -> Iterator[ProposedChange]:
     """Yield changes by place and argument."""
     for place in seen:
         if not _counts(place):
@@ -45,7 +46,7 @@ def argument_changes(seen: Sequence[Mapping[str, Any]]) -> Iterator[ProposedChan
 
 
 def _copied(
-    several: Sequence[Mapping[str, Any]], place: Mapping[str, Any], where: str, *, same: bool
+    several: Sequence[Record], place: Record, where: str, *, same: bool
 ) -> Iterator[ProposedChange]:
     """Yield one change for NumPy arguments, which JAX puts on the device at each call.
 
@@ -84,7 +85,7 @@ def _copied(
     )
 
 
-def _moved(place: Mapping[str, Any], each: Mapping[str, Any], where: str) -> ProposedChange:
+def _moved(place: Record, each: Record, where: str) -> ProposedChange:
     """Return the change for an array that each call copies to other devices."""
     name, devices = each["name"], len(each["target"].device_set)
     spec = "jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())"
@@ -100,7 +101,7 @@ def _moved(place: Mapping[str, Any], each: Mapping[str, Any], where: str) -> Pro
     )
 
 
-def with_transfer_seconds(seen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def with_transfer_seconds(seen: Sequence[Record]) -> list[Data]:
     """Return the record with `seconds`, the time of one transfer, for each argument.
 
     Call it while JAX's backends are alive: they end before the report is written.
@@ -115,12 +116,12 @@ def with_transfer_seconds(seen: Sequence[Mapping[str, Any]]) -> list[dict[str, A
     ]
 
 
-def _counts(place: Mapping[str, Any]) -> bool:
+def _counts(place: Record) -> bool:
     """Return whether a record is of a call that was repeated and inspected often enough."""
     return place["kind"] == "call" and place["times"] >= _AGAIN and place["looked"] >= _LOOKED
 
 
-def _seconds(each: Mapping[str, Any]) -> float:
+def _seconds(each: Record) -> float:
     """Return the median seconds of one transfer of zeros of that size; 0 if nothing is transferred.
 
     The transfer is from NumPy to the default device, or from one device to all of the target's.
@@ -144,7 +145,7 @@ def _seconds(each: Mapping[str, Any]) -> float:
     return statistics.median(taken)
 
 
-def _like(each: Mapping[str, Any]) -> Any:
+def _like(each: Record) -> Any:
     try:
         return np.zeros(each["shape"], each["dtype"])
     # NumPy knows no dtype of that name.
@@ -160,7 +161,7 @@ def _everywhere(sharding: jax.sharding.Sharding) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
-def _donated(place: Mapping[str, Any], where: str) -> Iterator[ProposedChange]:
+def _donated(place: Record, where: str) -> Iterator[ProposedChange]:
     """Yield the arguments whose memory a result could take over, as one change.
 
     They died with the statement, at each call but perhaps the first, and had the shape, dtype and

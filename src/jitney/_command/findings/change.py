@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from ..._json import Data, Record
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -29,12 +29,12 @@ class ProposedChange:
     write: str
     nbytes: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields and the saving in words, for JSON."""
         return {**self.__dict__, "saves": saves(self.__dict__)}
 
 
-def saves(change: Mapping[str, Any]) -> str:
+def saves(change: Record) -> str:
     """Return a saving in words: `at most 0.52 s`, `at most 8.0 MiB, seconds unknown`."""
     bound = "at most" if change["at_most"] else "about"
     if change["seconds"] is not None:

@@ -11,11 +11,12 @@ that call compiled ones, and names that are bound in other ways.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._json import Data, Record
 from ..._owners import is_users, short
 
 _CLOCKS = ("perf_counter", "time", "monotonic", "perf_counter_ns", "time_ns", "monotonic_ns")
@@ -52,7 +53,7 @@ class WrongTiming:
     what: str
     write: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Data:
         """Return the fields as a dict, for JSON."""
         return dict(self.__dict__)
 
@@ -60,7 +61,7 @@ class WrongTiming:
         return f"{self.where}: {self.what}\n      {self.write}"
 
 
-def wrong_timings(events: Sequence[Mapping[str, Any]]) -> tuple[WrongTiming, ...]:
+def wrong_timings(events: Sequence[Record]) -> tuple[WrongTiming, ...]:
     """Return the wrong timings in those of the program's own files that JAX was called from.
 
     Args:

@@ -37,6 +37,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from ..._json import Data
+
 _READS = (
     "__float__",
     "__int__",
@@ -143,7 +145,7 @@ class _ArgumentLifetime:
         name: str,
         code: CodeType,
         leaves: list[Any],
-        leaves_of: Callable[[Any], list[Any]],
+        leaves_of: Callable[[object], list[Any]],
     ):
         self._place, self._name, self._code, self._leaves_of = place, name, code, leaves_of
         self._results: Counter[Any] | None = None
@@ -164,7 +166,7 @@ class _ArgumentLifetime:
         """Drop the weak references, so that their callbacks run no more."""
         self._refs.clear()
 
-    def _gone(self, told: tuple[object, int]) -> Callable[[Any], None]:
+    def _gone(self, told: tuple[object, int]) -> Callable[[object], None]:
         def gone(_: object) -> None:
             frame = _caller()
             # Only a death in the statement's own frame counts: its assignment has released the last
@@ -277,7 +279,7 @@ class LineRecorder:
             ):
                 passed.rest()
 
-    def told(self) -> list[dict[str, Any]]:
+    def told(self) -> list[Data]:
         """Return the record as plain data: reads by line, calls of compiled functions by place."""
         reads = [
             {
@@ -439,7 +441,7 @@ class LineRecorder:
         leaves = [leaf for leaf in self._tree(value) if type(leaf) in self._arrays]
         return leaves if len({id(leaf) for leaf in leaves}) == len(leaves) else []
 
-    def _look(self, place: _CallSite, values: dict[str, Any]) -> None:
+    def _look(self, place: _CallSite, values: Data) -> None:
         numpy = sys.modules["numpy"]
         arrays = {
             name: value
@@ -588,7 +590,7 @@ def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
     return tuple(name for name in bound if names[name] == 1)
 
 
-def _told(place: _CallSite) -> dict[str, Any]:
+def _told(place: _CallSite) -> Data:
     shared = {
         "kind": "call",
         "name": place.name,

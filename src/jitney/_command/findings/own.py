@@ -10,6 +10,7 @@ import gc
 from typing import Any
 
 from ..._interface.program import Program
+from ..._json import Data
 from ..._owners import is_users, short
 
 
@@ -25,12 +26,12 @@ def decorated_places() -> set[tuple[str, int]]:
     return {(code.co_filename, code.co_firstlineno) for code in codes if code is not None}
 
 
-def own_causes() -> list[dict[str, Any]]:
+def own_causes() -> list[Data]:
     """Return a row for each function and cause, longest first.
 
     Seconds are of whole programs, which may have several causes.
     """
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], Data] = {}
     seen = set[Any]()
 
     for each in gc.get_objects():

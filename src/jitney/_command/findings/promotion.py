@@ -11,9 +11,9 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from ..._errors import shortlist
+from ..._json import Record
 from ..._owners import short
 from ..jax_log import CompileRecord
 from .change import ProposedChange
@@ -44,7 +44,7 @@ def promotion_changes(
 
 
 def _functions(
-    compiled: Sequence[CompileRecord], seen: Sequence[Mapping[str, Any]]
+    compiled: Sequence[CompileRecord], seen: Sequence[Record]
 ) -> Iterator[ProposedChange]:
     groups: dict[tuple[str, int, str], list[CompileRecord]] = defaultdict(list)
     for each in compiled:

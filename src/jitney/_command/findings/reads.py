@@ -6,9 +6,9 @@ takes its time, read or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from ..._json import Record
 from ..._owners import short
 from .change import ProposedChange
 
@@ -38,7 +38,7 @@ _TAKES = (
 )
 
 
-def reads(seen: Sequence[Mapping[str, Any]]) -> Iterator[ProposedChange]:
+def reads(seen: Sequence[Record]) -> Iterator[ProposedChange]:
     """Yield a change for each line and kind of read."""
     for each in seen:
         if each["kind"] != "read" or each["times"] < _AGAIN:

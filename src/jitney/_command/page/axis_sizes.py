@@ -13,7 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+
+from ..._json import Record
 
 _WIDE, _HIGH = 1000, 34
 _LISTED = 8
@@ -52,7 +53,7 @@ class AxisSizes:
         )
 
 
-def axis_sizes(told: Mapping[str, Any]) -> list[AxisSizes]:
+def axis_sizes(told: Record) -> list[AxisSizes]:
     """Return all axes with sizes: decorated functions first, then others whose sizes changed."""
     found = [each for function in told["decorated"] for each in _of_decorated(function)]
     return [
@@ -61,7 +62,7 @@ def axis_sizes(told: Mapping[str, Any]) -> list[AxisSizes]:
     ]
 
 
-def _of_decorated(function: Mapping[str, Any]) -> list[AxisSizes]:
+def _of_decorated(function: Record) -> list[AxisSizes]:
     return [
         AxisSizes(
             function["function"],
@@ -76,7 +77,7 @@ def _of_decorated(function: Mapping[str, Any]) -> list[AxisSizes]:
     ]
 
 
-def _of_programs(programs: Sequence[Mapping[str, Any]], decorated: set[str]) -> list[AxisSizes]:
+def _of_programs(programs: Sequence[Record], decorated: set[str]) -> list[AxisSizes]:
     groups = defaultdict(list)
     for each in programs:
         shapes = _shapes(each["shapes"])

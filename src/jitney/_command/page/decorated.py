@@ -12,13 +12,14 @@ import io
 import time
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
 from ..._body.trace_log import TraceInputs
 from ..._errors import shortlist
 from ..._jax.compile_cache import cache
+from ..._json import Data
 from ..._program.core import REGISTRY, CompiledFunction
 from ..._program.entry import Specialization
 from ..._report.plan_report import PlanLine, report
@@ -54,7 +55,7 @@ def collect_facts(recording: Recording) -> None:
         recording.own = own_causes()
 
 
-def function_facts(core: CompiledFunction, until: float) -> dict[str, Any]:
+def function_facts(core: CompiledFunction, until: float) -> Data:
     """Return the facts about one function as plain data.
 
     After `until`, on the clock of `time.perf_counter`, plan and memory are left out.
@@ -96,12 +97,12 @@ def _distinct(made: Sequence[TraceInputs]) -> list[TraceInputs]:
 
 def _sizes(
     made: Sequence[TraceInputs], called: dict[str, dict[int, int]]
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[Data, dict[str, str]]:
     """Return the sizes of each axis with their number and bucket, and the unit that is counted.
 
     Calls are counted on padded axes, traces on others.
     """
-    found: dict[str, Any] = {}
+    found: Data = {}
     counted: dict[str, str] = {}
     for axis in dict.fromkeys(axis for each in made for axis in each.sizes):
         # `MadeFor.sizes` of a padded axis is its bucket, and `MadeFor.true` has the size of the
@@ -130,7 +131,7 @@ def _plan(
     entries: dict[int, Specialization],
     latest: TraceInputs | None,
     until: float,
-) -> dict[str, Any]:
+) -> Data:
     """Return the plan of the last traced call; later calls of its shapes leave no trace."""
     if latest is None or latest.arrays is None or latest.key not in entries:
         return {
@@ -192,7 +193,7 @@ def _cost(core: CompiledFunction) -> float:
 
 def _program(
     core: CompiledFunction, entry: Specialization | None, made: TraceInputs, until: float
-) -> dict[str, Any]:
+) -> Data:
     """Return the bytes of one program; None for those that are unknown."""
     row = {
         "sizes": _text(made),

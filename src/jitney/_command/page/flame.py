@@ -8,13 +8,14 @@ added up. JAX reports no seconds of a `jit` that is traced inside of another one
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 from ..._diagnosis.counters import COMPILED, LOWERED, TRACED
 from ..._errors import shortlist
+from ..._json import Data, Record
 from ..._owners import owner, short
 from ..jax_log import parse_explanation, plain_name
 
@@ -67,7 +68,7 @@ class FlameBar:
         for key, node in other.inside.items():
             self.inside.setdefault(key, FlameBar(*key)).add(node)
 
-    def to_dict(self, least: float = 0.0, deep: int = _DEEP) -> dict[str, Any]:
+    def to_dict(self, least: float = 0.0, deep: int = _DEEP) -> Data:
         """Return the bar as plain data, longest first, without inner bars below `least` seconds."""
         kept = [node for node in self.inside.values() if node.seconds >= least] if deep else []
         inside = [
@@ -83,7 +84,7 @@ class FlameBar:
         }
 
 
-def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def flame(events: Sequence[Record]) -> Data:
     """Return the flame of recorded events as plain data; see `launch.py`."""
     root = FlameBar("all of it")
     # By thread: the spans that are in no other one so far, each with its start and its callers.
@@ -153,7 +154,7 @@ def _is_users(file: str) -> bool:
     return owner(file) in ("user", "generated")
 
 
-def drawn(told: Mapping[str, Any]) -> str:
+def drawn(told: Record) -> str:
     """Draw the flame upside down: the whole on top, inner bars below, as wide as their seconds."""
     whole = told["seconds"]
     if not whole:
@@ -168,7 +169,7 @@ def drawn(told: Mapping[str, Any]) -> str:
     )
 
 
-def _bars(node: Mapping[str, Any], start: float, row: int, whole: float, bars: list[str]) -> int:
+def _bars(node: Record, start: float, row: int, whole: float, bars: list[str]) -> int:
     """Append the bars of a node, from left to right, and return the deepest row."""
     name, phase, seconds = escape(node["name"]), node["phase"], node["seconds"]
     left, wide = 100 * start / whole, 100 * seconds / whole

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
+
+from ..._json import Data, Record
 
 _PARTS = (("arguments", "var(--p1)"), ("outputs", "var(--p2)"), ("temporaries", "var(--p3)"))
 _BARS = 25
 _BITS = re.compile(r"[a-z_]+(\d+)")
 
 
-def memory(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def memory(told: Record) -> list[Data]:
     """Return a row for each program: function, sizes, and bytes or None."""
     rows = [
         {
@@ -64,7 +65,7 @@ def _item(dtype: str) -> int | None:
     return bits // 8 or None
 
 
-def drawn(rows: Sequence[Mapping[str, Any]]) -> str:
+def drawn(rows: Sequence[Record]) -> str:
     """Draw a bar for each program, as long as its bytes."""
     legend = "".join(
         f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS

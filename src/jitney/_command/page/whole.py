@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, cast
+from typing import cast
 from urllib.parse import quote
 
+from ..._json import Record
 from ..findings.change import saves
 from . import axis_sizes, flame
 from . import memory as memory_of
@@ -36,7 +37,7 @@ _NUMBERS = (
 _SECONDS = ("trace_seconds", "lower_seconds", "compile_seconds")
 
 
-def page(told: Mapping[str, Any]) -> str:
+def page(told: Record) -> str:
     """Return the page for the data of `RunReport.to_dict`."""
     # `<` is escaped in the JSON, since a `</script>` in it would end the element.
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
@@ -120,7 +121,7 @@ def _phases(phases: Mapping[str, float]) -> str:
     )
 
 
-def _timeline(told: Mapping[str, Any]) -> str:
+def _timeline(told: Record) -> str:
     """Draw the spans of tracing, lowering, compiling and cache reads, a row for each phase."""
     rows = _PHASES[1:5]
     whole = (
@@ -145,7 +146,7 @@ def _timeline(told: Mapping[str, Any]) -> str:
     )
 
 
-def _bars(work: Sequence[Mapping[str, Any]]) -> str:
+def _bars(work: Sequence[Record]) -> str:
     shown = [
         (each, sum(each[f"{phase}_seconds"] for phase in ("trace", "lower", "compile")))
         for each in work[:_BARS]
@@ -168,7 +169,7 @@ def _bars(work: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
+def _changes(changes: Sequence[Record]) -> str:
     lines = [
         f"<li><b>{saves(each)}</b>, <code>{escape(each['where'])}</code>:"
         f" {escape(each['what'])}<pre>{escape(each['write'])}</pre></li>"
@@ -180,7 +181,7 @@ def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
     return f"<h2>Changes worth most</h2>{told}"
 
 
-def _wrong_timings(timings: Sequence[Mapping[str, Any]]) -> str:
+def _wrong_timings(timings: Sequence[Record]) -> str:
     """Return the program's own timings that do not wait for what they time; nothing if none is."""
     if not timings:
         return ""
@@ -192,7 +193,7 @@ def _wrong_timings(timings: Sequence[Mapping[str, Any]]) -> str:
     return f"<h2>The program's own figures</h2><ol>{''.join(lines)}</ol>"
 
 
-def _plans(decorated: Sequence[Mapping[str, Any]]) -> str:
+def _plans(decorated: Sequence[Record]) -> str:
     """Return the plan of each decorated function, for the call that was traced last."""
     parts = ""
     for each in decorated:
@@ -221,7 +222,7 @@ def _plans(decorated: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _drawing(plan: Mapping[str, Any]) -> str:
+def _drawing(plan: Record) -> str:
     """Return the drawing of a plan as an image.
 
     An image cannot run scripts: in a report that was read from a file the drawing may be any text.
