@@ -198,7 +198,7 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
             [p for p in come if not _stands_for(p, switched)],
             [p for p in gone if not _stands_for(p, switched)],
         )
-        remedy = remedies.for_structure(come or switched, gone, argument)
+        remedy = remedies.for_structure(sorted(come or switched), sorted(gone), argument)
         for path in sorted((*come, *gone, *switched)):
             yield Cause(
                 "tree structure",
