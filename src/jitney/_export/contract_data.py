@@ -26,6 +26,8 @@ from .._signature.hints import (
 )
 from .values import Find, LeftOut, NoData, data_of, imported, value_of
 
+Json = Mapping[str, Any]
+"""A JSON object."""
 _KINDS = {"tuple": tuple, "list": list, "dict": dict}
 # fields of `Dim` that are written
 _DIM = ("text", "kind", "name", "size", "expr", "broadcast", "variadic", "per_leaf")
@@ -41,7 +43,7 @@ _SORTS = {
 }
 
 
-def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any]:
+def contract_data(contract: Contract, without: Collection[str]) -> Json:
     """Convert a contract to data, without the bound parameters."""
     where = contract.where
     return {
@@ -55,32 +57,32 @@ def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any
     }
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _parameter(parameter: Parameter) -> Json:
+    data: dict[str, object] = {
         "name": parameter.name,
         "kind": _sort(parameter.kind),
         "hint": _hint(parameter.hint),
     }
     if parameter.has_default:
         try:
-            told["default"] = data_of(parameter.default)
+            data["default"] = data_of(parameter.default)
         except NoData:
             # The parameter becomes required.
-            told["default"] = None
-    return told
+            data["default"] = None
+    return data
 
 
 def _sort(kind: int) -> str:
     return next(name for name, sort in _SORTS.items() if sort == kind)
 
 
-def _default(told: Mapping[str, object], find: Find) -> Any:
-    if "default" not in told:
+def _default(data: Json, find: Find) -> object:
+    if "default" not in data:
         return inspect.Parameter.empty
-    return LeftOut() if told["default"] is None else value_of(told["default"], find)
+    return LeftOut() if data["default"] is None else value_of(data["default"], find)
 
 
-def _hint(hint: Hint) -> dict[str, Any]:
+def _hint(hint: Hint) -> Json:
     match hint:
         case ArrayHint():
             dtypes = (
@@ -133,7 +135,7 @@ def _hint(hint: Hint) -> dict[str, Any]:
             return {"is": "any", "text": hint.text}
 
 
-def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
+def contract_of(data: Json, find: Find = imported) -> Contract:
     """Convert data back to a contract."""
     parameters = tuple(
         Parameter(
@@ -148,7 +150,7 @@ def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
     return Contract(Where(*data["where"]), parameters, _hint_of(data["result"], find))
 
 
-def _hint_of(data: Mapping[str, Any], find: Find) -> Hint:
+def _hint_of(data: Json, find: Find) -> Hint:
     match data["is"]:
         case "array":
             dtypes = (
@@ -195,7 +197,7 @@ class _Written(str):
         return str(self)
 
 
-def signature_of(contract: Contract, data: Mapping[str, Any]) -> inspect.Signature:
+def signature_of(contract: Contract, data: Json) -> inspect.Signature:
     """Return the signature, with annotations in the author's spelling."""
     texts = {told["name"]: told["hint"]["text"] for told in data["parameters"]}
     return inspect.Signature(

@@ -5,13 +5,72 @@ written by jitney.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeGuard, TypeVar
 
 from .._errors import ExportError, JitneyError, format_error
+from .contract_data import Json
+from .trees import Tree
+
+T = TypeVar("T")
+Symbol = Sequence[Any]
+"""A symbolic size: the name of its axis, its least and its largest value."""
 
 
-class _Row(tuple[Any, ...]):
+class ArrayEntry(TypedDict):
+    """Shape, dtype and weak type of an array; a symbolic size is an expression as text."""
+
+    path: str
+    shape: Sequence[int | str]
+    dtype: str
+    weak: bool
+
+
+class BoundEntry(TypedDict):
+    """An array that a program is bound to; with `impl`, one of random keys."""
+
+    number: int
+    dtype: str
+    shape: list[int]
+    impl: str | None
+
+
+class ProgramEntry(TypedDict):
+    """A lowered program, for one set of sizes or for all sizes of a range."""
+
+    sizes: Mapping[str, int | list[int]]
+    symbols: Mapping[str, Symbol]
+    arrays: list[ArrayEntry]
+    results: list[ArrayEntry]
+    result: Tree
+    checks: list[list[str]]
+    platforms: list[str]
+    calling_convention: int
+    x64: bool
+    plan: Mapping[str, object]
+    plan_text: str
+
+
+class Header(TypedDict):
+    """Header of a file; one that was read has this form if `check_header` accepts it."""
+
+    jitney: str
+    jax: str
+    jaxlib: str
+    name: str
+    doc: str | None
+    checks_contract: bool
+    contract: Json
+    f64: bool
+    arguments: Mapping[str, Tree]
+    bound: list[BoundEntry]
+    programs: list[ProgramEntry]
+    vjp_order: int
+    left: list[list[str]]
+    settings: list[list[str]]
+
+
+class _Row(tuple[object, ...]):
     """A list of fixed length with these kinds, in this order."""
 
     __slots__ = ()
@@ -59,7 +118,7 @@ _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recursion
 """Exceptions that Python raises when data are not of the expected form."""
 
 
-def check_header(header: Any, where: str) -> None:
+def check_header(header: Header, where: str) -> None:
     """Check that a header has every field that is read, with the right kinds.
 
     Raises:
@@ -99,12 +158,12 @@ def check_header(header: Any, where: str) -> None:
         raise ExportError(_foreign(where), code="J290")
 
 
-def is_members(listed: Any) -> bool:
+def is_members(listed: Any) -> TypeGuard[list[list[Any]]]:
     """Return whether a value is a list of names and lengths of members."""
     return _is(listed, [_Row((str, int))]) and all(length >= 0 for _, length in listed)
 
 
-def made_of_header(make: Callable[[], object], where: str) -> Any:
+def made_of_header(make: Callable[[], T], where: str) -> T:
     """Call `make`, which reads the header, and return its result.
 
     Raises:
@@ -127,7 +186,7 @@ def _foreign(where: str) -> str:
     )
 
 
-def _is_tree(tree: Any, count: int) -> bool:
+def _is_tree(tree: Tree, count: int) -> bool:
     """Return whether data are a tree whose array numbers are below `count`."""
     if not _is(tree, {"is": str}):
         return False
@@ -149,7 +208,7 @@ def _is_tree(tree: Any, count: int) -> bool:
     )
 
 
-def _numbers(tree: Any) -> list[int]:
+def _numbers(tree: Tree) -> list[int]:
     """Numbers of the arrays in a tree."""
     if tree["is"] == "array":
         return [tree["number"]]
@@ -162,7 +221,7 @@ def _numbers(tree: Any) -> list[int]:
 
 # Kinds: a dict lists required fields, a list has the kind of its elements, a `_Row` one kind per
 # element, and a plain tuple of types lists alternatives.
-def _is(value: Any, kind: Any) -> bool:
+def _is(value: object, kind: Any) -> bool:
     if type(kind) is dict:
         return isinstance(value, dict) and all(
             name in value and _is(value[name], part) for name, part in kind.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from .._signature.binding import Binder
 from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
-from .header import check_header, made_of_header
+from .header import BoundEntry, ProgramEntry, check_header, made_of_header
 from .running import Run, check_x64, guarded, runner
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, built, missing_classes, resolved
@@ -52,7 +52,7 @@ class ExportedProgram:
     platforms: tuple[str, ...]
     bytes: int
     plan: str = field(repr=False)
-    told: Mapping[str, Any] = field(repr=False, compare=False)
+    told: ProgramEntry = field(repr=False, compare=False)
     result: Tree = field(repr=False, compare=False)
 
 
@@ -101,9 +101,9 @@ class Loaded(Shown):
             (data["number"], _array(data, content.members[f"array {i}"]))
             for i, data in enumerate(header["bound"])
         ]
-        self._runs: dict[Any, Run] = {}
+        self._runs: dict[Hashable, Run] = {}
 
-    def _program(self, number: int, told: Mapping[str, Any], find: Find) -> ExportedProgram:
+    def _program(self, number: int, told: ProgramEntry, find: Find) -> ExportedProgram:
         checks = tuple(message for messages in told["checks"] for message in messages)
         return ExportedProgram(
             told["sizes"],
@@ -116,7 +116,7 @@ class Loaded(Shown):
             resolved(told["result"], self._where, find),
         )
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         try:
             with self._numbers():
                 taken = self._taken(self._binder.bind(args, kwargs))
@@ -130,7 +130,7 @@ class Loaded(Shown):
             shorten(error)
             raise
 
-    def _numbers(self) -> AbstractContextManager[Any]:
+    def _numbers(self) -> AbstractContextManager[object]:
         # The function was exported with `precision="f64"`, which includes 64-bit types while it is
         # traced.
         x64 = jax.enable_x64
@@ -186,8 +186,8 @@ class Loaded(Shown):
         # The lowering of the exported program may call LAPACK.
         if "cpu" in told["platforms"]:
             look_up()
-        call = deserialized(self._members[f"program {number}"], self._header, told, where).call
-        call = guarded(call, where, derivatives=self._header["vjp_order"])
+        exported = deserialized(self._members[f"program {number}"], self._header, told, where)
+        call = guarded(exported.call, where, derivatives=self._header["vjp_order"])
         return runner(call, told, self.programs[number].result, self.__name__, where)
 
     @property
@@ -300,11 +300,11 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
     return made_of_header(lambda: Loaded(path, content, imported if imports else unseen), where)
 
 
-def _size(size: Any) -> str:
+def _size(size: int | list[int]) -> str:
     return f"{size[0]} to {size[1]}" if isinstance(size, list) else str(size)
 
 
-def _array(data: Mapping[str, Any], content: bytes) -> Any:
+def _array(data: BoundEntry, content: bytes) -> jax.Array:
     x64 = jax.enable_x64
     # Bound arrays keep their dtype, even if `jax_enable_x64` is off here.
     with x64(True):  # noqa: FBT003

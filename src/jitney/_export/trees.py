@@ -40,7 +40,7 @@ class Slot:
 class StaticLeaf:
     """Placeholder for a static leaf in a tree."""
 
-    value: Any
+    value: object
 
 
 class Unportable(Exception):
@@ -53,7 +53,7 @@ class Unportable(Exception):
         self.path, self.what = path, what
 
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NONE: Mapping[str, object] = MappingProxyType({})
 Tree = Mapping[str, Any]
 """A tree as JSON data, as `described` returns it."""
 
@@ -97,7 +97,7 @@ def described(tree: Any, path: str) -> Tree:
     raise Unportable(path, f"a {kind.__module__}.{kind.__qualname__}")
 
 
-def _module(tree: Any, kind: type, path: str) -> Tree:
+def _module(tree: eqx.Module, kind: type, path: str) -> Tree:
     there = [field for field in dataclasses.fields(tree) if hasattr(tree, field.name)]
     static = [
         [field.name, _data(getattr(tree, field.name), f"{path}.{field.name}")]
@@ -240,9 +240,9 @@ class Taking:
     """
 
     where: Where
-    arrays: list[Any]
+    arrays: list[object]
     # functions without a name, by the digest of their bytecode
-    functions: dict[str, Any] = field(default_factory=dict[str, Any])
+    functions: dict[str, object] = field(default_factory=dict[str, object])
 
     def take(self, tree: Tree, value: Any, path: str) -> None:
         """Store the arrays of one argument at their numbers.
@@ -287,7 +287,7 @@ class Taking:
     def _fields(self, tree: Tree, value: Any, path: str) -> None:
         items, static = dict(tree["items"]), dict(tree["static"])
         cls = type(value)
-        get: Callable[[str], Any]
+        get: Callable[[str], object]
         # A dict may leave out static fields; a module must have exactly the exported ones.
         if cls is dict:
             fits, get = items.keys() <= value.keys() <= {*items, *static}, value.__getitem__
@@ -310,7 +310,7 @@ class Taking:
         for name, part in items.items():
             self.take(part, get(name), f"{path}.{name}")
 
-    def _array(self, tree: Tree, value: object, path: str) -> Any:
+    def _array(self, tree: Tree, value: object, path: str) -> object:
         if (
             tree["scalar"] is not None
             and isinstance(value, (int, float, complex))

@@ -17,7 +17,7 @@ import hashlib
 import importlib
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -128,7 +128,7 @@ def _function(function: types.FunctionType) -> Data:
     ]
 
 
-def _code(code: types.CodeType) -> tuple[Any, ...]:
+def _code(code: types.CodeType) -> tuple[object, ...]:
     constants = [
         _code(part) if isinstance(part, types.CodeType) else data_of(part)
         for part in code.co_consts
@@ -136,7 +136,7 @@ def _code(code: types.CodeType) -> tuple[Any, ...]:
     return code.co_code.hex(), code.co_names, code.co_varnames, code.co_flags, constants
 
 
-def _named(kind: type, value: Any) -> list[str]:
+def _named(kind: type, value: enum.Enum) -> list[str]:
     # A combination of flags may have no name of its own.
     if getattr(kind, str(value.name), None) is not value:
         raise NoData(f"{value!r}, which is no member by its name")
@@ -160,7 +160,7 @@ def _name_of(value: object) -> list[str]:
     return [module, name]
 
 
-def _reached(module: object, name: str) -> Any:
+def _reached(module: object, name: str) -> object:
     reached = module
     for part in name.split("."):
         reached = getattr(reached, part, None)
@@ -213,7 +213,7 @@ def unseen(_module: str, _name: str) -> None:
     """Return None without importing anything; the `Find` of `imports=False`."""
 
 
-def imported(module: str, name: str) -> Any:
+def imported(module: str, name: str) -> object:
     """Import the object of a name; None if there is none, as when its package is not installed."""
     try:
         return _reached(importlib.import_module(module), name)
@@ -262,7 +262,7 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return _READ[kind](*rest)
 
 
-_CONTAINERS: dict[str, Callable[[Any], Any]] = {
+_CONTAINERS: dict[str, Callable[[Iterable[object]], object]] = {
     "tuple": tuple,
     "list": list,
     "set": set,
@@ -287,7 +287,7 @@ def _dtype_of(name: str) -> DType:
     return np.dtype(jnp.dtype(name))
 
 
-_READ: dict[str, Callable[..., Any]] = {
+_READ: dict[str, Callable[..., object]] = {
     "none": lambda: None,
     "bool": bool,
     "int": _int,
@@ -301,7 +301,7 @@ _READ: dict[str, Callable[..., Any]] = {
 }
 
 
-def _record(cls: Any, fields: dict[str, Any]) -> Any:
+def _record(cls: Any, fields: dict[str, object]) -> object:
     if cls is None:
         return fields
     if hasattr(cls, "_fields"):  # a named tuple

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
-from typing import Any
 
 import jax
 from jax import export as jax_export
 
 from .._errors import ExportError, format_error
+from .header import Header, ProgramEntry
 
 _RULE = (
     "JAX loads what a version of the six months before it has exported, and nothing of a later one."
 )
 
 
-def check_version(header: Mapping[str, Any], where: str) -> None:
+def check_version(header: Header, where: str) -> None:
     """Check that this JAX may load a file.
 
     Raises:
@@ -54,8 +53,8 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
 
 
 def deserialized(
-    member: bytes, header: Mapping[str, Any], told: Mapping[str, Any], where: str
-) -> Any:
+    member: bytes, header: Header, told: ProgramEntry, where: str
+) -> jax_export.Exported:
     """Deserialise one of the programs of a file.
 
     Args:
@@ -87,7 +86,7 @@ def _no_program(where: str) -> str:
     )
 
 
-def _exported(member: bytes, header: Mapping[str, object], where: str) -> Any:
+def _exported(member: bytes, header: Header, where: str) -> jax_export.Exported:
     try:
         return jax_export.deserialize(bytearray(member))
     except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."

@@ -36,6 +36,7 @@ from .export_sizes import (
     resizing,
     size_combinations,
 )
+from .header import ArrayEntry, BoundEntry, ProgramEntry
 from .lowering import ExportLowered, ExportTrace, lowered, traced_for
 from .lowering import traced as traced_at
 from .trees import Slot, StaticLeaf, Tree, Unportable, described
@@ -112,9 +113,9 @@ class _Part:
         content: JAX's serialised bytes.
     """
 
-    told: dict[str, Any]
+    told: ProgramEntry
     arguments: dict[str, Tree]
-    bound: list[tuple[dict[str, Any], bytes]]
+    bound: list[tuple[BoundEntry, bytes]]
     content: bytes
 
 
@@ -270,7 +271,7 @@ def _arguments(
     view = layout.view(entry.core.contract, arrays, entry.statics)
 
     # Rebuild the argument structure with slots for arrays and held values for static leaves.
-    leaves: list[Any] = [None] * (len(layout.dynamic) + len(layout.static))
+    leaves: list[Slot | StaticLeaf | None] = [None] * (len(layout.dynamic) + len(layout.static))
     for number, (i, leaf) in enumerate(zip(layout.dynamic, view.leaves, strict=True)):
         leaves[i] = Slot(number, leaf.hint.kind if isinstance(leaf.hint, ScalarHint) else None)
     for i, value in zip(layout.static, entry.statics, strict=True):
@@ -301,7 +302,7 @@ def _told(
     made: ExportTrace,
     known: ExportLowered,
     where: Where,
-) -> dict[str, Any]:
+) -> ProgramEntry:
     """Return the header entry of one program."""
     view = entry.layout.view(entry.core.contract, arrays, entry.statics)
     whole = report(program.core, entry, arrays, compiles=False)
@@ -330,7 +331,7 @@ def _told(
     }
 
 
-def _aval(aval: Aval, path: str) -> dict[str, Any]:
+def _aval(aval: Aval, path: str) -> ArrayEntry:
     shape = [int(size) if isinstance(size, (int, np.integer)) else str(size) for size in aval.shape]
     return {"path": path, "shape": shape, "dtype": str(aval.dtype), "weak": bool(aval.weak_type)}
 
@@ -341,9 +342,9 @@ def _bound_arrays(
     arrays: Sequence[Array],
     bound: Sequence[str],
     where: Where,
-) -> list[tuple[dict[str, Any], bytes]]:
+) -> list[tuple[BoundEntry, bytes]]:
     """Return the arrays that the program is bound to, which the file holds by value."""
-    held: list[tuple[dict[str, Any], bytes]] = []
+    held: list[tuple[BoundEntry, bytes]] = []
     for number, (i, array, taken) in enumerate(
         zip(entry.layout.dynamic, examples, arrays, strict=True)
     ):

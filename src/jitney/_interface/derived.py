@@ -34,7 +34,7 @@ class DerivedCache:
         held: The contents; None if they cannot be determined.
     """
 
-    def __init__(self, held: list[Any] | None):
+    def __init__(self, held: list[object] | None):
         self.held = held
         self.values: dict[Hashable, list[KeptValue]] = {}
 
@@ -44,7 +44,7 @@ class KeptValue:
     """A derived value, and the trace that it belongs to; None if it holds no tracers."""
 
     trace: object
-    value: Any
+    value: object
 
     def holds(self, trace: object) -> bool:
         return self.trace is None or self.trace == trace
@@ -58,9 +58,9 @@ class DerivedCaches:
     def __init__(self) -> None:
         # By `id`, with the state itself: an id belongs to one object only as long as that is alive.
         # A state on the way may have no other reference, and the next one could reuse its id.
-        self._kept: dict[int, tuple[Any, DerivedCache, DerivedCache]] = {}
+        self._kept: dict[int, tuple[object, DerivedCache, DerivedCache]] = {}
 
-    def value(self, state: object, rule: Callable[[Any], object]) -> Any:
+    def value(self, state: object, rule: Callable[..., object]) -> object:
         """Return a derived value, computed unless it is cached for the current settings and trace.
         The key contains the rule, not its name: a class and its parent may have rules of the same
         name.
@@ -105,21 +105,21 @@ class _Unknown(Exception):
     """A value that could change unnoticed."""
 
 
-def _held(state: object) -> list[Any] | None:
+def _held(state: object) -> list[object] | None:
     try:
         return list(_parts(state))
     except _Unknown:
         return None
 
 
-def _parts(value: object) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[object]:
     """Yield everything that a value holds: immutable parts as they are, NumPy arrays as their
     bytes.
 
     Raises:
         _Unknown: It holds something else.
     """
-    kind: Any = type(value)
+    kind = type(value)
     # pyright would narrow the type of `value` in the branches below.
     whole: Any = value
     if isinstance(value, jax.Ref):
@@ -147,7 +147,7 @@ _FIXED = (jax.Array, type, np.dtype, jax.ShapeDtypeStruct, Enum, FunctionType, B
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
-def _same(old: list[Any], new: list[Any]) -> bool:
+def _same(old: list[object], new: list[object]) -> bool:
     """Return whether nothing has changed. Integers, strings and contents of NumPy arrays are
     compared by `==`, everything else by identity.
     """

@@ -53,6 +53,8 @@ Precision = (
     | Tolerance
     | Mapping[str, Product]
 )
+Unwrapped = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
+"""A function, and the arguments that a callable binds it to: by position, and by name."""
 Buckets = Literal["pow2", "aligned"] | Sequence[int] | Bucket
 
 
@@ -107,7 +109,7 @@ def optimize(
     verify: bool | None = None,
 ) -> Program[P, R]: ...
 @public
-def optimize(fn: object = None, /, **options: object) -> Any:
+def optimize(fn: object = None, /, **options: object) -> object:
     """Compile a function as its signature says, without rewriting it.
 
     Arrays are traced, everything else is static; an annotation decides where it says more. See the
@@ -190,7 +192,7 @@ def optimize(fn: object = None, /, **options: object) -> Any:
 
 
 @public
-def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str, object]) -> Any:
+def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str, object]) -> object:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
     if method is not None:
         return method
@@ -237,7 +239,7 @@ def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str,
     return Program(REGISTRY.core(function, chosen, namespace), function, args, kwargs)
 
 
-def _unwrapped(fn: object) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _unwrapped(fn: Callable[..., object]) -> Unwrapped:
     """Return the function of a callable, and the arguments that it is bound to. They are traced
     like all others, and do not become constants.
     """

@@ -35,6 +35,7 @@ from .._diagnosis.tracer_errors import (
 )
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
+from .._jax.typed import Array
 from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
@@ -70,15 +71,15 @@ class Program(Tools[R], Generic[P, R]):
     bound to: a module, or the arguments of a `functools.partial`.
     """
 
-    _args: tuple[Any, ...]
-    _kwargs: dict[str, Any]
+    _args: tuple[object, ...]
+    _kwargs: dict[str, object]
 
     def __init__(
         self,
         core: CompiledFunction,
         fn: Callable[P, R],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ):
         self._core = core
         self._fn = fn
@@ -87,12 +88,12 @@ class Program(Tools[R], Generic[P, R]):
         self._defaults = Defaults()
 
         # Key of `with_body` -> program of a derivative.
-        self._made: dict[Any, Any] = {}
+        self._made: dict[Key, AnyProgram] = {}
         # The programs among these that run a derivative's calls without `wrt`, `has_aux` or a
         # direction.
-        self._usual: dict[str, Any] = {}
+        self._usual: dict[str, AnyProgram] = {}
         # Sparse derivative -> the arguments that determine its structure.
-        self.positions: dict[Any, tuple[str, ...]] = {}
+        self.positions: dict[object, tuple[str, ...]] = {}
 
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
@@ -180,7 +181,7 @@ class Program(Tools[R], Generic[P, R]):
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
     def _not_traceable(
-        self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Any
+        self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Sequence[Array]
     ) -> Any:
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
@@ -223,7 +224,7 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def compile(
-        self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any
+        self, /, *args: object, sizes: Mapping[str, int] | None = None, **kwargs: object
     ) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor
         compiles.
@@ -419,7 +420,7 @@ class Program(Tools[R], Generic[P, R]):
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
         sizes: Mapping[str, int] | None = None,
-    ) -> Any:
+    ) -> jax.stages.Compiled:
         """Compile for a call, and return JAX's program of it; for a padded call, the program of its
         bucket.
         """
@@ -450,8 +451,11 @@ class Program(Tools[R], Generic[P, R]):
         return self._defaults
 
     def with_body(
-        self, fn: Callable[..., object], options: Options, key: object = None
-    ) -> Program[..., Any]:
+        self,
+        fn: Callable[..., object],
+        options: Options,
+        key: Key | None = None,
+    ) -> AnyProgram:
         """Return the program of another function of the same arguments, bound as this one is. With
         a key it is cached.
         """
@@ -460,23 +464,23 @@ class Program(Tools[R], Generic[P, R]):
             self._made[key] = made
         return made.bound_as(self)
 
-    def kept(self, key: object) -> Program[..., Any] | None:
+    def kept(self, key: Key) -> AnyProgram | None:
         """Return the program that `with_body` cached under a key."""
         made = self._made.get(key)
         return made and made.bound_as(self)
 
-    def derivatives(self, what: str) -> list[Program[..., Any]]:
+    def derivatives(self, what: str) -> list[AnyProgram]:
         """Return the cached programs of one derivative, with respect to any arguments."""
         return [made for key, made in self._made.items() if key[0] == what]
 
     @property
-    def usual(self) -> dict[str, Any]:
+    def usual(self) -> dict[str, AnyProgram]:
         """Derivative -> the program of its calls without `wrt` and without a direction, after the
         first such call. Empty for a bound program.
         """
         return {} if self._args or self._kwargs else self._usual
 
-    def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
+    def bound_as(self, other: AnyProgram) -> AnyProgram:
         """Return this program, bound to the same arguments as another one."""
         return self.bound_to(other._args, other._kwargs) if other._args or other._kwargs else self
 
@@ -486,7 +490,9 @@ class Program(Tools[R], Generic[P, R]):
         """
         return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
 
-    def arguments(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    def arguments(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> dict[str, object]:
         """Return the arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
         return {
@@ -494,11 +500,11 @@ class Program(Tools[R], Generic[P, R]):
             for parameter, value in zip(self._core.binder.parameters, values, strict=True)
         }
 
-    def parted(self) -> tuple[tuple[Any, ...], Program[..., Any]]:
+    def parted(self) -> tuple[tuple[object, ...], AnyProgram]:
         """Return the bound positional arguments, and the unbound program."""
         return self._args, self.bound_to((), {})
 
-    def bound_to(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Program[..., Any]:
+    def bound_to(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> AnyProgram:
         """Return the same program bound to these arguments. Cheap, since it happens on every call
         of a method.
         """
@@ -510,7 +516,12 @@ class Program(Tools[R], Generic[P, R]):
         return same
 
     def abstract(
-        self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        sizes: Mapping[str, int] | None,
+        *,
+        warn: bool = True,
     ) -> tuple[Specialization, tuple[Any, ...]]:
         """Return the entry of a call, and its arrays or abstract values; see `compile`."""
         core = self._core
@@ -533,7 +544,7 @@ class Program(Tools[R], Generic[P, R]):
     def __get__(
         self: Program[Concatenate[S, Q], _T], instance: S, owner: object = None, /
     ) -> Program[Q, _T]: ...
-    def __get__(self, instance: object, owner: object = None, /) -> Any:
+    def __get__(self, instance: object, owner: object = None, /) -> object:
         return self if instance is None else self.bound_to((*self._args, instance), self._kwargs)
 
     @property
@@ -543,7 +554,8 @@ class Program(Tools[R], Generic[P, R]):
         if not args and not self._kwargs:
             return fn
         if len(args) == 1 and not self._kwargs:
-            return args[0] if is_call_of(fn, args[0]) else types.MethodType(fn, args[0])
+            instance: Any = args[0]
+            return instance if is_call_of(fn, instance) else types.MethodType(fn, instance)
         return functools.partial(fn, *args, **self._kwargs)
 
     @property
@@ -572,7 +584,7 @@ class Program(Tools[R], Generic[P, R]):
     def __hash__(self) -> int:
         return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
 
-    def flattened(self) -> tuple[Any, _Function]:
+    def flattened(self) -> tuple[Bound, _Function]:
         """Return the children and the auxiliary data of the pytree node: bound arguments, and the
         function.
         """
@@ -581,13 +593,13 @@ class Program(Tools[R], Generic[P, R]):
     def __copy__(self) -> Program[P, R]:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Program[P, R]:
+    def __deepcopy__(self, memo: dict[int, object]) -> Program[P, R]:
         if not self._args and not self._kwargs:
             # A plain function copies to itself, too.
             return self
         return Program(self._core, self._fn, *copy.deepcopy((self._args, self._kwargs), memo))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str | tuple[object, ...]:
         # As a function is pickled: by its name, which must lead to this very program.
         if not self._args and not self._kwargs and _found_by_name(self):
             return self.__dict__["__qualname__"]
@@ -640,8 +652,8 @@ def _found_by_name(program: Any) -> bool:
 
 
 def _restore(
-    fn: Callable[..., object], options: Options, args: tuple[object, ...], kwargs: dict[str, Any]
-) -> Program[Any, Any]:
+    fn: Callable[..., object], options: Options, args: tuple[object, ...], kwargs: dict[str, object]
+) -> AnyProgram:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
 
 
@@ -650,7 +662,7 @@ class _Function:
     function alive.
     """
 
-    def __init__(self, core: CompiledFunction, fn: Callable[..., Any]):
+    def __init__(self, core: CompiledFunction, fn: Callable[..., object]):
         self.core = core
         self.fn = fn
 
@@ -661,6 +673,14 @@ class _Function:
         return hash(id(self.core))
 
 
+AnyProgram = Program[..., Any]
+"""A program of any arguments and any result."""
+Key = tuple[str, *tuple[object, ...]]
+"""A derivative, and its other options."""
+Bound = tuple[tuple[object, ...], dict[str, object]]
+"""Arguments that a program is bound to: by position, and by name."""
+_Locals = dict[str, Any]
+"""Local variables of a frame."""
 _program: Any = Program
 register_pytree_node(
     Program,
@@ -669,11 +689,11 @@ register_pytree_node(
 )
 
 
-def _counters(names: dict[str, Any]) -> Counters:
+def _counters(names: _Locals) -> Counters:
     return names["self"].core.counters
 
 
-def _given(names: dict[str, Any]) -> Sequence[Any]:
+def _given(names: _Locals) -> Sequence[Array]:
     return names["arrays"]
 
 

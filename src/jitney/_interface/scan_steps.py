@@ -8,6 +8,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,8 @@ import jax
 import numpy as np
 
 from .._errors import ContractError, OptionError, name_fix
-from .._jax.trees import keystr, tree_flatten_with_path
+from .._jax.trees import Path, keystr, tree_flatten_with_path
+from .._jax.typed import Array
 from .._owners import public
 from .._signature.binding import signature_of
 from .._signature.static_values import Unkeyed, static_key
@@ -26,11 +28,13 @@ from .program import Program
 # How often a progress bar moves, at most.
 _TICKS = 100
 _MOST = 2**31
+_Carry = tuple[Any, Any]
+"""Number of a step, and the arrays of the state."""
 
 
 @public
 def scan_steps(
-    step: Callable[..., Any],
+    step: Callable[..., object],
     n: int,
     /,
     *,
@@ -87,7 +91,7 @@ def scan_steps(
     # change.
     held, free = inner.parted()
 
-    def steps(*args: Any, **kwargs: Any) -> Any:
+    def steps(*args: object, **kwargs: object) -> object:
         bound = signature.bind(*args[len(held) :], **kwargs)
         bound.apply_defaults()
         turn = functools.partial(free, *args[: len(held)]) if held else free
@@ -111,7 +115,7 @@ def scan_steps(
     return optimize(**options)(steps).bound_as(inner)
 
 
-def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
+def _names_of_held(body: Callable[..., object], count: int, others: Sequence[str]) -> list[str]:
     """Return names, for messages, of the arguments that a step is bound to."""
     names = [
         name
@@ -179,7 +183,7 @@ class _Loop:
     def __init__(
         self,
         where: str,
-        step: Any,
+        step: Callable[..., object],
         bound: inspect.BoundArguments,
         carried: Sequence[str],
         over: Sequence[str],
@@ -194,14 +198,14 @@ class _Loop:
             n,
         )
         # The parts of a step's results that are not arrays.
-        self.beside: Any = None
+        self.beside: object = None
         # True if a step returns nothing but its carry.
         self.is_alone = False
         state = tuple(bound.arguments[name] for name in carried)
         parted = eqx.partition(state, eqx.is_array)
         self.arrays, self.rest = parted
 
-    def run(self, ticks: _Ticks | None) -> Any:
+    def run(self, ticks: _Ticks | None) -> object:
         # Arrays of `over` are scanned; everything else in these arguments is constant.
         data, constant = eqx.partition(
             {name: self.bound.arguments[name] for name in self.over}, eqx.is_array
@@ -211,7 +215,7 @@ class _Loop:
 
         # The carry is the step number with the arrays of the state. Values that are not arrays must
         # be the same after each step, so they stay outside of the scan.
-        def body(carried: tuple[Any, Any], element: Any) -> tuple[tuple[Any, Any], Any]:
+        def body(carried: _Carry, element: Any) -> tuple[_Carry, Any]:
             at, arrays = carried
             new, out = self._apart(
                 self._called(eqx.combine(arrays, self.rest), eqx.combine(element, constant))
@@ -227,11 +231,11 @@ class _Loop:
             return new[0]
         return (*new, *out)
 
-    def _called(self, state: tuple[Any, ...], data: dict[str, Any]) -> Any:
+    def _called(self, state: tuple[object, ...], data: dict[str, object]) -> object:
         self.bound.arguments.update(dict(zip(self.carried, state, strict=True)) | data)
         return self.step(*self.bound.args, **self.bound.kwargs)
 
-    def _apart(self, result: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _apart(self, result: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
         """Return the new carry, and the other results."""
         count = len(self.carried)
         of_state = jax.tree.structure(eqx.combine(self.arrays, self.rest)[0])
@@ -253,7 +257,7 @@ class _Loop:
             )
         return result[:count], result[count:]
 
-    def _fitted(self, new: tuple[object, ...]) -> tuple[Any, ...]:
+    def _fitted(self, new: tuple[object, ...]) -> tuple[object, ...]:
         """Return the arrays of the new carry, which must fit the old one."""
         before = tree_flatten_with_path(
             dict(zip(self.carried, eqx.combine(self.arrays, self.rest), strict=True))
@@ -296,7 +300,7 @@ class _Loop:
             )
         raise ContractError(self.where, what, _HANDED_ON, fix, code="J217")
 
-    def _check_size(self, path: Any, leaf: Any) -> None:
+    def _check_size(self, path: Path, leaf: Array) -> None:
         if leaf.ndim == 0 or leaf.shape[0] != self.n:
             what, rule = (
                 f"{_path(path)} is {_kind(leaf)}.",
@@ -330,7 +334,7 @@ def _are_same(old: object, new: object) -> bool:
         return False
 
 
-def _path(path: Any) -> str:
+def _path(path: Path) -> str:
     return f"{path[0].key}{keystr(path[1:])}"
 
 
@@ -354,11 +358,11 @@ class _Ticks:
         self._name, self._n = name, n
         self._every = max(1, -(-n // _TICKS))
         self._lock = threading.Lock()
-        self._open: Any = None
+        self._open: AbstractContextManager[Callable[[], None]] | None = None
         self._advance: Callable[[], None] = _nothing
         self._left = 0
 
-    def trace(self, at: Any) -> None:
+    def trace(self, at: jax.Array) -> None:
         """Trace a callback in every `_every`-th step."""
         jax.lax.cond(
             at % np.int32(self._every) == np.int32(0),

@@ -15,11 +15,13 @@ import numpy as np
 
 from .._errors import OptionError
 from .._jax.trees import is_of_numbers, keystr, tree_flatten_with_path, tree_map
+from .._jax.typed import DType
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
 from .._signature.strict_keys import are_one
 
 T = TypeVar("T")
+Shape = tuple[int, ...]
 
 
 class Stacked(eqx.Module, Generic[T]):
@@ -49,7 +51,7 @@ class Stacked(eqx.Module, Generic[T]):
         # An IndexError past the end, so that a loop over indices ends.
         place = range(self.count)[at]
 
-        def element(x: Any) -> Any:
+        def element(x: Any) -> object:
             return jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
 
         return tree_map(element, self.layers)
@@ -106,7 +108,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
                     "stack those that are alike; a list may hold several stacks.",
                 )
 
-    def stacked(*given: Any) -> Any:
+    def stacked(*given: Any) -> object:
         return jax.numpy.stack(given) if _is_array(given[0]) else given[0]
 
     return Stacked(tree_map(stacked, *layers), len(layers))
@@ -115,7 +117,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
 _RULE = "Layers that are stacked are equal but for the values of their arrays."
 
 
-def _is_array(x: Any) -> bool:
+def _is_array(x: object) -> bool:
     return isinstance(x, jax.Array) or (
         isinstance(x, (np.ndarray, np.generic)) and is_of_numbers(x.dtype)
     )
@@ -131,12 +133,12 @@ def _alike(one: object, other: object) -> bool:
         return False
 
 
-def _kind(x: Any) -> tuple[Any, ...]:
+def _kind(x: Any) -> tuple[Shape, DType, bool]:
     # The weak type counts: such a value takes the dtype of its other operand.
     return x.shape, x.dtype, bool(getattr(x, "weak_type", False))
 
 
-def _said(x: Any) -> str:
+def _said(x: object) -> str:
     if not _is_array(x):
         return repr(x)
     shape, dtype, weak = _kind(x)

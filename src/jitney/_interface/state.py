@@ -53,7 +53,7 @@ class DerivedField(Generic[R]):
     def __get__(self, state: None, owner: type) -> DerivedField[R]: ...
     @overload
     def __get__(self, state: object, owner: type | None = None) -> R: ...
-    def __get__(self, state: object, owner: type | None = None) -> Any:
+    def __get__(self, state: object, owner: type | None = None) -> object:
         if state is None:
             return self
         try:
@@ -79,13 +79,15 @@ def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
     return DerivedField(rule)
 
 
+_Read = tuple[object, DerivedField[Any]]
+"""A state, and one of its derived fields."""
+
+
 @dataclass
 class _Reading:
     """The derived fields that are being computed, and the caches of their states."""
 
-    fields: list[tuple[Any, DerivedField[Any]]] = field(
-        default_factory=list[tuple[Any, DerivedField[Any]]]
-    )
+    fields: list[_Read] = field(default_factory=list[_Read])
     values: DerivedCaches = field(default_factory=DerivedCaches)
 
 
@@ -185,7 +187,7 @@ class State(eqx.Module):
             raise
         return value
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Without the cache of derived fields.
         return dict(self.__dict__)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,24 @@ import numpy as np
 
 from .._contract.sizes import Unknown, evaluate
 from .._errors import StateError
-from .._jax.trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import (
+    Path,
+    issubdtype,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
+from .._jax.typed import Array
 from .._owners import public
 from .._signature.annotations import fields_of
-from .._signature.hints import ArrayHint, ScalarHint
+from .._signature.hints import ArrayHint, Hint, ScalarHint
 
+S = TypeVar("S")
 Shape = tuple[int, ...]
 
 
-def core_leaves(state: object) -> list[tuple[Any, Any]]:
+def core_leaves(state: object) -> list[tuple[Path, Array]]:
     """Return path and array of each leaf.
 
     Raises:
@@ -72,14 +81,14 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
     return runs
 
 
-def joined(leaves: Sequence[Any]) -> Any:
+def joined(leaves: Sequence[Array]) -> Array:
     """Return the arrays as one vector. NumPy arrays give a NumPy array, in memory of its own."""
     xp = np if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else jnp
     dtype = leaves[0].dtype if leaves else jnp.result_type(float)
     leaves = [leaf for leaf in leaves if leaf.size]
 
     # One operation for each piece: a stack of scalars, or a reshape.
-    pieces: list[Any] = []
+    pieces: list[Array] = []
     for start, stop in _runs([leaf.shape for leaf in leaves]):
         one = leaves[start] if stop == start + 1 else None
         pieces.append(
@@ -94,7 +103,7 @@ def joined(leaves: Sequence[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 and xp is jnp else xp.concatenate(pieces)
 
 
-def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
+def _split(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
     # jax 0.10.2 on CPUs: XLA crashes on an empty piece after others, so empty fields are split off
     # here.
     full = [shape for shape in shapes if math.prod(shape)]
@@ -112,7 +121,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
         pieces = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
     else:
         pieces = jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
-    fields: list[Any] = []
+    fields: list[Array] = []
     for (start, stop), piece in zip(runs, pieces, strict=True):
         if stop > start + 1:
             fields += (
@@ -126,7 +135,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
 
 
 @public
-def like(state: object, vector: object) -> Any:
+def like(state: S, vector: object) -> S:
     """Return a state with the shapes of another one, from a vector."""
     leaves = core_leaves(state)
     shapes = [leaf.shape for _, leaf in leaves]
@@ -136,7 +145,7 @@ def like(state: object, vector: object) -> Any:
 
 
 @public
-def from_vector(cls: type, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
+def from_vector(cls: type[S], vector: object, *, sizes: Mapping[str, int] | None = None) -> S:
     """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
     dims = {
@@ -169,7 +178,8 @@ def from_vector(cls: type, vector: Any, *, sizes: Mapping[str, int] | None = Non
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
     kind = np.inexact if any(map(_may_be_complex, hints.values())) else np.floating
     parts = _split(_vector(cls, vector, sum(map(math.prod, shapes)), kind), shapes)
-    return cls(**dict(zip(dims, parts, strict=True)))
+    make: Callable[..., S] = cls
+    return make(**dict(zip(dims, parts, strict=True)))
 
 
 def _may_be_complex(hint: object) -> bool:
@@ -181,7 +191,7 @@ def _may_be_complex(hint: object) -> bool:
     )
 
 
-def _vector(cls: type, vector: object, length: int, kind: type[np.inexact[Any]]) -> Any:
+def _vector(cls: type, vector: object, length: int, kind: type[np.generic]) -> Array:
     """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
@@ -230,13 +240,13 @@ def _static_names(cls: type) -> set[str]:
     return static
 
 
-def _has_default(item: Any) -> bool:
+def _has_default(item: dataclasses.Field[object]) -> bool:
     return (
         item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
     )
 
 
-def _dims(cls: type, name: str, hint: Any) -> ArrayHint:
+def _dims(cls: type, name: str, hint: Hint) -> ArrayHint:
     if isinstance(hint, ScalarHint):
         return ArrayHint((), None, "float")
     if not isinstance(hint, ArrayHint) or hint.rank is None:
@@ -244,7 +254,7 @@ def _dims(cls: type, name: str, hint: Any) -> ArrayHint:
     return hint
 
 
-def _needs_instance(cls: Any, name: str, what: str) -> StateError:
+def _needs_instance(cls: type, name: str, what: str) -> StateError:
     return StateError(
         f"{cls.__name__}.of()",
         f"{name!r} {what}.",
@@ -254,7 +264,7 @@ def _needs_instance(cls: Any, name: str, what: str) -> StateError:
     )
 
 
-def _shape(cls: object, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
+def _shape(cls: type, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for dim in hint.dims:
         size = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})

@@ -12,8 +12,7 @@ import numbers
 import os
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import equinox
 import jax
@@ -71,7 +70,7 @@ _BASES = (
 )
 
 
-def class_items(kind: object) -> list[tuple[str, Any]]:
+def class_items(kind: object) -> list[tuple[str, object]]:
     """Return all attributes of a user's class, by name; of a dataclass also the options of its
     fields.
     """
@@ -96,7 +95,7 @@ def class_items(kind: object) -> list[tuple[str, Any]]:
     return [*items, ("fields", said)]
 
 
-def _factory(field: Any) -> Any:
+def _factory(field: dataclasses.Field[object]) -> object:
     return None if field.default_factory is dataclasses.MISSING else field.default_factory
 
 
@@ -118,7 +117,7 @@ def is_set_by_user(value: object) -> bool:
     )
 
 
-def answers_itself(kind: object) -> str | None:
+def answers_itself(kind: type) -> str | None:
     """Return the name of the attribute by which a user's class, or its metaclass, overrides how
     Python reads its instances (`__getattribute__`, `__class__`, `__dict__`); None without one.
 
@@ -134,14 +133,14 @@ def answers_itself(kind: object) -> str | None:
     return None
 
 
-def array_classes() -> list[Any]:
+def array_classes() -> list[type]:
     """Return the classes of arrays and tracers, on which the user may have set attributes: no value
     that is hashed leads to them.
     """
-    found = [jax.Array, jax.core.ShapedArray, Tracer]
-    for kind in found:
-        found += [sub for sub in type.__subclasses__(kind) if sub not in found]
-    return found
+    classes: list[type] = [jax.Array, jax.core.ShapedArray, Tracer]
+    for kind in classes:
+        classes += [sub for sub in type.__subclasses__(kind) if sub not in classes]
+    return classes
 
 
 def registered(kind: object) -> list[str]:
@@ -163,7 +162,7 @@ def registered_anywhere() -> list[str]:
     )
 
 
-def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
+def _registered_under(roots: list[type]) -> Iterator[tuple[type, str]]:
     dump = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
     waiting, seen = roots, set(roots)
     while waiting:
@@ -205,7 +204,7 @@ def _is_installed(module: str) -> bool:
     return is_installed(module) or is_installed(module.partition(".")[0])
 
 
-_ROOTS: Any = (
+_ROOTS: tuple[type, ...] = (
     *(value for value in vars(collections.abc).values() if isinstance(value, abc.ABCMeta)),
     numbers.Number,
     contextlib.AbstractContextManager,
@@ -228,7 +227,7 @@ def _annotation(part: object) -> str:
     return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
 
 
-def instance_items(value: object) -> list[tuple[str, Any]]:
+def instance_items(value: object) -> list[tuple[str, object]]:
     """Return everything that an instance holds: its attributes, its slots, and its value as one of
     Python's own types.
     """
@@ -265,7 +264,7 @@ def instance_items(value: object) -> list[tuple[str, Any]]:
     return items
 
 
-_PLAINLY: tuple[tuple[type, Any], ...] = (
+_PLAINLY: tuple[tuple[type, Callable[..., object]], ...] = (
     (tuple, tuple),
     (list, list),
     (dict, dict),

@@ -148,7 +148,7 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
     return name in _KNOWN or name.startswith(_IN_PLACE)
 
 
-def value_of(load: Load, frame: types.FrameType) -> Any:
+def value_of(load: Load, frame: types.FrameType) -> object:
     """Evaluate a simple expression in a frame without calling anything.
 
     Raises:
@@ -173,7 +173,7 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
     )
 
 
-def _attribute(value: object, name: str) -> Any:
+def _attribute(value: object, name: str) -> object:
     """Return an attribute that is stored in an object, a slot or a module, not computed by code."""
     if isinstance(value, types.ModuleType) and name in vars(value):
         return vars(value)[name]

@@ -6,7 +6,6 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .._owners import owner
 from .allowlist import BARRED_ATTRIBUTES
@@ -30,7 +29,7 @@ class Global:
     """
 
     name: str
-    value: Any
+    value: object
     through: tuple[str, ...]
     module: str | None
 
@@ -134,7 +133,7 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         )
 
 
-def attribute_of(module: types.ModuleType, name: str) -> Any:
+def attribute_of(module: types.ModuleType, name: str) -> object:
     """Return the value of a module's name, or `MISSING`.
 
     Raises:

@@ -101,7 +101,7 @@ class Codes:
 
     def __init__(self) -> None:
         # by id; the code object is stored as well, so that its id is not reused
-        self._known: dict[int, tuple[CodeType, Any]] = {}
+        self._known: dict[int, tuple[CodeType, object]] = {}
 
     def add(self, codes: Iterable[CodeType], what: object) -> None:
         """Attach `what` to these code objects."""
@@ -139,11 +139,11 @@ def reads_of(code: CodeType) -> CodeReads:
             at = told.start()
             step = steps.numbers[at]
             if step in _GLOBAL:
-                chains[(steps.about(at), *_attributes_behind(steps, at + 1))] = None
+                chains[(steps.name(at), *_attributes_behind(steps, at + 1))] = None
             elif step in _IMPORT:
-                imports[(steps.about(at), _level(steps, at))] = None
+                imports[(steps.name(at), _level(steps, at))] = None
             elif step in _CHANGE:
-                changes[steps.about(at)] = None
+                changes[steps.name(at)] = None
         # `x in {1, 2}` compiles to a frozenset followed by CONTAINS_OP, where the order does not
         # matter.
         has_sets = has_sets or any(
@@ -201,11 +201,15 @@ class _Steps:
     arguments: Sequence[int]
     code: CodeType
 
-    def about(self, at: int) -> Any:
+    def name(self, at: int) -> str:
+        """Return the name that an instruction of `_SHIFTS` refers to."""
+        return self.code.co_names[self.arguments[at] >> _SHIFTS[self.numbers[at]]]
+
+    def about(self, at: int) -> object:
         """Return the name or the constant that an instruction refers to."""
         step = self.numbers[at]
         if step in _SHIFTS:
-            return self.code.co_names[self.arguments[at] >> _SHIFTS[step]]
+            return self.name(at)
         if step in _SMALL:
             return self.arguments[at]
         return self.code.co_consts[self.arguments[at]] if step in _CONSTANT else None
@@ -261,7 +265,7 @@ def _words(constants: Iterable[object]) -> Iterator[str]:
 
 def _attributes_behind(steps: _Steps, at: int) -> Iterator[str]:
     while at < len(steps.numbers) and steps.numbers[at] in _CHAIN:
-        yield steps.about(at)
+        yield steps.name(at)
         at += 1
 
 

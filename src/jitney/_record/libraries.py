@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
 
 from .._owners import STARTED, owner
 from .instructions import Codes
@@ -121,12 +120,9 @@ def _ours() -> list[str]:
     """Return all imported files of jitney, which plan, prove and write the program. A process with
     the same files imports the same ones for the same program.
     """
-    modules: list[Any] = [
-        module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY
-    ]
-    return sorted(
-        module.__file__ for module in modules if isinstance(getattr(module, "__file__", None), str)
-    )
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return sorted(file for file in files if isinstance(file, str))
 
 
 _JITNEY = __name__.partition(".")[0]
@@ -157,7 +153,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self._look = Fingerprinter()
-        self._spaces: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._spaces: dict[tuple[str, str], Mapping[str, object]] = {}
 
     def said(self, module: str, within: str, names: set[str]) -> Names:
         """Build the record of some names of a module or class."""
@@ -200,7 +196,7 @@ class _Seen:
         said = "\n".join([_places(functions), *others])
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def _space(self, module: str, within: str) -> Mapping[str, Any]:
+    def _space(self, module: str, within: str) -> Mapping[str, object]:
         """Return the namespace of a module, or of a class by its dotted name, without calling
         anything.
         """
@@ -214,10 +210,10 @@ class _Seen:
         return space
 
 
-_CODE: Callable[[Any], types.CodeType] = attrgetter("__code__")
-_FILE: Callable[[Any], str] = attrgetter("co_filename")
-_LINE: Callable[[Any], int] = attrgetter("co_firstlineno")
-_CALLED: Callable[[Any], str] = attrgetter("co_name")
+_CODE: Callable[[object], types.CodeType] = attrgetter("__code__")
+_FILE: Callable[[types.CodeType], str] = attrgetter("co_filename")
+_LINE: Callable[[types.CodeType], int] = attrgetter("co_firstlineno")
+_CALLED: Callable[[types.CodeType], str] = attrgetter("co_name")
 
 
 def _places(functions: Sequence[object]) -> str:

@@ -21,7 +21,6 @@ import typing
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import jax.monitoring
 import numpy as np
@@ -135,7 +134,7 @@ class TraceMonitor:
         """
         return owner(code.co_filename) not in CORE
 
-    def called(self, called: Any, frame: types.FrameType, first: object = UNTOLD) -> None:
+    def called(self, called: object, frame: types.FrameType, first: object = UNTOLD) -> None:
         """Check a call of something other than a Python function."""
         if called is getattr or called is hasattr:
             self._asked(frame, first)
@@ -369,7 +368,7 @@ class Follower:
         self._known = Codes()
         self._heard = Codes()
 
-    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+    def __call__(self, frame: types.FrameType, what: str, value: object) -> None:
         code = frame.f_code
         if what == "call":
             if code not in self._known and self._ran.started(frame):
@@ -397,7 +396,7 @@ def _monitored(ran: TraceMonitor) -> Generator[None]:
     events = monitoring.events
     heard = Codes()
 
-    def start(code: types.CodeType, _: int) -> Any:
+    def start(code: types.CodeType, _: int) -> object:
         if not ran.here():
             return None
         # Local events for this code only: a global CALL event would slow down all of JAX.

@@ -32,8 +32,8 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, jit_options
 from .._jax.mesh import Mesh, mesh_fingerprint
-from .._jax.trees import attribute, extended, is_node, issubdtype, tree_flatten, words_of_keys
-from .._jax.typed import DType
+from .._jax.trees import attribute, extended, is_node, issubdtype, words_of_keys
+from .._jax.typed import Array, DType, NumPyArray, Primitive
 from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     LEFT_OUT,
@@ -51,6 +51,7 @@ from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import CodeReads, Codes, codes_in, digest_of, reads_of
 from .memoised import (
     LruCacheContents,
+    Memoised,
     TracedCacheEntries,
     attributes_of,
     is_as_computed,
@@ -62,7 +63,6 @@ from .origin import importable, is_installed, module_origin
 from .sets import OF_SETS
 from .unsure import NotDeterministic
 
-_Primitive: Any = jax.extend.core.Primitive
 _NOW = frozenset(("now", "today"))
 _TIMES = re.compile(r"\s*[<>=|]?(M8?$|M8\[|M8|datetime64)")
 _ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
@@ -74,7 +74,7 @@ _TEXT: tuple[Any, ...] = (
     type(typing.List[int]),  # noqa: UP006
     type(typing.Any),
 )
-_SEEN_THROUGH: Any = (equinox.Module, tuple)
+_SEEN_THROUGH = (equinox.Module, tuple)
 # attributes that JAX itself puts on a jitted function, in 0.10.0 to 0.12.0.1
 _OF_JITTED = ("__wrapped__", "_jit_info", "_fun")
 _OF_TEXT = ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__")
@@ -93,12 +93,11 @@ class _OfOne(NamedTuple):
     one: int
 
 
-_FIELD: Any = type(vars(_OfOne)["one"])
+_FIELD = type(vars(_OfOne)["one"])
 # names that show more of an array than its elements
 _OF_VIEWS = frozenset(("base", "as_strided"))
 # levels of nested values
 _DEEPEST = 60
-_TREEDEF: Any = type(tree_flatten(0)[1])
 
 
 class ContentHasher:
@@ -115,7 +114,7 @@ class ContentHasher:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         # strong references: an id must not be used for a second object during the traversal
-        self._held: list[Any] = []
+        self._held: list[object] = []
         # ids of classes already checked by `answers_itself`; `_held` keeps their instances alive
         self._open: set[int] = set()
         self._trail: list[str] = []
@@ -123,10 +122,10 @@ class ContentHasher:
         self.modules: dict[str, types.ModuleType] = {}
         """Modules that occur as values, by name; code may read any of their names."""
         # installed classes, in which the user may have set attributes that code reads
-        self._installed: list[Any] = array_classes()
+        self._installed = array_classes()
         self._passed: set[str] = set()
         # arrays with a base, which code may read by `base` or `as_strided`
-        self._views: list[np.ndarray[Any, Any]] = []
+        self._views: list[NumPyArray] = []
         self._asked: set[str] = set()
         # text values, text elements of arrays, and the words in texts of code
         self._texts: set[str] = set()
@@ -136,10 +135,10 @@ class ContentHasher:
         self._words: set[str] = set()
         # functions and classes wait in a queue, since a chain of calls may be longer than
         # `_DEEPEST` or the recursion limit
-        self._later: list[tuple[Any, list[str]]] = []
+        self._later: list[tuple[type | types.FunctionType, list[str]]] = []
         self._scope = scope
         self._traced = traced
-        self.remembering: list[Any] = []
+        self.remembering: list[Memoised] = []
         """Memoised functions that were found (`remembered.py`)."""
         self.is_as_computed = True
         """True as long as all cached results of these functions are what they would compute now."""
@@ -328,7 +327,7 @@ class ContentHasher:
             raise self.fail("is a set of functions or modules")
         return digest
 
-    def _array(self, value: Any, kind: type) -> None:
+    def _array(self, value: Array | np.generic, kind: type) -> None:
         is_key = isinstance(value, jax.Array) and issubdtype(value.dtype, extended)
         if isinstance(value, jax.Array):
             if value.is_deleted():
@@ -441,12 +440,12 @@ class ContentHasher:
         self._asked |= _OF_VIEWS & {name}
         self.say("named", module, name)
 
-    def _ufunc(self, value: Any) -> None:
+    def _ufunc(self, value: np.ufunc) -> None:
         if getattr(np, value.__name__, None) is not value:
             raise self.fail("is a universal function of a package other than NumPy")
         self.say("ufunc", value.__name__)
 
-    def _sharding(self, value: Any) -> None:
+    def _sharding(self, value: jax.sharding.NamedSharding) -> None:
         mesh = value.mesh
         self.say("sharding", repr((value.spec, value.memory_kind)))
         if isinstance(mesh, jax.sharding.AbstractMesh):
@@ -511,7 +510,7 @@ class ContentHasher:
 
         # A fixpoint: a value added here may be code that reads further names, or a further module.
         while True:
-            places = [
+            places: list[tuple[str, object, set[str]]] = [
                 (name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)
             ]
             bases = dict.fromkeys(base for kind in self._installed for base in kind.__mro__)
@@ -530,7 +529,7 @@ class ContentHasher:
                     self.add(vars(place)[asked], f"{of}.{asked}")
                     self._drain()
 
-    def _read_memories(self, digest: Callable[[Any], str]) -> None:
+    def _read_memories(self, digest: Callable[[object], str]) -> None:
         """Add the cached results of memoised functions: of all of them, as soon as one differs from
         what would be computed now.
         """
@@ -551,7 +550,7 @@ class ContentHasher:
             self._drain()
             self._read_names()
 
-    def _entries(self, remembering: object) -> Sequence[tuple[Any, Any]]:
+    def _entries(self, remembering: Memoised) -> Sequence[tuple[object, object]]:
         entries = LruCacheContents.of(remembering).entries
         return entries if self._traced is None else self._traced.before(remembering, entries)
 
@@ -573,7 +572,7 @@ class ContentHasher:
             )
         return (self._asked | self._words) & there
 
-    def _class(self, value: Any) -> None:
+    def _class(self, value: type) -> None:
         named = importable(value)
         self.say(f"node {is_node(value)}", *registered(value))
         if named is not None:
@@ -663,7 +662,7 @@ class ContentHasher:
 
     def _instance(self, value: Any, kind: type) -> None:
         self.say("instance")
-        if isinstance(value, _TREEDEF):
+        if isinstance(value, jax.tree_util.PyTreeDef):
             node = value.node_data()
             self.say(str(value.num_leaves), str(value.num_nodes))
             self._many([("", node), ("", value.children())])
@@ -684,7 +683,7 @@ class ContentHasher:
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
-        if isinstance(value, _Primitive) and not any(
+        if isinstance(value, Primitive) and not any(
             value is each for each in vars(jax.extend.core.primitives).values()
         ):
             raise self.fail(
@@ -699,7 +698,7 @@ class ContentHasher:
         self._many(instance_items(value))
 
 
-def alone(scope: str) -> Callable[[Any], str]:
+def alone(scope: str) -> Callable[[object], str]:
     """Return a function that computes the digest of one value and its reads, under the given
     settings.
     """
@@ -742,7 +741,7 @@ def _is_harmless(code: types.CodeType, names: CodeReads, read: Global) -> bool:
     )
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
