@@ -85,11 +85,7 @@ def _default(data: Json, find: Find) -> object:
 def _hint(hint: Hint) -> Json:
     match hint:
         case ArrayHint():
-            dtypes = (
-                None
-                if hint.dtypes is None
-                else [x if isinstance(x, str) else {"pattern": x.pattern} for x in hint.dtypes]
-            )
+            dtypes = None if hint.dtypes is None else [_dtype(dtype) for dtype in hint.dtypes]
             dims = [{name: getattr(dim, name) for name in _DIM} for dim in hint.dims]
             return {
                 "is": "array",
@@ -135,6 +131,10 @@ def _hint(hint: Hint) -> Json:
             return {"is": "any", "text": hint.text}
 
 
+def _dtype(dtype: str | re.Pattern[str]) -> object:
+    return dtype if isinstance(dtype, str) else {"pattern": dtype.pattern}
+
+
 def contract_of(data: Json, find: Find = imported) -> Contract:
     """Convert data back to a contract."""
     parameters = tuple(
@@ -153,39 +153,32 @@ def contract_of(data: Json, find: Find = imported) -> Contract:
 def _hint_of(data: Json, find: Find) -> Hint:
     match data["is"]:
         case "array":
-            dtypes = (
-                None
-                if data["dtypes"] is None
-                else tuple(
-                    x if isinstance(x, str) else re.compile(x["pattern"]) for x in data["dtypes"]
-                )
-            )
-            return ArrayHint(
-                tuple(Dim(**dim) for dim in data["dims"]), dtypes, data["text"], data["array_like"]
-            )
+            dtypes = None if data["dtypes"] is None else tuple(map(_dtype_of, data["dtypes"]))
+            dims = tuple(Dim(**dim) for dim in data["dims"])
+            return ArrayHint(dims, dtypes, data["text"], data["array_like"])
         case "scalar":
             return ScalarHint(data["text"])
         case "union":
-            return UnionHint(
-                tuple(_hint_of(option, find) for option in data["options"]), data["text"]
-            )
+            options = tuple(_hint_of(option, find) for option in data["options"])
+            return UnionHint(options, data["text"])
         case "tree":
             return TreeHint(_hint_of(data["leaf"], find), data["structure"], data["text"])
         case "tuple" | "list" | "dict":
             items = tuple(_hint_of(item, find) for item in data["items"])
-            return ContainerHint(
-                _KINDS[data["is"]], items, data["variadic"], data["text"], tuple(data["keys"])
-            )
+            kind, keys = _KINDS[data["is"]], tuple(data["keys"])
+            return ContainerHint(kind, items, data["variadic"], data["text"], keys)
         case "module":
             # A class that cannot be imported is not checked.
             cls = find(*data["class"])
-            return (
-                AnyHint(f"`{data['text']}` cannot be imported here")
-                if cls is None
-                else ModuleHint(cls, data["text"])
-            )
+            if cls is None:
+                return AnyHint(f"`{data['text']}` cannot be imported here")
+            return ModuleHint(cls, data["text"])
         case _:
             return AnyHint()
+
+
+def _dtype_of(data: str | Json) -> str | re.Pattern[str]:
+    return data if isinstance(data, str) else re.compile(data["pattern"])
 
 
 class _Written(str):

@@ -136,21 +136,19 @@ def check_header(header: Header, where: str) -> None:
     ]
     results = [(program["result"], len(program["results"])) for program in programs]
     symbols = [symbol for program in programs for symbol in program["symbols"].values()]
-    if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(
-        _is(symbol, _SYMBOL) for symbol in symbols
-    ):
+    are_trees = all(_is_tree(*tree) for tree in (*arguments, *results))
+    if not are_trees or not all(_is(symbol, _SYMBOL) for symbol in symbols):
         raise ExportError(_foreign(where), code="J290")
-    if [*header["arguments"]] != [
-        parameter["name"] for parameter in header["contract"]["parameters"]
-    ]:
+    names = [parameter["name"] for parameter in header["contract"]["parameters"]]
+    if [*header["arguments"]] != names:
         raise ExportError(_foreign(where), code="J290")
-    told = made_of_header(
+    numbers = made_of_header(
         lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)],
         where,
     )
 
     # Arguments and bound arrays together fill each array of each program.
-    filled = {*told, *(array["number"] for array in header["bound"])}
+    filled = {*numbers, *(array["number"] for array in header["bound"])}
     sizes = [size for program in programs for size in program["sizes"].values()]
     if any(filled != {*range(len(program["arrays"]))} for program in programs):
         raise ExportError(_foreign(where), code="J290")
@@ -202,32 +200,33 @@ def _is_tree(tree: Tree, count: int) -> bool:
     is_class = tree["is"] in ("module", "named")
     if is_class and not _is(tree, {"class": _Row((str, str)), "static": [_Row((str, list))]}):
         return False
-    return (is_class or tree["is"] in ("dict", "ordered")) and all(
-        _is(part, _Row((str if is_class else list, dict))) and _is_tree(part[1], count)
-        for part in items
-    )
+    if not is_class and tree["is"] not in ("dict", "ordered"):
+        return False
+    row = _Row((str if is_class else list, dict))
+    return all(_is(part, row) and _is_tree(part[1], count) for part in items)
 
 
 def _numbers(tree: Tree) -> list[int]:
     """Numbers of the arrays in a tree."""
     if tree["is"] == "array":
         return [tree["number"]]
-    return [
-        number
-        for part in tree.get("items", ())
-        for number in _numbers(part if isinstance(part, dict) else part[1])
-    ]
+    numbers: list[int] = []
+    for part in tree.get("items", ()):
+        numbers += _numbers(part if isinstance(part, dict) else part[1])
+    return numbers
 
 
 # Kinds: a dict lists required fields, a list has the kind of its elements, a `_Row` one kind per
 # element, and a plain tuple of types lists alternatives.
 def _is(value: object, kind: Any) -> bool:
     if type(kind) is dict:
-        return isinstance(value, dict) and all(
-            name in value and _is(value[name], part) for name, part in kind.items()
-        )
+        if not isinstance(value, dict):
+            return False
+        return all(name in value and _is(value[name], part) for name, part in kind.items())
     if type(kind) is _Row:
-        return isinstance(value, list) and len(value) == len(kind) and all(map(_is, value, kind))
+        if not isinstance(value, list) or len(value) != len(kind):
+            return False
+        return all(map(_is, value, kind))
     if type(kind) is list:
         return isinstance(value, list) and all(_is(part, kind[0]) for part in value)
     return isinstance(value, kind)

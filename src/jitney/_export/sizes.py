@@ -126,16 +126,16 @@ def _misplaced(program: ProgramEntry, given: Sequence[GivenArray]) -> list[int]:
         for aval, array in zip(program["arrays"], given, strict=True)
     ]
     sizes: dict[str, set[int]] = {}
-    for told, size in (pair for shape in shapes for pair in zip(*shape, strict=True)):
-        if isinstance(told, str) and told in symbols:
-            sizes.setdefault(told, set()).add(size)
+    for told_sizes, given_sizes in shapes:
+        for told, size in zip(told_sizes, given_sizes, strict=True):
+            if isinstance(told, str) and told in symbols:
+                sizes.setdefault(told, set()).add(size)
     within = {name: range(low, high + 1) for name, (_, low, high) in symbols.items()}
-    bad = {
-        name
-        for name, found in sizes.items()
-        if len(found) > 1 or not all(size in within[name] for size in found)
-    }
-    known = {name: max(found) for name, found in sizes.items()}
+    bad: set[int | str] = set()
+    for name, values in sizes.items():
+        if len(values) > 1 or not all(size in within[name] for size in values):
+            bad.add(name)
+    known = {name: max(values) for name, values in sizes.items()}
 
     def fits_in(told: int | str, size: int) -> bool:
         return told not in bad and _at(told, known) == size

@@ -103,11 +103,9 @@ def data_of(value: Any) -> Data:
             *_name_of(kind),
             [[name, data_of(getattr(value, name))] for name in fields],
         ]
-    return (
-        _function(value)
-        if isinstance(value, types.FunctionType) and "<" in value.__qualname__
-        else ["name", *_name_of(value)]
-    )
+    if isinstance(value, types.FunctionType) and "<" in value.__qualname__:
+        return _function(value)
+    return ["name", *_name_of(value)]
 
 
 def _function(function: types.FunctionType) -> Data:
@@ -120,12 +118,9 @@ def _function(function: types.FunctionType) -> Data:
     name = f"{function.__module__}.{function.__qualname__}"
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         raise NoData(f"{name}, a function in a function that holds values")
-    return [
-        "code",
-        function.__module__,
-        function.__qualname__,
-        hashlib.sha256(repr(_code(function.__code__)).encode()).hexdigest(),
-    ]
+    text = repr(_code(function.__code__))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return ["code", function.__module__, function.__qualname__, digest]
 
 
 def _code(code: types.CodeType) -> tuple[object, ...]:
@@ -133,7 +128,13 @@ def _code(code: types.CodeType) -> tuple[object, ...]:
         _code(part) if isinstance(part, types.CodeType) else data_of(part)
         for part in code.co_consts
     ]
-    return code.co_code.hex(), code.co_names, code.co_varnames, code.co_flags, constants
+    return (
+        code.co_code.hex(),
+        code.co_names,
+        code.co_varnames,
+        code.co_flags,
+        constants,
+    )
 
 
 def _named(kind: type, value: enum.Enum) -> list[str]:
@@ -238,9 +239,8 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return f"{rest[0]}.{rest[1]}"
         case "record":
             module, name, fields = rest
-            return _record(
-                find(module, name), {field: value_of(part, find) for field, part in fields}
-            )
+            cls = find(module, name)
+            return _record(cls, {field: value_of(part, find) for field, part in fields})
         case "dict":
             return {value_of(name, find): value_of(part, find) for name, part in rest[0]}
         case "array":
@@ -251,11 +251,9 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return array.copy() if is_array else array[()]
         case "partial":
             func, args, keywords = (value_of(part, find) for part in rest)
-            return (
-                functools.partial(func, *args, **keywords)
-                if callable(func)
-                else f"partial of {func}"
-            )
+            if not callable(func):
+                return f"partial of {func}"
+            return functools.partial(func, *args, **keywords)
         case "tuple" | "list" | "set" | "frozenset":
             return _CONTAINERS[kind](value_of(part, find) for part in rest[0])
         case _:

@@ -40,11 +40,12 @@ def check_version(header: Header, where: str) -> None:
         jax_export.minimum_supported_calling_convention_version,
         jax_export.maximum_supported_calling_convention_version,
     )
-    for told in header["programs"]:
-        if not least <= told["calling_convention"] <= most:
+    for program in header["programs"]:
+        convention = program["calling_convention"]
+        if not least <= convention <= most:
             raise ExportError(
                 where,
-                f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows"
+                f"it has convention {convention}, and jax {jax.__version__} knows"
                 f" {least} to {most}.",
                 _RULE,
                 "export it anew with a JAX of these days.",
@@ -67,12 +68,15 @@ def deserialized(
         ExportError: JAX does not load it, or its arrays are not those in the header.
     """
     exported = _exported(member, header, where)
-    taken, given = (
+    arguments, results = (
         [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
     )
+    arguments_of_header = [aval["dtype"] for aval in told["arrays"]]
+    results_of_header = [aval["dtype"] for aval in told["results"]]
     # A program with run-time checks has one result more: the number of the check that failed.
-    results = [aval["dtype"] for aval in told["results"]] + ["int32"] * bool(told["checks"])
-    if taken != [aval["dtype"] for aval in told["arrays"]] or given != results:
+    if told["checks"]:
+        results_of_header.append("int32")
+    if arguments != arguments_of_header or results != results_of_header:
         raise ExportError(_no_program(where), code="J290")
     return exported
 

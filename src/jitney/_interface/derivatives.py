@@ -91,7 +91,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 )
                 tangents = {names[0]: given} if single and names else self._by_name(given, names)
                 names = tuple(tangents)
-                kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
+                kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
 
             made = self._made(names, single, aux=has_aux)
             if self._program.defaults.sparse:
@@ -113,7 +113,8 @@ class Derivative(Tools[G], Generic[P, G]):
     @property
     def stats(self) -> Stats:
         """Statistics of its programs so far, with respect to any arguments."""
-        return total([program.core.counters for program in self._program.derivatives(self.what)])
+        programs = self._program.derivatives(self.what)
+        return total([program.core.counters for program in programs])
 
     def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> AnyProgram:
         """Return the program of this derivative, for `plan`, `compile` and `stats`. Its directions
@@ -203,7 +204,7 @@ class Derivative(Tools[G], Generic[P, G]):
 
     def _by_name(self, given: object, names: tuple[str, ...] | None) -> dict[str, object]:
         if type(given) is not dict or not given or (names is not None and set(given) != set(names)):
-            listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
+            listed = "those that vary" if names is None else ", ".join(map(repr, names))
             raise OptionError(
                 self._where,
                 "the tangents are not given by name.",
@@ -300,7 +301,8 @@ class Derivative(Tools[G], Generic[P, G]):
         key = (self.what, made.body, names)
         static = self._program.kept(key)
         if static is None:
-            options = replace(made.options, static=(*made.options.static, *names))
+            static_names = (*made.options.static, *names)
+            options = replace(made.options, static=static_names)
             derived: Any = made.body
             static = self._program.with_body(replace(derived, positions=names), options, key)
         return static
@@ -347,13 +349,15 @@ def _are_positions(
     if options.vmap or options.pad or options.chunk or options.shard:
         return False
     given = made.arguments(args, kwargs)
-    leaves = [leaf for name in names for leaf in tree_flatten(given.get(name, ""))[0]]
-    return all(
-        isinstance(leaf, (np.ndarray, jax.Array))
-        and not isinstance(leaf, Tracer)
-        and leaf.dtype.kind in "iub"
-        for leaf in leaves
-    )
+    leaves = tree_flatten([given.get(name, "") for name in names])[0]
+    return all(map(_holds_integers, leaves))
+
+
+def _holds_integers(leaf: object) -> bool:
+    """Return whether a leaf is a concrete array of integers or truth values."""
+    if isinstance(leaf, Tracer) or not isinstance(leaf, (np.ndarray, jax.Array)):
+        return False
+    return leaf.dtype.kind in "iub"
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
@@ -379,9 +383,8 @@ def program_called(tool: str, given: object, keywords: dict[str, Any]) -> AnyPro
     """Return the program that a tool works on, given the keywords of a call: for a derivative,
     `wrt` is taken out of them, as by a call of it.
     """
-    return program_of(
-        tool, given, keywords.pop("wrt", None) if isinstance(given, Derivative) else None
-    )
+    wrt = keywords.pop("wrt", None) if isinstance(given, Derivative) else None
+    return program_of(tool, given, wrt)
 
 
 def named(where: Where | str, option: str, value: object) -> tuple[tuple[str, ...], bool]:
@@ -507,11 +510,9 @@ def lazy_derivatives(
         )
 
     defaults = Defaults(names, left_out, single, mode, sparse)
-    return (
-        _decorated(fn, defaults)
-        if fn is not None
-        else functools.partial(_decorated, defaults=defaults)
-    )
+    if fn is None:
+        return functools.partial(_decorated, defaults=defaults)
+    return _decorated(fn, defaults)
 
 
 @public
@@ -523,5 +524,6 @@ def _decorated(fn: Any, defaults: Defaults) -> object:
     if method is not None:
         return method
     program = fn if isinstance(fn, Program) else optimize(fn)
-    check_names(program.core.where, (*(defaults.wrt or ()), *defaults.skip), program.core)
+    names = (*(defaults.wrt or ()), *defaults.skip)
+    check_names(program.core.where, names, program.core)
     return program.with_defaults(defaults)

@@ -71,18 +71,21 @@ class DerivedCaches:
         """
         key, trace = (rule, settings()), core.get_opaque_trace_state()
         if id(state) not in self._kept:
-            self._kept[id(state)] = (state, _lasting(state), DerivedCache(None))
+            passing = DerivedCache(None)
+            self._kept[id(state)] = (state, _lasting(state), passing)
         _, lasting, passing = self._kept[id(state)]
 
         # A value without tracers is valid in any trace.
-        for known in (*lasting.values.get(key, ()), *passing.values.get(key, ())):
-            if known.holds(trace):
-                return known.value
+        for cache in (lasting, passing):
+            for known in cache.values.get(key, ()):
+                if known.holds(trace):
+                    return known.value
 
         value = rule(state)
-        traced = _has_tracers(value)
-        kept = passing if traced and not _has_tracers(state) else lasting
-        kept.values.setdefault(key, []).append(KeptValue(trace if traced else None, value))
+        is_traced = _has_tracers(value)
+        cache = passing if is_traced and not _has_tracers(state) else lasting
+        new = KeptValue(trace if is_traced else None, value)
+        cache.values.setdefault(key, []).append(new)
         return value
 
 
@@ -151,10 +154,13 @@ def _same(old: list[object], new: list[object]) -> bool:
     """Return whether nothing has changed. Integers, strings and contents of NumPy arrays are
     compared by `==`, everything else by identity.
     """
-    return len(old) == len(new) and all(
-        a is b or (type(a) is type(b) and type(a) in _COMPARED and a == b)
-        for a, b in zip(old, new, strict=True)
-    )
+    return len(old) == len(new) and all(map(_is_unchanged, old, new))
+
+
+def _is_unchanged(old: object, new: object) -> bool:
+    if old is new:
+        return True
+    return type(old) is type(new) and type(old) in _COMPARED and old == new
 
 
 _COMPARED = frozenset({tuple, bool, int, str, bytes})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import sys
 import types
 import warnings
@@ -182,7 +183,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def _not_traceable(
         self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Sequence[Array]
-    ) -> Any:
+    ) -> R:
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
             raise untraced from error
@@ -191,8 +192,9 @@ class Program(Tools[R], Generic[P, R]):
         if not is_nested_trace(arrays):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
+            first_line = str(untraced).splitlines()[0]
             warnings.warn(
-                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as"
+                f"{first_line}\nIt runs un-jitted from now on, as"
                 f" `on_trace_error='eager'` asks.{_idle(core.options)}",
                 JitneyWarning,
                 stacklevel=users_level(),
@@ -213,9 +215,10 @@ class Program(Tools[R], Generic[P, R]):
         with equal options.
         """
         calls: dict[str, int] = {}
-        for key, made in self._made.items():
-            calls[key[0]] = calls.get(key[0], 0) + made.core.counters.calls
-        return replace(self._core.counters.stats(), derivatives=calls)
+        for (what, *_), program in self._made.items():
+            calls[what] = calls.get(what, 0) + program.core.counters.calls
+        stats = self._core.counters.stats()
+        return replace(stats, derivatives=calls)
 
     @property
     def options(self) -> Options:
@@ -441,7 +444,7 @@ class Program(Tools[R], Generic[P, R]):
         return self._core
 
     @property
-    def body(self) -> Callable[..., Any]:
+    def body(self) -> Callable[..., object]:
         """The function itself, unbound."""
         return self._fn
 
@@ -482,7 +485,8 @@ class Program(Tools[R], Generic[P, R]):
 
     def bound_as(self, other: AnyProgram) -> AnyProgram:
         """Return this program, bound to the same arguments as another one."""
-        return self.bound_to(other._args, other._kwargs) if other._args or other._kwargs else self
+        is_bound = other._args or other._kwargs
+        return self.bound_to(other._args, other._kwargs) if is_bound else self
 
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
         """Return the same program with other defaults for its derivatives; see
@@ -495,10 +499,8 @@ class Program(Tools[R], Generic[P, R]):
     ) -> dict[str, object]:
         """Return the arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
-        return {
-            parameter.name: value
-            for parameter, value in zip(self._core.binder.parameters, values, strict=True)
-        }
+        names = [parameter.name for parameter in self._core.binder.parameters]
+        return dict(zip(names, values, strict=True))
 
     def parted(self) -> tuple[tuple[object, ...], AnyProgram]:
         """Return the bound positional arguments, and the unbound program."""
@@ -525,12 +527,13 @@ class Program(Tools[R], Generic[P, R]):
     ) -> tuple[Specialization, tuple[Any, ...]]:
         """Return the entry of a call, and its arrays or abstract values; see `compile`."""
         core = self._core
-        args, kwargs = self._args + args, {**self._kwargs, **kwargs}
-        args, kwargs = abstract_values(core, args, kwargs, sizes, warn=warn)
-        values = core.bind(args, kwargs)
+        args = self._args + args
+        named = {**self._kwargs, **kwargs}
+        values = core.bind(*abstract_values(core, args, named, sizes, warn=warn))
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        entry, arrays = core.entry_of(layout, leaves), tuple(layout.pick(leaves))
+        entry = core.entry_of(layout, leaves)
+        arrays = tuple(layout.pick(leaves))
         unfit = no_number(core.where, arrays, entry.paths, called=False)
         if unfit is not None:
             raise unfit
@@ -545,7 +548,9 @@ class Program(Tools[R], Generic[P, R]):
         self: Program[Concatenate[S, Q], _T], instance: S, owner: object = None, /
     ) -> Program[Q, _T]: ...
     def __get__(self, instance: object, owner: object = None, /) -> object:
-        return self if instance is None else self.bound_to((*self._args, instance), self._kwargs)
+        if instance is None:
+            return self
+        return self.bound_to((*self._args, instance), self._kwargs)
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
@@ -564,7 +569,8 @@ class Program(Tools[R], Generic[P, R]):
 
     def __repr__(self) -> str:
         chosen = option_texts(self._core.options)
-        return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
+        options = f" {', '.join(chosen)}" if chosen else ""
+        return f"<jitney program {self._core.where}{options}>"
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
@@ -573,13 +579,13 @@ class Program(Tools[R], Generic[P, R]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
+        if self._core is not other._core or tuple(self._kwargs) != tuple(other._kwargs):
+            return False
+
         # Bound arguments are compared by identity: `==` of arrays is an array.
-        mine, theirs = (
-            (*self._args, *self._kwargs.values()),
-            (*other._args, *other._kwargs.values()),
-        )
-        same = len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True))
-        return self._core is other._core and tuple(self._kwargs) == tuple(other._kwargs) and same
+        mine = (*self._args, *self._kwargs.values())
+        theirs = (*other._args, *other._kwargs.values())
+        return len(mine) == len(theirs) and all(map(operator.is_, mine, theirs))
 
     def __hash__(self) -> int:
         return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
@@ -597,7 +603,8 @@ class Program(Tools[R], Generic[P, R]):
         if not self._args and not self._kwargs:
             # A plain function copies to itself, too.
             return self
-        return Program(self._core, self._fn, *copy.deepcopy((self._args, self._kwargs), memo))
+        args, kwargs = copy.deepcopy((self._args, self._kwargs), memo)
+        return Program(self._core, self._fn, args, kwargs)
 
     def __reduce__(self) -> str | tuple[object, ...]:
         # As a function is pickled: by its name, which must lead to this very program.
@@ -631,12 +638,12 @@ def _idle(options: Options) -> str:
     un-jitted.
     """
     names = [name for name in ("chunk", "memory", "pad", "donate") if getattr(options, name)]
-    names += ["shard"] if options.shard is not None else []
-    return (
-        f" There is no program for {' and '.join(f'`{name}`' for name in names)} to act on."
-        if names
-        else ""
-    )
+    if options.shard is not None:
+        names.append("shard")
+    if not names:
+        return ""
+    listed = " and ".join(f"`{name}`" for name in names)
+    return f" There is no program for {listed} to act on."
 
 
 def is_call_of(fn: object, instance: object) -> bool:

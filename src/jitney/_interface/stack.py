@@ -52,7 +52,9 @@ class Stacked(eqx.Module, Generic[T]):
         place = range(self.count)[at]
 
         def element(x: Any) -> object:
-            return jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
+            if not _is_array(x):
+                return x
+            return jax.lax.index_in_dim(x, place, keepdims=False)
 
         return tree_map(element, self.layers)
 
@@ -109,7 +111,8 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
                 )
 
     def stacked(*given: Any) -> object:
-        return jax.numpy.stack(given) if _is_array(given[0]) else given[0]
+        first = given[0]
+        return jax.numpy.stack(given) if _is_array(first) else first
 
     return Stacked(tree_map(stacked, *layers), len(layers))
 
@@ -126,8 +129,10 @@ def _is_array(x: object) -> bool:
 def _alike(one: object, other: object) -> bool:
     if _is_array(one) or _is_array(other):
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
+    if one is other:
+        return True
     try:
-        return one is other or (type(one) is type(other) and static_key(one) == static_key(other))
+        return type(one) is type(other) and static_key(one) == static_key(other)
     except Unkeyed:
         # Values without a key cannot be compared.
         return False
@@ -135,7 +140,8 @@ def _alike(one: object, other: object) -> bool:
 
 def _kind(x: Any) -> tuple[Shape, DType, bool]:
     # The weak type counts: such a value takes the dtype of its other operand.
-    return x.shape, x.dtype, bool(getattr(x, "weak_type", False))
+    is_weak = bool(getattr(x, "weak_type", False))
+    return x.shape, x.dtype, is_weak
 
 
 def _said(x: object) -> str:

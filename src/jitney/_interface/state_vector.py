@@ -40,9 +40,8 @@ def core_leaves(state: object) -> list[tuple[Path, Array]]:
     """
     cls = type(state).__name__
     leaves = tree_flatten_with_path(state)[0]
-    default = next(
-        (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype")), None
-    ) or jnp.result_type(float)
+    known = (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype"))
+    default = next(known, None) or jnp.result_type(float)
     leaves = [
         (path, np.asarray(leaf, default) if isinstance(leaf, float) else leaf)
         for path, leaf in leaves
@@ -74,8 +73,9 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
     """Return start and stop of each piece of the vector; adjacent scalars are one piece."""
     runs: list[tuple[int, int]] = []
     for i, shape in enumerate(shapes):
-        if not shape and runs and runs[-1][1] == i and not shapes[runs[-1][0]]:
-            runs[-1] = (runs[-1][0], i + 1)
+        start = runs[-1][0] if runs else i
+        if not shape and start < i and not shapes[start]:
+            runs[-1] = (start, i + 1)
         else:
             runs.append((i, i + 1))
     return runs
@@ -90,14 +90,13 @@ def joined(leaves: Sequence[Array]) -> Array:
     # One operation for each piece: a stack of scalars, or a reshape.
     pieces: list[Array] = []
     for start, stop in _runs([leaf.shape for leaf in leaves]):
-        one = leaves[start] if stop == start + 1 else None
-        pieces.append(
-            xp.stack(leaves[start:stop])
-            if one is None
-            else one
-            if one.ndim == 1
-            else xp.reshape(one, (-1,))
-        )
+        one = leaves[start]
+        if stop > start + 1:
+            pieces.append(xp.stack(leaves[start:stop]))
+        elif one.ndim == 1:
+            pieces.append(one)
+        else:
+            pieces.append(xp.reshape(one, (-1,)))
     if not pieces:
         return np.zeros(0, dtype)
     return pieces[0] if len(pieces) == 1 and xp is jnp else xp.concatenate(pieces)
@@ -108,29 +107,34 @@ def _split(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
     # here.
     full = [shape for shape in shapes if math.prod(shape)]
     xp = np if isinstance(vector, np.ndarray) else jnp
+    fields: list[Array] = []
     if len(full) < len(shapes):
         parts = iter(_split(vector, full))
-        return [
-            next(parts) if math.prod(shape) else xp.zeros(shape, vector.dtype) for shape in shapes
-        ]
+        for shape in shapes:
+            is_empty = math.prod(shape) == 0
+            fields.append(xp.zeros(shape, vector.dtype) if is_empty else next(parts))
+        return fields
 
-    # The pieces, in one split, then the scalars of each stacked piece.
+    # The pieces, in one split.
     runs = _runs(shapes)
-    lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
+    sizes = [math.prod(shape) for shape in shapes]
+    lengths = [sum(sizes[start:stop]) for start, stop in runs]
     if isinstance(vector, np.ndarray):
         pieces = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
+    elif len(runs) > 1:
+        pieces = jax.lax.split(vector, lengths)
     else:
-        pieces = jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
-    fields: list[Array] = []
+        pieces = [vector][: len(runs)]
+
+    # Then the scalars of each stacked piece.
     for (start, stop), piece in zip(runs, pieces, strict=True):
-        if stop > start + 1:
-            fields += (
-                [piece[i, ...] for i in range(len(piece))]
-                if isinstance(piece, np.ndarray)
-                else jnp.unstack(piece)
-            )
+        if stop == start + 1:
+            shape = shapes[start]
+            fields.append(piece if shape == piece.shape else piece.reshape(shape))
+        elif isinstance(piece, np.ndarray):
+            fields += [piece[i, ...] for i in range(len(piece))]
         else:
-            fields.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
+            fields += jnp.unstack(piece)
     return fields
 
 
@@ -139,20 +143,22 @@ def like(state: S, vector: object) -> S:
     """Return a state with the shapes of another one, from a vector."""
     leaves = core_leaves(state)
     shapes = [leaf.shape for _, leaf in leaves]
-    kind = np.inexact if any(np.iscomplexobj(leaf) for _, leaf in leaves) else np.floating
-    parts = _split(_vector(type(state), vector, sum(map(math.prod, shapes)), kind), shapes)
-    return tree_unflatten(tree_flatten(state)[1], parts)
+    is_complex = any(np.iscomplexobj(leaf) for _, leaf in leaves)
+    kind = np.inexact if is_complex else np.floating
+
+    length = sum(map(math.prod, shapes))
+    array = _vector(type(state), vector, length, kind)
+    parts = _split(array, shapes)
+    treedef = tree_flatten(state)[1]
+    return tree_unflatten(treedef, parts)
 
 
 @public
 def from_vector(cls: type[S], vector: object, *, sizes: Mapping[str, int] | None = None) -> S:
     """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
-    dims = {
-        name: _dims(cls, name, hint)
-        for name, hint in hints.items()
-        if name not in _static_names(cls)
-    }
+    static = _static_names(cls)
+    dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in static}
     if sizes is not None and not isinstance(sizes, Mapping):
         rule = "Sizes are given by names of axes."
         raise StateError(
@@ -161,9 +167,8 @@ def from_vector(cls: type[S], vector: object, *, sizes: Mapping[str, int] | None
 
     # One unknown size follows from the length of the vector.
     known = dict(sizes or {})
-    unknown = sorted(
-        {name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known)
-    )
+    axes = {name for hint in dims.values() for name in (*hint.names, *hint.mentions)}
+    unknown = sorted(axes - set(known))
     if len(unknown) == 1:
         known[unknown[0]] = _solved(cls, dims, known, unknown[0], vector)
     elif unknown:
@@ -177,9 +182,12 @@ def from_vector(cls: type[S], vector: object, *, sizes: Mapping[str, int] | None
 
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
     kind = np.inexact if any(map(_may_be_complex, hints.values())) else np.floating
-    parts = _split(_vector(cls, vector, sum(map(math.prod, shapes)), kind), shapes)
+    length = sum(map(math.prod, shapes))
+    array = _vector(cls, vector, length, kind)
+    fields = dict(zip(dims, _split(array, shapes), strict=True))
+
     make: Callable[..., S] = cls
-    return make(**dict(zip(dims, parts, strict=True)))
+    return make(**fields)
 
 
 def _may_be_complex(hint: object) -> bool:
@@ -197,12 +205,10 @@ def _vector(cls: type, vector: object, length: int, kind: type[np.generic]) -> A
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
         if isinstance(vector, np.ndarray):
             array = np.array(vector)
+        elif isinstance(vector, jax.Array):
+            array = vector
         else:
-            array = (
-                vector
-                if isinstance(vector, jax.Array)
-                else np.asarray(vector, jnp.result_type(float))
-            )
+            array = np.asarray(vector, jnp.result_type(float))
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type(vector).__name__} is no vector: {error}") from None
     if not issubdtype(array.dtype, kind):
@@ -267,7 +273,8 @@ def _needs_instance(cls: type, name: str, what: str) -> StateError:
 def _shape(cls: type, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for dim in hint.dims:
-        size = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
+        expr = dim.expr or dim.name or "?"
+        size = dim.size if dim.kind == "fixed" else evaluate(expr, sizes, {})
         if isinstance(size, Unknown) or not isinstance(size, int):
             raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
         shape.append(size)
@@ -283,12 +290,16 @@ def _solved(
     wanted = math.prod(getattr(vector, "shape", np.shape(vector)))
 
     def length(size: int) -> int:
-        return sum(math.prod(_shape(cls, hint, {**known, name: size})) for hint in dims.values())
+        shapes = [_shape(cls, hint, {**known, name: size}) for hint in dims.values()]
+        return sum(map(math.prod, shapes))
 
     low, high = 0, wanted + 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if length(middle) < wanted else (low, middle)
+        if length(middle) < wanted:
+            low = middle + 1
+        else:
+            high = middle
 
     if length(low) != wanted:
         raise StateError(

@@ -78,21 +78,19 @@ def class_items(kind: object) -> list[tuple[str, object]]:
     fields = vars(kind).get("__dataclass_fields__")
     if fields is None:
         return items
-    said = [
-        (
-            name,
-            (
-                f.default is not dataclasses.MISSING and f.default,
-                _factory(f),
-                f.init,
-                f.repr,
-                f.kw_only,
-                dict(f.metadata),
-            ),
-        )
-        for name, f in fields.items()
-    ]
-    return [*items, ("fields", said)]
+    options = [(name, _field_options(field)) for name, field in fields.items()]
+    return [*items, ("fields", options)]
+
+
+def _field_options(field: dataclasses.Field[object]) -> tuple[object, ...]:
+    return (
+        field.default is not dataclasses.MISSING and field.default,
+        _factory(field),
+        field.init,
+        field.repr,
+        field.kw_only,
+        dict(field.metadata),
+    )
 
 
 def _factory(field: dataclasses.Field[object]) -> object:

@@ -184,9 +184,9 @@ class TracedCacheEntries:
         the same.
         """
         for one, key, result in self._new():
-            _KNOWN.setdefault(one, set()).add(
-                (self._digest(one.__wrapped__), self._digest(key), self._digest(result))
-            )
+            known = _KNOWN.setdefault(one, set())
+            fn = self._digest(one.__wrapped__)
+            known.add((fn, self._digest(key), self._digest(result)))
 
     def _new(self) -> Iterator[tuple[Memoised, object, object]]:
         for one in self._remembering:

@@ -330,15 +330,11 @@ def watched(
 def _drawn() -> tuple[str, object]:
     """States of the global random generators of NumPy and Python."""
     state = np.random.get_state(legacy=False)
-    return (
-        repr(
-            [
-                (name, part.tobytes() if isinstance(part, np.ndarray) else part)
-                for name, part in state["state"].items()
-            ]
-        ),
-        random.getstate(),
-    )
+    parts = [
+        (name, part.tobytes() if isinstance(part, np.ndarray) else part)
+        for name, part in state["state"].items()
+    ]
+    return repr(parts), random.getstate()
 
 
 @contextmanager
@@ -402,9 +398,8 @@ def _monitored(ran: TraceMonitor) -> Generator[None]:
         # Local events for this code only: a global CALL event would slow down all of JAX.
         if ran.listens_to(code) and code not in heard:
             heard.add((code,), None)
-            monitoring.set_local_events(
-                tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0)
-            )
+            returns = events.PY_RETURN if code in ran.remembered else 0
+            monitoring.set_local_events(tool, code, events.CALL | returns)
         # DISABLE turns the event off for this code until `restart_events`, so a hot function costs
         # one event.
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]

@@ -171,12 +171,13 @@ class ContentHasher:
             )
 
         # Code that only could make a set is refused only if a set is among the values.
-        for name, code in self._remakers if self._has_sets else ():
-            self.codes.add(
-                codes_in(code),
-                f"`{name}` may make a set of another one, whose order may be another in each"
-                " process",
-            )
+        if self._has_sets:
+            for name, code in self._remakers:
+                self.codes.add(
+                    codes_in(code),
+                    f"`{name}` may make a set of another one, whose order may be another in each"
+                    " process",
+                )
 
         for at, view in enumerate(self._views):
             if _OF_VIEWS & self._asked:
@@ -188,9 +189,8 @@ class ContentHasher:
 
         # The lengths separate the texts: ("ab", "c") and ("a", "bc") must have different digests.
         lengths = array("Q", map(len, self._said)).tobytes()
-        return hashlib.blake2b(
-            lengths + "".join(self._said).encode("utf-8", "surrogatepass"), digest_size=32
-        ).hexdigest()
+        texts = "".join(self._said).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(lengths + texts, digest_size=32).hexdigest()
 
     def _drain(self) -> None:
         at = 0
@@ -246,8 +246,9 @@ class ContentHasher:
         """Build the `NotDeterministic` for the value at the current path, with `what` as its
         reason.
         """
-        named = ".".join(self._trail[-3:])
-        return NotDeterministic(f"{f'`{named}` ' if named else 'it '}{what}")
+        path = ".".join(self._trail[-3:])
+        subject = f"`{path}`" if path else "it"
+        return NotDeterministic(f"{subject} {what}")
 
     def _compound(self, value: object, kind: type) -> None:
         if id(kind) not in self._open:
@@ -272,17 +273,9 @@ class ContentHasher:
         elif isinstance(value, np.dtype):
             self._dtype(value)
         elif isinstance(value, jax.ShapeDtypeStruct):
-            self.say(
-                "abstract",
-                repr(
-                    (
-                        value.shape,
-                        str(value.dtype),
-                        bool(getattr(value, "weak_type", False)),
-                        repr(value.sharding),
-                    )
-                ),
-            )
+            is_weak = bool(getattr(value, "weak_type", False))
+            parts = (value.shape, str(value.dtype), is_weak, repr(value.sharding))
+            self.say("abstract", repr(parts))
         elif kind in (list, tuple, dict, set, frozenset, types.MappingProxyType, slice, range):
             self._container(value, kind)
         elif not self._callable(value, kind):
@@ -299,13 +292,11 @@ class ContentHasher:
         if kind in (slice, range):
             self._many([(name, getattr(value, name)) for name in ("start", "stop", "step")])
         elif kind in (dict, types.MappingProxyType):
-            self._many(
-                [
-                    pair
-                    for key, part in value.items()
-                    for pair in (("", key), (key if isinstance(key, str) else "", part))
-                ]
-            )
+            parts: list[tuple[str, object]] = []
+            for key, part in value.items():
+                parts.append(("", key))
+                parts.append((key if isinstance(key, str) else "", part))
+            self._many(parts)
         elif kind in (set, frozenset):
             if any(isinstance(part, (str, bytes)) for part in value):
                 # Python randomises the hashes of texts in each process (PYTHONHASHSEED).
@@ -350,15 +341,16 @@ class ContentHasher:
         weak = bool(getattr(value, "weak_type", False))
         if isinstance(value, np.ndarray) and value.base is not None:
             self._views.append(value)
-        laid = (
-            repr((host.strides, host.flags.writeable))
-            if kind is np.ndarray
-            else repr(getattr(value, "sharding", None))
-        )
+        if kind is np.ndarray:
+            layout = repr((host.strides, host.flags.writeable))
+        else:
+            layout = repr(getattr(value, "sharding", None))
         # Texts in arrays count as texts of the program, for the check of "now" in `digest`.
-        self._texts.update(map(str, host.ravel().tolist()) if host.dtype.kind in "US" else ())
-        self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
-        self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
+        if host.dtype.kind in "US":
+            self._texts.update(map(str, host.ravel().tolist()))
+        self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), layout)
+        content = np.ascontiguousarray(host).tobytes()
+        self.say(hashlib.blake2b(content, digest_size=32).hexdigest())
 
     def _dtype(self, dtype: DType) -> None:
         if dtype.metadata is not None:
@@ -380,14 +372,8 @@ class ContentHasher:
             self._many([("", value.__func__), ("", value.__self__)])
         elif kind in (functools.partial, functools.partialmethod):
             self.say(kind.__name__)
-            self._many(
-                [
-                    ("", value.func),
-                    ("", value.args),
-                    ("", value.keywords),
-                    ("", dict(vars(value))),
-                ]
-            )
+            parts = (value.func, value.args, value.keywords, dict(vars(value)))
+            self._many([("", part) for part in parts])
         elif kind in (staticmethod, classmethod):
             self.say(kind.__name__)
             self.add(value.__func__)
@@ -455,11 +441,10 @@ class ContentHasher:
 
     def _builtin(self, value: Any) -> None:
         owner = attribute(value, "__self__", None)
-        if isinstance(value, types.BuiltinFunctionType) and (
-            owner is None or isinstance(owner, types.ModuleType)
-        ):
-            module = str(attribute(value, "__module__", None) or attribute(owner, "__name__", ""))
-            self._named((module, value.__name__))
+        is_of_module = owner is None or isinstance(owner, types.ModuleType)
+        if isinstance(value, types.BuiltinFunctionType) and is_of_module:
+            module = attribute(value, "__module__", None) or attribute(owner, "__name__", "")
+            self._named((str(module), value.__name__))
             return
         self.say("builtin", kind_name(value), value.__name__)
         self.add(owner if owner is not None else attribute(value, "__objclass__", None))
@@ -535,18 +520,19 @@ class ContentHasher:
         """
 
         # A fixpoint again: cached results may lead to further memoised functions.
-        told = 0
-        while told < len(self.remembering):
-            start, told = told, len(self.remembering)
-            memories = [(one, self._entries(one)) for one in self.remembering[:told]]
+        count = 0
+        while count < len(self.remembering):
+            start, count = count, len(self.remembering)
+            memories = [(fn, self._entries(fn)) for fn in self.remembering[:count]]
             if self.is_as_computed and all(is_as_computed(*memory, digest) for memory in memories):
                 continue
             start = 0 if self.is_as_computed else start
             self.is_as_computed = False
-            for one, entries in memories[start:]:
+            for fn, entries in memories[start:]:
                 if entries:
-                    self.say("remembered", str(self._at[id(one)]))
-                    self._many([(name_of(one), part) for entry in entries for part in entry])
+                    name = name_of(fn)
+                    self.say("remembered", str(self._at[id(fn)]))
+                    self._many([(name, part) for entry in entries for part in entry])
             self._drain()
             self._read_names()
 
@@ -555,9 +541,8 @@ class ContentHasher:
         return entries if self._traced is None else self._traced.before(remembering, entries)
 
     def _set_in(self, kind: object) -> set[str]:
-        return {
-            name for name in self._asked & vars(kind).keys() if is_set_by_user(vars(kind)[name])
-        }
+        space = vars(kind)
+        return {name for name in self._asked & space.keys() if is_set_by_user(space[name])}
 
     def _asked_of(self, name: str) -> set[str]:
         """Return the names of a module that code may read: as an attribute, or through a class
@@ -584,8 +569,9 @@ class ContentHasher:
         if isinstance(module, str) and module.partition(".")[0] == "jaxtyping":
             # The name of a jaxtyping class spells dtype and axes; only its array type can be a
             # user's class.
-            held = getattr(value, "array_type", None)
-            self._many([] if held is None or is_installed(held.__module__) else [("", held)])
+            array_type = getattr(value, "array_type", None)
+            is_users_own = array_type is not None and not is_installed(array_type.__module__)
+            self._many([("", array_type)] if is_users_own else [])
             return
         if is_node(value) and not issubclass(value, _SEEN_THROUGH):
             raise self.fail("is registered as a node of JAX's trees, and nobody sees how")
@@ -603,9 +589,8 @@ class ContentHasher:
             if named is not None:
                 self._named(named)
                 return
-            check_module(
-                value.__module__ or "", stdlib=module_origin(value.__module__ or "") == "stdlib"
-            )
+            module = value.__module__ or ""
+            check_module(module, stdlib=module_origin(module) == "stdlib")
         if code.co_filename.startswith("<@beartype"):
             raise self.fail("is checked by beartype, whose code has another text in each process")
         if hasattr(value, "registry") and hasattr(value, "dispatch"):
@@ -649,10 +634,10 @@ class ContentHasher:
             reads = [*_checked(fn, names)]
         except NotDeterministic as unsure:
             self.say("barred")
-            why = str(unsure).removeprefix("it ")
-            self.codes.add(
-                codes_in(fn.__code__), f"`{fn.__name__}` {why}" if why != str(unsure) else why
-            )
+            why = str(unsure)
+            if why.startswith("it "):
+                why = f"`{fn.__name__}` {why.removeprefix('it ')}"
+            self.codes.add(codes_in(fn.__code__), why)
             return
         self.codes.add(codes_in(fn.__code__), None)
         for read in reads:
@@ -736,9 +721,9 @@ def _is_harmless(code: types.CodeType, names: CodeReads, read: Global) -> bool:
         return False
     if read.name in ASKING:
         return read.value is ASKING[read.name] and read.name not in names.blind
-    return code.co_qualname.startswith("__create_fn__.") or (
-        read.name == "hash" and code.co_name == "__hash__"
-    )
+    if code.co_qualname.startswith("__create_fn__."):
+        return True
+    return read.name == "hash" and code.co_name == "__hash__"
 
 
 def _content(cell: types.CellType) -> object:
