@@ -17,10 +17,10 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from .._errors import ExportError, format_error
-from .header import is_members, made_of_header
+from .header import Header, is_members, made_of_header
 
 FORMAT = 1
 """Version of the file format and of the header. It changes whenever an older jitney would misread a
@@ -40,13 +40,13 @@ class Content:
     """Parsed content of a file.
 
     Args:
-        header: JSON data.
+        header: JSON data, of which `check_header` verifies the form.
         members: Bytes by name.
         digest: SHA-256 of the file's content, in hexadecimal digits.
         size: Size of the file in bytes.
     """
 
-    header: Mapping[str, Any]
+    header: Header
     members: Mapping[str, bytes]
     digest: str
     size: int
@@ -193,7 +193,7 @@ def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     if len(body) < start:
         raise ExportError(broken, code="J290")
     header = made_of_header(lambda: json.loads(body[_LENGTH:start]), where)
-    listed: Any = header.pop("members", None) if isinstance(header, dict) else None
+    listed = header.pop("members", None) if isinstance(header, dict) else None
     if not is_members(listed):
         raise ExportError(broken, code="J290")
 
@@ -204,4 +204,5 @@ def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
         start += length
     if start != len(body):
         raise ExportError(broken, code="J290")
-    return Content(header, members, digest, size)
+    # `check_header` has to verify its other fields.
+    return Content(cast(Header, header), members, digest, size)

@@ -26,6 +26,8 @@ from .._signature.hints import (
 )
 from .values import Find, LeftOut, NoData, data_of, imported, value_of
 
+Json = Mapping[str, Any]
+"""A JSON object."""
 _KINDS = {"tuple": tuple, "list": list, "dict": dict}
 # fields of `Dim` that are written
 _DIM = ("text", "kind", "name", "size", "expr", "broadcast", "variadic", "per_leaf")
@@ -41,7 +43,7 @@ _SORTS = {
 }
 
 
-def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any]:
+def contract_data(contract: Contract, without: Collection[str]) -> Json:
     """Convert a contract to data, without the bound parameters."""
     where = contract.where
     return {
@@ -55,39 +57,35 @@ def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any
     }
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _parameter(parameter: Parameter) -> Json:
+    data: dict[str, object] = {
         "name": parameter.name,
         "kind": _sort(parameter.kind),
         "hint": _hint(parameter.hint),
     }
     if parameter.has_default:
         try:
-            told["default"] = data_of(parameter.default)
+            data["default"] = data_of(parameter.default)
         except NoData:
             # The parameter becomes required.
-            told["default"] = None
-    return told
+            data["default"] = None
+    return data
 
 
 def _sort(kind: int) -> str:
     return next(name for name, sort in _SORTS.items() if sort == kind)
 
 
-def _default(told: Mapping[str, object], find: Find) -> Any:
-    if "default" not in told:
+def _default(data: Json, find: Find) -> object:
+    if "default" not in data:
         return inspect.Parameter.empty
-    return LeftOut() if told["default"] is None else value_of(told["default"], find)
+    return LeftOut() if data["default"] is None else value_of(data["default"], find)
 
 
-def _hint(hint: Hint) -> dict[str, Any]:
+def _hint(hint: Hint) -> Json:
     match hint:
         case ArrayHint():
-            dtypes = (
-                None
-                if hint.dtypes is None
-                else [x if isinstance(x, str) else {"pattern": x.pattern} for x in hint.dtypes]
-            )
+            dtypes = None if hint.dtypes is None else [_dtype(dtype) for dtype in hint.dtypes]
             dims = [{name: getattr(dim, name) for name in _DIM} for dim in hint.dims]
             return {
                 "is": "array",
@@ -133,7 +131,11 @@ def _hint(hint: Hint) -> dict[str, Any]:
             return {"is": "any", "text": hint.text}
 
 
-def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
+def _dtype(dtype: str | re.Pattern[str]) -> object:
+    return dtype if isinstance(dtype, str) else {"pattern": dtype.pattern}
+
+
+def contract_of(data: Json, find: Find = imported) -> Contract:
     """Convert data back to a contract."""
     parameters = tuple(
         Parameter(
@@ -148,42 +150,35 @@ def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
     return Contract(Where(*data["where"]), parameters, _hint_of(data["result"], find))
 
 
-def _hint_of(data: Mapping[str, Any], find: Find) -> Hint:
+def _hint_of(data: Json, find: Find) -> Hint:
     match data["is"]:
         case "array":
-            dtypes = (
-                None
-                if data["dtypes"] is None
-                else tuple(
-                    x if isinstance(x, str) else re.compile(x["pattern"]) for x in data["dtypes"]
-                )
-            )
-            return ArrayHint(
-                tuple(Dim(**dim) for dim in data["dims"]), dtypes, data["text"], data["array_like"]
-            )
+            dtypes = None if data["dtypes"] is None else tuple(map(_dtype_of, data["dtypes"]))
+            dims = tuple(Dim(**dim) for dim in data["dims"])
+            return ArrayHint(dims, dtypes, data["text"], data["array_like"])
         case "scalar":
             return ScalarHint(data["text"])
         case "union":
-            return UnionHint(
-                tuple(_hint_of(option, find) for option in data["options"]), data["text"]
-            )
+            options = tuple(_hint_of(option, find) for option in data["options"])
+            return UnionHint(options, data["text"])
         case "tree":
             return TreeHint(_hint_of(data["leaf"], find), data["structure"], data["text"])
         case "tuple" | "list" | "dict":
             items = tuple(_hint_of(item, find) for item in data["items"])
-            return ContainerHint(
-                _KINDS[data["is"]], items, data["variadic"], data["text"], tuple(data["keys"])
-            )
+            kind, keys = _KINDS[data["is"]], tuple(data["keys"])
+            return ContainerHint(kind, items, data["variadic"], data["text"], keys)
         case "module":
             # A class that cannot be imported is not checked.
             cls = find(*data["class"])
-            return (
-                AnyHint(f"`{data['text']}` cannot be imported here")
-                if cls is None
-                else ModuleHint(cls, data["text"])
-            )
+            if cls is None:
+                return AnyHint(f"`{data['text']}` cannot be imported here")
+            return ModuleHint(cls, data["text"])
         case _:
             return AnyHint()
+
+
+def _dtype_of(data: str | Json) -> str | re.Pattern[str]:
+    return data if isinstance(data, str) else re.compile(data["pattern"])
 
 
 class _Written(str):
@@ -195,7 +190,7 @@ class _Written(str):
         return str(self)
 
 
-def signature_of(contract: Contract, data: Mapping[str, Any]) -> inspect.Signature:
+def signature_of(contract: Contract, data: Json) -> inspect.Signature:
     """Return the signature, with annotations in the author's spelling."""
     texts = {told["name"]: told["hint"]["text"] for told in data["parameters"]}
     return inspect.Signature(

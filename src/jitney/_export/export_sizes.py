@@ -104,7 +104,11 @@ def _apart(asked: range) -> str:
 
 
 def missing_sizes(
-    program: Program, at: ExportSizes, args: Any, kwargs: Any, where: Where
+    program: Program,
+    at: ExportSizes,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    where: Where,
 ) -> dict[str, int]:
     """Return a size for each axis of `sizes` that no example has."""
     core = program.core
@@ -127,7 +131,7 @@ def missing_sizes(
         ).arguments
     except TypeError:
         # `abstract` binds them again and raises the message
-        examples = dict[str, Any]()
+        examples = dict[str, object]()
     known = sizes_of_examples(core.contract, examples)
 
     return {name: size for name, size in at.representative().items() if name not in known}
@@ -158,7 +162,7 @@ def resizing(
                 code="J216",
             )
 
-    def resized(changed: Mapping[str, object]) -> Sequence[Any]:
+    def resized(changed: Mapping[str, object]) -> list[jax.ShapeDtypeStruct]:
         return [
             jax.ShapeDtypeStruct(
                 shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type

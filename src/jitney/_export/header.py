@@ -5,13 +5,72 @@ written by jitney.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeGuard, TypeVar
 
 from .._errors import ExportError, JitneyError, format_error
+from .contract_data import Json
+from .trees import Tree
+
+T = TypeVar("T")
+Symbol = Sequence[Any]
+"""A symbolic size: the name of its axis, its least and its largest value."""
 
 
-class _Row(tuple[Any, ...]):
+class ArrayEntry(TypedDict):
+    """Shape, dtype and weak type of an array; a symbolic size is an expression as text."""
+
+    path: str
+    shape: Sequence[int | str]
+    dtype: str
+    weak: bool
+
+
+class BoundEntry(TypedDict):
+    """An array that a program is bound to; with `impl`, one of random keys."""
+
+    number: int
+    dtype: str
+    shape: list[int]
+    impl: str | None
+
+
+class ProgramEntry(TypedDict):
+    """A lowered program, for one set of sizes or for all sizes of a range."""
+
+    sizes: Mapping[str, int | list[int]]
+    symbols: Mapping[str, Symbol]
+    arrays: list[ArrayEntry]
+    results: list[ArrayEntry]
+    result: Tree
+    checks: list[list[str]]
+    platforms: list[str]
+    calling_convention: int
+    x64: bool
+    plan: Mapping[str, object]
+    plan_text: str
+
+
+class Header(TypedDict):
+    """Header of a file; one that was read has this form if `check_header` accepts it."""
+
+    jitney: str
+    jax: str
+    jaxlib: str
+    name: str
+    doc: str | None
+    checks_contract: bool
+    contract: Json
+    f64: bool
+    arguments: Mapping[str, Tree]
+    bound: list[BoundEntry]
+    programs: list[ProgramEntry]
+    vjp_order: int
+    left: list[list[str]]
+    settings: list[list[str]]
+
+
+class _Row(tuple[object, ...]):
     """A list of fixed length with these kinds, in this order."""
 
     __slots__ = ()
@@ -59,7 +118,7 @@ _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recursion
 """Exceptions that Python raises when data are not of the expected form."""
 
 
-def check_header(header: Any, where: str) -> None:
+def check_header(header: Header, where: str) -> None:
     """Check that a header has every field that is read, with the right kinds.
 
     Raises:
@@ -77,21 +136,19 @@ def check_header(header: Any, where: str) -> None:
     ]
     results = [(program["result"], len(program["results"])) for program in programs]
     symbols = [symbol for program in programs for symbol in program["symbols"].values()]
-    if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(
-        _is(symbol, _SYMBOL) for symbol in symbols
-    ):
+    are_trees = all(_is_tree(*tree) for tree in (*arguments, *results))
+    if not are_trees or not all(_is(symbol, _SYMBOL) for symbol in symbols):
         raise ExportError(_foreign(where), code="J290")
-    if [*header["arguments"]] != [
-        parameter["name"] for parameter in header["contract"]["parameters"]
-    ]:
+    names = [parameter["name"] for parameter in header["contract"]["parameters"]]
+    if [*header["arguments"]] != names:
         raise ExportError(_foreign(where), code="J290")
-    told = made_of_header(
+    numbers = made_of_header(
         lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)],
         where,
     )
 
     # Arguments and bound arrays together fill each array of each program.
-    filled = {*told, *(array["number"] for array in header["bound"])}
+    filled = {*numbers, *(array["number"] for array in header["bound"])}
     sizes = [size for program in programs for size in program["sizes"].values()]
     if any(filled != {*range(len(program["arrays"]))} for program in programs):
         raise ExportError(_foreign(where), code="J290")
@@ -99,12 +156,12 @@ def check_header(header: Any, where: str) -> None:
         raise ExportError(_foreign(where), code="J290")
 
 
-def is_members(listed: Any) -> bool:
+def is_members(listed: Any) -> TypeGuard[list[list[Any]]]:
     """Return whether a value is a list of names and lengths of members."""
     return _is(listed, [_Row((str, int))]) and all(length >= 0 for _, length in listed)
 
 
-def made_of_header(make: Callable[[], object], where: str) -> Any:
+def made_of_header(make: Callable[[], T], where: str) -> T:
     """Call `make`, which reads the header, and return its result.
 
     Raises:
@@ -127,7 +184,7 @@ def _foreign(where: str) -> str:
     )
 
 
-def _is_tree(tree: Any, count: int) -> bool:
+def _is_tree(tree: Tree, count: int) -> bool:
     """Return whether data are a tree whose array numbers are below `count`."""
     if not _is(tree, {"is": str}):
         return False
@@ -143,32 +200,33 @@ def _is_tree(tree: Any, count: int) -> bool:
     is_class = tree["is"] in ("module", "named")
     if is_class and not _is(tree, {"class": _Row((str, str)), "static": [_Row((str, list))]}):
         return False
-    return (is_class or tree["is"] in ("dict", "ordered")) and all(
-        _is(part, _Row((str if is_class else list, dict))) and _is_tree(part[1], count)
-        for part in items
-    )
+    if not is_class and tree["is"] not in ("dict", "ordered"):
+        return False
+    row = _Row((str if is_class else list, dict))
+    return all(_is(part, row) and _is_tree(part[1], count) for part in items)
 
 
-def _numbers(tree: Any) -> list[int]:
+def _numbers(tree: Tree) -> list[int]:
     """Numbers of the arrays in a tree."""
     if tree["is"] == "array":
         return [tree["number"]]
-    return [
-        number
-        for part in tree.get("items", ())
-        for number in _numbers(part if isinstance(part, dict) else part[1])
-    ]
+    numbers: list[int] = []
+    for part in tree.get("items", ()):
+        numbers += _numbers(part if isinstance(part, dict) else part[1])
+    return numbers
 
 
 # Kinds: a dict lists required fields, a list has the kind of its elements, a `_Row` one kind per
 # element, and a plain tuple of types lists alternatives.
-def _is(value: Any, kind: Any) -> bool:
+def _is(value: object, kind: Any) -> bool:
     if type(kind) is dict:
-        return isinstance(value, dict) and all(
-            name in value and _is(value[name], part) for name, part in kind.items()
-        )
+        if not isinstance(value, dict):
+            return False
+        return all(name in value and _is(value[name], part) for name, part in kind.items())
     if type(kind) is _Row:
-        return isinstance(value, list) and len(value) == len(kind) and all(map(_is, value, kind))
+        if not isinstance(value, list) or len(value) != len(kind):
+            return False
+        return all(map(_is, value, kind))
     if type(kind) is list:
         return isinstance(value, list) and all(_is(part, kind[0]) for part in value)
     return isinstance(value, kind)

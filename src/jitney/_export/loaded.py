@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from .._signature.binding import Binder
 from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
-from .header import check_header, made_of_header
+from .header import BoundEntry, ProgramEntry, check_header, made_of_header
 from .running import Run, check_x64, guarded, runner
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, built, missing_classes, resolved
@@ -52,7 +52,7 @@ class ExportedProgram:
     platforms: tuple[str, ...]
     bytes: int
     plan: str = field(repr=False)
-    told: Mapping[str, Any] = field(repr=False, compare=False)
+    told: ProgramEntry = field(repr=False, compare=False)
     result: Tree = field(repr=False, compare=False)
 
 
@@ -76,7 +76,9 @@ class Loaded(Shown):
 
     def __init__(self, path: Path, content: Content, find: Find = imported):
         header = content.header
-        self.file, self.sha256, self._size = path, content.digest, content.size
+        self.file = path
+        self.sha256 = content.digest
+        self._size = content.size
         self.versions: dict[str, str] = {name: header[name] for name in ("jitney", "jax", "jaxlib")}
         self.settings: dict[str, str] = dict(header["settings"])
         self.contract = contract_of(header["contract"], find)
@@ -93,17 +95,17 @@ class Loaded(Shown):
         self.programs = tuple(
             self._program(i, told, find) for i, told in enumerate(header["programs"])
         )
-        trees = (*self._arguments.values(), *(program.result for program in self.programs))
-        self.missing = tuple(
-            dict.fromkeys(name for tree in trees for name in missing_classes(tree))
-        )
+        results = [program.result for program in self.programs]
+        trees = (*self._arguments.values(), *results)
+        missing = dict.fromkeys(name for tree in trees for name in missing_classes(tree))
+        self.missing = tuple(missing)
         self._bound = [
             (data["number"], _array(data, content.members[f"array {i}"]))
             for i, data in enumerate(header["bound"])
         ]
-        self._runs: dict[Any, Run] = {}
+        self._runs: dict[Hashable, Run] = {}
 
-    def _program(self, number: int, told: Mapping[str, Any], find: Find) -> ExportedProgram:
+    def _program(self, number: int, told: ProgramEntry, find: Find) -> ExportedProgram:
         checks = tuple(message for messages in told["checks"] for message in messages)
         return ExportedProgram(
             told["sizes"],
@@ -116,7 +118,7 @@ class Loaded(Shown):
             resolved(told["result"], self._where, find),
         )
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         try:
             with self._numbers():
                 taken = self._taken(self._binder.bind(args, kwargs))
@@ -130,7 +132,7 @@ class Loaded(Shown):
             shorten(error)
             raise
 
-    def _numbers(self) -> AbstractContextManager[Any]:
+    def _numbers(self) -> AbstractContextManager[object]:
         # The function was exported with `precision="f64"`, which includes 64-bit types while it is
         # traced.
         x64 = jax.enable_x64
@@ -140,7 +142,8 @@ class Loaded(Shown):
         """Return the arrays of a call in the order of the program, including those that it is bound
         to.
         """
-        taking = Taking(self._where, [None] * len(self._header["programs"][0]["arrays"]))
+        count = len(self._header["programs"][0]["arrays"])
+        taking = Taking(self._where, [None] * count)
         for number, array in self._bound:
             taking.arrays[number] = array
         for (name, tree), value in zip(self._arguments.items(), values, strict=True):
@@ -153,17 +156,16 @@ class Loaded(Shown):
         Raises:
             ContractError: No program does.
         """
-        for number, told in enumerate(self._header["programs"]):
-            if fits(told, arrays, {n for n, _ in self._bound}):
+        bound = {number for number, _ in self._bound}
+        for number, program in enumerate(self._header["programs"]):
+            if fits(program, arrays, bound):
                 return number
 
         # The contract explains a mismatch in terms of the annotations, if it finds one.
         if self._header["checks_contract"]:
             stand_ins = [jax.ShapeDtypeStruct(*aval_parts(array)[:2]) for array in arrays]
-            check_arguments(
-                self.contract,
-                {name: built(tree, stand_ins) for name, tree in self._arguments.items()},
-            )
+            values = {name: built(tree, stand_ins) for name, tree in self._arguments.items()}
+            check_arguments(self.contract, values)
         given, wanted, ranges = nearest(self._header["programs"], arrays)
         raise ContractError(
             self._where,
@@ -186,8 +188,8 @@ class Loaded(Shown):
         # The lowering of the exported program may call LAPACK.
         if "cpu" in told["platforms"]:
             look_up()
-        call = deserialized(self._members[f"program {number}"], self._header, told, where).call
-        call = guarded(call, where, derivatives=self._header["vjp_order"])
+        exported = deserialized(self._members[f"program {number}"], self._header, told, where)
+        call = guarded(exported.call, where, derivatives=self._header["vjp_order"])
         return runner(call, told, self.programs[number].result, self.__name__, where)
 
     @property
@@ -231,29 +233,12 @@ class Loaded(Shown):
                 or "the sizes of its examples"
             )
             where = " and ".join(program.platforms)
-            rows.append(
-                [
-                    ("program", "green"),
-                    (
-                        f"{sizes}: {', '.join(program.arguments)}; {where}, {text(program.bytes)}",
-                        "",
-                    ),
-                ]
-            )
+            arguments = ", ".join(program.arguments)
+            line = f"{sizes}: {arguments}; {where}, {text(program.bytes)}"
+            rows.append([("program", "green"), (line, "")])
             rows += [[("check", ""), (message, "")] for message in program.checks]
-        rows.append(
-            [
-                ("gradient", ""),
-                (
-                    (
-                        f"vjp_order={self._header['vjp_order']}"
-                        if self._header["vjp_order"]
-                        else "not exported"
-                    ),
-                    "",
-                ),
-            ]
-        )
+        order = self._header["vjp_order"]
+        rows.append([("gradient", ""), (f"vjp_order={order}" if order else "not exported", "")])
         rows += [
             [("left behind", "dim"), (f"{name}: {why}", "dim")]
             for name, why in self._header["left"]
@@ -261,8 +246,9 @@ class Loaded(Shown):
         rows += [
             [("not here", "yellow"), (f"{name}: a dict stands for it", "")] for name in self.missing
         ]
-        made = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        rows += [[("exported by", ""), (made, "")], [("sha256", "dim"), (self.sha256, "dim")]]
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        rows.append([("exported by", ""), (versions, "")])
+        rows.append([("sha256", "dim"), (self.sha256, "dim")])
         return table(f"{self._where} in {self.file.name}", rows)
 
     def __repr__(self) -> str:
@@ -300,15 +286,17 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
     return made_of_header(lambda: Loaded(path, content, imported if imports else unseen), where)
 
 
-def _size(size: Any) -> str:
+def _size(size: int | list[int]) -> str:
     return f"{size[0]} to {size[1]}" if isinstance(size, list) else str(size)
 
 
-def _array(data: Mapping[str, Any], content: bytes) -> Any:
+def _array(data: BoundEntry, content: bytes) -> jax.Array:
     x64 = jax.enable_x64
     # Bound arrays keep their dtype, even if `jax_enable_x64` is off here.
     with x64(True):  # noqa: FBT003
-        array = jax.numpy.asarray(
-            np.frombuffer(content, jax.numpy.dtype(data["dtype"])).reshape(data["shape"])
-        )
-    return array if data["impl"] is None else jax.random.wrap_key_data(array, impl=data["impl"])
+        dtype = jax.numpy.dtype(data["dtype"])
+        host = np.frombuffer(content, dtype).reshape(data["shape"])
+        array = jax.numpy.asarray(host)
+    if data["impl"] is None:
+        return array
+    return jax.random.wrap_key_data(array, impl=data["impl"])

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 from jax import export as jax_export
@@ -20,16 +19,15 @@ from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, mess
 from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, source_of
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import AnyJaxpr, Array
+from .._jax.typed import AnyJaxpr, Array, ClosedJaxpr
 from .._program.entry import Specialization
 from .._program.tolerance import with_policy
 from .._view.named_axes import in_names
 from .._view.result import Mixed
 from .trees import Slot, StaticLeaf
 
-Resized = Callable[[Mapping[str, Any]], Sequence[Any]]
-"""Function from sizes of axes, possibly symbolic, to the arrays of a call or their abstract
-values.
+Resized = Callable[[Mapping[str, object]], Sequence[jax.ShapeDtypeStruct]]
+"""Function from sizes of axes, possibly symbolic, to the abstract values of the arrays of a call.
 """
 _RULE = "A file holds what XLA compiles, and no code of Python's."
 
@@ -43,8 +41,8 @@ class ExportTrace:
         result: The result as a tree of slots and held values.
     """
 
-    closed: Any
-    result: Any
+    closed: ClosedJaxpr
+    result: object
 
 
 def traced(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace:
@@ -66,15 +64,15 @@ def traced_for(entry: Specialization, resized: Resized, ranges: Mapping[str, ran
     """
     body: CallPlanner = entry
     names = list(ranges)
-    seen: list[Any] = []
+    forms: list[tuple[object, int]] = []
 
-    def flat(*given: object) -> Sequence[Any]:
+    def flat(*given: object) -> Sequence[object]:
         # Each trace records the structure of its result, which must not depend on the size either.
         leaves, treedef = tree_flatten(body.called(*given))
-        seen.append((treedef, len(leaves)))
+        forms.append((treedef, len(leaves)))
         return leaves
 
-    def avals(sizes: Mapping[str, object]) -> Sequence[Any]:
+    def avals(sizes: Mapping[str, object]) -> Sequence[jax.ShapeDtypeStruct]:
         return resized({name: sizes[f"d{i}"] for i, name in enumerate(names)})
 
     try:
@@ -91,7 +89,7 @@ def traced_for(entry: Specialization, resized: Resized, ranges: Mapping[str, ran
     # The trace with symbolic sizes succeeded; it must also be the same program for each size.
     if program.each is not None:
         raise _needs_sizes(entry.core.where, names, program.each)
-    results = [_result(*form) for form in seen]
+    results = [_result(*form) for form in forms]
     if any(repr(_plain(result)) != repr(_plain(results[0])) for result in results):
         raise _needs_sizes(
             entry.core.where, names, "it returns something besides arrays that depends on the size"
@@ -111,7 +109,7 @@ def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
     )
 
 
-def _result(treedef: object, count: int) -> Any:
+def _result(treedef: object, count: int) -> object:
     """Return the result tree, with slots for its arrays and held values for its static leaves."""
     slots = [Slot(number) for number in range(count)]
     whole = tree_unflatten(treedef, slots)
@@ -125,7 +123,7 @@ def _result(treedef: object, count: int) -> Any:
     return tree_unflatten(whole.outcome.treedef, leaves)
 
 
-def _plain(result: object) -> Any:
+def _plain(result: object) -> object:
     """Comparable form of a result: its structure, the numbers of its arrays, and its static
     leaves.
     """
@@ -145,7 +143,7 @@ class ExportLowered:
         checks: Messages of each run-time check.
     """
 
-    exported: Any
+    exported: jax_export.Exported
     checks: tuple[tuple[str, ...], ...]
 
 
@@ -159,7 +157,7 @@ def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None)
     closed, table = program.closed, CheckTable()
     has_checks = has_equinox_checks(closed)
 
-    def flat(*arrays: object) -> Any:
+    def flat(*arrays: object) -> list[jax.Array]:
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
         out, flag = evaluate_flagged(closed, arrays, table)

@@ -4,8 +4,8 @@ checks, and explain what JAX cannot do with an exported program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -17,14 +17,22 @@ from .._jax.equinox_checks import fail_with
 from .._jax.settings import x64_is_on
 from .._jax.trees import Tracer
 from .._jax.typed import Array
+from .header import ProgramEntry
 from .trees import Taking, Tree, built
 
-_convert: Any = primitives.convert_element_type_p
-Run = Callable[[Taking], Any]
+T = TypeVar("T")
+Gradients = tuple[Array, ...]
+"""Cotangents of the arguments of a program."""
+_convert = primitives.convert_element_type_p
+Run = Callable[[Taking], object]
 
 
 def runner(
-    call: Callable[..., Any], told: Mapping[str, Any], result: Tree, name: str, where: str
+    call: Callable[..., Any],
+    told: ProgramEntry,
+    result: Tree,
+    name: str,
+    where: str,
 ) -> Run:
     """Return the function from the arrays of a call to its result.
 
@@ -38,7 +46,7 @@ def runner(
     checks = told["checks"]
     weak = [aval["weak"] for aval in told["results"]]
 
-    def flat(*arrays: Array) -> list[Any]:
+    def flat(*arrays: Array) -> list[jax.Array]:
         out = call(*arrays)
         # With checks there is one result more, the flag, which stays as it is.
         typed = [_weakened(x) if is_weak else x for x, is_weak in zip(out, weak, strict=not checks)]
@@ -47,8 +55,7 @@ def runner(
     flat.__name__ = flat.__qualname__ = name
     jitted = jax.jit(flat)
 
-    def run(taken: Taking) -> Any:
-
+    def run(taken: Taking) -> object:
         # Errors of JAX's own, in cases that the rules of `guarded` do not cover.
         try:
             out = jitted(*taken.arrays)
@@ -68,12 +75,12 @@ def runner(
     return run
 
 
-def _weakened(x: Any) -> Any:
+def _weakened(x: jax.Array) -> jax.Array:
     """Restore the weak type of a result: an exported program does not record it."""
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
-def guarded(call: Callable[..., object], where: str, *, derivatives: int) -> Callable[..., Any]:
+def guarded(call: Callable[..., T], where: str, *, derivatives: int) -> Callable[..., T]:
     """Wrap a call of an exported program in custom rules that explain what JAX cannot do with it,
     under any transforms in between: `jit`, loops, `checkpoint`.
 
@@ -89,8 +96,8 @@ def guarded(call: Callable[..., object], where: str, *, derivatives: int) -> Cal
 
 
 def _differentiated(
-    call: Callable[..., object], where: str, derivatives: int, error: Callable[[], Exception]
-) -> Callable[..., Any]:
+    call: Callable[..., T], where: str, derivatives: int, error: Callable[[], Exception]
+) -> Callable[..., T]:
     plain = _not_mapped(call, where)
     return (
         _with_gradient(plain, call, where, derivatives)
@@ -99,26 +106,24 @@ def _differentiated(
     )
 
 
-def _not_mapped(call: Callable[..., object], where: str) -> Callable[..., Any]:
+def _not_mapped(call: Callable[..., T], where: str) -> Callable[..., T]:
     @jax.custom_batching.custom_vmap
-    def called(*arrays: object) -> Any:
+    def called(*arrays: object) -> T:
         return call(*arrays)
 
-    def refuse(_size: int, _mapped: object, *_arrays: object) -> Any:
+    def refuse(_size: int, _mapped: object, *_arrays: object) -> NoReturn:
         raise _unmapped(where)
 
     called.def_vmap(refuse)
     return called
 
 
-def _not_differentiated(
-    call: Callable[..., object], error: Callable[[], Exception]
-) -> Callable[..., Any]:
+def _not_differentiated(call: Callable[..., T], error: Callable[[], Exception]) -> Callable[..., T]:
     @jax.custom_jvp
-    def called(*arrays: object) -> Any:
+    def called(*arrays: object) -> T:
         return call(*arrays)
 
-    def refuse(_primals: object, _tangents: object) -> Any:
+    def refuse(_primals: object, _tangents: object) -> NoReturn:
         raise error()
 
     called.defjvp(refuse)
@@ -126,20 +131,20 @@ def _not_differentiated(
 
 
 def _with_gradient(
-    plain: Callable[..., object], call: Callable[..., object], where: str, derivatives: int
-) -> Callable[..., Any]:
+    plain: Callable[..., T], call: Callable[..., T], where: str, derivatives: int
+) -> Callable[..., T]:
     @jax.custom_vjp
-    def called(*arrays: object) -> Any:
+    def called(*arrays: object) -> T:
         return plain(*arrays)
 
-    def forward(*arrays: object) -> Any:
+    def forward(*arrays: object) -> tuple[T, tuple[object, ...]]:
         # A second derivative differentiates this function, and must find the custom rule again.
         return called(*arrays), arrays
 
-    def backward(arrays: Any, cotangents: Any) -> Any:
+    def backward(arrays: tuple[object, ...], cotangents: object) -> Gradients:
         return once(*arrays, cotangents)
 
-    def gradient(*given: object) -> Any:
+    def gradient(*given: object) -> Gradients:
         # The residuals are the arguments: the exported VJP recomputes the forward pass.
         return jax.vjp(call, *given[:-1])[1](given[-1])
 
@@ -207,7 +212,7 @@ def _look_at(flag: object, checks: Sequence[Sequence[str]], where: str) -> None:
         fail_with(checks[check], index)
 
 
-def check_x64(told: Mapping[str, Any], where: str) -> None:
+def check_x64(told: ProgramEntry, where: str) -> None:
     """Check that 64-bit numbers are available if a program uses them: in JAX only with
     `jax_enable_x64`.
 

@@ -5,14 +5,23 @@ symbolic expressions, dtypes and weak types.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from .._extent import Unreadable, read_dim
 from .._view.layout import aval_parts
 from .._view.named_axes import in_names
+from .header import ArrayEntry, ProgramEntry, Symbol
 
 
-def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[int]) -> bool:
+class GivenArray(TypedDict):
+    """Shape, dtype and weak type of an array of a call."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    weak: bool
+
+
+def fits(program: ProgramEntry, arrays: Sequence[object], bound: Collection[int]) -> bool:
     """Return whether the arrays of a call match a program, apart from its bound arrays, which
     always do.
 
@@ -39,13 +48,13 @@ def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[in
         for aval, shape, _, _ in pairs
         for size, told in zip(shape, aval["shape"], strict=True)
     ]
-    known = {told: size for size, told in axes if told in symbols}
+    known = {told: size for size, told in axes if isinstance(told, str) and told in symbols}
     if any(not low <= known.get(symbol, low) <= high for symbol, (_, low, high) in symbols.items()):
         return False
     return all(size == _at(told, known) for size, told in axes)
 
 
-def _at(told: object, sizes: Mapping[str, int]) -> Any:
+def _at(told: int | str, sizes: Mapping[str, int]) -> object:
     if not isinstance(told, str):
         return told
     try:
@@ -54,7 +63,7 @@ def _at(told: object, sizes: Mapping[str, int]) -> Any:
         return None
 
 
-def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
+def one_line(aval: ArrayEntry, symbols: Mapping[str, Symbol]) -> str:
     """Format an array as `x: float32[100]`, or `x: float32[n]` for a size of a range."""
     names = [name for name, _, _ in symbols.values()]
     shape = ",".join(in_names(str(size), names) for size in aval["shape"])
@@ -62,7 +71,7 @@ def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
 
 
 def nearest(
-    programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]
+    programs: Sequence[ProgramEntry], arrays: Sequence[object]
 ) -> tuple[list[str], list[str], str]:
     """Return the arrays of a call that the nearest program does not take, the arrays that it takes
     instead, and its range of sizes.
@@ -70,7 +79,7 @@ def nearest(
     If every array matches a program for a range on its own, the arrays returned are those with a
     size outside of the range, or with sizes that contradict each other.
     """
-    given = [
+    given: list[GivenArray] = [
         {"shape": shape, "dtype": str(dtype), "weak": weak}
         for shape, dtype, weak in map(aval_parts, arrays)
     ]
@@ -93,7 +102,7 @@ def nearest(
     return told, [one_line(program["arrays"][i], program["symbols"]) for i in at], ranges
 
 
-def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> int:
+def _distance(program: ProgramEntry, given: Sequence[GivenArray]) -> int:
     """Sum of the differences between the known sizes of a program and those of a call."""
     shapes = [
         (aval["shape"], array["shape"])
@@ -107,7 +116,7 @@ def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) ->
     )
 
 
-def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> list[int]:
+def _misplaced(program: ProgramEntry, given: Sequence[GivenArray]) -> list[int]:
     """Return the arrays with a size that is outside of its symbol's range, contradicts the same
     symbol in another array, or differs from the value of its expression.
     """
@@ -117,18 +126,18 @@ def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -
         for aval, array in zip(program["arrays"], given, strict=True)
     ]
     sizes: dict[str, set[int]] = {}
-    for told, size in (pair for shape in shapes for pair in zip(*shape, strict=True)):
-        if told in symbols:
-            sizes.setdefault(told, set()).add(size)
+    for told_sizes, given_sizes in shapes:
+        for told, size in zip(told_sizes, given_sizes, strict=True):
+            if isinstance(told, str) and told in symbols:
+                sizes.setdefault(told, set()).add(size)
     within = {name: range(low, high + 1) for name, (_, low, high) in symbols.items()}
-    bad = {
-        name
-        for name, found in sizes.items()
-        if len(found) > 1 or not all(size in within[name] for size in found)
-    }
-    known = {name: max(found) for name, found in sizes.items()}
+    bad: set[int | str] = set()
+    for name, values in sizes.items():
+        if len(values) > 1 or not all(size in within[name] for size in values):
+            bad.add(name)
+    known = {name: max(values) for name, values in sizes.items()}
 
-    def fits_in(told: object, size: Any) -> bool:
+    def fits_in(told: int | str, size: int) -> bool:
         return told not in bad and _at(told, known) == size
 
     return [
@@ -138,7 +147,7 @@ def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -
     ]
 
 
-def _alike(told: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+def _alike(told: ArrayEntry, given: GivenArray) -> bool:
     same = (
         told["dtype"] == given["dtype"]
         and told["weak"] == given["weak"]

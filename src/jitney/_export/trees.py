@@ -40,7 +40,7 @@ class Slot:
 class StaticLeaf:
     """Placeholder for a static leaf in a tree."""
 
-    value: Any
+    value: object
 
 
 class Unportable(Exception):
@@ -53,7 +53,7 @@ class Unportable(Exception):
         self.path, self.what = path, what
 
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NONE: Mapping[str, object] = MappingProxyType({})
 Tree = Mapping[str, Any]
 """A tree as JSON data, as `described` returns it."""
 
@@ -97,7 +97,7 @@ def described(tree: Any, path: str) -> Tree:
     raise Unportable(path, f"a {kind.__module__}.{kind.__qualname__}")
 
 
-def _module(tree: Any, kind: type, path: str) -> Tree:
+def _module(tree: eqx.Module, kind: type, path: str) -> Tree:
     there = [field for field in dataclasses.fields(tree) if hasattr(tree, field.name)]
     static = [
         [field.name, _data(getattr(tree, field.name), f"{path}.{field.name}")]
@@ -186,13 +186,13 @@ def _has_fields(cls: object, tree: Tree) -> bool:
     if not isinstance(cls, type) or not issubclass(cls, eqx.Module):
         return False
     fields = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(cls)}
-    told = dict.fromkeys(names, False) | dict.fromkeys([name for name, _ in tree["static"]], True)
+    exported = dict.fromkeys(names, False)
+    exported |= dict.fromkeys([name for name, _ in tree["static"]], True)
+
     # The first files have no "unset".
     unset = tree.get("unset", ())
-    return (
-        fields.keys() >= {*unset}
-        and {name: is_static for name, is_static in fields.items() if name not in unset} == told
-    )
+    there = {name: is_static for name, is_static in fields.items() if name not in unset}
+    return fields.keys() >= {*unset} and there == exported
 
 
 def built(tree: Tree, arrays: Sequence[object], functions: Mapping[str, object] = _NONE) -> Any:
@@ -218,9 +218,8 @@ def built(tree: Tree, arrays: Sequence[object], functions: Mapping[str, object] 
             (name, built(part, arrays, functions))
             for name, (_, part) in zip(tree["names"], tree["items"], strict=True)
         )
-    fields = {name: built(part, arrays, functions) for name, part in tree["items"]} | snapshot(
-        tree["held"]
-    )
+    fields = {name: built(part, arrays, functions) for name, part in tree["items"]}
+    fields |= snapshot(tree["held"])
     cls = tree["cls"]
     if cls is None:
         return fields
@@ -240,9 +239,9 @@ class Taking:
     """
 
     where: Where
-    arrays: list[Any]
+    arrays: list[object]
     # functions without a name, by the digest of their bytecode
-    functions: dict[str, Any] = field(default_factory=dict[str, Any])
+    functions: dict[str, object] = field(default_factory=dict[str, object])
 
     def take(self, tree: Tree, value: Any, path: str) -> None:
         """Store the arrays of one argument at their numbers.
@@ -287,16 +286,14 @@ class Taking:
     def _fields(self, tree: Tree, value: Any, path: str) -> None:
         items, static = dict(tree["items"]), dict(tree["static"])
         cls = type(value)
-        get: Callable[[str], Any]
+        get: Callable[[str], object]
         # A dict may leave out static fields; a module must have exactly the exported ones.
         if cls is dict:
             fits, get = items.keys() <= value.keys() <= {*items, *static}, value.__getitem__
             static = {name: data for name, data in static.items() if name in value}
         else:
-            fits = [cls.__module__, cls.__qualname__] == tree["class"] and _set(value) == {
-                *items,
-                *static,
-            }
+            is_class = [cls.__module__, cls.__qualname__] == tree["class"]
+            fits = is_class and _set(value) == {*items, *static}
             get = lambda name: getattr(value, name)  # noqa: E731
         self._demand(
             fits,
@@ -310,15 +307,17 @@ class Taking:
         for name, part in items.items():
             self.take(part, get(name), f"{path}.{name}")
 
-    def _array(self, tree: Tree, value: object, path: str) -> Any:
+    def _array(self, tree: Tree, value: object, path: str) -> object:
         if (
             tree["scalar"] is not None
             and isinstance(value, (int, float, complex))
             and not isinstance(value, bool)
         ):
             # The program takes a float, so an int is converted: it would need another program.
-            whole = type(value) is int
-            return {"float": float, "complex": complex}[tree["scalar"]](value) if whole else value
+            if type(value) is not int:
+                return value
+            kinds = {"float": float, "complex": complex}
+            return kinds[tree["scalar"]](value)
         is_array = (
             hasattr(value, "shape")
             and hasattr(value, "dtype")
@@ -361,11 +360,9 @@ def _set(value: object) -> set[str]:
     """
     if isinstance(value, tuple):
         return set(getattr(value, "_fields", ()))
-    return (
-        {field.name for field in dataclasses.fields(value) if hasattr(value, field.name)}
-        if isinstance(value, eqx.Module)
-        else set()
-    )
+    if not isinstance(value, eqx.Module):
+        return set()
+    return {field.name for field in dataclasses.fields(value) if hasattr(value, field.name)}
 
 
 def _has_names(value: object, tree: Tree) -> bool:
@@ -376,8 +373,8 @@ def _has_names(value: object, tree: Tree) -> bool:
         return False
     order = sorted if tree["is"] == "dict" else list
     try:
-        return order(map(repr, map(data_of, value))) == order(
-            repr(name) for name, _ in tree["items"]
-        )
+        given = map(repr, map(data_of, value))
+        exported = (repr(name) for name, _ in tree["items"])
+        return order(given) == order(exported)
     except NoData:
         return False

@@ -17,7 +17,7 @@ import hashlib
 import importlib
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -103,11 +103,9 @@ def data_of(value: Any) -> Data:
             *_name_of(kind),
             [[name, data_of(getattr(value, name))] for name in fields],
         ]
-    return (
-        _function(value)
-        if isinstance(value, types.FunctionType) and "<" in value.__qualname__
-        else ["name", *_name_of(value)]
-    )
+    if isinstance(value, types.FunctionType) and "<" in value.__qualname__:
+        return _function(value)
+    return ["name", *_name_of(value)]
 
 
 def _function(function: types.FunctionType) -> Data:
@@ -120,23 +118,26 @@ def _function(function: types.FunctionType) -> Data:
     name = f"{function.__module__}.{function.__qualname__}"
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         raise NoData(f"{name}, a function in a function that holds values")
-    return [
-        "code",
-        function.__module__,
-        function.__qualname__,
-        hashlib.sha256(repr(_code(function.__code__)).encode()).hexdigest(),
-    ]
+    text = repr(_code(function.__code__))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return ["code", function.__module__, function.__qualname__, digest]
 
 
-def _code(code: types.CodeType) -> tuple[Any, ...]:
+def _code(code: types.CodeType) -> tuple[object, ...]:
     constants = [
         _code(part) if isinstance(part, types.CodeType) else data_of(part)
         for part in code.co_consts
     ]
-    return code.co_code.hex(), code.co_names, code.co_varnames, code.co_flags, constants
+    return (
+        code.co_code.hex(),
+        code.co_names,
+        code.co_varnames,
+        code.co_flags,
+        constants,
+    )
 
 
-def _named(kind: type, value: Any) -> list[str]:
+def _named(kind: type, value: enum.Enum) -> list[str]:
     # A combination of flags may have no name of its own.
     if getattr(kind, str(value.name), None) is not value:
         raise NoData(f"{value!r}, which is no member by its name")
@@ -160,7 +161,7 @@ def _name_of(value: object) -> list[str]:
     return [module, name]
 
 
-def _reached(module: object, name: str) -> Any:
+def _reached(module: object, name: str) -> object:
     reached = module
     for part in name.split("."):
         reached = getattr(reached, part, None)
@@ -213,7 +214,7 @@ def unseen(_module: str, _name: str) -> None:
     """Return None without importing anything; the `Find` of `imports=False`."""
 
 
-def imported(module: str, name: str) -> Any:
+def imported(module: str, name: str) -> object:
     """Import the object of a name; None if there is none, as when its package is not installed."""
     try:
         return _reached(importlib.import_module(module), name)
@@ -238,9 +239,8 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return f"{rest[0]}.{rest[1]}"
         case "record":
             module, name, fields = rest
-            return _record(
-                find(module, name), {field: value_of(part, find) for field, part in fields}
-            )
+            cls = find(module, name)
+            return _record(cls, {field: value_of(part, find) for field, part in fields})
         case "dict":
             return {value_of(name, find): value_of(part, find) for name, part in rest[0]}
         case "array":
@@ -251,18 +251,16 @@ def value_of(data: Data, find: Find = imported) -> Any:
             return array.copy() if is_array else array[()]
         case "partial":
             func, args, keywords = (value_of(part, find) for part in rest)
-            return (
-                functools.partial(func, *args, **keywords)
-                if callable(func)
-                else f"partial of {func}"
-            )
+            if not callable(func):
+                return f"partial of {func}"
+            return functools.partial(func, *args, **keywords)
         case "tuple" | "list" | "set" | "frozenset":
             return _CONTAINERS[kind](value_of(part, find) for part in rest[0])
         case _:
             return _READ[kind](*rest)
 
 
-_CONTAINERS: dict[str, Callable[[Any], Any]] = {
+_CONTAINERS: dict[str, Callable[[Iterable[object]], object]] = {
     "tuple": tuple,
     "list": list,
     "set": set,
@@ -287,7 +285,7 @@ def _dtype_of(name: str) -> DType:
     return np.dtype(jnp.dtype(name))
 
 
-_READ: dict[str, Callable[..., Any]] = {
+_READ: dict[str, Callable[..., object]] = {
     "none": lambda: None,
     "bool": bool,
     "int": _int,
@@ -301,7 +299,7 @@ _READ: dict[str, Callable[..., Any]] = {
 }
 
 
-def _record(cls: Any, fields: dict[str, Any]) -> Any:
+def _record(cls: Any, fields: dict[str, object]) -> object:
     if cls is None:
         return fields
     if hasattr(cls, "_fields"):  # a named tuple

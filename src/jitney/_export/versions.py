@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
-from typing import Any
 
 import jax
 from jax import export as jax_export
 
 from .._errors import ExportError, format_error
+from .header import Header, ProgramEntry
 
 _RULE = (
     "JAX loads what a version of the six months before it has exported, and nothing of a later one."
 )
 
 
-def check_version(header: Mapping[str, Any], where: str) -> None:
+def check_version(header: Header, where: str) -> None:
     """Check that this JAX may load a file.
 
     Raises:
@@ -41,11 +40,12 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
         jax_export.minimum_supported_calling_convention_version,
         jax_export.maximum_supported_calling_convention_version,
     )
-    for told in header["programs"]:
-        if not least <= told["calling_convention"] <= most:
+    for program in header["programs"]:
+        convention = program["calling_convention"]
+        if not least <= convention <= most:
             raise ExportError(
                 where,
-                f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows"
+                f"it has convention {convention}, and jax {jax.__version__} knows"
                 f" {least} to {most}.",
                 _RULE,
                 "export it anew with a JAX of these days.",
@@ -54,8 +54,8 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
 
 
 def deserialized(
-    member: bytes, header: Mapping[str, Any], told: Mapping[str, Any], where: str
-) -> Any:
+    member: bytes, header: Header, told: ProgramEntry, where: str
+) -> jax_export.Exported:
     """Deserialise one of the programs of a file.
 
     Args:
@@ -68,12 +68,15 @@ def deserialized(
         ExportError: JAX does not load it, or its arrays are not those in the header.
     """
     exported = _exported(member, header, where)
-    taken, given = (
+    arguments, results = (
         [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
     )
+    arguments_of_header = [aval["dtype"] for aval in told["arrays"]]
+    results_of_header = [aval["dtype"] for aval in told["results"]]
     # A program with run-time checks has one result more: the number of the check that failed.
-    results = [aval["dtype"] for aval in told["results"]] + ["int32"] * bool(told["checks"])
-    if taken != [aval["dtype"] for aval in told["arrays"]] or given != results:
+    if told["checks"]:
+        results_of_header.append("int32")
+    if arguments != arguments_of_header or results != results_of_header:
         raise ExportError(_no_program(where), code="J290")
     return exported
 
@@ -87,7 +90,7 @@ def _no_program(where: str) -> str:
     )
 
 
-def _exported(member: bytes, header: Mapping[str, object], where: str) -> Any:
+def _exported(member: bytes, header: Header, where: str) -> jax_export.Exported:
     try:
         return jax_export.deserialize(bytearray(member))
     except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."

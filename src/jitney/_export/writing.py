@@ -36,6 +36,7 @@ from .export_sizes import (
     resizing,
     size_combinations,
 )
+from .header import ArrayEntry, BoundEntry, ProgramEntry
 from .lowering import ExportLowered, ExportTrace, lowered, traced_for
 from .lowering import traced as traced_at
 from .trees import Slot, StaticLeaf, Tree, Unportable, described
@@ -79,9 +80,8 @@ def export(
     # Arguments and bound arrays are the same in all parts, so those of the first are written.
     parts = [writer.part(args, kwargs, at) for at in size_combinations(sizes, where)]
     first = parts[0]
-    members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)} | {
-        f"program {i}": p.content for i, p in enumerate(parts)
-    }
+    members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)}
+    members |= {f"program {i}": part.content for i, part in enumerate(parts)}
     header = {
         "jitney": __version__,
         "jax": jax.__version__,
@@ -112,9 +112,9 @@ class _Part:
         content: JAX's serialised bytes.
     """
 
-    told: dict[str, Any]
+    told: ProgramEntry
     arguments: dict[str, Tree]
-    bound: list[tuple[dict[str, Any], bytes]]
+    bound: list[tuple[BoundEntry, bytes]]
     content: bytes
 
 
@@ -147,27 +147,26 @@ class _Writer:
             )
         try:
             with entry.numbers():
-                return self._made(entry, examples, at)
+                return self._lowered(entry, examples, at)
         except CAUGHT as error:
             explained = trace_error(error, self.program.core.where, entry.paths, examples)
             if explained is None:
                 raise
             raise explained from error
 
-    def _made(self, entry: Specialization, examples: Sequence[object], at: ExportSizes) -> _Part:
+    def _lowered(self, entry: Specialization, examples: Sequence[object], at: ExportSizes) -> _Part:
         resized = resizing(entry, examples, at, self.where)
         arrays = arrays_at(resized, examples, at.representative(), self.where)
-        made = (
-            traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
-            if at.ranges
-            else traced_at(entry, arrays)
-        )
-        known = lowered(made, self.program.core.where, self.platforms)
+        if at.ranges:
+            trace = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
+        else:
+            trace = traced_at(entry, arrays)
+        program = lowered(trace, self.program.core.where, self.platforms)
         return _Part(
-            _told(self.program, entry, arrays, at, made, known, self.where),
+            _program_entry(self.program, entry, arrays, at, trace, program, self.where),
             _arguments(entry, arrays, self.bound, self.where),
             _bound_arrays(entry, examples, arrays, self.bound, self.where),
-            _serialized(known, self.vjp_order, self.where),
+            _serialized(program, self.vjp_order, self.where),
         )
 
 
@@ -270,14 +269,19 @@ def _arguments(
     view = layout.view(entry.core.contract, arrays, entry.statics)
 
     # Rebuild the argument structure with slots for arrays and held values for static leaves.
-    leaves: list[Any] = [None] * (len(layout.dynamic) + len(layout.static))
-    for number, (i, leaf) in enumerate(zip(layout.dynamic, view.leaves, strict=True)):
-        leaves[i] = Slot(number, leaf.hint.kind if isinstance(leaf.hint, ScalarHint) else None)
+    leaves: list[Slot | StaticLeaf | None] = [None] * (len(layout.dynamic) + len(layout.static))
+    arrays_of = zip(layout.dynamic, view.leaves, strict=True)
+    for number, (i, leaf) in enumerate(arrays_of):
+        hint = leaf.hint
+        scalar = hint.kind if isinstance(hint, ScalarHint) else None
+        leaves[i] = Slot(number, scalar)
     for i, value in zip(layout.static, entry.statics, strict=True):
         leaves[i] = StaticLeaf(value)
+
     names = [parameter.name for parameter in entry.core.contract.parameters]
-    parts = zip(names, tree_unflatten(layout.treedef, leaves), strict=True)
-    return {name: _described(part, name, where) for name, part in parts if name not in bound}
+    arguments = tree_unflatten(layout.treedef, leaves)
+    trees = zip(names, arguments, strict=True)
+    return {name: _described(tree, name, where) for name, tree in trees if name not in bound}
 
 
 def _described(tree: object, path: str, where: Where) -> Tree:
@@ -293,7 +297,7 @@ def _described(tree: object, path: str, where: Where) -> Tree:
         ) from part
 
 
-def _told(
+def _program_entry(
     program: Program,
     entry: Specialization,
     arrays: Sequence[Array],
@@ -301,20 +305,19 @@ def _told(
     made: ExportTrace,
     known: ExportLowered,
     where: Where,
-) -> dict[str, Any]:
+) -> ProgramEntry:
     """Return the header entry of one program."""
     view = entry.layout.view(entry.core.contract, arrays, entry.statics)
     whole = report(program.core, entry, arrays, compiles=False)
-    plan = replace(
-        whole, lines=tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS)
-    )
+    lines = [line for line in whole.lines if line.name not in _OF_THE_PROCESS]
+    plan = replace(whole, lines=tuple(lines))
+
+    ranges = {name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}
+    # The names of JAX's symbolic dimensions, in the order of the ranges.
+    symbols = {f"d{i}": [name, *ends] for i, (name, ends) in enumerate(ranges.items())}
     return {
-        "sizes": {**at.exact, **{name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}},
-        # The names of JAX's symbolic dimensions, in the order of the ranges.
-        "symbols": {
-            f"d{i}": [name, sizes[0], sizes[-1]]
-            for i, (name, sizes) in enumerate(at.ranges.items())
-        },
+        "sizes": {**at.exact, **ranges},
+        "symbols": symbols,
         "arrays": [
             _aval(aval, leaf.path)
             for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)
@@ -330,9 +333,14 @@ def _told(
     }
 
 
-def _aval(aval: Aval, path: str) -> dict[str, Any]:
+def _aval(aval: Aval, path: str) -> ArrayEntry:
     shape = [int(size) if isinstance(size, (int, np.integer)) else str(size) for size in aval.shape]
-    return {"path": path, "shape": shape, "dtype": str(aval.dtype), "weak": bool(aval.weak_type)}
+    return {
+        "path": path,
+        "shape": shape,
+        "dtype": str(aval.dtype),
+        "weak": bool(aval.weak_type),
+    }
 
 
 def _bound_arrays(
@@ -341,12 +349,11 @@ def _bound_arrays(
     arrays: Sequence[Array],
     bound: Sequence[str],
     where: Where,
-) -> list[tuple[dict[str, Any], bytes]]:
+) -> list[tuple[BoundEntry, bytes]]:
     """Return the arrays that the program is bound to, which the file holds by value."""
-    held: list[tuple[dict[str, Any], bytes]] = []
-    for number, (i, array, taken) in enumerate(
-        zip(entry.layout.dynamic, examples, arrays, strict=True)
-    ):
+    entries: list[tuple[BoundEntry, bytes]] = []
+    pairs = zip(entry.layout.dynamic, examples, arrays, strict=True)
+    for number, (i, array, taken) in enumerate(pairs):
         argument, path = entry.layout.names[i]
         if argument not in bound:
             continue
@@ -370,15 +377,11 @@ def _bound_arrays(
         # with the dtype that JAX gives it
         host = words_of_keys(array) if is_key else np.asarray(jax.numpy.asarray(array))
         impl = str(jax.random.key_impl(array)) if is_key else None
-        held.append(
-            (
-                {
-                    "number": number,
-                    "dtype": host.dtype.name,
-                    "shape": list(host.shape),
-                    "impl": impl,
-                },
-                host.tobytes(),
-            )
-        )
-    return held
+        data: BoundEntry = {
+            "number": number,
+            "dtype": host.dtype.name,
+            "shape": list(host.shape),
+            "impl": impl,
+        }
+        entries.append((data, host.tobytes()))
+    return entries

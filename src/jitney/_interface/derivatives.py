@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, ov
 import jax
 import numpy as np
 
+from .._body.function import FunctionInfo
 from .._diagnosis.counters import Stats, total
 from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, tree_flatten
 from .._owners import public, shorten
+from .._program.entry import Specialization
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
@@ -27,7 +29,7 @@ from .tools import Tools
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .program import Program
+    from .program import AnyProgram, Program
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,19 +59,23 @@ class Derivative(Tools[G], Generic[P, G]):
     returns `(number, aux)`, as `jax.grad` does.
     """
 
-    def __init__(self, program: Any, what: What):
+    def __init__(self, program: AnyProgram, what: What):
         self._program = program
         self.what: What = what
         # The program of calls without `wrt`, `has_aux` and a direction.
-        self._usual: Any = program.usual.get(what)
+        self._usual = program.usual.get(what)
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G: ...
     @overload
-    def __call__(self, /, *args: Any, wrt: Wrt, **kwargs: Any) -> G: ...
+    def __call__(self, /, *args: object, wrt: Wrt, **kwargs: Any) -> G: ...
     @overload
-    def __call__(self, /, *args: Any, has_aux: bool, wrt: Wrt = None, **kwargs: Any) -> Any: ...
-    def __call__(self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, **kwargs: Any) -> Any:
+    def __call__(
+        self, /, *args: object, has_aux: bool, wrt: Wrt = None, **kwargs: object
+    ) -> Any: ...
+    def __call__(
+        self, /, *args: object, wrt: Wrt = None, has_aux: bool = False, **kwargs: object
+    ) -> object:
         if self._usual is not None and wrt is None and has_aux is False:
             return self._usual(*args, **kwargs)
         try:
@@ -85,7 +91,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 )
                 tangents = {names[0]: given} if single and names else self._by_name(given, names)
                 names = tuple(tangents)
-                kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
+                kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
 
             made = self._made(names, single, aux=has_aux)
             if self._program.defaults.sparse:
@@ -100,16 +106,17 @@ class Derivative(Tools[G], Generic[P, G]):
             raise
 
     @property
-    def function(self) -> Program[..., Any]:
+    def function(self) -> AnyProgram:
         """The program that this is a derivative of."""
         return self._program
 
     @property
     def stats(self) -> Stats:
         """Statistics of its programs so far, with respect to any arguments."""
-        return total([program.core.counters for program in self._program.derivatives(self.what)])
+        programs = self._program.derivatives(self.what)
+        return total([program.core.counters for program in programs])
 
-    def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> Program[..., Any]:
+    def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> AnyProgram:
         """Return the program of this derivative, for `plan`, `compile` and `stats`. Its directions
         are arguments `tangent_of_x` and `cotangent`.
         """
@@ -120,7 +127,7 @@ class Derivative(Tools[G], Generic[P, G]):
     def plan(
         self,
         /,
-        *args: Any,
+        *args: object,
         wrt: Wrt = None,
         has_aux: bool = False,
         sizes: Mapping[str, int] | None = None,
@@ -136,7 +143,7 @@ class Derivative(Tools[G], Generic[P, G]):
     def compile(
         self,
         /,
-        *args: Any,
+        *args: object,
         wrt: Wrt = None,
         has_aux: bool = False,
         sizes: Mapping[str, int] | None = None,
@@ -155,13 +162,13 @@ class Derivative(Tools[G], Generic[P, G]):
         self,
         file: str | Path,
         /,
-        *args: Any,
+        *args: object,
         wrt: Wrt = None,
         has_aux: bool = False,
         sizes: Mapping[str, object] | None = None,
         vjp_order: int = 0,
         platforms: Sequence[str] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Write this derivative to a file; see `Program.export`. Directions are arguments
         `tangent_of_x` and `cotangent`.
@@ -171,15 +178,20 @@ class Derivative(Tools[G], Generic[P, G]):
         )
 
     def abstract(
-        self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
-    ) -> tuple[Any, tuple[Any, ...]]:
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        sizes: Mapping[str, int] | None,
+        *,
+        warn: bool = True,
+    ) -> tuple[Specialization, tuple[Any, ...]]:
         """Return the entry of a call, and its arrays or abstract values; see `Program.abstract`."""
         return self.program().abstract(args, kwargs, sizes, warn=warn)
 
     def __repr__(self) -> str:
         return f"<{self.what} of {self._program!r}>"
 
-    def _direction(self, kwargs: dict[str, Any], name: str, what: str) -> Any:
+    def _direction(self, kwargs: dict[str, object], name: str, what: str) -> object:
         if name not in kwargs:
             raise DerivativeError(
                 self._where,
@@ -190,9 +202,9 @@ class Derivative(Tools[G], Generic[P, G]):
             )
         return kwargs.pop(name)
 
-    def _by_name(self, given: object, names: tuple[str, ...] | None) -> dict[str, Any]:
+    def _by_name(self, given: object, names: tuple[str, ...] | None) -> dict[str, object]:
         if type(given) is not dict or not given or (names is not None and set(given) != set(names)):
-            listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
+            listed = "those that vary" if names is None else ", ".join(map(repr, names))
             raise OptionError(
                 self._where,
                 "the tangents are not given by name.",
@@ -219,7 +231,13 @@ class Derivative(Tools[G], Generic[P, G]):
         where: Where = self._program.core.where
         return replace(where, name=f"{where.name}.{self.what}")
 
-    def _made(self, names: tuple[str, ...] | None, single: bool, *, aux: bool = False) -> Any:  # noqa: FBT001
+    def _made(
+        self,
+        names: tuple[str, ...] | None,
+        single: bool,  # noqa: FBT001
+        *,
+        aux: bool = False,
+    ) -> AnyProgram:
         program = self._program
         if aux is not False:
             self._check_aux(aux, program.options)
@@ -248,7 +266,13 @@ class Derivative(Tools[G], Generic[P, G]):
             )
         return made
 
-    def _by_positions(self, made: Any, act: Callable[[Any], T], args: Any, kwargs: Any) -> T:
+    def _by_positions(
+        self,
+        made: AnyProgram,
+        act: Callable[[AnyProgram], T],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> T:
         """Call or plan a derivative whose sparsity structure depends on positions: integer arrays
         among its arguments, by their values.
 
@@ -272,13 +296,15 @@ class Derivative(Tools[G], Generic[P, G]):
                     raise
                 known[key] = (*names, *more)
 
-    def _at_positions(self, made: Any, names: tuple[str, ...]) -> Any:
+    def _at_positions(self, made: AnyProgram, names: tuple[str, ...]) -> AnyProgram:
         """Return the program of a derivative with these arguments static."""
         key = (self.what, made.body, names)
         static = self._program.kept(key)
         if static is None:
-            options = replace(made.options, static=(*made.options.static, *names))
-            static = self._program.with_body(replace(made.body, positions=names), options, key)
+            static_names = (*made.options.static, *names)
+            options = replace(made.options, static=static_names)
+            derived: Any = made.body
+            static = self._program.with_body(replace(derived, positions=names), options, key)
         return static
 
     def _check_aux(self, aux: object, options: Options) -> None:
@@ -310,24 +336,31 @@ class Derivative(Tools[G], Generic[P, G]):
             )
 
 
-def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) -> bool:
+def _are_positions(
+    made: AnyProgram,
+    names: tuple[str, ...],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> bool:
     """Return whether these arguments of a call can be static by value: concrete arrays of integers,
     equal for all lanes.
     """
-    options: Options = made.options
+    options = made.options
     if options.vmap or options.pad or options.chunk or options.shard:
         return False
     given = made.arguments(args, kwargs)
-    leaves = [leaf for name in names for leaf in tree_flatten(given.get(name, ""))[0]]
-    return all(
-        isinstance(leaf, (np.ndarray, jax.Array))
-        and not isinstance(leaf, Tracer)
-        and leaf.dtype.kind in "iub"
-        for leaf in leaves
-    )
+    leaves = tree_flatten([given.get(name, "") for name in names])[0]
+    return all(map(_holds_integers, leaves))
 
 
-def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
+def _holds_integers(leaf: object) -> bool:
+    """Return whether a leaf is a concrete array of integers or truth values."""
+    if isinstance(leaf, Tracer) or not isinstance(leaf, (np.ndarray, jax.Array)):
+        return False
+    return leaf.dtype.kind in "iub"
+
+
+def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
     """Return the program that a tool works on: the argument itself, or the program of a derivative.
 
     Raises:
@@ -346,13 +379,12 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
     return given
 
 
-def program_called(tool: str, given: object, keywords: dict[str, Any]) -> Program[..., Any]:
+def program_called(tool: str, given: object, keywords: dict[str, Any]) -> AnyProgram:
     """Return the program that a tool works on, given the keywords of a call: for a derivative,
     `wrt` is taken out of them, as by a call of it.
     """
-    return program_of(
-        tool, given, keywords.pop("wrt", None) if isinstance(given, Derivative) else None
-    )
+    wrt = keywords.pop("wrt", None) if isinstance(given, Derivative) else None
+    return program_of(tool, given, wrt)
 
 
 def named(where: Where | str, option: str, value: object) -> tuple[tuple[str, ...], bool]:
@@ -379,7 +411,7 @@ def named(where: Where | str, option: str, value: object) -> tuple[tuple[str, ..
     )
 
 
-def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
+def check_names(where: Where | str, names: tuple[str, ...], core: FunctionInfo) -> None:
     """Check that these are arguments that can vary.
 
     Raises:
@@ -425,7 +457,7 @@ def lazy_derivatives(
     skip: Wrt = None,
     mode: Mode = "auto",
     sparse: bool = False,
-) -> Any:
+) -> object:
     """Give a function its derivatives, each traced and compiled when it is first called, with
     common defaults.
 
@@ -478,15 +510,13 @@ def lazy_derivatives(
         )
 
     defaults = Defaults(names, left_out, single, mode, sparse)
-    return (
-        _decorated(fn, defaults)
-        if fn is not None
-        else functools.partial(_decorated, defaults=defaults)
-    )
+    if fn is None:
+        return functools.partial(_decorated, defaults=defaults)
+    return _decorated(fn, defaults)
 
 
 @public
-def _decorated(fn: Any, defaults: Defaults) -> Any:
+def _decorated(fn: Any, defaults: Defaults) -> object:
     from .optimize import optimize
     from .program import Program
 
@@ -494,5 +524,6 @@ def _decorated(fn: Any, defaults: Defaults) -> Any:
     if method is not None:
         return method
     program = fn if isinstance(fn, Program) else optimize(fn)
-    check_names(program.core.where, (*(defaults.wrt or ()), *defaults.skip), program.core)
+    names = (*(defaults.wrt or ()), *defaults.skip)
+    check_names(program.core.where, names, program.core)
     return program.with_defaults(defaults)

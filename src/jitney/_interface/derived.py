@@ -34,7 +34,7 @@ class DerivedCache:
         held: The contents; None if they cannot be determined.
     """
 
-    def __init__(self, held: list[Any] | None):
+    def __init__(self, held: list[object] | None):
         self.held = held
         self.values: dict[Hashable, list[KeptValue]] = {}
 
@@ -44,7 +44,7 @@ class KeptValue:
     """A derived value, and the trace that it belongs to; None if it holds no tracers."""
 
     trace: object
-    value: Any
+    value: object
 
     def holds(self, trace: object) -> bool:
         return self.trace is None or self.trace == trace
@@ -58,9 +58,9 @@ class DerivedCaches:
     def __init__(self) -> None:
         # By `id`, with the state itself: an id belongs to one object only as long as that is alive.
         # A state on the way may have no other reference, and the next one could reuse its id.
-        self._kept: dict[int, tuple[Any, DerivedCache, DerivedCache]] = {}
+        self._kept: dict[int, tuple[object, DerivedCache, DerivedCache]] = {}
 
-    def value(self, state: object, rule: Callable[[Any], object]) -> Any:
+    def value(self, state: object, rule: Callable[..., object]) -> object:
         """Return a derived value, computed unless it is cached for the current settings and trace.
         The key contains the rule, not its name: a class and its parent may have rules of the same
         name.
@@ -71,18 +71,21 @@ class DerivedCaches:
         """
         key, trace = (rule, settings()), core.get_opaque_trace_state()
         if id(state) not in self._kept:
-            self._kept[id(state)] = (state, _lasting(state), DerivedCache(None))
+            passing = DerivedCache(None)
+            self._kept[id(state)] = (state, _lasting(state), passing)
         _, lasting, passing = self._kept[id(state)]
 
         # A value without tracers is valid in any trace.
-        for known in (*lasting.values.get(key, ()), *passing.values.get(key, ())):
-            if known.holds(trace):
-                return known.value
+        for cache in (lasting, passing):
+            for known in cache.values.get(key, ()):
+                if known.holds(trace):
+                    return known.value
 
         value = rule(state)
-        traced = _has_tracers(value)
-        kept = passing if traced and not _has_tracers(state) else lasting
-        kept.values.setdefault(key, []).append(KeptValue(trace if traced else None, value))
+        is_traced = _has_tracers(value)
+        cache = passing if is_traced and not _has_tracers(state) else lasting
+        new = KeptValue(trace if is_traced else None, value)
+        cache.values.setdefault(key, []).append(new)
         return value
 
 
@@ -105,21 +108,21 @@ class _Unknown(Exception):
     """A value that could change unnoticed."""
 
 
-def _held(state: object) -> list[Any] | None:
+def _held(state: object) -> list[object] | None:
     try:
         return list(_parts(state))
     except _Unknown:
         return None
 
 
-def _parts(value: object) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[object]:
     """Yield everything that a value holds: immutable parts as they are, NumPy arrays as their
     bytes.
 
     Raises:
         _Unknown: It holds something else.
     """
-    kind: Any = type(value)
+    kind = type(value)
     # pyright would narrow the type of `value` in the branches below.
     whole: Any = value
     if isinstance(value, jax.Ref):
@@ -147,14 +150,17 @@ _FIXED = (jax.Array, type, np.dtype, jax.ShapeDtypeStruct, Enum, FunctionType, B
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
-def _same(old: list[Any], new: list[Any]) -> bool:
+def _same(old: list[object], new: list[object]) -> bool:
     """Return whether nothing has changed. Integers, strings and contents of NumPy arrays are
     compared by `==`, everything else by identity.
     """
-    return len(old) == len(new) and all(
-        a is b or (type(a) is type(b) and type(a) in _COMPARED and a == b)
-        for a, b in zip(old, new, strict=True)
-    )
+    return len(old) == len(new) and all(map(_is_unchanged, old, new))
+
+
+def _is_unchanged(old: object, new: object) -> bool:
+    if old is new:
+        return True
+    return type(old) is type(new) and type(old) in _COMPARED and old == new
 
 
 _COMPARED = frozenset({tuple, bool, int, str, bytes})

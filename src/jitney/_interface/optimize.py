@@ -53,6 +53,8 @@ Precision = (
     | Tolerance
     | Mapping[str, Product]
 )
+Unwrapped = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
+"""A function, and the arguments that a callable binds it to: by position, and by name."""
 Buckets = Literal["pow2", "aligned"] | Sequence[int] | Bucket
 
 
@@ -107,7 +109,7 @@ def optimize(
     verify: bool | None = None,
 ) -> Program[P, R]: ...
 @public
-def optimize(fn: object = None, /, **options: object) -> Any:
+def optimize(fn: object = None, /, **options: object) -> object:
     """Compile a function as its signature says, without rewriting it.
 
     Arrays are traced, everything else is static; an annotation decides where it says more. See the
@@ -172,13 +174,10 @@ def optimize(fn: object = None, /, **options: object) -> Any:
         OptionError: An option is unknown, malformed, contradicts another or the signature, or is
             not implemented yet.
     """
-    if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in (
-        "1",
-        "true",
-        "on",
-        "yes",
-    ):
-        options["debug_nans"] = True
+    if "debug_nans" not in options:
+        setting = os.environ.get("JITNEY_DEBUG_NANS", "").lower()
+        if setting in ("1", "true", "on", "yes"):
+            options["debug_nans"] = True
 
     # Local names that annotations may use. Two frames up, past the wrapper of `public`.
     namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
@@ -190,7 +189,7 @@ def optimize(fn: object = None, /, **options: object) -> Any:
 
 
 @public
-def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str, object]) -> Any:
+def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str, object]) -> object:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
     if method is not None:
         return method
@@ -216,15 +215,12 @@ def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str,
             code="J204",
         )
     is_generator = inspect.isgeneratorfunction(function)
-    if (
-        is_generator
-        or inspect.iscoroutinefunction(function)
-        or inspect.isasyncgenfunction(function)
-    ):
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if is_generator or is_async:
+        kind = "a generator" if is_generator else "an `async` function"
         raise OptionError(
             where,
-            f"it is {'a generator' if is_generator else 'an `async` function'}, which runs bit by"
-            " bit.",
+            f"it is {kind}, which runs bit by bit.",
             "What is traced runs once, from beginning to end, and returns arrays.",
             "decorate the function that computes, and await or yield around it.",
             code="J204",
@@ -234,10 +230,11 @@ def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str,
     off = disabled(where)
     if off is not None:
         chosen = replace(without(chosen), disabled=off)
-    return Program(REGISTRY.core(function, chosen, namespace), function, args, kwargs)
+    core = REGISTRY.core(function, chosen, namespace)
+    return Program(core, function, args, kwargs)
 
 
-def _unwrapped(fn: object) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _unwrapped(fn: Callable[..., object]) -> Unwrapped:
     """Return the function of a callable, and the arguments that it is bound to. They are traced
     like all others, and do not become constants.
     """

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import sys
 import types
 import warnings
@@ -35,6 +36,7 @@ from .._diagnosis.tracer_errors import (
 )
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
+from .._jax.typed import Array
 from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
@@ -70,15 +72,15 @@ class Program(Tools[R], Generic[P, R]):
     bound to: a module, or the arguments of a `functools.partial`.
     """
 
-    _args: tuple[Any, ...]
-    _kwargs: dict[str, Any]
+    _args: tuple[object, ...]
+    _kwargs: dict[str, object]
 
     def __init__(
         self,
         core: CompiledFunction,
         fn: Callable[P, R],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ):
         self._core = core
         self._fn = fn
@@ -87,12 +89,12 @@ class Program(Tools[R], Generic[P, R]):
         self._defaults = Defaults()
 
         # Key of `with_body` -> program of a derivative.
-        self._made: dict[Any, Any] = {}
+        self._made: dict[Key, AnyProgram] = {}
         # The programs among these that run a derivative's calls without `wrt`, `has_aux` or a
         # direction.
-        self._usual: dict[str, Any] = {}
+        self._usual: dict[str, AnyProgram] = {}
         # Sparse derivative -> the arguments that determine its structure.
-        self.positions: dict[Any, tuple[str, ...]] = {}
+        self.positions: dict[object, tuple[str, ...]] = {}
 
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
@@ -180,8 +182,8 @@ class Program(Tools[R], Generic[P, R]):
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
     def _not_traceable(
-        self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Any
-    ) -> Any:
+        self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Sequence[Array]
+    ) -> R:
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
             raise untraced from error
@@ -190,8 +192,9 @@ class Program(Tools[R], Generic[P, R]):
         if not is_nested_trace(arrays):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
+            first_line = str(untraced).splitlines()[0]
             warnings.warn(
-                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as"
+                f"{first_line}\nIt runs un-jitted from now on, as"
                 f" `on_trace_error='eager'` asks.{_idle(core.options)}",
                 JitneyWarning,
                 stacklevel=users_level(),
@@ -212,9 +215,10 @@ class Program(Tools[R], Generic[P, R]):
         with equal options.
         """
         calls: dict[str, int] = {}
-        for key, made in self._made.items():
-            calls[key[0]] = calls.get(key[0], 0) + made.core.counters.calls
-        return replace(self._core.counters.stats(), derivatives=calls)
+        for (what, *_), program in self._made.items():
+            calls[what] = calls.get(what, 0) + program.core.counters.calls
+        stats = self._core.counters.stats()
+        return replace(stats, derivatives=calls)
 
     @property
     def options(self) -> Options:
@@ -223,7 +227,7 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def compile(
-        self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any
+        self, /, *args: object, sizes: Mapping[str, int] | None = None, **kwargs: object
     ) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor
         compiles.
@@ -419,7 +423,7 @@ class Program(Tools[R], Generic[P, R]):
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
         sizes: Mapping[str, int] | None = None,
-    ) -> Any:
+    ) -> jax.stages.Compiled:
         """Compile for a call, and return JAX's program of it; for a padded call, the program of its
         bucket.
         """
@@ -440,7 +444,7 @@ class Program(Tools[R], Generic[P, R]):
         return self._core
 
     @property
-    def body(self) -> Callable[..., Any]:
+    def body(self) -> Callable[..., object]:
         """The function itself, unbound."""
         return self._fn
 
@@ -450,8 +454,11 @@ class Program(Tools[R], Generic[P, R]):
         return self._defaults
 
     def with_body(
-        self, fn: Callable[..., object], options: Options, key: object = None
-    ) -> Program[..., Any]:
+        self,
+        fn: Callable[..., object],
+        options: Options,
+        key: Key | None = None,
+    ) -> AnyProgram:
         """Return the program of another function of the same arguments, bound as this one is. With
         a key it is cached.
         """
@@ -460,25 +467,26 @@ class Program(Tools[R], Generic[P, R]):
             self._made[key] = made
         return made.bound_as(self)
 
-    def kept(self, key: object) -> Program[..., Any] | None:
+    def kept(self, key: Key) -> AnyProgram | None:
         """Return the program that `with_body` cached under a key."""
         made = self._made.get(key)
         return made and made.bound_as(self)
 
-    def derivatives(self, what: str) -> list[Program[..., Any]]:
+    def derivatives(self, what: str) -> list[AnyProgram]:
         """Return the cached programs of one derivative, with respect to any arguments."""
         return [made for key, made in self._made.items() if key[0] == what]
 
     @property
-    def usual(self) -> dict[str, Any]:
+    def usual(self) -> dict[str, AnyProgram]:
         """Derivative -> the program of its calls without `wrt` and without a direction, after the
         first such call. Empty for a bound program.
         """
         return {} if self._args or self._kwargs else self._usual
 
-    def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
+    def bound_as(self, other: AnyProgram) -> AnyProgram:
         """Return this program, bound to the same arguments as another one."""
-        return self.bound_to(other._args, other._kwargs) if other._args or other._kwargs else self
+        is_bound = other._args or other._kwargs
+        return self.bound_to(other._args, other._kwargs) if is_bound else self
 
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
         """Return the same program with other defaults for its derivatives; see
@@ -486,19 +494,19 @@ class Program(Tools[R], Generic[P, R]):
         """
         return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
 
-    def arguments(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    def arguments(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> dict[str, object]:
         """Return the arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
-        return {
-            parameter.name: value
-            for parameter, value in zip(self._core.binder.parameters, values, strict=True)
-        }
+        names = [parameter.name for parameter in self._core.binder.parameters]
+        return dict(zip(names, values, strict=True))
 
-    def parted(self) -> tuple[tuple[Any, ...], Program[..., Any]]:
+    def parted(self) -> tuple[tuple[object, ...], AnyProgram]:
         """Return the bound positional arguments, and the unbound program."""
         return self._args, self.bound_to((), {})
 
-    def bound_to(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Program[..., Any]:
+    def bound_to(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> AnyProgram:
         """Return the same program bound to these arguments. Cheap, since it happens on every call
         of a method.
         """
@@ -510,16 +518,22 @@ class Program(Tools[R], Generic[P, R]):
         return same
 
     def abstract(
-        self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        sizes: Mapping[str, int] | None,
+        *,
+        warn: bool = True,
     ) -> tuple[Specialization, tuple[Any, ...]]:
         """Return the entry of a call, and its arrays or abstract values; see `compile`."""
         core = self._core
-        args, kwargs = self._args + args, {**self._kwargs, **kwargs}
-        args, kwargs = abstract_values(core, args, kwargs, sizes, warn=warn)
-        values = core.bind(args, kwargs)
+        args = self._args + args
+        named = {**self._kwargs, **kwargs}
+        values = core.bind(*abstract_values(core, args, named, sizes, warn=warn))
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        entry, arrays = core.entry_of(layout, leaves), tuple(layout.pick(leaves))
+        entry = core.entry_of(layout, leaves)
+        arrays = tuple(layout.pick(leaves))
         unfit = no_number(core.where, arrays, entry.paths, called=False)
         if unfit is not None:
             raise unfit
@@ -533,8 +547,10 @@ class Program(Tools[R], Generic[P, R]):
     def __get__(
         self: Program[Concatenate[S, Q], _T], instance: S, owner: object = None, /
     ) -> Program[Q, _T]: ...
-    def __get__(self, instance: object, owner: object = None, /) -> Any:
-        return self if instance is None else self.bound_to((*self._args, instance), self._kwargs)
+    def __get__(self, instance: object, owner: object = None, /) -> object:
+        if instance is None:
+            return self
+        return self.bound_to((*self._args, instance), self._kwargs)
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
@@ -543,7 +559,8 @@ class Program(Tools[R], Generic[P, R]):
         if not args and not self._kwargs:
             return fn
         if len(args) == 1 and not self._kwargs:
-            return args[0] if is_call_of(fn, args[0]) else types.MethodType(fn, args[0])
+            instance: Any = args[0]
+            return instance if is_call_of(fn, instance) else types.MethodType(fn, instance)
         return functools.partial(fn, *args, **self._kwargs)
 
     @property
@@ -552,7 +569,8 @@ class Program(Tools[R], Generic[P, R]):
 
     def __repr__(self) -> str:
         chosen = option_texts(self._core.options)
-        return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
+        options = f" {', '.join(chosen)}" if chosen else ""
+        return f"<jitney program {self._core.where}{options}>"
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
@@ -561,18 +579,18 @@ class Program(Tools[R], Generic[P, R]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
+        if self._core is not other._core or tuple(self._kwargs) != tuple(other._kwargs):
+            return False
+
         # Bound arguments are compared by identity: `==` of arrays is an array.
-        mine, theirs = (
-            (*self._args, *self._kwargs.values()),
-            (*other._args, *other._kwargs.values()),
-        )
-        same = len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True))
-        return self._core is other._core and tuple(self._kwargs) == tuple(other._kwargs) and same
+        mine = (*self._args, *self._kwargs.values())
+        theirs = (*other._args, *other._kwargs.values())
+        return len(mine) == len(theirs) and all(map(operator.is_, mine, theirs))
 
     def __hash__(self) -> int:
         return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
 
-    def flattened(self) -> tuple[Any, _Function]:
+    def flattened(self) -> tuple[Bound, _Function]:
         """Return the children and the auxiliary data of the pytree node: bound arguments, and the
         function.
         """
@@ -581,13 +599,14 @@ class Program(Tools[R], Generic[P, R]):
     def __copy__(self) -> Program[P, R]:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Program[P, R]:
+    def __deepcopy__(self, memo: dict[int, object]) -> Program[P, R]:
         if not self._args and not self._kwargs:
             # A plain function copies to itself, too.
             return self
-        return Program(self._core, self._fn, *copy.deepcopy((self._args, self._kwargs), memo))
+        args, kwargs = copy.deepcopy((self._args, self._kwargs), memo)
+        return Program(self._core, self._fn, args, kwargs)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str | tuple[object, ...]:
         # As a function is pickled: by its name, which must lead to this very program.
         if not self._args and not self._kwargs and _found_by_name(self):
             return self.__dict__["__qualname__"]
@@ -619,12 +638,12 @@ def _idle(options: Options) -> str:
     un-jitted.
     """
     names = [name for name in ("chunk", "memory", "pad", "donate") if getattr(options, name)]
-    names += ["shard"] if options.shard is not None else []
-    return (
-        f" There is no program for {' and '.join(f'`{name}`' for name in names)} to act on."
-        if names
-        else ""
-    )
+    if options.shard is not None:
+        names.append("shard")
+    if not names:
+        return ""
+    listed = " and ".join(f"`{name}`" for name in names)
+    return f" There is no program for {listed} to act on."
 
 
 def is_call_of(fn: object, instance: object) -> bool:
@@ -640,8 +659,8 @@ def _found_by_name(program: Any) -> bool:
 
 
 def _restore(
-    fn: Callable[..., object], options: Options, args: tuple[object, ...], kwargs: dict[str, Any]
-) -> Program[Any, Any]:
+    fn: Callable[..., object], options: Options, args: tuple[object, ...], kwargs: dict[str, object]
+) -> AnyProgram:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
 
 
@@ -650,7 +669,7 @@ class _Function:
     function alive.
     """
 
-    def __init__(self, core: CompiledFunction, fn: Callable[..., Any]):
+    def __init__(self, core: CompiledFunction, fn: Callable[..., object]):
         self.core = core
         self.fn = fn
 
@@ -661,6 +680,14 @@ class _Function:
         return hash(id(self.core))
 
 
+AnyProgram = Program[..., Any]
+"""A program of any arguments and any result."""
+Key = tuple[str, *tuple[object, ...]]
+"""A derivative, and its other options."""
+Bound = tuple[tuple[object, ...], dict[str, object]]
+"""Arguments that a program is bound to: by position, and by name."""
+_Locals = dict[str, Any]
+"""Local variables of a frame."""
 _program: Any = Program
 register_pytree_node(
     Program,
@@ -669,11 +696,11 @@ register_pytree_node(
 )
 
 
-def _counters(names: dict[str, Any]) -> Counters:
+def _counters(names: _Locals) -> Counters:
     return names["self"].core.counters
 
 
-def _given(names: dict[str, Any]) -> Sequence[Any]:
+def _given(names: _Locals) -> Sequence[Array]:
     return names["arrays"]
 
 

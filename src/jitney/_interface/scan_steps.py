@@ -8,6 +8,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,8 @@ import jax
 import numpy as np
 
 from .._errors import ContractError, OptionError, name_fix
-from .._jax.trees import keystr, tree_flatten_with_path
+from .._jax.trees import Path, keystr, tree_flatten_with_path
+from .._jax.typed import Array
 from .._owners import public
 from .._signature.binding import signature_of
 from .._signature.static_values import Unkeyed, static_key
@@ -26,11 +28,13 @@ from .program import Program
 # How often a progress bar moves, at most.
 _TICKS = 100
 _MOST = 2**31
+_Carry = tuple[Any, Any]
+"""Number of a step, and the arrays of the state."""
 
 
 @public
 def scan_steps(
-    step: Callable[..., Any],
+    step: Callable[..., object],
     n: int,
     /,
     *,
@@ -87,18 +91,20 @@ def scan_steps(
     # change.
     held, free = inner.parted()
 
-    def steps(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args[len(held) :], **kwargs)
+    count = len(held)
+
+    def steps(*args: object, **kwargs: object) -> object:
+        bound = signature.bind(*args[count:], **kwargs)
         bound.apply_defaults()
-        turn = functools.partial(free, *args[: len(held)]) if held else free
-        return _Loop(where, turn, bound, names[:carry], along, n).run(
-            _Ticks(str(inner.__name__), n) if progress else None
-        )
+        turn = functools.partial(free, *args[:count]) if held else free
+        loop = _Loop(where, turn, bound, names[:carry], along, n)
+        ticks = _Ticks(str(inner.__name__), n) if progress else None
+        return loop.run(ticks)
 
     # A signature without annotations: those of `step` are checked in each step, by its own program.
     bare = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
-        for name in _names_of_held(inner.body, len(held), names)
+        for name in _names_of_held(inner.body, count, names)
     ]
     bare += [
         parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()
@@ -111,15 +117,17 @@ def scan_steps(
     return optimize(**options)(steps).bound_as(inner)
 
 
-def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
+def _names_of_held(body: Callable[..., object], count: int, others: Sequence[str]) -> list[str]:
     """Return names, for messages, of the arguments that a step is bound to."""
     names = [
         name
         for name, each in signature_of(body).parameters.items()
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
-    known = names[:count] if len(names) >= count and set(names[:count]).isdisjoint(others) else []
-    return known or [f"bound_{i}" for i in range(count)]
+    own = names[:count]
+    if len(own) == count and set(own).isdisjoint(others):
+        return own
+    return [f"bound_{i}" for i in range(count)]
 
 
 def _texts(where: str, over: object) -> tuple[str, ...]:
@@ -179,62 +187,62 @@ class _Loop:
     def __init__(
         self,
         where: str,
-        step: Any,
+        step: Callable[..., object],
         bound: inspect.BoundArguments,
         carried: Sequence[str],
         over: Sequence[str],
         n: int,
     ):
-        self.where, self.step, self.bound, self.carried, self.over, self.n = (
-            where,
-            step,
-            bound,
-            carried,
-            over,
-            n,
-        )
+        self.where = where
+        self.step = step
+        self.bound = bound
+        self.carried = carried
+        self.over = over
+        self.n = n
         # The parts of a step's results that are not arrays.
-        self.beside: Any = None
+        self.beside: object = None
         # True if a step returns nothing but its carry.
         self.is_alone = False
         state = tuple(bound.arguments[name] for name in carried)
-        parted = eqx.partition(state, eqx.is_array)
-        self.arrays, self.rest = parted
+        self.arrays, self.rest = eqx.partition(state, eqx.is_array)
 
-    def run(self, ticks: _Ticks | None) -> Any:
+    def run(self, ticks: _Ticks | None) -> object:
         # Arrays of `over` are scanned; everything else in these arguments is constant.
-        data, constant = eqx.partition(
-            {name: self.bound.arguments[name] for name in self.over}, eqx.is_array
-        )
+        scanned = {name: self.bound.arguments[name] for name in self.over}
+        data, constant = eqx.partition(scanned, eqx.is_array)
         for path, leaf in tree_flatten_with_path(data)[0]:
             self._check_size(path, leaf)
 
         # The carry is the step number with the arrays of the state. Values that are not arrays must
         # be the same after each step, so they stay outside of the scan.
-        def body(carried: tuple[Any, Any], element: Any) -> tuple[tuple[Any, Any], Any]:
+        def body(carried: _Carry, element: Any) -> tuple[_Carry, Any]:
             at, arrays = carried
-            new, out = self._apart(
-                self._called(eqx.combine(arrays, self.rest), eqx.combine(element, constant))
-            )
-            kept, self.beside = eqx.partition(out, eqx.is_array)
+            state = eqx.combine(arrays, self.rest)
+            result = self._called(state, eqx.combine(element, constant))
+            new, out = self._apart(result)
+            stacked, self.beside = eqx.partition(out, eqx.is_array)
             if ticks is not None:
                 ticks.trace(at + np.int32(1))
-            return (at + np.int32(1), self._fitted(new)), kept
+            return (at + np.int32(1), self._fitted(new)), stacked
 
-        (_, arrays), kept = jax.lax.scan(body, (np.int32(0), self.arrays), data, length=self.n)
-        new, out = eqx.combine(arrays, self.rest), eqx.combine(kept, self.beside)
+        start = (np.int32(0), self.arrays)
+        (_, arrays), stacked = jax.lax.scan(body, start, data, length=self.n)
+        new = eqx.combine(arrays, self.rest)
+        out = eqx.combine(stacked, self.beside)
         if self.is_alone:
             return new[0]
         return (*new, *out)
 
-    def _called(self, state: tuple[Any, ...], data: dict[str, Any]) -> Any:
-        self.bound.arguments.update(dict(zip(self.carried, state, strict=True)) | data)
+    def _called(self, state: tuple[object, ...], data: dict[str, object]) -> object:
+        carry = dict(zip(self.carried, state, strict=True))
+        self.bound.arguments.update(carry | data)
         return self.step(*self.bound.args, **self.bound.kwargs)
 
-    def _apart(self, result: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _apart(self, result: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
         """Return the new carry, and the other results."""
         count = len(self.carried)
-        of_state = jax.tree.structure(eqx.combine(self.arrays, self.rest)[0])
+        state = eqx.combine(self.arrays, self.rest)
+        of_state = jax.tree.structure(state[0])
         # With one carry, a result of the carry's structure is the new carry itself.
         self.is_alone = count == 1 and jax.tree.structure(result) == of_state
         if self.is_alone:
@@ -253,11 +261,10 @@ class _Loop:
             )
         return result[:count], result[count:]
 
-    def _fitted(self, new: tuple[object, ...]) -> tuple[Any, ...]:
+    def _fitted(self, new: tuple[object, ...]) -> tuple[object, ...]:
         """Return the arrays of the new carry, which must fit the old one."""
-        before = tree_flatten_with_path(
-            dict(zip(self.carried, eqx.combine(self.arrays, self.rest), strict=True))
-        )
+        state = eqx.combine(self.arrays, self.rest)
+        before = tree_flatten_with_path(dict(zip(self.carried, state, strict=True)))
         after = tree_flatten_with_path(dict(zip(self.carried, new, strict=True)))
         if not are_one(before[1], after[1]):
             what = (
@@ -296,7 +303,7 @@ class _Loop:
             )
         raise ContractError(self.where, what, _HANDED_ON, fix, code="J217")
 
-    def _check_size(self, path: Any, leaf: Any) -> None:
+    def _check_size(self, path: Path, leaf: Array) -> None:
         if leaf.ndim == 0 or leaf.shape[0] != self.n:
             what, rule = (
                 f"{_path(path)} is {_kind(leaf)}.",
@@ -330,14 +337,17 @@ def _are_same(old: object, new: object) -> bool:
         return False
 
 
-def _path(path: Any) -> str:
+def _path(path: Path) -> str:
     return f"{path[0].key}{keystr(path[1:])}"
 
 
 def _kind(value: Any) -> str:
     if eqx.is_array(value):
-        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    return f"a {type(value).__name__}" if isinstance(value, (tuple, list, dict)) else repr(value)
+        shape = ",".join(map(str, value.shape))
+        return f"{value.dtype}[{shape}]"
+    if isinstance(value, (tuple, list, dict)):
+        return f"a {type(value).__name__}"
+    return repr(value)
 
 
 def _few(treedef: object) -> str:
@@ -354,11 +364,11 @@ class _Ticks:
         self._name, self._n = name, n
         self._every = max(1, -(-n // _TICKS))
         self._lock = threading.Lock()
-        self._open: Any = None
+        self._open: AbstractContextManager[Callable[[], None]] | None = None
         self._advance: Callable[[], None] = _nothing
         self._left = 0
 
-    def trace(self, at: Any) -> None:
+    def trace(self, at: jax.Array) -> None:
         """Trace a callback in every `_every`-th step."""
         jax.lax.cond(
             at % np.int32(self._every) == np.int32(0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, overload
 
 from .._owners import public
 from .optimize import Names, optimize
@@ -33,13 +33,13 @@ def shared(
 ) -> Program[P, R]: ...
 @public
 def shared(
-    fn: object = None,
+    fn: Callable[P, R] | None = None,
     /,
     *,
     static: Names | None = None,
     remat: bool | str = False,
     check: bool = True,
-) -> Any:
+) -> object:
     """Declare an intermediate computation that several functions use: traced once, differentiated
     once, and chained.
 
@@ -64,5 +64,4 @@ def shared(
     """
     if fn is None:
         return functools.partial(shared, static=static, remat=remat, check=check)
-    decorate: Any = optimize
-    return decorate(fn, static=static, remat=remat, check=check)
+    return optimize(fn, static=static, remat=remat, check=check)

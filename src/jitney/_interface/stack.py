@@ -15,11 +15,13 @@ import numpy as np
 
 from .._errors import OptionError
 from .._jax.trees import is_of_numbers, keystr, tree_flatten_with_path, tree_map
+from .._jax.typed import DType
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
 from .._signature.strict_keys import are_one
 
 T = TypeVar("T")
+Shape = tuple[int, ...]
 
 
 class Stacked(eqx.Module, Generic[T]):
@@ -49,8 +51,10 @@ class Stacked(eqx.Module, Generic[T]):
         # An IndexError past the end, so that a loop over indices ends.
         place = range(self.count)[at]
 
-        def element(x: Any) -> Any:
-            return jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
+        def element(x: Any) -> object:
+            if not _is_array(x):
+                return x
+            return jax.lax.index_in_dim(x, place, keepdims=False)
 
         return tree_map(element, self.layers)
 
@@ -106,8 +110,9 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
                     "stack those that are alike; a list may hold several stacks.",
                 )
 
-    def stacked(*given: Any) -> Any:
-        return jax.numpy.stack(given) if _is_array(given[0]) else given[0]
+    def stacked(*given: Any) -> object:
+        first = given[0]
+        return jax.numpy.stack(given) if _is_array(first) else first
 
     return Stacked(tree_map(stacked, *layers), len(layers))
 
@@ -115,7 +120,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
 _RULE = "Layers that are stacked are equal but for the values of their arrays."
 
 
-def _is_array(x: Any) -> bool:
+def _is_array(x: object) -> bool:
     return isinstance(x, jax.Array) or (
         isinstance(x, (np.ndarray, np.generic)) and is_of_numbers(x.dtype)
     )
@@ -124,19 +129,22 @@ def _is_array(x: Any) -> bool:
 def _alike(one: object, other: object) -> bool:
     if _is_array(one) or _is_array(other):
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
+    if one is other:
+        return True
     try:
-        return one is other or (type(one) is type(other) and static_key(one) == static_key(other))
+        return type(one) is type(other) and static_key(one) == static_key(other)
     except Unkeyed:
         # Values without a key cannot be compared.
         return False
 
 
-def _kind(x: Any) -> tuple[Any, ...]:
+def _kind(x: Any) -> tuple[Shape, DType, bool]:
     # The weak type counts: such a value takes the dtype of its other operand.
-    return x.shape, x.dtype, bool(getattr(x, "weak_type", False))
+    is_weak = bool(getattr(x, "weak_type", False))
+    return x.shape, x.dtype, is_weak
 
 
-def _said(x: Any) -> str:
+def _said(x: object) -> str:
     if not _is_array(x):
         return repr(x)
     shape, dtype, weak = _kind(x)

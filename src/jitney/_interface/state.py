@@ -53,7 +53,7 @@ class DerivedField(Generic[R]):
     def __get__(self, state: None, owner: type) -> DerivedField[R]: ...
     @overload
     def __get__(self, state: object, owner: type | None = None) -> R: ...
-    def __get__(self, state: object, owner: type | None = None) -> Any:
+    def __get__(self, state: object, owner: type | None = None) -> object:
         if state is None:
             return self
         try:
@@ -79,13 +79,15 @@ def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
     return DerivedField(rule)
 
 
+_Read = tuple[object, DerivedField[Any]]
+"""A state, and one of its derived fields."""
+
+
 @dataclass
 class _Reading:
     """The derived fields that are being computed, and the caches of their states."""
 
-    fields: list[tuple[Any, DerivedField[Any]]] = field(
-        default_factory=list[tuple[Any, DerivedField[Any]]]
-    )
+    fields: list[_Read] = field(default_factory=list[_Read])
     values: DerivedCaches = field(default_factory=DerivedCaches)
 
 
@@ -98,11 +100,12 @@ def _reading(state: object, asked: DerivedField[Any]) -> Generator[_Reading]:
     token = None
     if reading is None:
         token = _READING.set(reading := _Reading())
-    chain = [said for other, said in reading.fields if other is state]
+    chain = [field for other, field in reading.fields if other is state]
     # The same field twice is a cycle. Two fields of one name are not: a field may read the one that
     # it overrides, by `super()`.
-    if any(said is asked for said in chain):
-        names = [said.name for said in [*chain[chain.index(asked) :], asked]]
+    if any(field is asked for field in chain):
+        cycle = [*chain[chain.index(asked) :], asked]
+        names = [field.name for field in cycle]
         raise StateError(
             _where(state, asked.name),
             f"it is derived from itself: {' -> '.join(names)}.",
@@ -168,10 +171,9 @@ class State(eqx.Module):
         names: list[str] = []
         for path, leaf in core_leaves(self):
             name = keystr(path).removeprefix(".")
-            names += [
-                f"{name}[{','.join(map(str, at))}]" if at else name
-                for at in np.ndindex(*leaf.shape)
-            ]
+            for at in np.ndindex(*leaf.shape):
+                index = ",".join(map(str, at))
+                names.append(f"{name}[{index}]" if at else name)
         return tuple(names)
 
     def __getattribute__(self, name: str) -> Any:
@@ -185,30 +187,33 @@ class State(eqx.Module):
             raise
         return value
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Without the cache of derived fields.
         return dict(self.__dict__)
 
     def __str__(self) -> str:
-        if not all(
-            isinstance(leaf, (jax.Array, np.ndarray, np.generic, float))
-            and not isinstance(leaf, Tracer)
-            for leaf in tree_flatten(self)[0]
-        ):
+        leaves = tree_flatten(self)[0]
+        if not all(map(_has_numbers, leaves)):
             return repr(self)
-        rows = [
-            (name, _text(object.__getattribute__(self, name))) for name in fields_of(type(self))
-        ]
+        rows: list[tuple[str, str]] = []
+        for name in fields_of(type(self)):
+            value = object.__getattribute__(self, name)
+            rows.append((name, _text(value)))
         for name in _derived_names(type(self)):
             try:
                 rows.append((name, f"{_text(getattr(self, name))}  (derived)"))
             except StateError as error:
                 rows.append((name, str(error).splitlines()[0]))
         width = max((len(name) for name, _ in rows), default=0)
-        lines = [
-            f"{name:{width}}  {text}".replace("\n", "\n" + " " * (width + 2)) for name, text in rows
-        ]
+        indented = "\n" + " " * (width + 2)
+        lines = [f"{name:{width}}  {text}".replace("\n", indented) for name, text in rows]
         return "\n".join([type(self).__name__, *lines])
+
+
+def _has_numbers(leaf: object) -> bool:
+    """Return whether a leaf is an array or a float with a value."""
+    is_array = isinstance(leaf, (jax.Array, np.ndarray, np.generic, float))
+    return is_array and not isinstance(leaf, Tracer)
 
 
 def _check_there(state: State, name: str) -> None:
@@ -227,7 +232,8 @@ def _where(state: object, name: str) -> str:
 
 
 def _derived_names(cls: type) -> list[str]:
-    names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+    bases = reversed(cls.__mro__)
+    names = dict.fromkeys(name for base in bases for name in vars(base))
     return [name for name in names if isinstance(getattr(cls, name, None), DerivedField)]
 
 

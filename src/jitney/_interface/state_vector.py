@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,24 @@ import numpy as np
 
 from .._contract.sizes import Unknown, evaluate
 from .._errors import StateError
-from .._jax.trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import (
+    Path,
+    issubdtype,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
+from .._jax.typed import Array
 from .._owners import public
 from .._signature.annotations import fields_of
-from .._signature.hints import ArrayHint, ScalarHint
+from .._signature.hints import ArrayHint, Hint, ScalarHint
 
+S = TypeVar("S")
 Shape = tuple[int, ...]
 
 
-def core_leaves(state: object) -> list[tuple[Any, Any]]:
+def core_leaves(state: object) -> list[tuple[Path, Array]]:
     """Return path and array of each leaf.
 
     Raises:
@@ -31,9 +40,8 @@ def core_leaves(state: object) -> list[tuple[Any, Any]]:
     """
     cls = type(state).__name__
     leaves = tree_flatten_with_path(state)[0]
-    default = next(
-        (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype")), None
-    ) or jnp.result_type(float)
+    known = (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype"))
+    default = next(known, None) or jnp.result_type(float)
     leaves = [
         (path, np.asarray(leaf, default) if isinstance(leaf, float) else leaf)
         for path, leaf in leaves
@@ -65,85 +73,92 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
     """Return start and stop of each piece of the vector; adjacent scalars are one piece."""
     runs: list[tuple[int, int]] = []
     for i, shape in enumerate(shapes):
-        if not shape and runs and runs[-1][1] == i and not shapes[runs[-1][0]]:
-            runs[-1] = (runs[-1][0], i + 1)
+        start = runs[-1][0] if runs else i
+        if not shape and start < i and not shapes[start]:
+            runs[-1] = (start, i + 1)
         else:
             runs.append((i, i + 1))
     return runs
 
 
-def joined(leaves: Sequence[Any]) -> Any:
+def joined(leaves: Sequence[Array]) -> Array:
     """Return the arrays as one vector. NumPy arrays give a NumPy array, in memory of its own."""
     xp = np if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else jnp
     dtype = leaves[0].dtype if leaves else jnp.result_type(float)
     leaves = [leaf for leaf in leaves if leaf.size]
 
     # One operation for each piece: a stack of scalars, or a reshape.
-    pieces: list[Any] = []
+    pieces: list[Array] = []
     for start, stop in _runs([leaf.shape for leaf in leaves]):
-        one = leaves[start] if stop == start + 1 else None
-        pieces.append(
-            xp.stack(leaves[start:stop])
-            if one is None
-            else one
-            if one.ndim == 1
-            else xp.reshape(one, (-1,))
-        )
+        one = leaves[start]
+        if stop > start + 1:
+            pieces.append(xp.stack(leaves[start:stop]))
+        elif one.ndim == 1:
+            pieces.append(one)
+        else:
+            pieces.append(xp.reshape(one, (-1,)))
     if not pieces:
         return np.zeros(0, dtype)
     return pieces[0] if len(pieces) == 1 and xp is jnp else xp.concatenate(pieces)
 
 
-def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
+def _split(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
     # jax 0.10.2 on CPUs: XLA crashes on an empty piece after others, so empty fields are split off
     # here.
     full = [shape for shape in shapes if math.prod(shape)]
     xp = np if isinstance(vector, np.ndarray) else jnp
+    fields: list[Array] = []
     if len(full) < len(shapes):
         parts = iter(_split(vector, full))
-        return [
-            next(parts) if math.prod(shape) else xp.zeros(shape, vector.dtype) for shape in shapes
-        ]
+        for shape in shapes:
+            is_empty = math.prod(shape) == 0
+            fields.append(xp.zeros(shape, vector.dtype) if is_empty else next(parts))
+        return fields
 
-    # The pieces, in one split, then the scalars of each stacked piece.
+    # The pieces, in one split.
     runs = _runs(shapes)
-    lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
+    sizes = [math.prod(shape) for shape in shapes]
+    lengths = [sum(sizes[start:stop]) for start, stop in runs]
     if isinstance(vector, np.ndarray):
         pieces = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
+    elif len(runs) > 1:
+        pieces = jax.lax.split(vector, lengths)
     else:
-        pieces = jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
-    fields: list[Any] = []
+        pieces = [vector][: len(runs)]
+
+    # Then the scalars of each stacked piece.
     for (start, stop), piece in zip(runs, pieces, strict=True):
-        if stop > start + 1:
-            fields += (
-                [piece[i, ...] for i in range(len(piece))]
-                if isinstance(piece, np.ndarray)
-                else jnp.unstack(piece)
-            )
+        if stop == start + 1:
+            shape = shapes[start]
+            fields.append(piece if shape == piece.shape else piece.reshape(shape))
+        elif isinstance(piece, np.ndarray):
+            fields += [piece[i, ...] for i in range(len(piece))]
         else:
-            fields.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
+            fields += jnp.unstack(piece)
     return fields
 
 
 @public
-def like(state: object, vector: object) -> Any:
+def like(state: S, vector: object) -> S:
     """Return a state with the shapes of another one, from a vector."""
     leaves = core_leaves(state)
     shapes = [leaf.shape for _, leaf in leaves]
-    kind = np.inexact if any(np.iscomplexobj(leaf) for _, leaf in leaves) else np.floating
-    parts = _split(_vector(type(state), vector, sum(map(math.prod, shapes)), kind), shapes)
-    return tree_unflatten(tree_flatten(state)[1], parts)
+    is_complex = any(np.iscomplexobj(leaf) for _, leaf in leaves)
+    kind = np.inexact if is_complex else np.floating
+
+    length = sum(map(math.prod, shapes))
+    array = _vector(type(state), vector, length, kind)
+    parts = _split(array, shapes)
+    treedef = tree_flatten(state)[1]
+    return tree_unflatten(treedef, parts)
 
 
 @public
-def from_vector(cls: type, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
+def from_vector(cls: type[S], vector: object, *, sizes: Mapping[str, int] | None = None) -> S:
     """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
-    dims = {
-        name: _dims(cls, name, hint)
-        for name, hint in hints.items()
-        if name not in _static_names(cls)
-    }
+    static = _static_names(cls)
+    dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in static}
     if sizes is not None and not isinstance(sizes, Mapping):
         rule = "Sizes are given by names of axes."
         raise StateError(
@@ -152,9 +167,8 @@ def from_vector(cls: type, vector: Any, *, sizes: Mapping[str, int] | None = Non
 
     # One unknown size follows from the length of the vector.
     known = dict(sizes or {})
-    unknown = sorted(
-        {name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known)
-    )
+    axes = {name for hint in dims.values() for name in (*hint.names, *hint.mentions)}
+    unknown = sorted(axes - set(known))
     if len(unknown) == 1:
         known[unknown[0]] = _solved(cls, dims, known, unknown[0], vector)
     elif unknown:
@@ -168,8 +182,12 @@ def from_vector(cls: type, vector: Any, *, sizes: Mapping[str, int] | None = Non
 
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
     kind = np.inexact if any(map(_may_be_complex, hints.values())) else np.floating
-    parts = _split(_vector(cls, vector, sum(map(math.prod, shapes)), kind), shapes)
-    return cls(**dict(zip(dims, parts, strict=True)))
+    length = sum(map(math.prod, shapes))
+    array = _vector(cls, vector, length, kind)
+    fields = dict(zip(dims, _split(array, shapes), strict=True))
+
+    make: Callable[..., S] = cls
+    return make(**fields)
 
 
 def _may_be_complex(hint: object) -> bool:
@@ -181,18 +199,16 @@ def _may_be_complex(hint: object) -> bool:
     )
 
 
-def _vector(cls: type, vector: object, length: int, kind: type[np.inexact[Any]]) -> Any:
+def _vector(cls: type, vector: object, length: int, kind: type[np.generic]) -> Array:
     """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
         if isinstance(vector, np.ndarray):
             array = np.array(vector)
+        elif isinstance(vector, jax.Array):
+            array = vector
         else:
-            array = (
-                vector
-                if isinstance(vector, jax.Array)
-                else np.asarray(vector, jnp.result_type(float))
-            )
+            array = np.asarray(vector, jnp.result_type(float))
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type(vector).__name__} is no vector: {error}") from None
     if not issubdtype(array.dtype, kind):
@@ -230,13 +246,13 @@ def _static_names(cls: type) -> set[str]:
     return static
 
 
-def _has_default(item: Any) -> bool:
+def _has_default(item: dataclasses.Field[object]) -> bool:
     return (
         item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
     )
 
 
-def _dims(cls: type, name: str, hint: Any) -> ArrayHint:
+def _dims(cls: type, name: str, hint: Hint) -> ArrayHint:
     if isinstance(hint, ScalarHint):
         return ArrayHint((), None, "float")
     if not isinstance(hint, ArrayHint) or hint.rank is None:
@@ -244,7 +260,7 @@ def _dims(cls: type, name: str, hint: Any) -> ArrayHint:
     return hint
 
 
-def _needs_instance(cls: Any, name: str, what: str) -> StateError:
+def _needs_instance(cls: type, name: str, what: str) -> StateError:
     return StateError(
         f"{cls.__name__}.of()",
         f"{name!r} {what}.",
@@ -254,10 +270,11 @@ def _needs_instance(cls: Any, name: str, what: str) -> StateError:
     )
 
 
-def _shape(cls: object, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
+def _shape(cls: type, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for dim in hint.dims:
-        size = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
+        expr = dim.expr or dim.name or "?"
+        size = dim.size if dim.kind == "fixed" else evaluate(expr, sizes, {})
         if isinstance(size, Unknown) or not isinstance(size, int):
             raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
         shape.append(size)
@@ -273,12 +290,16 @@ def _solved(
     wanted = math.prod(getattr(vector, "shape", np.shape(vector)))
 
     def length(size: int) -> int:
-        return sum(math.prod(_shape(cls, hint, {**known, name: size})) for hint in dims.values())
+        shapes = [_shape(cls, hint, {**known, name: size}) for hint in dims.values()]
+        return sum(map(math.prod, shapes))
 
     low, high = 0, wanted + 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if length(middle) < wanted else (low, middle)
+        if length(middle) < wanted:
+            low = middle + 1
+        else:
+            high = middle
 
     if length(low) != wanted:
         raise StateError(

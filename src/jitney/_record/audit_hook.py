@@ -15,11 +15,10 @@ import threading
 import types
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 from .unsure import NotDeterministic
 
-Tell = Callable[[str, tuple[Any, ...], types.FrameType], None]
+Tell = Callable[[str, tuple[object, ...], types.FrameType], None]
 _OUTSIDE = frozenset(
     (
         "open",

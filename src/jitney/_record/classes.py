@@ -12,8 +12,7 @@ import numbers
 import os
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import equinox
 import jax
@@ -71,7 +70,7 @@ _BASES = (
 )
 
 
-def class_items(kind: object) -> list[tuple[str, Any]]:
+def class_items(kind: object) -> list[tuple[str, object]]:
     """Return all attributes of a user's class, by name; of a dataclass also the options of its
     fields.
     """
@@ -79,24 +78,22 @@ def class_items(kind: object) -> list[tuple[str, Any]]:
     fields = vars(kind).get("__dataclass_fields__")
     if fields is None:
         return items
-    said = [
-        (
-            name,
-            (
-                f.default is not dataclasses.MISSING and f.default,
-                _factory(f),
-                f.init,
-                f.repr,
-                f.kw_only,
-                dict(f.metadata),
-            ),
-        )
-        for name, f in fields.items()
-    ]
-    return [*items, ("fields", said)]
+    options = [(name, _field_options(field)) for name, field in fields.items()]
+    return [*items, ("fields", options)]
 
 
-def _factory(field: Any) -> Any:
+def _field_options(field: dataclasses.Field[object]) -> tuple[object, ...]:
+    return (
+        field.default is not dataclasses.MISSING and field.default,
+        _factory(field),
+        field.init,
+        field.repr,
+        field.kw_only,
+        dict(field.metadata),
+    )
+
+
+def _factory(field: dataclasses.Field[object]) -> object:
     return None if field.default_factory is dataclasses.MISSING else field.default_factory
 
 
@@ -118,7 +115,7 @@ def is_set_by_user(value: object) -> bool:
     )
 
 
-def answers_itself(kind: object) -> str | None:
+def answers_itself(kind: type) -> str | None:
     """Return the name of the attribute by which a user's class, or its metaclass, overrides how
     Python reads its instances (`__getattribute__`, `__class__`, `__dict__`); None without one.
 
@@ -134,14 +131,14 @@ def answers_itself(kind: object) -> str | None:
     return None
 
 
-def array_classes() -> list[Any]:
+def array_classes() -> list[type]:
     """Return the classes of arrays and tracers, on which the user may have set attributes: no value
     that is hashed leads to them.
     """
-    found = [jax.Array, jax.core.ShapedArray, Tracer]
-    for kind in found:
-        found += [sub for sub in type.__subclasses__(kind) if sub not in found]
-    return found
+    classes: list[type] = [jax.Array, jax.core.ShapedArray, Tracer]
+    for kind in classes:
+        classes += [sub for sub in type.__subclasses__(kind) if sub not in classes]
+    return classes
 
 
 def registered(kind: object) -> list[str]:
@@ -163,7 +160,7 @@ def registered_anywhere() -> list[str]:
     )
 
 
-def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
+def _registered_under(roots: list[type]) -> Iterator[tuple[type, str]]:
     dump = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
     waiting, seen = roots, set(roots)
     while waiting:
@@ -205,7 +202,7 @@ def _is_installed(module: str) -> bool:
     return is_installed(module) or is_installed(module.partition(".")[0])
 
 
-_ROOTS: Any = (
+_ROOTS: tuple[type, ...] = (
     *(value for value in vars(collections.abc).values() if isinstance(value, abc.ABCMeta)),
     numbers.Number,
     contextlib.AbstractContextManager,
@@ -228,7 +225,7 @@ def _annotation(part: object) -> str:
     return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
 
 
-def instance_items(value: object) -> list[tuple[str, Any]]:
+def instance_items(value: object) -> list[tuple[str, object]]:
     """Return everything that an instance holds: its attributes, its slots, and its value as one of
     Python's own types.
     """
@@ -265,7 +262,7 @@ def instance_items(value: object) -> list[tuple[str, Any]]:
     return items
 
 
-_PLAINLY: tuple[tuple[type, Any], ...] = (
+_PLAINLY: tuple[tuple[type, Callable[..., object]], ...] = (
     (tuple, tuple),
     (list, list),
     (dict, dict),

@@ -70,9 +70,8 @@ class GetattrSite:
     @property
     def written(self) -> str | None:
         """The attribute name if it is a literal, else None."""
-        return (
-            self.name[1] if self.name[0] == "constant" and isinstance(self.name[1], str) else None
-        )
+        kind, text = self.name[0], self.name[-1]
+        return text if kind == "constant" and isinstance(text, str) else None
 
     @property
     def chain(self) -> tuple[str, ...] | None:
@@ -111,9 +110,10 @@ def _asked(offset: int, stack: list[Load]) -> GetattrSite | None:
     if len(stack) not in (2, 3):
         return None
     call = GetattrSite(offset, stack[0], stack[1])
+    if call.written is not None:
+        return call
     # A call or an operation among the operands might rebind the local or global that they read.
-    is_simple = all(load != _NOT_SIMPLE for load in stack)
-    return call if call.written is not None or is_simple else None
+    return None if _NOT_SIMPLE in stack else call
 
 
 def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
@@ -131,11 +131,12 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
         target = stack.pop()
         # As a method load it pushes two entries: the function and its `self`.
         is_method = dis.stack_effect(step.opcode, step.arg) == 1
-        stack += (
-            [_NOT_SIMPLE] * 2
-            if is_method
-            else [_NOT_SIMPLE if target == _NOT_SIMPLE else ("attribute", target, step.argval)]
-        )
+        if is_method:
+            stack += [_NOT_SIMPLE] * 2
+        elif target == _NOT_SIMPLE:
+            stack.append(_NOT_SIMPLE)
+        else:
+            stack.append(("attribute", target, step.argval))
     elif name.startswith(_IN_PLACE):
         # CALL also takes the callable and the NULL or `self` next to it.
         taken = (
@@ -148,7 +149,7 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
     return name in _KNOWN or name.startswith(_IN_PLACE)
 
 
-def value_of(load: Load, frame: types.FrameType) -> Any:
+def value_of(load: Load, frame: types.FrameType) -> object:
     """Evaluate a simple expression in a frame without calling anything.
 
     Raises:
@@ -173,7 +174,7 @@ def value_of(load: Load, frame: types.FrameType) -> Any:
     )
 
 
-def _attribute(value: object, name: str) -> Any:
+def _attribute(value: object, name: str) -> object:
     """Return an attribute that is stored in an object, a slot or a module, not computed by code."""
     if isinstance(value, types.ModuleType) and name in vars(value):
         return vars(value)[name]

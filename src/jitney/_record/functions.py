@@ -6,7 +6,6 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .._owners import owner
 from .allowlist import BARRED_ATTRIBUTES
@@ -30,7 +29,7 @@ class Global:
     """
 
     name: str
-    value: Any
+    value: object
     through: tuple[str, ...]
     module: str | None
 
@@ -79,7 +78,8 @@ def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]
     whole = name
     if level > 0:
         at = package.split(".")
-        whole = ".".join([*at[: len(at) - level + 1], *filter(None, [name])])
+        parents = at[: len(at) - level + 1]
+        whole = ".".join([*parents, name] if name else parents)
     # Only modules that are imported already: importing one now would run code that nobody watches.
     parts = whole.split(".")
     for count in range(1, len(parts) + 1):
@@ -126,15 +126,14 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
 
     # An installed class is hashed by name, so an attribute that the user has set in it is added.
     if behind and isinstance(value, type):
-        spaces = [vars(kind) for kind in value.__mro__]
-        yield from (
-            Global(f"{name}.{behind[0]}", space[behind[0]], (), None)
-            for space in spaces
-            if behind[0] in space
-        )
+        last = behind[0]
+        for kind in value.__mro__:
+            space = vars(kind)
+            if last in space:
+                yield Global(f"{name}.{last}", space[last], (), None)
 
 
-def attribute_of(module: types.ModuleType, name: str) -> Any:
+def attribute_of(module: types.ModuleType, name: str) -> object:
     """Return the value of a module's name, or `MISSING`.
 
     Raises:

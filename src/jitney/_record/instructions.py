@@ -101,7 +101,7 @@ class Codes:
 
     def __init__(self) -> None:
         # by id; the code object is stored as well, so that its id is not reused
-        self._known: dict[int, tuple[CodeType, Any]] = {}
+        self._known: dict[int, tuple[CodeType, object]] = {}
 
     def add(self, codes: Iterable[CodeType], what: object) -> None:
         """Attach `what` to these code objects."""
@@ -135,24 +135,28 @@ def reads_of(code: CodeType) -> CodeReads:
 
         # The regular expression finds the opcodes that matter without a Python loop over all of
         # them.
-        for told in _TOLD.finditer(steps.numbers):
-            at = told.start()
+        for match in _TOLD.finditer(steps.numbers):
+            at = match.start()
             step = steps.numbers[at]
             if step in _GLOBAL:
-                chains[(steps.about(at), *_attributes_behind(steps, at + 1))] = None
+                chains[(steps.name(at), *_attributes_behind(steps, at + 1))] = None
             elif step in _IMPORT:
-                imports[(steps.about(at), _level(steps, at))] = None
+                imports[(steps.name(at), _level(steps, at))] = None
             elif step in _CHANGE:
-                changes[steps.about(at)] = None
+                changes[steps.name(at)] = None
         # `x in {1, 2}` compiles to a frozenset followed by CONTAINS_OP, where the order does not
         # matter.
         has_sets = has_sets or any(
             steps.numbers[at + 1 : at + 2] not in _CONTAINS for at in _sets(steps, part)
         )
         for name, call in _sites(part):
-            blind.update([name] if call is None else [])
-            attributes.update([] if call is None or call.written is None else [call.written])
-            chains.update([] if call is None or call.chain is None else [(call.chain, None)])
+            if call is None:
+                blind.add(name)
+                continue
+            if call.written is not None:
+                attributes.add(call.written)
+            if call.chain is not None:
+                chains[call.chain] = None
         # includes global names, which only makes the set larger
         attributes.update(part.co_names)
         words.update(_words(part.co_consts[_documented(part) :]))
@@ -201,11 +205,15 @@ class _Steps:
     arguments: Sequence[int]
     code: CodeType
 
-    def about(self, at: int) -> Any:
+    def name(self, at: int) -> str:
+        """Return the name that an instruction of `_SHIFTS` refers to."""
+        return self.code.co_names[self.arguments[at] >> _SHIFTS[self.numbers[at]]]
+
+    def about(self, at: int) -> object:
         """Return the name or the constant that an instruction refers to."""
         step = self.numbers[at]
         if step in _SHIFTS:
-            return self.code.co_names[self.arguments[at] >> _SHIFTS[step]]
+            return self.name(at)
         if step in _SMALL:
             return self.arguments[at]
         return self.code.co_consts[self.arguments[at]] if step in _CONSTANT else None
@@ -216,12 +224,14 @@ def _steps(code: CodeType) -> _Steps:
     delay the first call of a process.
     """
     if not _IS_KNOWN:
-        said = [step for step in dis.get_instructions(code) if step.opcode != dis.EXTENDED_ARG]
-        return _Steps(bytes(step.opcode for step in said), [step.arg or 0 for step in said], code)
+        steps = [step for step in dis.get_instructions(code) if step.opcode != dis.EXTENDED_ARG]
+        numbers = bytes(step.opcode for step in steps)
+        return _Steps(numbers, [step.arg or 0 for step in steps], code)
 
     # Two bytes each, opcode and argument; inline cache entries have opcode 0.
     every = code.co_code[::2]
-    numbers, arguments = every.translate(None, _CACHE), [*compress(code.co_code[1::2], every)]
+    numbers = every.translate(None, _CACHE)
+    arguments = [*compress(code.co_code[1::2], every)]
     if dis.EXTENDED_ARG in numbers:
         return _extended(numbers, arguments, code)
     return _Steps(numbers, arguments, code)
@@ -229,9 +239,12 @@ def _steps(code: CodeType) -> _Steps:
 
 def _extended(numbers: bytes, arguments: Sequence[int], code: CodeType) -> _Steps:
     """Merge EXTENDED_ARG prefixes into the arguments of the instructions that follow."""
-    short, whole, higher = bytearray(), list[int](), 0
+    short = bytearray()
+    whole: list[int] = []
+    higher = 0
     for number, low in zip(numbers, arguments, strict=True):
-        argument, higher = higher | low, 0
+        argument = higher | low
+        higher = 0
         if number == dis.EXTENDED_ARG:
             higher = argument << 8
         else:
@@ -242,7 +255,7 @@ def _extended(numbers: bytes, arguments: Sequence[int], code: CodeType) -> _Step
 
 def _sets(steps: _Steps, code: CodeType) -> Iterator[int]:
     """Yield the positions at which a set is made, or a constant set is loaded."""
-    yield from (told.start() for told in _MAKES.finditer(steps.numbers))
+    yield from (match.start() for match in _MAKES.finditer(steps.numbers))
     if frozenset in map(type, code.co_consts):
         yield from (
             at
@@ -261,7 +274,7 @@ def _words(constants: Iterable[object]) -> Iterator[str]:
 
 def _attributes_behind(steps: _Steps, at: int) -> Iterator[str]:
     while at < len(steps.numbers) and steps.numbers[at] in _CHAIN:
-        yield steps.about(at)
+        yield steps.name(at)
         at += 1
 
 
@@ -293,7 +306,8 @@ def digest_of(code: CodeType) -> str:
     digest.update(repr(parts).encode())
     for at, constant in enumerate(code.co_consts):
         # A docstring counts as None, and nested code objects by their own digests.
-        digest.update(f"{_constant(None if documented and at == 0 else constant)};".encode())
+        counted = None if documented and at == 0 else constant
+        digest.update(f"{_constant(counted)};".encode())
     return digest.hexdigest()
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
 
 from .._owners import STARTED, owner
 from .instructions import Codes
@@ -67,7 +66,8 @@ class Libraries:
         Raises:
             Unsure: A file was written after this process began.
         """
-        ran_files = [code.co_filename for code, _ in ran if not code.co_filename.startswith("<")]
+        paths = [code.co_filename for code, _ in ran]
+        ran_files = [path for path in paths if not path.startswith("<")]
         files = {name: _stat(name) for name in dict.fromkeys([*ran_files, *_ours()])}
         for name, (_, changed) in files.items():
             # A file that is newer than the process may not be the one that was imported.
@@ -75,10 +75,13 @@ class Libraries:
                 raise NotDeterministic(f"{name} was written since this process began")
         used: dict[str, set[str]] = {}
         for code, module in ran:
-            used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
+            outermost = code.co_qualname.partition(".<locals>")[0]
+            used.setdefault(module, set()).add(outermost)
             _names_used(code, module, used)
+
         seen = _Seen()
-        return cls(files, [seen.said(*place, names) for place, names in _in_spaces(used).items()])
+        spaces = _in_spaces(used)
+        return cls(files, [seen.record(*place, names) for place, names in spaces.items()])
 
     def changed(self) -> str | None:
         """Return the first change that is found, in words; None if there is none."""
@@ -107,10 +110,9 @@ def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) ->
         for name in code.co_names:
             if name in space:
                 used.setdefault(at, set()).add(name)
+                value = space[name]
                 inner = (
-                    getattr(space[name], "__name__", "")
-                    if isinstance(space[name], types.ModuleType)
-                    else ""
+                    getattr(value, "__name__", "") if isinstance(value, types.ModuleType) else ""
                 )
                 if inner and inner not in seen:
                     seen.add(inner)
@@ -121,12 +123,9 @@ def _ours() -> list[str]:
     """Return all imported files of jitney, which plan, prove and write the program. A process with
     the same files imports the same ones for the same program.
     """
-    modules: list[Any] = [
-        module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY
-    ]
-    return sorted(
-        module.__file__ for module in modules if isinstance(getattr(module, "__file__", None), str)
-    )
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return sorted(file for file in files if isinstance(file, str))
 
 
 _JITNEY = __name__.partition(".")[0]
@@ -136,7 +135,9 @@ def _in_spaces(used: Mapping[str, set[str]]) -> dict[tuple[str, str], set[str]]:
     """Group names by the module and class that hold them."""
     spaces: dict[tuple[str, str], set[str]] = {}
     for module, names in used.items():
-        for name in names if module in sys.modules else ():
+        if module not in sys.modules:
+            continue
+        for name in names:
             within, _, last = name.rpartition(".")
             spaces.setdefault((module, within), set()).add(last)
     return spaces
@@ -157,9 +158,9 @@ class _Seen:
 
     def __init__(self) -> None:
         self._look = Fingerprinter()
-        self._spaces: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._spaces: dict[tuple[str, str], Mapping[str, object]] = {}
 
-    def said(self, module: str, within: str, names: set[str]) -> Names:
+    def record(self, module: str, within: str, names: set[str]) -> Names:
         """Build the record of some names of a module or class."""
         space, is_core = self._space(module, within), _is_core(module)
         values = {name: space.get(name) for name in sorted(names)}
@@ -176,9 +177,8 @@ class _Seen:
         ]
         others = [name for name in values if name not in later and name not in functions]
         described = self._look.described(later.values(), is_core=is_core)
-        noted = Names(
-            module, within, is_core, functions, others, dict(zip(later, described, strict=True)), ""
-        )
+        descriptions = dict(zip(later, described, strict=True))
+        noted = Names(module, within, is_core, functions, others, descriptions, "")
         return replace(noted, digest=self._digest(noted, space))
 
     def are(self, names: Names) -> bool:
@@ -186,10 +186,8 @@ class _Seen:
         space = self._space(names.module, names.within)
         here = [name for name in names.later if space.get(name) is not None]
         later = self._look.described(map(space.get, here), is_core=names.is_core)
-        return (
-            later == [names.later[name] for name in here]
-            and self._digest(names, space) == names.digest
-        )
+        before = [names.later[name] for name in here]
+        return later == before and self._digest(names, space) == names.digest
 
     def _digest(self, names: Names, space: Mapping[str, object]) -> str:
         """Return the digest of the values, without those that may be imported later."""
@@ -197,10 +195,11 @@ class _Seen:
         if not _are_functions(functions):
             return "no functions"
         others = self._look.described(map(space.get, names.others), is_core=names.is_core)
-        said = "\n".join([_places(functions), *others])
-        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        text = "\n".join([_places(functions), *others])
+        content = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
-    def _space(self, module: str, within: str) -> Mapping[str, Any]:
+    def _space(self, module: str, within: str) -> Mapping[str, object]:
         """Return the namespace of a module, or of a class by its dotted name, without calling
         anything.
         """
@@ -214,28 +213,31 @@ class _Seen:
         return space
 
 
-_CODE: Callable[[Any], types.CodeType] = attrgetter("__code__")
-_FILE: Callable[[Any], str] = attrgetter("co_filename")
-_LINE: Callable[[Any], int] = attrgetter("co_firstlineno")
-_CALLED: Callable[[Any], str] = attrgetter("co_name")
+_CODE: Callable[[object], types.CodeType] = attrgetter("__code__")
+_FILE: Callable[[types.CodeType], str] = attrgetter("co_filename")
+_LINE: Callable[[types.CodeType], int] = attrgetter("co_firstlineno")
+_CALLED: Callable[[types.CodeType], str] = attrgetter("co_name")
 
 
 def _places(functions: Sequence[object]) -> str:
     """Return file, line and name of each function as text; the file only once if all share it."""
     codes = [*map(_CODE, functions)]
     files = [*map(_FILE, codes)]
-    return repr(
-        (files[:1] if len({*files}) == 1 else files, [*map(_LINE, codes)], [*map(_CALLED, codes)])
-    )
+    if len({*files}) == 1:
+        files = files[:1]
+    lines = [*map(_LINE, codes)]
+    names = [*map(_CALLED, codes)]
+    return repr((files, lines, names))
 
 
 def _are_functions(values: Sequence[object]) -> bool:
     """Return whether all values are functions without `__wrapped__`, which their position in a file
     identifies. No loop in Python, since most names are such functions.
     """
-    return {*map(type, values)} <= {types.FunctionType} and {
-        *map(type, map(getattr, values, _WRAPPED, _NOTHING))
-    } <= {type(None)}
+    if not {*map(type, values)} <= {types.FunctionType}:
+        return False
+    wrapped = map(getattr, values, _WRAPPED, _NOTHING)
+    return {*map(type, wrapped)} <= {type(None)}
 
 
 _WRAPPED, _NOTHING = repeat("__wrapped__"), repeat(None)

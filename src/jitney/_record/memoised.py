@@ -12,20 +12,46 @@ from __future__ import annotations
 import functools
 import gc
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 from weakref import WeakKeyDictionary
 
 from .._jax.trees import attribute
 from .unsure import NotDeterministic
 
-REMEMBERING: Any = functools._lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
+REMEMBERING: type = functools._lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
 Known = tuple[str, str, str]
 """Digests of a function with its reads, of the arguments of a call, and of its result."""
-_KNOWN: WeakKeyDictionary[Any, set[Known]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Memoised, set[Known]] = WeakKeyDictionary()
 # number of referents after the entries: the table, the function, a sentinel, two types, `__dict__`
 _BEHIND = 6
+
+
+class Memoised(Protocol):
+    """Interface of an `lru_cache` wrapper."""
+
+    @property
+    def __wrapped__(self) -> Callable[..., object]:
+        """The function."""
+        ...
+
+    def cache_info(self) -> CacheInfo:
+        """Return counts of the cache."""
+        ...
+
+    def cache_parameters(self) -> Mapping[str, object]:
+        """Return the options of the cache."""
+        ...
+
+
+class CacheInfo(Protocol):
+    """Interface of the counts of a cache."""
+
+    @property
+    def currsize(self) -> int:
+        """The number of entries."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +67,7 @@ class LruCacheContents:
     entries: Sequence[tuple[object, object]]
 
     @classmethod
-    def of(cls, remembering: Any) -> LruCacheContents:
+    def of(cls, remembering: Memoised) -> LruCacheContents:
         """Read the entries of a wrapper from `gc.get_referents`, since nothing public shows them.
 
         The referents are the type, then the key, the result and the type of each entry of a bounded
@@ -52,14 +78,15 @@ class LruCacheContents:
             Unsure: The referents have another form.
         """
         size, attributes = remembering.cache_info().currsize, vars(remembering)
-        told: list[Any] = gc.get_referents(remembering)
+        referents = gc.get_referents(remembering)
         no_two: list[Any] = [None, None]
-        table, fn = told[-_BEHIND : -_BEHIND + 2] if len(told) > _BEHIND else no_two
-        links = told[1:-_BEHIND]
+        is_long = len(referents) > _BEHIND
+        table, fn = referents[-_BEHIND : -_BEHIND + 2] if is_long else no_two
+        links = referents[1:-_BEHIND]
         is_known = (
             type(table) is dict
             and len(table) == size
-            and told[-1] is attributes
+            and referents[-1] is attributes
             and fn is attributes.get("__wrapped__")
         )
         if not is_known or len(links) not in (0, 3 * size):
@@ -85,7 +112,7 @@ def name_of(remembering: object) -> str:
     return str(attribute(remembering, "__name__", "a function"))
 
 
-def options_of(remembering: Any) -> str:
+def options_of(remembering: Memoised) -> str:
     """Options of the cache as text: its size, and whether it distinguishes argument types."""
     return repr(sorted(remembering.cache_parameters().items()))
 
@@ -99,8 +126,8 @@ class TracedCacheEntries:
         digest: Digest of a value and of everything that it reads.
     """
 
-    def __init__(self, remembering: Sequence[Any], digest: Callable[[Any], str]):
-        self._remembering = remembering
+    def __init__(self, remembering: Sequence[Any], digest: Callable[[object], str]):
+        self._remembering: Sequence[Memoised] = remembering
         self._digest = digest
         self._before = {id(one): list(LruCacheContents.of(one).entries) for one in remembering}
         self.codes = [
@@ -109,7 +136,7 @@ class TracedCacheEntries:
             if type(one.__wrapped__) is types.FunctionType
         ]
         """Code objects of the memoised functions, whose results are noted."""
-        self._returned: dict[int, tuple[Any, str | None]] = {}
+        self._returned: dict[int, tuple[object, str | None]] = {}
 
     def returned(self, value: object) -> None:
         """Note a result that a memoised function has computed."""
@@ -124,7 +151,7 @@ class TracedCacheEntries:
 
     def before(
         self, remembering: object, entries: Sequence[tuple[object, object]]
-    ) -> list[tuple[Any, Any]]:
+    ) -> list[tuple[object, object]]:
         """Return the entries without those that the trace has added."""
         return [
             (key, result) for key, result in entries if not self._is_new(remembering, key, result)
@@ -157,11 +184,11 @@ class TracedCacheEntries:
         the same.
         """
         for one, key, result in self._new():
-            _KNOWN.setdefault(one, set()).add(
-                (self._digest(one.__wrapped__), self._digest(key), self._digest(result))
-            )
+            known = _KNOWN.setdefault(one, set())
+            fn = self._digest(one.__wrapped__)
+            known.add((fn, self._digest(key), self._digest(result)))
 
-    def _new(self) -> Iterator[tuple[Any, Any, Any]]:
+    def _new(self) -> Iterator[tuple[Memoised, object, object]]:
         for one in self._remembering:
             yield from (
                 (one, key, result)
@@ -171,7 +198,7 @@ class TracedCacheEntries:
 
 
 def is_as_computed(
-    remembering: Any, entries: Sequence[tuple[object, object]], digest: Callable[[Any], str]
+    remembering: Memoised, entries: Sequence[tuple[object, object]], digest: Callable[[object], str]
 ) -> bool:
     """Return whether all given entries are known to be what the function would compute now."""
     known = _KNOWN.get(remembering)
@@ -184,7 +211,7 @@ def is_as_computed(
         return False
 
 
-def attributes_of(remembering: object) -> list[tuple[str, Any]]:
+def attributes_of(remembering: object) -> list[tuple[str, object]]:
     """Return the attributes that the user has set on a memoised function."""
     return [
         (name, part) for name, part in sorted(vars(remembering).items()) if name not in _OF_PYTHON
@@ -201,6 +228,6 @@ _OF_PYTHON = (
 )
 
 
-def is_lru_cache(value: object) -> bool:
+def is_lru_cache(value: object) -> TypeGuard[Memoised]:
     """Return whether a value is an `lru_cache` wrapper, and not of a subclass."""
     return isinstance(value, REMEMBERING) and type(value) is REMEMBERING

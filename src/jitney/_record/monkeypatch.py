@@ -6,7 +6,6 @@ import types
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 from .classes import LEFT_OUT
 
@@ -18,7 +17,7 @@ class Fingerprinter:
 
     def __init__(self) -> None:
         # with a reference to the value, so that its id is not reused
-        self._told: dict[tuple[bool, int], tuple[Any, str]] = {}
+        self._told: dict[tuple[bool, int], tuple[object, str]] = {}
         self._kinds: dict[type, _Kind] = {}
 
     def described(self, values: Iterable[object], *, is_core: bool) -> list[str]:

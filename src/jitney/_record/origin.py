@@ -42,7 +42,7 @@ could be set elsewhere.
 
 
 _NAMED = (type, FunctionType, ModuleType)
-static_attribute: Callable[[Any, str], Any] = type.__getattribute__
+static_attribute: Callable[[type, str], Any] = type.__getattribute__
 """`type.__getattribute__`: an attribute of a class without its metaclass's hooks."""
 
 
@@ -95,7 +95,7 @@ def importable(value: object) -> tuple[str, str] | None:
     return (module, name) if reached(module, name) is value else None
 
 
-def reached(module: str, name: str) -> Any:
+def reached(module: str, name: str) -> object:
     """Return the value of a dotted name in an imported module, or None."""
     value = sys.modules.get(module)
     for part in name.split("."):

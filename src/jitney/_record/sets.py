@@ -13,6 +13,7 @@ import collections.abc
 import dis
 import types
 from functools import lru_cache
+from typing import TypeGuard
 
 OF_SETS = frozenset(
     (
@@ -38,6 +39,7 @@ OF_SETS = frozenset(
 """Attributes by which an existing set makes another one; calling the type of a set does so too."""
 _VIEWS = frozenset(("keys", "items"))
 _METHODS = (types.BuiltinFunctionType, types.MethodDescriptorType)
+_Method = types.BuiltinFunctionType | types.MethodDescriptorType
 _CALLS = ("PRECALL", "KW_NAMES", "CALL", "CALL_KW")
 _USES_UP = ("GET_ITER", "CONTAINS_OP", "LIST_EXTEND", "UNPACK_SEQUENCE", "UNPACK_EX", "POP_TOP")
 _INTO_ORDER = frozenset(("list", "tuple", "enumerate", "dict", "iter", "sum", "zip"))
@@ -58,7 +60,7 @@ MAKES_SETS = tuple(
 """Code of the functions that turn the views of other mappings into sets."""
 
 
-def is_view(called: object) -> bool:
+def is_view(called: object) -> TypeGuard[_Method]:
     """Return whether a callable returns the keys or the items of a dict."""
     return isinstance(called, _METHODS) and called.__name__ in _VIEWS
 

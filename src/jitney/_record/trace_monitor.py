@@ -21,7 +21,6 @@ import typing
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import jax.monitoring
 import numpy as np
@@ -135,7 +134,7 @@ class TraceMonitor:
         """
         return owner(code.co_filename) not in CORE
 
-    def called(self, called: Any, frame: types.FrameType, first: object = UNTOLD) -> None:
+    def called(self, called: object, frame: types.FrameType, first: object = UNTOLD) -> None:
         """Check a call of something other than a Python function."""
         if called is getattr or called is hasattr:
             self._asked(frame, first)
@@ -331,15 +330,11 @@ def watched(
 def _drawn() -> tuple[str, object]:
     """States of the global random generators of NumPy and Python."""
     state = np.random.get_state(legacy=False)
-    return (
-        repr(
-            [
-                (name, part.tobytes() if isinstance(part, np.ndarray) else part)
-                for name, part in state["state"].items()
-            ]
-        ),
-        random.getstate(),
-    )
+    parts = [
+        (name, part.tobytes() if isinstance(part, np.ndarray) else part)
+        for name, part in state["state"].items()
+    ]
+    return repr(parts), random.getstate()
 
 
 @contextmanager
@@ -369,7 +364,7 @@ class Follower:
         self._known = Codes()
         self._heard = Codes()
 
-    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+    def __call__(self, frame: types.FrameType, what: str, value: object) -> None:
         code = frame.f_code
         if what == "call":
             if code not in self._known and self._ran.started(frame):
@@ -397,15 +392,14 @@ def _monitored(ran: TraceMonitor) -> Generator[None]:
     events = monitoring.events
     heard = Codes()
 
-    def start(code: types.CodeType, _: int) -> Any:
+    def start(code: types.CodeType, _: int) -> object:
         if not ran.here():
             return None
         # Local events for this code only: a global CALL event would slow down all of JAX.
         if ran.listens_to(code) and code not in heard:
             heard.add((code,), None)
-            monitoring.set_local_events(
-                tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0)
-            )
+            returns = events.PY_RETURN if code in ran.remembered else 0
+            monitoring.set_local_events(tool, code, events.CALL | returns)
         # DISABLE turns the event off for this code until `restart_events`, so a hot function costs
         # one event.
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]

@@ -32,8 +32,8 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, jit_options
 from .._jax.mesh import Mesh, mesh_fingerprint
-from .._jax.trees import attribute, extended, is_node, issubdtype, tree_flatten, words_of_keys
-from .._jax.typed import DType
+from .._jax.trees import attribute, extended, is_node, issubdtype, words_of_keys
+from .._jax.typed import Array, DType, NumPyArray, Primitive
 from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     LEFT_OUT,
@@ -51,6 +51,7 @@ from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import CodeReads, Codes, codes_in, digest_of, reads_of
 from .memoised import (
     LruCacheContents,
+    Memoised,
     TracedCacheEntries,
     attributes_of,
     is_as_computed,
@@ -62,7 +63,6 @@ from .origin import importable, is_installed, module_origin
 from .sets import OF_SETS
 from .unsure import NotDeterministic
 
-_Primitive: Any = jax.extend.core.Primitive
 _NOW = frozenset(("now", "today"))
 _TIMES = re.compile(r"\s*[<>=|]?(M8?$|M8\[|M8|datetime64)")
 _ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
@@ -74,7 +74,7 @@ _TEXT: tuple[Any, ...] = (
     type(typing.List[int]),  # noqa: UP006
     type(typing.Any),
 )
-_SEEN_THROUGH: Any = (equinox.Module, tuple)
+_SEEN_THROUGH = (equinox.Module, tuple)
 # attributes that JAX itself puts on a jitted function, in 0.10.0 to 0.12.0.1
 _OF_JITTED = ("__wrapped__", "_jit_info", "_fun")
 _OF_TEXT = ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__")
@@ -93,12 +93,11 @@ class _OfOne(NamedTuple):
     one: int
 
 
-_FIELD: Any = type(vars(_OfOne)["one"])
+_FIELD = type(vars(_OfOne)["one"])
 # names that show more of an array than its elements
 _OF_VIEWS = frozenset(("base", "as_strided"))
 # levels of nested values
 _DEEPEST = 60
-_TREEDEF: Any = type(tree_flatten(0)[1])
 
 
 class ContentHasher:
@@ -115,7 +114,7 @@ class ContentHasher:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         # strong references: an id must not be used for a second object during the traversal
-        self._held: list[Any] = []
+        self._held: list[object] = []
         # ids of classes already checked by `answers_itself`; `_held` keeps their instances alive
         self._open: set[int] = set()
         self._trail: list[str] = []
@@ -123,10 +122,10 @@ class ContentHasher:
         self.modules: dict[str, types.ModuleType] = {}
         """Modules that occur as values, by name; code may read any of their names."""
         # installed classes, in which the user may have set attributes that code reads
-        self._installed: list[Any] = array_classes()
+        self._installed = array_classes()
         self._passed: set[str] = set()
         # arrays with a base, which code may read by `base` or `as_strided`
-        self._views: list[np.ndarray[Any, Any]] = []
+        self._views: list[NumPyArray] = []
         self._asked: set[str] = set()
         # text values, text elements of arrays, and the words in texts of code
         self._texts: set[str] = set()
@@ -136,10 +135,10 @@ class ContentHasher:
         self._words: set[str] = set()
         # functions and classes wait in a queue, since a chain of calls may be longer than
         # `_DEEPEST` or the recursion limit
-        self._later: list[tuple[Any, list[str]]] = []
+        self._later: list[tuple[type | types.FunctionType, list[str]]] = []
         self._scope = scope
         self._traced = traced
-        self.remembering: list[Any] = []
+        self.remembering: list[Memoised] = []
         """Memoised functions that were found (`remembered.py`)."""
         self.is_as_computed = True
         """True as long as all cached results of these functions are what they would compute now."""
@@ -172,12 +171,13 @@ class ContentHasher:
             )
 
         # Code that only could make a set is refused only if a set is among the values.
-        for name, code in self._remakers if self._has_sets else ():
-            self.codes.add(
-                codes_in(code),
-                f"`{name}` may make a set of another one, whose order may be another in each"
-                " process",
-            )
+        if self._has_sets:
+            for name, code in self._remakers:
+                self.codes.add(
+                    codes_in(code),
+                    f"`{name}` may make a set of another one, whose order may be another in each"
+                    " process",
+                )
 
         for at, view in enumerate(self._views):
             if _OF_VIEWS & self._asked:
@@ -189,9 +189,8 @@ class ContentHasher:
 
         # The lengths separate the texts: ("ab", "c") and ("a", "bc") must have different digests.
         lengths = array("Q", map(len, self._said)).tobytes()
-        return hashlib.blake2b(
-            lengths + "".join(self._said).encode("utf-8", "surrogatepass"), digest_size=32
-        ).hexdigest()
+        texts = "".join(self._said).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(lengths + texts, digest_size=32).hexdigest()
 
     def _drain(self) -> None:
         at = 0
@@ -247,8 +246,9 @@ class ContentHasher:
         """Build the `NotDeterministic` for the value at the current path, with `what` as its
         reason.
         """
-        named = ".".join(self._trail[-3:])
-        return NotDeterministic(f"{f'`{named}` ' if named else 'it '}{what}")
+        path = ".".join(self._trail[-3:])
+        subject = f"`{path}`" if path else "it"
+        return NotDeterministic(f"{subject} {what}")
 
     def _compound(self, value: object, kind: type) -> None:
         if id(kind) not in self._open:
@@ -273,17 +273,9 @@ class ContentHasher:
         elif isinstance(value, np.dtype):
             self._dtype(value)
         elif isinstance(value, jax.ShapeDtypeStruct):
-            self.say(
-                "abstract",
-                repr(
-                    (
-                        value.shape,
-                        str(value.dtype),
-                        bool(getattr(value, "weak_type", False)),
-                        repr(value.sharding),
-                    )
-                ),
-            )
+            is_weak = bool(getattr(value, "weak_type", False))
+            parts = (value.shape, str(value.dtype), is_weak, repr(value.sharding))
+            self.say("abstract", repr(parts))
         elif kind in (list, tuple, dict, set, frozenset, types.MappingProxyType, slice, range):
             self._container(value, kind)
         elif not self._callable(value, kind):
@@ -300,13 +292,11 @@ class ContentHasher:
         if kind in (slice, range):
             self._many([(name, getattr(value, name)) for name in ("start", "stop", "step")])
         elif kind in (dict, types.MappingProxyType):
-            self._many(
-                [
-                    pair
-                    for key, part in value.items()
-                    for pair in (("", key), (key if isinstance(key, str) else "", part))
-                ]
-            )
+            parts: list[tuple[str, object]] = []
+            for key, part in value.items():
+                parts.append(("", key))
+                parts.append((key if isinstance(key, str) else "", part))
+            self._many(parts)
         elif kind in (set, frozenset):
             if any(isinstance(part, (str, bytes)) for part in value):
                 # Python randomises the hashes of texts in each process (PYTHONHASHSEED).
@@ -328,7 +318,7 @@ class ContentHasher:
             raise self.fail("is a set of functions or modules")
         return digest
 
-    def _array(self, value: Any, kind: type) -> None:
+    def _array(self, value: Array | np.generic, kind: type) -> None:
         is_key = isinstance(value, jax.Array) and issubdtype(value.dtype, extended)
         if isinstance(value, jax.Array):
             if value.is_deleted():
@@ -351,15 +341,16 @@ class ContentHasher:
         weak = bool(getattr(value, "weak_type", False))
         if isinstance(value, np.ndarray) and value.base is not None:
             self._views.append(value)
-        laid = (
-            repr((host.strides, host.flags.writeable))
-            if kind is np.ndarray
-            else repr(getattr(value, "sharding", None))
-        )
+        if kind is np.ndarray:
+            layout = repr((host.strides, host.flags.writeable))
+        else:
+            layout = repr(getattr(value, "sharding", None))
         # Texts in arrays count as texts of the program, for the check of "now" in `digest`.
-        self._texts.update(map(str, host.ravel().tolist()) if host.dtype.kind in "US" else ())
-        self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
-        self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
+        if host.dtype.kind in "US":
+            self._texts.update(map(str, host.ravel().tolist()))
+        self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), layout)
+        content = np.ascontiguousarray(host).tobytes()
+        self.say(hashlib.blake2b(content, digest_size=32).hexdigest())
 
     def _dtype(self, dtype: DType) -> None:
         if dtype.metadata is not None:
@@ -381,14 +372,8 @@ class ContentHasher:
             self._many([("", value.__func__), ("", value.__self__)])
         elif kind in (functools.partial, functools.partialmethod):
             self.say(kind.__name__)
-            self._many(
-                [
-                    ("", value.func),
-                    ("", value.args),
-                    ("", value.keywords),
-                    ("", dict(vars(value))),
-                ]
-            )
+            parts = (value.func, value.args, value.keywords, dict(vars(value)))
+            self._many([("", part) for part in parts])
         elif kind in (staticmethod, classmethod):
             self.say(kind.__name__)
             self.add(value.__func__)
@@ -441,12 +426,12 @@ class ContentHasher:
         self._asked |= _OF_VIEWS & {name}
         self.say("named", module, name)
 
-    def _ufunc(self, value: Any) -> None:
+    def _ufunc(self, value: np.ufunc) -> None:
         if getattr(np, value.__name__, None) is not value:
             raise self.fail("is a universal function of a package other than NumPy")
         self.say("ufunc", value.__name__)
 
-    def _sharding(self, value: Any) -> None:
+    def _sharding(self, value: jax.sharding.NamedSharding) -> None:
         mesh = value.mesh
         self.say("sharding", repr((value.spec, value.memory_kind)))
         if isinstance(mesh, jax.sharding.AbstractMesh):
@@ -456,11 +441,10 @@ class ContentHasher:
 
     def _builtin(self, value: Any) -> None:
         owner = attribute(value, "__self__", None)
-        if isinstance(value, types.BuiltinFunctionType) and (
-            owner is None or isinstance(owner, types.ModuleType)
-        ):
-            module = str(attribute(value, "__module__", None) or attribute(owner, "__name__", ""))
-            self._named((module, value.__name__))
+        is_of_module = owner is None or isinstance(owner, types.ModuleType)
+        if isinstance(value, types.BuiltinFunctionType) and is_of_module:
+            module = attribute(value, "__module__", None) or attribute(owner, "__name__", "")
+            self._named((str(module), value.__name__))
             return
         self.say("builtin", kind_name(value), value.__name__)
         self.add(owner if owner is not None else attribute(value, "__objclass__", None))
@@ -511,7 +495,7 @@ class ContentHasher:
 
         # A fixpoint: a value added here may be code that reads further names, or a further module.
         while True:
-            places = [
+            places: list[tuple[str, object, set[str]]] = [
                 (name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)
             ]
             bases = dict.fromkeys(base for kind in self._installed for base in kind.__mro__)
@@ -530,35 +514,35 @@ class ContentHasher:
                     self.add(vars(place)[asked], f"{of}.{asked}")
                     self._drain()
 
-    def _read_memories(self, digest: Callable[[Any], str]) -> None:
+    def _read_memories(self, digest: Callable[[object], str]) -> None:
         """Add the cached results of memoised functions: of all of them, as soon as one differs from
         what would be computed now.
         """
 
         # A fixpoint again: cached results may lead to further memoised functions.
-        told = 0
-        while told < len(self.remembering):
-            start, told = told, len(self.remembering)
-            memories = [(one, self._entries(one)) for one in self.remembering[:told]]
+        count = 0
+        while count < len(self.remembering):
+            start, count = count, len(self.remembering)
+            memories = [(fn, self._entries(fn)) for fn in self.remembering[:count]]
             if self.is_as_computed and all(is_as_computed(*memory, digest) for memory in memories):
                 continue
             start = 0 if self.is_as_computed else start
             self.is_as_computed = False
-            for one, entries in memories[start:]:
+            for fn, entries in memories[start:]:
                 if entries:
-                    self.say("remembered", str(self._at[id(one)]))
-                    self._many([(name_of(one), part) for entry in entries for part in entry])
+                    name = name_of(fn)
+                    self.say("remembered", str(self._at[id(fn)]))
+                    self._many([(name, part) for entry in entries for part in entry])
             self._drain()
             self._read_names()
 
-    def _entries(self, remembering: object) -> Sequence[tuple[Any, Any]]:
+    def _entries(self, remembering: Memoised) -> Sequence[tuple[object, object]]:
         entries = LruCacheContents.of(remembering).entries
         return entries if self._traced is None else self._traced.before(remembering, entries)
 
     def _set_in(self, kind: object) -> set[str]:
-        return {
-            name for name in self._asked & vars(kind).keys() if is_set_by_user(vars(kind)[name])
-        }
+        space = vars(kind)
+        return {name for name in self._asked & space.keys() if is_set_by_user(space[name])}
 
     def _asked_of(self, name: str) -> set[str]:
         """Return the names of a module that code may read: as an attribute, or through a class
@@ -573,7 +557,7 @@ class ContentHasher:
             )
         return (self._asked | self._words) & there
 
-    def _class(self, value: Any) -> None:
+    def _class(self, value: type) -> None:
         named = importable(value)
         self.say(f"node {is_node(value)}", *registered(value))
         if named is not None:
@@ -585,8 +569,9 @@ class ContentHasher:
         if isinstance(module, str) and module.partition(".")[0] == "jaxtyping":
             # The name of a jaxtyping class spells dtype and axes; only its array type can be a
             # user's class.
-            held = getattr(value, "array_type", None)
-            self._many([] if held is None or is_installed(held.__module__) else [("", held)])
+            array_type = getattr(value, "array_type", None)
+            is_users_own = array_type is not None and not is_installed(array_type.__module__)
+            self._many([("", array_type)] if is_users_own else [])
             return
         if is_node(value) and not issubclass(value, _SEEN_THROUGH):
             raise self.fail("is registered as a node of JAX's trees, and nobody sees how")
@@ -604,9 +589,8 @@ class ContentHasher:
             if named is not None:
                 self._named(named)
                 return
-            check_module(
-                value.__module__ or "", stdlib=module_origin(value.__module__ or "") == "stdlib"
-            )
+            module = value.__module__ or ""
+            check_module(module, stdlib=module_origin(module) == "stdlib")
         if code.co_filename.startswith("<@beartype"):
             raise self.fail("is checked by beartype, whose code has another text in each process")
         if hasattr(value, "registry") and hasattr(value, "dispatch"):
@@ -650,10 +634,10 @@ class ContentHasher:
             reads = [*_checked(fn, names)]
         except NotDeterministic as unsure:
             self.say("barred")
-            why = str(unsure).removeprefix("it ")
-            self.codes.add(
-                codes_in(fn.__code__), f"`{fn.__name__}` {why}" if why != str(unsure) else why
-            )
+            why = str(unsure)
+            if why.startswith("it "):
+                why = f"`{fn.__name__}` {why.removeprefix('it ')}"
+            self.codes.add(codes_in(fn.__code__), why)
             return
         self.codes.add(codes_in(fn.__code__), None)
         for read in reads:
@@ -663,7 +647,7 @@ class ContentHasher:
 
     def _instance(self, value: Any, kind: type) -> None:
         self.say("instance")
-        if isinstance(value, _TREEDEF):
+        if isinstance(value, jax.tree_util.PyTreeDef):
             node = value.node_data()
             self.say(str(value.num_leaves), str(value.num_nodes))
             self._many([("", node), ("", value.children())])
@@ -684,7 +668,7 @@ class ContentHasher:
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
-        if isinstance(value, _Primitive) and not any(
+        if isinstance(value, Primitive) and not any(
             value is each for each in vars(jax.extend.core.primitives).values()
         ):
             raise self.fail(
@@ -699,7 +683,7 @@ class ContentHasher:
         self._many(instance_items(value))
 
 
-def alone(scope: str) -> Callable[[Any], str]:
+def alone(scope: str) -> Callable[[object], str]:
     """Return a function that computes the digest of one value and its reads, under the given
     settings.
     """
@@ -737,12 +721,12 @@ def _is_harmless(code: types.CodeType, names: CodeReads, read: Global) -> bool:
         return False
     if read.name in ASKING:
         return read.value is ASKING[read.name] and read.name not in names.blind
-    return code.co_qualname.startswith("__create_fn__.") or (
-        read.name == "hash" and code.co_name == "__hash__"
-    )
+    if code.co_qualname.startswith("__create_fn__."):
+        return True
+    return read.name == "hash" and code.co_name == "__hash__"
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
