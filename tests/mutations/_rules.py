@@ -97,7 +97,7 @@ IDENTITIES = [
     Mutation(
         "the array of a convolution is not masked",
         "src/jitney/_axes/rules/linear.py",
-        "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], _zero(lhs))",
+        "lhs = walk.keep(lhs, lhs_dims, lhs_axes, _zero(lhs))",
         "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[:2], _zero(lhs))",
         (f"{_PADDED}padded_equals_exact[convolution along it]",),
     ),

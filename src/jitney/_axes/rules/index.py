@@ -160,14 +160,15 @@ def _move(
     columns = _columns(indices)
     for i, axis in enumerate(indexed):
         dim, size = dims[axis], sizes[axis]
-        if is_ragged(dim) or is_ragged(size):
-            last = walk.count(dim) - walk.count(size)
-            column = columns[i]
-            if mode == _DROP:
-                beyond = column > last
-                columns[i] = lax.select(beyond, _outside(column), column)
-            else:
-                columns[i] = lax.clamp(np.int32(0), column, last)
+        if not is_ragged(dim) and not is_ragged(size):
+            continue
+        column = columns[i]
+        last = walk.count(dim) - walk.count(size)
+        if mode == _DROP:
+            beyond = column > last
+            columns[i] = lax.select(beyond, _outside(column), column)
+        else:
+            columns[i] = lax.clamp(np.int32(0), column, last)
     return _joined(columns, indices)
 
 

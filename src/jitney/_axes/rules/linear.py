@@ -101,8 +101,10 @@ def _conv(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     lhs, rhs = values
     lhs_dims, rhs_dims = op.ins
     numbers = op.params["dimension_numbers"]
-    lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], _zero(lhs))
-    rhs = walk.keep(rhs, rhs_dims, numbers.rhs_spec[1:], _zero(rhs))
+    _, *lhs_axes = numbers.lhs_spec
+    _, *rhs_axes = numbers.rhs_spec
+    lhs = walk.keep(lhs, lhs_dims, lhs_axes, _zero(lhs))
+    rhs = walk.keep(rhs, rhs_dims, rhs_axes, _zero(rhs))
 
     padding: list[tuple[int, int]] = []
     (out_dims,) = op.outs
@@ -117,8 +119,10 @@ def _conv(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         axis = numbers.lhs_spec[2 + i]
         span = reach(size, dilation)
         stride = op.params["window_strides"][i]
-        (windows,) = walk.shape([out_dims[numbers.out_spec[2 + i]]])
-        seen, more = cut_or_padded(lhs.shape[axis] + span, windows, stride, span)
+        out_axis = numbers.out_spec[2 + i]
+        (windows,) = walk.shape([out_dims[out_axis]])
+        length = lhs.shape[axis] + span
+        seen, more = cut_or_padded(length, windows, stride, span)
         shifted = shift_into(walk, lhs, axis, low, span, _zero(lhs))
         lhs = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))

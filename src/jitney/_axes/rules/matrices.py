@@ -54,7 +54,8 @@ def _refusing(why: str) -> Rule:
 def _pad_with_zeros(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> jax.Array:
     """Replace the padding of matrices by zeros."""
     last = len(dims) - 1
-    return walk.keep(x, dims, [last - 1, last], _zero(x))
+    axes = [last - 1, last]
+    return walk.keep(x, dims, axes, _zero(x))
 
 
 def _pad_with_identity(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> jax.Array:
@@ -99,7 +100,7 @@ def _nan_at_infinite_pivot(factor: jax.Array, x: jax.Array) -> jax.Array:
     """
     rows, columns = _rows_and_columns(x)
     pivots = lax.eq(rows, columns)
-    lower = jnp.where(rows >= columns, factor, np.zeros((), x.dtype))
+    lower = jnp.where(rows >= columns, factor, _zero(x))
 
     # A pivot that is infinite, and an element that is not finite and no such pivot.
     infinite = _any_of_matrix(jnp.isinf(lower) & pivots)
@@ -122,16 +123,17 @@ def _systems(op: Op) -> int:
 
 
 def _triangular_uses(op: Op) -> Iterator[Use]:
-    dims = ragged_dims((op.ins[1][_systems(op)],))
-    if dims:
-        yield use(op, dims, "mixed", "solved along it")
+    dim = op.ins[1][_systems(op)]
+    if is_ragged(dim):
+        yield use(op, dim, "mixed", "solved along it")
 
 
 def _triangular(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     a, b = values
     a_dims, b_dims = op.ins
     a = _pad_with_identity(walk, a, a_dims)
-    b = walk.keep(b, b_dims, [_systems(op)], _zero(b))
+    axis = _systems(op)
+    b = walk.keep(b, b_dims, [axis], _zero(b))
     return walk.bind(op, [a, b])
 
 
@@ -160,7 +162,8 @@ def _lu(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # Rotate rows and columns: diag(A, I) -> diag(I, A). Rotate the factors back; pivots count from
     # the first row of A again.
     count = walk.count(size)
-    front = lax.sub(np.int32(x.shape[rows]), count)
+    allocated = np.int32(x.shape[rows])
+    front = lax.sub(allocated, count)
     x = _pad_with_identity(walk, x, dims)
     x = _rotate(_rotate(x, rows, count), columns, count)
     lu, pivots, permutation = walk.bind(op, [x])
@@ -221,7 +224,8 @@ def _product(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     reflectors, scales = values
     matrix_dims, scale_dims = op.ins
     reflectors = _pad_with_zeros(walk, reflectors, matrix_dims)
-    scales = walk.keep(scales, scale_dims, [scales.ndim - 1], _zero(scales))
+    last = scales.ndim - 1
+    scales = walk.keep(scales, scale_dims, [last], _zero(scales))
     return walk.bind(op, [reflectors, scales])
 
 

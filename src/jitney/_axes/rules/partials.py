@@ -34,6 +34,7 @@ axis), or a monoid: a partial result that the monoid combines over chunks.
 
 _ADD = MONOIDS["add"]
 _IDEMPOTENT = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
+_CONVERTED = (_ADD, MONOIDS["max"], MONOIDS["min"])
 _COMBINING = {
     "add": "add",
     "add_any": "add",
@@ -176,9 +177,11 @@ def _converts(op: Op, monoid: Monoid) -> bool:
     was, now = (np.dtype(atom.aval.dtype) for atom in atoms)
     if was == now:
         return True
-    if monoid is _ADD and all(issubdtype(each, np.integer) for each in (was, now)):
-        return dtypes.iinfo(now).bits <= dtypes.iinfo(was).bits
-    return _is_inexact(op) and monoid in (_ADD, MONOIDS["max"], MONOIDS["min"])
+    are_integers = all(issubdtype(each, np.integer) for each in (was, now))
+    if monoid is _ADD and are_integers:
+        bits, bits_before = dtypes.iinfo(now).bits, dtypes.iinfo(was).bits
+        return bits <= bits_before
+    return _is_inexact(op) and monoid in _CONVERTED
 
 
 def _is_inexact(op: Op) -> bool:

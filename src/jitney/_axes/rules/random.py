@@ -92,15 +92,18 @@ def _counts(walk: PaddedInterpreter, shape: Sequence[Dim]) -> tuple[jax.Array, j
     # Horner's scheme over the axes: number = number * size + position.
     sizes = [evaluate(dim, walk.whole) for dim in shape]
     high = low = jnp.zeros((), np.uint32)
+    last = len(shape) - 1
     axes = zip(shape, sizes, walk.shape(shape), strict=True)
     for axis, (dim, size, here) in enumerate(axes):
         begins = walk.start_of(dim) if is_ragged(dim) and walk.start else np.int32(0)
         positions = jnp.arange(here, dtype=np.uint32)
-        positions = lax.add(positions, lax.convert_element_type(begins, np.uint32))
+        begins = lax.convert_element_type(begins, np.uint32)
+        positions = lax.add(positions, begins)
         size = lax.convert_element_type(jnp.asarray(size), np.uint32)
         high, low = _further(high, low, size, positions)
-        if axis + 1 < len(shape):
-            high, low = jnp.expand_dims(high, -1), jnp.expand_dims(low, -1)
+        if axis < last:
+            high = jnp.expand_dims(high, -1)
+            low = jnp.expand_dims(low, -1)
     return high, low
 
 

@@ -143,7 +143,9 @@ def _reshape_uses(op: Op) -> Iterator[Use]:
 
 
 def _reshape(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
-    return [lax.reshape(values[0], walk.shape(op.outs[0]))]
+    (x,) = values
+    shape = walk.shape(op.outs[0])
+    return [lax.reshape(x, shape)]
 
 
 # Reverse, concatenate, pad, slice: elements change places along the axis.
@@ -222,9 +224,10 @@ def _is_in_front(low: Dim, ranges: Ranges) -> bool:
 
 def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     x, filler = values
-    dims, config = op.ins[0], op.params["padding_config"]
+    dims, out_dims = op.ins[0], op.outs[0]
+    config = op.params["padding_config"]
     if _is_empty(dims):
-        return [lax.broadcast(filler, walk.shape(op.outs[0]))]
+        return [lax.broadcast(filler, walk.shape(out_dims))]
     for axis in ragged_axes(dims):
         if config[axis] != (0, 0, 0):
             inside = walk.inside(dims, axis)
@@ -241,7 +244,7 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
     for axis, (low, _, _) in enumerate(config):
         if is_ragged(low):
-            (size,) = walk.shape([op.outs[0][axis]])
+            (size,) = walk.shape([out_dims[axis]])
             x = _behind(x, axis, walk.count(low), size, filler)
     return [x]
 
@@ -293,7 +296,8 @@ def _slice(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         elif start != 0 or stride != 1 or size != x.shape[axis]:
             behind = start
             if size:
-                behind = min(start + (size - 1) * stride + 1, x.shape[axis])
+                last = start + (size - 1) * stride
+                behind = min(last + 1, x.shape[axis])
             x = lax.slice_in_dim(x, start, behind, stride, axis)
     return [x]
 

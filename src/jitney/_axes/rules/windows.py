@@ -141,6 +141,7 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         return walk.bind(op, values)
 
     first = monoid.identity(x.dtype)
+    out_dims = op.outs[0]
     padding: list[tuple[int, int]] = []
     for axis, dim, size, stride, (low, high), _, dilation in _parts(op):
         if is_ragged(dim):
@@ -152,8 +153,9 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         # Low padding by a symbolic amount, as in a convolution (`linear.py`): shift the array into
         # identities, and cut off what the last window does not read.
         span = reach(size, dilation)
-        (windows,) = walk.shape([op.outs[0][axis]])
-        seen, more = cut_or_padded(x.shape[axis] + span, windows, stride, span)
+        (windows,) = walk.shape([out_dims[axis]])
+        length = x.shape[axis] + span
+        seen, more = cut_or_padded(length, windows, stride, span)
         shifted = shift_into(walk, x, axis, low, span, first)
         x = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))

@@ -115,8 +115,7 @@ class Witness:
             effects = (*a.effects, *b.effects)
             self._differ(*effects, *around, *a.outs, *b.outs)
         operation = around[0] if around else None
-        mine, other = (*a.outs, *a.effects), (*b.outs, *b.effects)
-        for one, two in zip(mine, other, strict=True):
+        for one, two in zip(a.roots, b.roots, strict=True):
             self._compare_next(one, two, operation)
 
     def _compare_next(self, a: Value, b: Value, around: Value | None) -> None:
@@ -330,18 +329,16 @@ class Witness:
         other = scan_parts(b.equation, list(b.reads))
         for part in (1, 2):
             self._pairs(a, b, mine[part], other[part])
-        my_body: Body = (a.params["jaxpr"], mine[0])
-        other_body: Body = (b.params["jaxpr"], other[0])
-        self._bodies(a, b, my_body, other_body)
+        program, other_program = a.params["jaxpr"], b.params["jaxpr"]
+        self._bodies(a, b, (program, mine[0]), (other_program, other[0]))
 
     def _while(self, a: Value, b: Value) -> None:
         mine = while_parts(a.equation, list(a.reads))
         other = while_parts(b.equation, list(b.reads))
         self._pairs(a, b, mine[2], other[2])
         for part, name in enumerate(("cond_jaxpr", "body_jaxpr")):
-            my_body: Body = (a.params[name], mine[part])
-            other_body: Body = (b.params[name], other[part])
-            self._bodies(a, b, my_body, other_body)
+            program, other_program = a.params[name], b.params[name]
+            self._bodies(a, b, (program, mine[part]), (other_program, other[part]))
 
     def _cond(self, a: Value, b: Value) -> None:
         my_index, *mine = a.reads
@@ -360,9 +357,8 @@ class Witness:
         mine, my_right_sides = _solve_parts(a)
         other, other_right_sides = _solve_parts(b)
         self._pairs(a, b, my_right_sides, other_right_sides)
-        my_body: Body = (a.params["jaxprs"].solve, mine)
-        other_body: Body = (b.params["jaxprs"].solve, other)
-        self._bodies(a, b, my_body, other_body)
+        program, other_program = a.params["jaxprs"].solve, b.params["jaxprs"].solve
+        self._bodies(a, b, (program, mine), (other_program, other))
 
     def _counted(self, a: Value, b: Value) -> None:
         """Compare a `fori_loop`, which JAX lowers to a `while` where the bound is a symbol, and to

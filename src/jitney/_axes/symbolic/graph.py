@@ -80,6 +80,11 @@ class Graph:
     outs: tuple[Value, ...]
     effects: tuple[Value, ...]
 
+    @property
+    def roots(self) -> tuple[Value, ...]:
+        """The values from which all others are reached."""
+        return (*self.outs, *self.effects)
+
 
 def constant(value: object, aval: Aval, _eqn: object) -> Value:
     """The node of a constant of a program; a tracer of an outer trace becomes an argument."""
@@ -94,8 +99,9 @@ def arguments(jaxpr: object, sizes: Mapping[str, int], keys: Sequence[object]) -
     program, _ = opened(jaxpr)
     values: list[Value] = []
     for var, key in zip(program.invars, keys, strict=True):
-        shape = at(var.aval.shape, sizes)
-        values.append(Value(shape, var.aval.dtype, key=key, var=var, scope=sizes))
+        shape, dtype = at(var.aval.shape, sizes), var.aval.dtype
+        value = Value(shape, dtype, key=key, var=var, scope=sizes)
+        values.append(value)
     return values
 
 
