@@ -27,6 +27,7 @@ __all__ = [
     "Literal",
     "NumPyArray",
     "Primitive",
+    "Values",
     "Var",
 ]
 DType = np.dtype[Any]
@@ -34,6 +35,8 @@ DType = np.dtype[Any]
 NumPyArray = np.ndarray[Any, np.dtype[Any]]
 Array = jax.Array | NumPyArray
 """An array that a call may hold: on a device, traced, or on the host."""
+Values = list[jax.Array]
+"""The operands or the results of an equation, in order."""
 Atom = Var | Literal
 """An operand of an equation."""
 AnyJaxpr = Jaxpr | ClosedJaxpr

@@ -7,6 +7,7 @@ import numpy as np
 DType: TypeAlias = np.dtype[Any]
 NumPyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Array: TypeAlias = jax.Array | NumPyArray
+Values: TypeAlias = list[jax.Array]
 
 class Aval:
     shape: tuple[int, ...]

@@ -6,31 +6,36 @@ The callbacks of `eqx.error_if` are allowed: they raise, whatever array they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import jax
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ..._jax.equinox_checks import is_of_check
 from ..._jax.primitives import CALLBACKS
+from ..._jax.typed import Aval, Values
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
 from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
 
 
 def _uses(op: Op) -> Iterator[Use]:
-    dims = ragged_dims(dim for shape in (*op.ins, *op.outs) for dim in shape)
+    dims = ragged_dims(chain.from_iterable((*op.ins, *op.outs)))
     if dims and not is_of_check(op.eqn):
         yield refuse(op, dims, "hands it to a callback, which would see padding, or a part of it")
 
 
-def _raise(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    avals = tuple(aval.update(shape=walk.shape(aval.shape)) for aval in op.params["result_avals"])
-    return walk.bind(op, values, result_avals=avals)
+def _raise(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    avals: Sequence[Aval] = op.params["result_avals"]
+    allocated: list[Aval] = []
+    for aval in avals:
+        shape = walk.shape(aval.shape)
+        allocated.append(aval.update(shape=shape))
+    return walk.bind(op, values, result_avals=tuple(allocated))
 
 
-def _same(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    return _raise(walk, op, values) if "result_avals" in op.params else walk.bind(op, values)
+def _same(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    if "result_avals" in op.params:
+        return _raise(walk, op, values)
+    return walk.bind(op, values)
 
 
 def _unmapped(monoid: Monoid) -> Rule:
@@ -43,18 +48,23 @@ def _unmapped(monoid: Monoid) -> Rule:
         if dims:
             yield use(op, dims, "reduced", monoid=monoid)
 
-    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         (x,) = values
-        return walk.bind(op, [walk.keep(x, op.ins[0], range(x.ndim), monoid.identity(x.dtype))])
+        identity = monoid.identity(x.dtype)
+        masked = walk.keep(x, op.ins[0], range(x.ndim), identity)
+        return walk.bind(op, [masked])
 
     return Rule(uses, pad, CarriedState("folded", monoid))
 
 
+_REDUCTIONS = {
+    "unvmap_any": "or",
+    "unvmap_all": "and",
+    "unvmap_max": "max",
+}
+
 RULES: dict[str, Rule] = {
     # `makes`: a check returns the same in each chunk.
     **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),
-    **{
-        f"unvmap_{name}": _unmapped(MONOIDS[monoid])
-        for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))
-    },
+    **{name: _unmapped(MONOIDS[monoid]) for name, monoid in _REDUCTIONS.items()},
 }

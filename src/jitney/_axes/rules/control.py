@@ -8,15 +8,14 @@ iterations of padding, so its last carry is that of iteration n:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
 
 from ..._jax.jaxprs import called, equations, opened, scan_parts, solve_operands, while_parts
 from ..._jax.primitives import CALLBACKS, CALLS, REMATS
-from ..._jax.typed import AnyJaxpr, JaxprEqn
+from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Values
 from ..dims import evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter, shape_of
 from ..monoids import MONOIDS
@@ -25,7 +24,7 @@ from ..typed_jax import jnp, lax, make_jaxpr
 from .reduce import as_reduction
 
 
-def forward_programs(op: Op) -> Sequence[Any]:
+def forward_programs(op: Op) -> Sequence[AnyJaxpr]:
     """The sub-jaxprs that an operation evaluates in a forward pass, in order."""
     name, params = op.name, op.params
     program = called(op.eqn)
@@ -40,59 +39,62 @@ def forward_programs(op: Op) -> Sequence[Any]:
     if name == "call_hi_primitive":
         return [expand_hi_primitive(op)]
     if name == "reduce":
-        return [program for program in [as_reduction(op)] if program is not None]
-    return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
+        reduction = as_reduction(op)
+        return [] if reduction is None else [reduction]
+    if name == "custom_linear_solve":
+        return [params["jaxprs"].solve]
+    return []
 
 
-def inlined_program(eqn: JaxprEqn) -> Any | None:
+def inlined_program(eqn: JaxprEqn) -> AnyJaxpr | None:
     """The program of an operation that only calls it, so that it can be inlined: a call, a
     `lax.reduce` by a known monoid, or a `call_hi_primitive`; else None.
     """
-    if eqn.primitive.name == "reduce":
+    name = eqn.primitive.name
+    if name == "reduce":
         return as_reduction(Op(eqn))
-    return (
-        expand_hi_primitive(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
-    )
+    if name == "call_hi_primitive":
+        return expand_hi_primitive(Op(eqn))
+    return called(eqn)
 
 
-def expand_hi_primitive(op: Op) -> Any:
+def expand_hi_primitive(op: Op) -> ClosedJaxpr:
     """The jaxpr that a `call_hi_primitive` expands to. `expand` is public in
     `jax.experimental.hijax`, of jax 0.12.0.1.
     """
-    avals = [
-        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
-        for atom in op.eqn.invars
+    avals = [atom.aval for atom in op.eqn.invars]
+    structs = [
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
     ]
 
-    def low(*operands: object) -> list[Any]:
+    def low(*operands: object) -> list[object]:
         return jax.tree.leaves(op.params["_prim"].expand(*operands))
 
-    return make_jaxpr(low)(*avals)
+    return make_jaxpr(low)(*structs)
 
 
 def _uses(op: Op) -> Iterator[Use]:
     if op.name == "while":
-        dims = ragged_dims(shape_of(opened(op.params["cond_jaxpr"])[0].outvars[0]))
+        condition, _ = opened(op.params["cond_jaxpr"])
+        dims = ragged_dims(shape_of(condition.outvars[0]))
         if dims:
             yield use(op, dims, "reduced", "a loop until all of it are done", monoid=MONOIDS["or"])
     if op.name == "scan" and is_ragged(op.params["length"]):
-        yield use(
-            op,
-            op.params["length"],
-            "scanned",
-            "a loop over it" + (", from the end" if op.params["reverse"] else ""),
-        )
+        how = "a loop over it"
+        if op.params["reverse"]:
+            how += ", from the end"
+        yield use(op, op.params["length"], "scanned", how)
 
 
-def _call(walk: PaddedInterpreter, op: Op, values: list[Any]) -> list[Any]:
+def _call(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.run(called(op.eqn), values)
 
 
-def _expand(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _expand(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.run(expand_hi_primitive(op), values)
 
 
-def _remat(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _remat(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """Inline a rematerialised program. In a derivative a barrier on its operands keeps XLA from
     merging it with the first evaluation (common subexpression elimination), as in JAX's lowering.
     """
@@ -105,92 +107,115 @@ def _remat(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any
     return walk.run(op.params["jaxpr"], values)
 
 
-def _cond(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _cond(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     index, *operands = values
 
-    def branch(program: AnyJaxpr) -> Any:
-        def taken(*given: object) -> list[Any]:
+    def branch(program: AnyJaxpr) -> Callable[..., Values]:
+        def taken(*given: jax.Array) -> Values:
             return walk.run(program, given)
 
         return taken
 
-    return list(
-        lax.switch(index, [branch(program) for program in op.params["branches"]], *operands)
-    )
+    branches = [branch(program) for program in op.params["branches"]]
+    return list(lax.switch(index, branches, *operands))
 
 
-def _while(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     of_condition, of_body, start = while_parts(op.eqn, values)
 
     # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
     # counts as finished: False, the identity of `any`.
     condition = op.params["cond_jaxpr"]
-    dims = shape_of(opened(condition)[0].outvars[0])
+    jaxpr, _ = opened(condition)
+    dims = shape_of(jaxpr.outvars[0])
     start = [jnp.asarray(x) for x in start]
 
-    def answers(carry: Sequence[object]) -> Any:
+    def predicate(carry: Values) -> jax.Array:
         out = walk.run(condition, [*of_condition, *carry])[0]
         return walk.keep(out, dims, range(len(dims)), np.False_)
 
-    def body(carry: Sequence[object]) -> Any:
-        new = _typed(walk.run(op.params["body_jaxpr"], [*of_body, *carry]), carry)
+    def body(carry: Values) -> Values:
+        results = walk.run(op.params["body_jaxpr"], [*of_body, *carry])
+        new = _typed(results, carry)
         if not dims:
             return new
 
         # Elements that are finished keep their carry while others go on.
-        going = answers(carry)
+        going = predicate(carry)
         return [
             lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b)
             for a, b in zip(new, carry, strict=True)
         ]
 
-    def more(carry: Sequence[object]) -> Any:
-        return jnp.any(answers(carry))
+    def more(carry: Values) -> jax.Array:
+        return jnp.any(predicate(carry))
 
     return list(lax.while_loop(more, body, start))
 
 
-def _scan(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    constants, carry, xs = scan_parts(op.eqn, values)
+State = tuple[jax.Array, Values]
+"""Number of the iteration, and the carry of the loop."""
+
+
+def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    program = op.params["jaxpr"]
     length, reverse = op.params["length"], op.params["reverse"]
-    allocated = evaluate(length, walk.allocated)
+    unroll = op.params["unroll"]
+    constants, carry, xs = scan_parts(op.eqn, values)
     carry = [jnp.asarray(x) for x in carry]
+    allocated = evaluate(length, walk.allocated)
     may_be_shorter = is_ragged(length) and not walk.is_full(length)
     # A body that may not end or may raise on padding is skipped there, by a branch.
-    skips = may_be_shorter and depends_on_rows(op.params["jaxpr"])
+    skips = may_be_shorter and depends_on_rows(program)
 
-    def turn(held: Sequence[object], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
-        return _typed(out[: len(held)], held), out[len(held) :]
+    def turn(held: Values, x: Values) -> tuple[Values, Values]:
+        out = walk.run(program, [*constants, *held, *x])
+        new, ys = out[: len(held)], out[len(held) :]
+        return _typed(new, held), ys
 
     # No iteration is padding: the loop of plain JAX, to the bit. With a counter in its carry XLA
     # may round its numbers otherwise.
     if not may_be_shorter:
         carry, ys = lax.scan(
-            turn, carry, xs, length=allocated, reverse=reverse, unroll=op.params["unroll"]
+            turn,
+            carry,
+            xs,
+            length=allocated,
+            reverse=reverse,
+            unroll=unroll,
         )
         return [*carry, *ys]
 
-    def skipped(held: Sequence[object], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def skipped(held: Values, x: Values) -> tuple[Values, Values]:
         del x
-        avals = [atom.aval for atom in opened(op.params["jaxpr"])[0].outvars[len(held) :]]
-        return list(held), [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
+        jaxpr, _ = opened(program)
+        avals = [atom.aval for atom in jaxpr.outvars[len(held) :]]
+        zeros = [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
+        return [*held], zeros
 
     # From the end the iterations of padding come first, and leave the initial carry as it is.
-    def body(state: Any, x: Any) -> Any:
+    def body(state: State, x: Values) -> tuple[State, Values]:
         i, held = state
         inside = i < walk.count(length)
-        new, ys = lax.cond(inside, turn, skipped, held, x) if skips else turn(held, x)
-        if not skips:
+        if skips:
+            new, ys = lax.cond(inside, turn, skipped, held, x)
+        else:
+            new, ys = turn(held, x)
             new = [
                 lax.select(lax.broadcast(inside, a.shape), a, b)
                 for a, b in zip(new, held, strict=True)
             ]
-        return (i + np.int32(-1 if reverse else 1), list(new)), ys
+        step = np.int32(-1 if reverse else 1)
+        return (i + step, [*new]), ys
 
     first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)
     (_, carry), ys = lax.scan(
-        body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"]
+        body,
+        (first, carry),
+        xs,
+        length=allocated,
+        reverse=reverse,
+        unroll=unroll,
     )
     return [*carry, *ys]
 
@@ -208,19 +233,20 @@ def depends_on_rows(jaxpr: AnyJaxpr) -> bool:
 _OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
-def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
+def _typed(new: Values, old: Values) -> Values:
     """Give a carry the weak types that the loop started with; evaluation equation by equation can
     change them, and JAX requires a carry to keep its type.
     """
     values = [jnp.asarray(value) for value in new]
-    return [
-        x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype)
-        for x, was in zip(values, old, strict=True)
-    ]
+    for i, (x, was) in enumerate(zip(values, old, strict=True)):
+        if x.weak_type != was.weak_type:
+            values[i] = lax.convert_element_type(x, was.dtype)
+    return values
 
 
-def _solve(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    return walk.run(op.params["jaxprs"].solve, solve_operands(op.eqn, values))
+def _solve(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    operands = solve_operands(op.eqn, values)
+    return walk.run(op.params["jaxprs"].solve, operands)
 
 
 RULES: dict[str, Rule] = {

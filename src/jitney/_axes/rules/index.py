@@ -13,12 +13,12 @@ treats those. With 5 valid rows of 8 allocated:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
 
+from ..._jax.typed import Values
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes
 from ..monoids import MONOIDS, SCATTERS
@@ -28,7 +28,7 @@ from .reduce import refuse_unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 _CLIP = lax.GatherScatterMode.CLIP
-_ADDED: dict[tuple[str, bool], Any] = {
+_ADDED: dict[tuple[str, bool], Callable[..., jax.Array]] = {
     ("add", False): lax.scatter_add,
     ("add", True): lax.scatter_sub,
     ("mul", False): lax.scatter_mul,
@@ -42,7 +42,7 @@ def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
     return grows(dim - window, op.ranges)
 
 
-def to_int32(positions: Any) -> Any:
+def to_int32(positions: jax.Array) -> jax.Array:
     """Convert positions to int32, so that they can be compared with a size, which a narrower type
     may not hold. A position beyond int32 is beyond any array, and is clamped.
     """
@@ -51,20 +51,22 @@ def to_int32(positions: Any) -> Any:
         return positions
     own = dtypes.iinfo(dtype)
     if own.max > info.max:
-        positions = lax.clamp(
-            np.asarray(max(own.min, info.min), dtype), positions, np.asarray(info.max, dtype)
-        )
+        least = np.asarray(max(own.min, info.min), dtype)
+        most = np.asarray(info.max, dtype)
+        positions = lax.clamp(least, positions, most)
     return lax.convert_element_type(positions, np.int32)
 
 
-def _bounded(walk: PaddedInterpreter, start: object, dim: Dim, window: Dim) -> Any:
+def _bounded(walk: PaddedInterpreter, start: jax.Array, dim: Dim, window: Dim) -> jax.Array:
     """Clamp a start so that the window lies inside the true size, as XLA clamps it by the size that
     it sees.
 
     Starts along axes of fixed size are clamped too: JAX's functions count a negative start from the
     end, and did so already when this program was traced.
     """
-    return lax.clamp(np.int32(0), to_int32(start), walk.count(dim) - walk.count(window))
+    position = to_int32(start)
+    last = walk.count(dim) - walk.count(window)
+    return lax.clamp(np.int32(0), position, last)
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -73,17 +75,20 @@ def _bounded(walk: PaddedInterpreter, start: object, dim: Dim, window: Dim) -> A
 def _dynamic_uses(op: Op, windows: Sequence[Dim]) -> Iterator[Use]:
     for dim, window in zip(op.ins[0], windows, strict=True):
         if (is_ragged(dim) or is_ragged(window)) and str(dim) != str(window):
-            if not _leaves_room(op, dim, window):
-                yield refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
-            else:
-                yield use(op, (dim, window), "gathered", "a window of it")
+            yield _window_use(op, dim, window, "a window of it")
+
+
+def _window_use(op: Op, dim: Dim, window: Dim, how: str) -> Use:
+    if not _leaves_room(op, dim, window):
+        return refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
+    return use(op, (dim, window), "gathered", how)
 
 
 def _slice_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.params["slice_sizes"])
 
 
-def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     x, *starts = values
     windows = op.params["slice_sizes"]
     inside = _starts(walk, op.ins[0], windows, starts)
@@ -91,8 +96,11 @@ def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> 
 
 
 def _starts(
-    walk: PaddedInterpreter, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[object]
-) -> list[Any]:
+    walk: PaddedInterpreter,
+    dims: Sequence[Dim],
+    windows: Sequence[Dim],
+    starts: Sequence[jax.Array],
+) -> Values:
     return [
         _bounded(walk, start, dim, window)
         for dim, window, start in zip(dims, windows, starts, strict=True)
@@ -103,9 +111,9 @@ def _update_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.ins[1])
 
 
-def _dynamic_update(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _dynamic_update(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     x, update, *starts = values
-    dims, windows = op.ins[0], op.ins[1]
+    dims, windows, *_ = op.ins
     inside = _starts(walk, dims, windows, starts)
     over = [axis for axis in ragged_axes(windows) if str(windows[axis]) != str(dims[axis])]
 
@@ -123,73 +131,79 @@ def _dynamic_update(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) ->
 
 def _windows(op: Op, sizes: Sequence[Dim], indexed: Sequence[int]) -> Iterator[Use]:
     """Yield the uses of the operand's axes that positions index."""
+    how = "read at positions" if op.name == "gather" else "written at positions"
     for axis in indexed:
         dim, window = op.ins[0][axis], sizes[axis]
         if is_ragged(dim) or is_ragged(window):
-            if not _leaves_room(op, dim, window):
-                yield refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
-            else:
-                yield use(
-                    op,
-                    (dim, window),
-                    "gathered",
-                    "read at positions" if op.name == "gather" else "written at positions",
-                )
+            yield _window_use(op, dim, window, how)
 
 
 def _gather_uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
-    if is_ragged(op.ins[1][-1]):
-        yield refuse(op, op.ins[1][-1], "uses it as the length of an index")
+    length = op.ins[1][-1]
+    if is_ragged(length):
+        yield refuse(op, length, "uses it as the length of an index")
     yield from _windows(op, op.params["slice_sizes"], numbers.start_index_map)
 
 
 def _move(
     walk: PaddedInterpreter,
-    indices: Any,
+    indices: jax.Array,
     dims: Sequence[Dim],
     sizes: Sequence[Dim],
     indexed: Sequence[int],
-    mode: Any,
-) -> Any:
+    mode: object,
+) -> jax.Array:
     """Clamp positions to the true size, or move those beyond it out of bounds of the allocated
     array, depending on the mode.
     """
-    columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+    columns = _columns(indices)
     for i, axis in enumerate(indexed):
-        if is_ragged(dims[axis]) or is_ragged(sizes[axis]):
-            last = walk.count(dims[axis]) - walk.count(sizes[axis])
-            if mode == _DROP:
-                beyond = columns[i] > last
-                columns[i] = lax.select(beyond, _outside(columns[i]), columns[i])
-            else:
-                columns[i] = lax.clamp(np.int32(0), columns[i], last)
+        dim, size = dims[axis], sizes[axis]
+        if not is_ragged(dim) and not is_ragged(size):
+            continue
+        column = columns[i]
+        last = walk.count(dim) - walk.count(size)
+        if mode == _DROP:
+            beyond = column > last
+            columns[i] = lax.select(beyond, _outside(column), column)
+        else:
+            columns[i] = lax.clamp(np.int32(0), column, last)
+    return _joined(columns, indices)
+
+
+def _columns(indices: jax.Array) -> Values:
+    """The positions along each indexed axis; `_joined` undoes it."""
+    last = indices.ndim - 1
+    return [lax.index_in_dim(indices, i, last) for i in range(indices.shape[-1])]
+
+
+def _joined(columns: Values, indices: jax.Array) -> jax.Array:
     return lax.concatenate(columns, indices.ndim - 1) if columns else indices
 
 
-def _outside(positions: Any) -> Any:
+def _outside(positions: jax.Array) -> jax.Array:
     """Positions that are out of bounds of any array."""
-    return lax.full(positions.shape, np.iinfo(np.int32).max, np.int32)
+    largest = np.iinfo(np.int32).max
+    return lax.full(positions.shape, largest, np.int32)
 
 
-def _gather(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _gather(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     x, indices = values[0], to_int32(values[1])
-    numbers, sizes, mode = (
-        op.params["dimension_numbers"],
-        op.params["slice_sizes"],
-        op.params["mode"],
-    )
-    if mode not in (_DROP, _CLIP) and not is_ragged(op.ins[1][-1]):
+    numbers = op.params["dimension_numbers"]
+    sizes, mode = op.params["slice_sizes"], op.params["mode"]
+    dims, index_dims = op.ins
+    if mode not in (_DROP, _CLIP) and not is_ragged(index_dims[-1]):
         moved = _gather_in_bounds(walk, op, x, indices)
         if moved is not None:
             return walk.bind(
                 op,
-                list(moved),
+                [*moved],
                 slice_sizes=walk.shape(sizes),
                 indices_are_sorted=False,
                 unique_indices=False,
             )
-    indices = _move(walk, indices, op.ins[0], sizes, numbers.start_index_map, mode)
+    indices = _move(walk, indices, dims, sizes, numbers.start_index_map, mode)
     mode = mode if mode == _DROP else _CLIP
     return walk.bind(
         op,
@@ -202,8 +216,8 @@ def _gather(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[An
 
 
 def _gather_in_bounds(
-    walk: PaddedInterpreter, op: Op, x: jax.Array, indices: Any
-) -> tuple[Any, Any] | None:
+    walk: PaddedInterpreter, op: Op, x: jax.Array, indices: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
     """An array and positions for a gather that promises positions in bounds; None where clamping
     them is enough, since the gather is not differentiated.
 
@@ -212,34 +226,41 @@ def _gather_in_bounds(
     are left to XLA.
     """
     dims, sizes = op.ins[0], op.params["slice_sizes"]
-    columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+    columns = _columns(indices)
     for i, axis in enumerate(op.params["dimension_numbers"].start_index_map):
-        if walk.is_full(dims[axis]) or not is_ragged(dims[axis]):
+        dim, size = dims[axis], sizes[axis]
+        if walk.is_full(dim) or not is_ragged(dim):
             continue
-        if not walk.is_differentiated or is_ragged(sizes[axis]):
+        if not walk.is_differentiated or is_ragged(size):
             return None
-        x, columns[i] = _behind_all(
-            x, columns[i], walk.count(dims[axis]) - np.int32(sizes[axis]), axis, sizes[axis]
-        )
-    return x, lax.concatenate(columns, indices.ndim - 1) if columns else indices
+        last = walk.count(dim) - np.int32(size)
+        x, columns[i] = _behind_all(x, columns[i], last, axis, size)
+    return x, _joined(columns, indices)
 
 
-def _behind_all(x: jax.Array, positions: Any, last: Any, axis: int, size: int) -> tuple[Any, Any]:
+def _behind_all(
+    x: jax.Array,
+    positions: jax.Array,
+    last: jax.Array,
+    axis: int,
+    size: int,
+) -> tuple[jax.Array, jax.Array]:
     """Append a copy of the window at `last` to an array, and move positions above `last` out of
     bounds: XLA clamps them to that copy, and drops them in the transpose.
     """
     window = lax.dynamic_slice_in_dim(x, last, size, axis)
-    return lax.concatenate([x, window], axis), lax.select(
-        positions > last, _outside(positions), positions
-    )
+    longer = lax.concatenate([x, window], axis)
+    moved = lax.select(positions > last, _outside(positions), positions)
+    return longer, moved
 
 
 def _window_sizes(op: Op) -> list[Dim]:
     """The size of an update's window along each axis of the operand."""
     numbers = op.params["dimension_numbers"]
     outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    windows = iter([op.ins[2][axis] for axis in numbers.update_window_dims])
-    return [1 if axis in outside else next(windows) for axis in range(len(op.ins[0]))]
+    dims, _, updates = op.ins
+    windows = iter([updates[axis] for axis in numbers.update_window_dims])
+    return [1 if axis in outside else next(windows) for axis in range(len(dims))]
 
 
 def _partly_written(op: Op) -> list[int]:
@@ -248,12 +269,11 @@ def _partly_written(op: Op) -> list[int]:
     """
     numbers = op.params["dimension_numbers"]
     outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    covered = [dim for axis, dim in enumerate(op.ins[0]) if axis not in outside]
+    dims, _, updates = op.ins
+    covered = [dim for axis, dim in enumerate(dims) if axis not in outside]
     pairs = zip(numbers.update_window_dims, covered, strict=True)
     return [
-        axis
-        for axis, dim in pairs
-        if is_ragged(op.ins[2][axis]) and str(op.ins[2][axis]) != str(dim)
+        axis for axis, dim in pairs if is_ragged(updates[axis]) and str(updates[axis]) != str(dim)
     ]
 
 
@@ -264,62 +284,66 @@ def _scattered(op: Op) -> list[Dim]:
 
 def _scatter_uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
-    if is_ragged(op.ins[1][-1]):
-        yield refuse(op, op.ins[1][-1], "uses it as the length of an index")
+    _, index_dims, update_dims = op.ins
+    length = index_dims[-1]
+    if is_ragged(length):
+        yield refuse(op, length, "uses it as the length of an index")
     yield from _windows(op, _window_sizes(op), numbers.scatter_dims_to_operand_dims)
     rows = ragged_dims(
         dim
-        for axis, dim in enumerate(op.ins[1][:-1])
+        for axis, dim in enumerate(index_dims[:-1])
         if axis not in numbers.scatter_indices_batching_dims
     )
     # Along a batching axis each row is written into its own row of the operand: not a use of it.
     if rows:
         if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")
+        elif op.name not in SCATTERS:
+            yield use(op, rows, "gathered", "scattered")
         else:
-            monoid = SCATTERS.get(op.name)
-            if monoid is None:
-                yield use(op, rows, "gathered", "scattered")
-            else:
-                yield from refuse_unordered(op, rows, MONOIDS[monoid]) or [
-                    use(op, rows, "reduced", monoid=MONOIDS[monoid])
-                ]
+            monoid = MONOIDS[SCATTERS[op.name]]
+            reduced = use(op, rows, "reduced", monoid=monoid)
+            yield from refuse_unordered(op, rows, monoid) or [reduced]
+
+    partly = [update_dims[axis] for axis in _partly_written(op)]
     if (
-        _partly_written(op)
+        partly
         and op.name not in SCATTERS
-        and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1])
+        and any(is_ragged(dim) or dim != 1 for dim in index_dims[:-1])
     ):
-        yield refuse(
-            op,
-            [op.ins[2][axis] for axis in _partly_written(op)],
-            "writes several windows of it over each other",
-        )
+        yield refuse(op, partly, "writes several windows of it over each other")
 
 
-def _scatter(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    x, indices, updates = values[0], to_int32(values[1]), values[2]
+def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    x, indices, updates = values
+    indices = to_int32(indices)
+    dims, index_dims, _ = op.ins
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
-    indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
+    indexed = numbers.scatter_dims_to_operand_dims
+    sizes = _window_sizes(op)
+
     # XLA drops an update out of bounds also where the mode promises that there is none.
     mode = mode if mode == _CLIP else _DROP
 
     # Rows of padding are dropped below, by a mode that holds for all rows. So the clamping of a
     # CLIP is done here, along axes of fixed size too.
     if mode == _CLIP and _scattered(op):
-        shape = walk.shape(op.ins[0])
-        columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+        shape = walk.shape(dims)
+        columns = _columns(indices)
         for i, axis in enumerate(indexed):
-            if not is_ragged(op.ins[0][axis]):
-                last = lax.sub(walk.count(shape[axis]), walk.count(walk.shape([sizes[axis]])[0]))
+            if not is_ragged(dims[axis]):
+                (window,) = walk.shape([sizes[axis]])
+                last = lax.sub(walk.count(shape[axis]), walk.count(window))
                 columns[i] = lax.clamp(np.int32(0), columns[i], last)
         indices = lax.concatenate(columns, indices.ndim - 1)
 
     # Bounds of the true size; then all rows of padding out of bounds.
-    indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
-    for axis in ragged_axes(op.ins[1][:-1]):
+    indices = _move(walk, indices, dims, sizes, indexed, mode)
+    for axis in ragged_axes(index_dims[:-1]):
         if indexed:
             mode = _DROP
-            indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
+            inside = walk.inside(index_dims, axis)
+            indices = lax.select(inside, indices, _outside(indices))
 
     partly = _partly_written(op)
     if partly:
@@ -328,15 +352,18 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[A
     # A chunked run accumulates in a wider type than the equation has; the equation's `update_jaxpr`
     # is of the narrow type, so the primitive is not bound with its own parameters.
     if x.dtype != op.eqn.invars[0].aval.dtype:
-        return [
-            _ADDED[SCATTERS[op.name], "sub" in op.name](x, indices, updates, numbers, mode=mode)
-        ]
+        scatter = _ADDED[SCATTERS[op.name], "sub" in op.name]
+        return [scatter(x, indices, updates, numbers, mode=mode)]
 
     # Moved positions may coincide, so `unique_indices` still holds only for a single window.
-    alone = all(dim == 1 for dim in op.ins[1][:-1])
+    alone = all(dim == 1 for dim in index_dims[:-1])
     unique = op.params["unique_indices"] and alone
     return walk.bind(
-        op, [x, indices, updates], indices_are_sorted=False, unique_indices=unique, mode=mode
+        op,
+        [x, indices, updates],
+        indices_are_sorted=False,
+        unique_indices=unique,
+        mode=mode,
     )
 
 
@@ -344,18 +371,20 @@ def _protected(
     walk: PaddedInterpreter,
     op: Op,
     x: jax.Array,
-    indices: object,
-    updates: Any,
+    indices: jax.Array,
+    updates: jax.Array,
     partly: Sequence[int],
     sizes: Sequence[Dim],
-) -> Any:
+) -> jax.Array:
     """Replace the padding of updates by values that change nothing where they land: the identity,
     or in a plain scatter the values that the operand has there.
     """
+    dims = op.ins[2]
     if op.name in SCATTERS:
-        return walk.keep(
-            updates, op.ins[2], partly, MONOIDS[SCATTERS[op.name]].identity(updates.dtype)
-        )
+        monoid = MONOIDS[SCATTERS[op.name]]
+        identity = monoid.identity(updates.dtype)
+        return walk.keep(updates, dims, partly, identity)
+
     # The gather that reads the very windows that the scatter writes.
     numbers = op.params["dimension_numbers"]
     mirrored = lax.GatherDimensionNumbers(
@@ -367,7 +396,7 @@ def _protected(
     )
     old = lax.gather(x, indices, mirrored, walk.shape(sizes), mode=_CLIP)
     for axis in partly:
-        updates = lax.select(walk.inside(op.ins[2], axis), updates, old)
+        updates = lax.select(walk.inside(dims, axis), updates, old)
     return updates
 
 

@@ -8,11 +8,11 @@ infinity or a NaN in the padding of the other one is a NaN.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
 
+from ..._jax.typed import NumPyArray, Values
 from ..dims import Dim, evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS
@@ -21,7 +21,7 @@ from ..typed_jax import lax
 from .windows import cut_or_padded, is_within, reach, shift_into
 
 
-def _zero(x: jax.Array) -> Any:
+def _zero(x: jax.Array) -> NumPyArray:
     return np.zeros((), x.dtype)
 
 
@@ -30,16 +30,20 @@ def _zero(x: jax.Array) -> Any:
 
 def _dot_uses(op: Op) -> Iterator[Use]:
     (left, right), _ = op.params["dimension_numbers"]
-    dims = ragged_dims([*(op.ins[0][axis] for axis in left), *(op.ins[1][axis] for axis in right)])
+    a, b = op.ins
+    of_left = [a[axis] for axis in left]
+    of_right = [b[axis] for axis in right]
+    dims = ragged_dims(of_left + of_right)
     if dims:
         yield use(op, dims, "contracted", monoid=MONOIDS["add"])
 
 
-def _dot(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _dot(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (left, right), _ = op.params["dimension_numbers"]
     a, b = values
-    a = walk.keep(a, op.ins[0], left, _zero(a))
-    b = walk.keep(b, op.ins[1], right, _zero(b))
+    a_dims, b_dims = op.ins
+    a = walk.keep(a, a_dims, left, _zero(a))
+    b = walk.keep(b, b_dims, right, _zero(b))
     return walk.bind(op, [a, b])
 
 
@@ -51,12 +55,17 @@ def _conv_uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
     kernel = ragged_dims(rhs[axis] for axis in numbers.rhs_spec[2:])
     for (low, _), size, dilation, apart in _windows(op):
-        if is_ragged(low) and (
-            is_ragged(size) or apart != 1 or not is_within(low, reach(size, dilation), op.ranges)
-        ):
+        if not is_ragged(low):
+            continue
+        if is_ragged(size) or apart != 1 or not is_within(low, reach(size, dilation), op.ranges):
             yield refuse(op, low, "pads a convolution in front by its size")
-    summed = ragged_dims([lhs[numbers.lhs_spec[1]], rhs[numbers.rhs_spec[1]]])
-    batch, made = ragged_dims([lhs[numbers.lhs_spec[0]]]), ragged_dims([rhs[numbers.rhs_spec[0]]])
+
+    # Axes of the array: batch, features, space. Of the kernel: new features, features, space.
+    batch_axis, feature_axis, *space = numbers.lhs_spec
+    new_axis, kernel_axis, *_ = numbers.rhs_spec
+    batch, made = ragged_dims([lhs[batch_axis]]), ragged_dims([rhs[new_axis]])
+    summed = ragged_dims([lhs[feature_axis], rhs[kernel_axis]])
+
     # Groups split these axes into equal runs, and the padded size does not split where the true
     # size does.
     of_features = summed + made if op.params["feature_group_count"] != 1 else []
@@ -65,7 +74,7 @@ def _conv_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, of_features + of_batches, "is in a grouped convolution")
     elif summed:
         yield use(op, summed, "contracted", monoid=MONOIDS["add"])
-    spatial = kernel + ragged_dims(lhs[axis] for axis in numbers.lhs_spec[2:])
+    spatial = kernel + ragged_dims(lhs[axis] for axis in space)
     if spatial:
         yield use(op, spatial, "mixed", "convolved along it")
 
@@ -74,7 +83,8 @@ def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
     """The windows along the spatial axes: for each the padding (low, high), the kernel's size, and
     the dilations of the kernel and of the array.
     """
-    kernel = [op.ins[1][axis] for axis in op.params["dimension_numbers"].rhs_spec[2:]]
+    numbers = op.params["dimension_numbers"]
+    kernel = [op.ins[1][axis] for axis in numbers.rhs_spec[2:]]
     return zip(
         op.params["padding"],
         kernel,
@@ -84,15 +94,20 @@ def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
     )
 
 
-def _conv(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _conv(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """Convolve with zeros behind the true size, as the convolution's own padding would have there;
     a kernel as long as the axis ends in zeros.
     """
     lhs, rhs = values
+    lhs_dims, rhs_dims = op.ins
     numbers = op.params["dimension_numbers"]
-    lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[1:], _zero(lhs))
-    rhs = walk.keep(rhs, op.ins[1], numbers.rhs_spec[1:], _zero(rhs))
+    _, *lhs_axes = numbers.lhs_spec
+    _, *rhs_axes = numbers.rhs_spec
+    lhs = walk.keep(lhs, lhs_dims, lhs_axes, _zero(lhs))
+    rhs = walk.keep(rhs, rhs_dims, rhs_axes, _zero(rhs))
+
     padding: list[tuple[int, int]] = []
+    (out_dims,) = op.outs
     for i, ((low, high), size, dilation, _) in enumerate(_windows(op)):
         if not is_ragged(low):
             padding.append((low, evaluate(high, walk.allocated)))
@@ -101,14 +116,15 @@ def _conv(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]
         # Padding in front by a symbolic amount: XLA takes static amounts only. The array is written
         # into zeros at the true amount, at most `span` (checked in `_conv_uses`), and what the last
         # window does not reach is cut off.
-        axis, span = numbers.lhs_spec[2 + i], reach(size, dilation)
-        (windows,) = walk.shape([op.outs[0][numbers.out_spec[2 + i]]])
-        seen, more = cut_or_padded(
-            lhs.shape[axis] + span, windows, op.params["window_strides"][i], span
-        )
-        lhs = lax.slice_in_dim(
-            shift_into(walk, lhs, axis, low, span, _zero(lhs)), 0, seen, axis=axis
-        )
+        axis = numbers.lhs_spec[2 + i]
+        span = reach(size, dilation)
+        stride = op.params["window_strides"][i]
+        out_axis = numbers.out_spec[2 + i]
+        (windows,) = walk.shape([out_dims[out_axis]])
+        length = lhs.shape[axis] + span
+        seen, more = cut_or_padded(length, windows, stride, span)
+        shifted = shift_into(walk, lhs, axis, low, span, _zero(lhs))
+        lhs = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))
     return walk.bind(op, [lhs, rhs], padding=tuple(padding))
 
@@ -117,8 +133,8 @@ def _conv(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]
 
 
 def _fft_uses(op: Op) -> Iterator[Use]:
-    count = len(op.params["fft_lengths"])
-    dims = ragged_dims((*op.ins[0][-count:], *op.params["fft_lengths"]))
+    lengths = op.params["fft_lengths"]
+    dims = ragged_dims((*op.ins[0][-len(lengths) :], *lengths))
     if dims:
         yield refuse(op, dims, "transforms along it")
 

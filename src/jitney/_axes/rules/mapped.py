@@ -5,10 +5,11 @@ ordinary axis of the array, once `vmap` has mapped it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import chain
 
 import jax
 
+from ..._jax.typed import Values
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
 from ..partitioner_fixes import partition_safe
@@ -24,26 +25,25 @@ def _over(monoid: Monoid) -> Rule:
             or op.params["axis_index_groups"] is not None
             or not all(isinstance(axis, int) for axis in axes)
         ):
-            yield refuse(
-                op,
-                [dim for dims in op.ins for dim in ragged_dims(dims)],
-                "reduces over an axis of a mesh, or in groups",
-            )
+            dims = ragged_dims(chain.from_iterable(op.ins))
+            yield refuse(op, dims, "reduces over an axis of a mesh, or in groups")
             return
         dims = ragged_dims(op.ins[0][axis] for axis in axes)
         if dims:
-            yield from refuse_unordered(op, dims, monoid) or [
-                use(op, dims, "reduced", monoid=monoid)
-            ]
+            reduced = use(op, dims, "reduced", monoid=monoid)
+            yield from refuse_unordered(op, dims, monoid) or [reduced]
 
-    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+        x = values[0]
         axes = tuple(op.params["axes"])
-        x = walk.keep(values[0], op.ins[0], axes, monoid.identity(values[0].dtype))
+        x = walk.keep(x, op.ins[0], axes, monoid.identity(x.dtype))
 
-        def reduced(x: jax.Array) -> list[Any]:
+        def reduced(x: jax.Array) -> Values:
             return [monoid.fold(x, axes=axes)]
 
-        return partition_safe(reduced)(x) if walk.is_spread else reduced(x)
+        if walk.is_spread:
+            return partition_safe(reduced)(x)
+        return reduced(x)
 
     return Rule(uses, pad, CarriedState("folded", monoid))
 

@@ -11,20 +11,20 @@ Batch axes need no mask, since each matrix is factorised alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
 
 from ..._jax.primitives import FACTORISATIONS
+from ..._jax.typed import NumPyArray, Values
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
 from ..typed_jax import jnp, lax
 
 
-def _zero(x: jax.Array) -> Any:
+def _zero(x: jax.Array) -> NumPyArray:
     return np.zeros((), x.dtype)
 
 
@@ -33,7 +33,7 @@ def _matrix_dims(op: Op) -> list[Dim]:
     return ragged_dims(dim for operand in op.ins for dim in operand[-2:])
 
 
-def _uses(what: str) -> Any:
+def _uses(what: str) -> Callable[[Op], Iterator[Use]]:
     def uses(op: Op) -> Iterator[Use]:
         dims = _matrix_dims(op)
         if dims:
@@ -51,73 +51,90 @@ def _refusing(why: str) -> Rule:
     return Rule(uses, evaluate_unchanged)
 
 
-def _pad_with_zeros(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> Any:
+def _pad_with_zeros(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> jax.Array:
     """Replace the padding of matrices by zeros."""
-    return walk.keep(x, dims, [len(dims) - 2, len(dims) - 1], _zero(x))
+    last = len(dims) - 1
+    axes = [last - 1, last]
+    return walk.keep(x, dims, axes, _zero(x))
 
 
-def _pad_with_identity(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> Any:
+def _pad_with_identity(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> jax.Array:
     """Replace the padding of square matrices so that they are diag(valid part, identity)."""
-    rows, columns = len(dims) - 2, len(dims) - 1
-    if not is_ragged(dims[rows]) or walk.is_full(dims[rows]):
+    rows = len(dims) - 2
+    size = dims[rows]
+    if not is_ragged(size) or walk.is_full(size):
         return x
     x = _pad_with_zeros(walk, x, dims)
-    places = [lax.broadcasted_iota(np.int32, x.shape, axis) for axis in (rows, columns)]
-    behind = lax.bitwise_and(lax.eq(*places), lax.bitwise_not(walk.inside(dims, rows)))
-    return lax.select(behind, lax.full(x.shape, 1, x.dtype), x)
+    diagonal = lax.eq(*_rows_and_columns(x))
+    padding = lax.bitwise_not(walk.inside(dims, rows))
+    behind = lax.bitwise_and(diagonal, padding)
+    ones = lax.full(x.shape, 1, x.dtype)
+    return lax.select(behind, ones, x)
+
+
+def _rows_and_columns(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The number of each element's row, and that of its column."""
+    rows = lax.broadcasted_iota(np.int32, x.shape, x.ndim - 2)
+    columns = lax.broadcasted_iota(np.int32, x.shape, x.ndim - 1)
+    return rows, columns
 
 
 # Cholesky and triangular systems: diag(A, I) = diag(L, I) diag(L, I)^H, and a substitution runs
 # through blocks that do not read each other.
 
 
-def _cholesky(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    if not is_ragged(op.ins[0][-1]):
+def _cholesky(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    dims = op.ins[0]
+    if not is_ragged(dims[-1]):
         return walk.bind(op, values)
-    x = _pad_with_identity(walk, values[0], op.ins[0])
+    x = _pad_with_identity(walk, values[0], dims)
     (factor,) = walk.bind(op, [x])
     return [_nan_at_infinite_pivot(factor, jnp.tril(x))]
 
 
-def _nan_at_infinite_pivot(factor: Any, x: jax.Array) -> Any:
+def _nan_at_infinite_pivot(factor: jax.Array, x: jax.Array) -> jax.Array:
     """The factor, or NaNs if a pivot is infinite and another element is not finite.
 
     LAPACK turns the column of such a pivot into zeros or NaNs depending on the blocks in which it
     works, and its blocks depend on the size: plain JAX and the padded program would differ.
     """
-    rows, columns = (
-        lax.broadcasted_iota(np.int32, x.shape, axis) for axis in (x.ndim - 2, x.ndim - 1)
-    )
+    rows, columns = _rows_and_columns(x)
     pivots = lax.eq(rows, columns)
-    made = jnp.where(rows >= columns, factor, np.zeros((), x.dtype))
-    infinite = jnp.any(jnp.isinf(made) & pivots, (-2, -1), keepdims=True)
-    others = jnp.any(
-        jnp.where(pivots, jnp.isnan(x), ~(jnp.isfinite(x) & jnp.isfinite(made))),
-        (-2, -1),
-        keepdims=True,
-    )
-    return jnp.where(infinite & others, np.asarray(np.nan, x.dtype), factor)
+    lower = jnp.where(rows >= columns, factor, _zero(x))
+
+    # A pivot that is infinite, and an element that is not finite and no such pivot.
+    infinite = _any_of_matrix(jnp.isinf(lower) & pivots)
+    odd = ~(jnp.isfinite(x) & jnp.isfinite(lower))
+    others = _any_of_matrix(jnp.where(pivots, jnp.isnan(x), odd))
+    nan = np.asarray(np.nan, x.dtype)
+    return jnp.where(infinite & others, nan, factor)
+
+
+def _any_of_matrix(x: jax.Array) -> jax.Array:
+    return jnp.any(x, (-2, -1), keepdims=True)
 
 
 def _systems(op: Op) -> int:
     """The axis of the right-hand sides along which systems are solved; the other axis numbers the
     systems.
     """
-    return len(op.ins[1]) - (2 if op.params["left_side"] else 1)
+    rank = len(op.ins[1])
+    return rank - 2 if op.params["left_side"] else rank - 1
 
 
 def _triangular_uses(op: Op) -> Iterator[Use]:
-    dims = ragged_dims((op.ins[1][_systems(op)],))
-    if dims:
-        yield use(op, dims, "mixed", "solved along it")
+    dim = op.ins[1][_systems(op)]
+    if is_ragged(dim):
+        yield use(op, dim, "mixed", "solved along it")
 
 
-def _triangular(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _triangular(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     a, b = values
-    return walk.bind(
-        op,
-        [_pad_with_identity(walk, a, op.ins[0]), walk.keep(b, op.ins[1], [_systems(op)], _zero(b))],
-    )
+    a_dims, b_dims = op.ins
+    a = _pad_with_identity(walk, a, a_dims)
+    axis = _systems(op)
+    b = walk.keep(b, b_dims, [axis], _zero(b))
+    return walk.bind(op, [a, b])
 
 
 # LU: the identity block goes in front, diag(I, A). Its columns pivot on themselves, and its rows
@@ -128,55 +145,60 @@ def _triangular(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> lis
 
 def _lu_uses(op: Op) -> Iterator[Use]:
     rows, columns = op.ins[0][-2:]
-    if is_ragged(rows) or is_ragged(columns):
-        if str(rows) != str(columns):
-            yield refuse(
-                op, ragged_dims((rows, columns)), "factorises matrices along it that are not square"
-            )
-        else:
-            yield use(op, rows, "mixed", "factorised along it")
+    dims = ragged_dims((rows, columns))
+    if dims and str(rows) != str(columns):
+        yield refuse(op, dims, "factorises matrices along it that are not square")
+    elif dims:
+        yield use(op, rows, "mixed", "factorised along it")
 
 
-def _lu(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    (x,), dims = values, op.ins[0]
-    rows, columns = len(dims) - 2, len(dims) - 1
-    if not is_ragged(dims[rows]) or walk.is_full(dims[rows]):
+def _lu(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    (x,), (dims,) = values, op.ins
+    rows, columns = x.ndim - 2, x.ndim - 1
+    size = dims[rows]
+    if not is_ragged(size) or walk.is_full(size):
         return walk.bind(op, values)
 
     # Rotate rows and columns: diag(A, I) -> diag(I, A). Rotate the factors back; pivots count from
     # the first row of A again.
-    count = walk.count(dims[rows])
-    front = lax.sub(np.int32(x.shape[rows]), count)
-    x = _rotate(_rotate(_pad_with_identity(walk, x, dims), rows, count), columns, count)
+    count = walk.count(size)
+    allocated = np.int32(x.shape[rows])
+    front = lax.sub(allocated, count)
+    x = _pad_with_identity(walk, x, dims)
+    x = _rotate(_rotate(x, rows, count), columns, count)
     lu, pivots, permutation = walk.bind(op, [x])
     places = [
         lax.sub(_rotate(each, rows, front), lax.broadcast(front, each.shape))
         for each in (pivots, permutation)
     ]
-    return [_rotate(_rotate(_nan_at_infinite_pivot(lu, x), rows, front), columns, front), *places]
+    lu = _nan_at_infinite_pivot(lu, x)
+    lu = _rotate(_rotate(lu, rows, front), columns, front)
+    return [lu, *places]
 
 
-def _rotate(x: jax.Array, axis: int, start: Any) -> Any:
+def _rotate(x: jax.Array, axis: int, start: jax.Array) -> jax.Array:
     """Rotate an axis so that it begins at `start`."""
     twice = lax.concatenate([x, x], axis)
     return lax.dynamic_slice_in_dim(twice, start, x.shape[axis], axis)
 
 
 def _permutation_uses(op: Op) -> Iterator[Use]:
-    dims = ragged_dims((op.ins[0][-1], op.params["permutation_size"]))
+    count, size = op.ins[0][-1], op.params["permutation_size"]
+    dims = ragged_dims((count, size))
     if dims:
         yield use(op, dims, "mixed", "permuted along it")
 
 
-def _permutation(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _permutation(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """Permutation of the pivots, in which a row of padding is swapped with itself."""
     (pivots,), dims = values, op.ins[0]
     axis = len(dims) - 1
     if is_ragged(dims[axis]):
-        pivots = lax.select(
-            walk.inside(dims, axis), pivots, lax.broadcasted_iota(pivots.dtype, pivots.shape, axis)
-        )
-    return walk.bind(op, [pivots], permutation_size=walk.shape([op.params["permutation_size"]])[0])
+        inside = walk.inside(dims, axis)
+        own = lax.broadcasted_iota(pivots.dtype, pivots.shape, axis)
+        pivots = lax.select(inside, pivots, own)
+    (size,) = walk.shape([op.params["permutation_size"]])
+    return walk.bind(op, [pivots], permutation_size=size)
 
 
 # Householder's method: rows of zeros add nothing to a column's norm and stay zero under each
@@ -193,19 +215,18 @@ def _qr_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "mixed", "factorised along it, by Householder's method")
 
 
-def _householder(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    return walk.bind(op, [_pad_with_zeros(walk, values[0], op.ins[0])])
+def _householder(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    padded = _pad_with_zeros(walk, values[0], op.ins[0])
+    return walk.bind(op, [padded])
 
 
-def _product(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _product(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     reflectors, scales = values
-    return walk.bind(
-        op,
-        [
-            _pad_with_zeros(walk, reflectors, op.ins[0]),
-            walk.keep(scales, op.ins[1], [len(op.ins[1]) - 1], _zero(scales)),
-        ],
-    )
+    matrix_dims, scale_dims = op.ins
+    reflectors = _pad_with_zeros(walk, reflectors, matrix_dims)
+    last = scales.ndim - 1
+    scales = walk.keep(scales, scale_dims, [last], _zero(scales))
+    return walk.bind(op, [reflectors, scales])
 
 
 # Singular values: a border of zeros adds singular values of zero only, and the values descend, so

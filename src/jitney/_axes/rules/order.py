@@ -7,11 +7,10 @@ compared lexicographically, and (valid, key) < (padding, any) for each key.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import jax
 import numpy as np
 
+from ..._jax.typed import Values
 from ..dims import is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits
@@ -22,7 +21,8 @@ from ..typed_jax import jnp, lax
 
 def _sort_uses(op: Op) -> Iterator[Use]:
     dim = op.ins[0][op.params["dimension"]]
-    narrow = [str(atom.aval.dtype) for atom in op.eqn.invars if str(atom.aval.dtype) in _TWO_BITS]
+    dtypes = [str(atom.aval.dtype) for atom in op.eqn.invars]
+    narrow = [dtype for dtype in dtypes if dtype in _TWO_BITS]
     if is_ragged(dim) and narrow:
         yield refuse(op, dim, f"sorts {narrow[0]} along it, beside which XLA sorts nothing else")
     elif is_ragged(dim):
@@ -37,11 +37,13 @@ _TWO_BITS = (
 )
 
 
-def _sort(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _sort(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     axis = op.params["dimension"]
-    if not is_ragged(op.ins[0][axis]) or walk.is_full(op.ins[0][axis]):
+    dim = op.ins[0][axis]
+    if not is_ragged(dim) or walk.is_full(dim):
         return walk.bind(op, values)
-    behind = lax.convert_element_type(lax.bitwise_not(walk.inside(op.ins[0], axis)), np.uint8)
+    padding = lax.bitwise_not(walk.inside(op.ins[0], axis))
+    behind = lax.convert_element_type(padding, np.uint8)
     out = lax.sort(
         [behind, *values],
         dimension=axis,
@@ -52,13 +54,13 @@ def _sort(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]
 
 
 def _top_uses(op: Op) -> Iterator[Use]:
-    axis = op.params.get("axis", len(op.ins[0]) - 1)
-    dim = op.ins[0][axis]
+    dims = op.ins[0]
+    dim = dims[op.params.get("axis", len(dims) - 1)]
     if is_ragged(dim):
         yield use(op, dim, "sorted", "the largest of it")
 
 
-def _top(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _top(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """Give padding the value that orders last in `top_k`. Ties are broken by position, and padding
     has the last positions.
     """
@@ -66,14 +68,17 @@ def _top(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
     axis = op.params.get("axis", x.ndim - 1)
     last = last_in_order(x.dtype)
     (count,) = walk.shape([op.params["k"]])
+    dims = op.ins[0]
     if not is_low(x.dtype):
-        return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)], k=count)
+        masked = walk.keep(x, dims, [axis], last)
+        return walk.bind(op, [masked], k=count)
 
     # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so the
     # padding is put in as bits. Bits have no derivative: the values are taken from `x` by index.
     bits = as_bits(lax.stop_gradient(x))
-    kept = walk.keep(bits, op.ins[0], [axis], last.view(bits.dtype))
-    _, places = walk.bind(op, [lax.bitcast_convert_type(kept, x.dtype)], k=count)
+    bits = walk.keep(bits, dims, [axis], last.view(bits.dtype))
+    masked = lax.bitcast_convert_type(bits, x.dtype)
+    _, places = walk.bind(op, [masked], k=count)
     return [jnp.take_along_axis(x, places, axis), places]
 
 

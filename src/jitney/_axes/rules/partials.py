@@ -34,6 +34,7 @@ axis), or a monoid: a partial result that the monoid combines over chunks.
 
 _ADD = MONOIDS["add"]
 _IDEMPOTENT = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
+_CONVERTED = (_ADD, MONOIDS["max"], MONOIDS["min"])
 _COMBINING = {
     "add": "add",
     "add_any": "add",
@@ -67,7 +68,9 @@ _PRODUCTS = ("conv_general_dilated", "dot_general", "mul")
 def is_zero(value: object) -> bool:
     """Return whether a constant of a program is zero in all elements."""
     dtype = getattr(value, "dtype", None)
-    if isinstance(value, Tracer) or (dtype is not None and issubdtype(dtype, extended)):
+    if isinstance(value, Tracer):
+        return False
+    if dtype is not None and issubdtype(dtype, extended):
         return False
     return not np.any(np.asarray(value))
 
@@ -93,22 +96,23 @@ def transfer_fixed(op: Op, given: Sequence[AbstractValue]) -> AbstractValue:
     returns zero.
     """
     # An operation that keeps partial sums is linear, and a linear operation maps zero to zero.
-    at = _values(op, len(given))
-    zeros: list[AbstractValue] = [
-        _ADD if i in at and each != "fixed" else each for i, each in enumerate(given)
-    ]
-    if not any(each is _ADD for each in zeros) or not preserves_partials(op, zeros, _ADD):
+    zeros = list(given)
+    for i in _values(op, len(given)):
+        if given[i] != "fixed":
+            zeros[i] = _ADD
+    if _ADD not in zeros or not preserves_partials(op, zeros, _ADD):
         return "fixed"
-    return (
-        "start" if op.name in (*_MOVED, "convert_element_type") and "zero" not in given else "zero"
-    )
+    moves = op.name in (*_MOVED, "convert_element_type")
+    return "start" if moves and "zero" not in given else "zero"
 
 
 def _values(op: Op, count: int) -> Sequence[int]:
     """The positions of the operands that hold data, not indices or predicates."""
     if op.name == "scatter" or op.name in SCATTERS:
         return (0, 2)
-    return range(1, count) if op.name == "select_n" else range(_AT_POSITIONS.get(op.name, count))
+    if op.name == "select_n":
+        return range(1, count)
+    return range(_AT_POSITIONS.get(op.name, count))
 
 
 def preserves_partials(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> bool:
@@ -121,20 +125,22 @@ def preserves_partials(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -
     """
     # Moves, and the monoid's own operation: (a1 + a2) + (b1 + b2) = (a1 + b1) + (a2 + b2).
     parts = [is_partial_of(monoid, each) for each in given]
-    if op.name in _MOVED or MONOIDS.get(_COMBINING.get(op.name, "")) is monoid:
+    combines_by = MONOIDS.get(_COMBINING.get(op.name, ""))
+    if op.name in _MOVED or combines_by is monoid:
         return all(parts)
 
     # Reads, writes and selections, if each chunk makes them at the same positions.
     if op.name == "select_n":
         return is_fixed(given[0]) and all(parts[1:])
     if op.name in _AT_POSITIONS:
-        read = _AT_POSITIONS[op.name]
-        return all(parts[:read]) and all(map(is_fixed, given[read:])) and not _fills(op)
+        count = _AT_POSITIONS[op.name]
+        data, positions = parts[:count], given[count:]
+        return all(data) and all(map(is_fixed, positions)) and not _fills(op)
     if op.name in SCATTERS or op.name == "scatter":
         by = SCATTERS.get(op.name)
-        return (
-            (by is None or MONOIDS[by] is monoid) and parts[0] and is_fixed(given[1]) and parts[2]
-        )
+        if by is not None and MONOIDS[by] is not monoid:
+            return False
+        return parts[0] and is_fixed(given[1]) and parts[2]
 
     # Reductions over other axes by the same monoid: the order of summation may be exchanged.
     by = REDUCTIONS.get(op.name) or CUMULATIVE.get(op.name)
@@ -167,29 +173,30 @@ def _converts(op: Op, monoid: Monoid) -> bool:
     Integer sums are sums modulo 2**bits, and 2**narrow divides 2**wide: conversion to a type of as
     many bits or fewer commutes with the sum.
     """
-    was, now = (np.dtype(atom.aval.dtype) for atom in (*op.eqn.invars, *op.eqn.outvars))
+    atoms = (*op.eqn.invars, *op.eqn.outvars)
+    was, now = (np.dtype(atom.aval.dtype) for atom in atoms)
     if was == now:
         return True
-    if monoid is _ADD and all(issubdtype(each, np.integer) for each in (was, now)):
-        return dtypes.iinfo(now).bits <= dtypes.iinfo(was).bits
-    return _is_inexact(op) and monoid in (_ADD, MONOIDS["max"], MONOIDS["min"])
+    are_integers = all(issubdtype(each, np.integer) for each in (was, now))
+    if monoid is _ADD and are_integers:
+        bits, bits_before = dtypes.iinfo(now).bits, dtypes.iinfo(was).bits
+        return bits <= bits_before
+    return _is_inexact(op) and monoid in _CONVERTED
 
 
 def _is_inexact(op: Op) -> bool:
-    return all(
-        issubdtype(atom.aval.dtype, np.inexact) for atom in (*op.eqn.invars, *op.eqn.outvars)
-    )
+    atoms = (*op.eqn.invars, *op.eqn.outvars)
+    return all(issubdtype(atom.aval.dtype, np.inexact) for atom in atoms)
 
 
 def _fills(op: Op) -> bool:
     """Return whether a gather fills positions out of bounds with a number that is not a partial
     result. Zero is one, and so is NaN: NaN + NaN is NaN.
     """
-    if op.params.get("mode") != lax.GatherScatterMode.FILL_OR_DROP or op.name != "gather":
+    mode = op.params.get("mode")
+    if op.name != "gather" or mode != lax.GatherScatterMode.FILL_OR_DROP:
         return False
     filler = op.params["fill_value"]
-    return (
-        not issubdtype(op.eqn.outvars[0].aval.dtype, np.inexact)
-        if filler is None
-        else not (is_zero(filler) or np.isnan(filler))
-    )
+    if filler is not None:
+        return not (is_zero(filler) or np.isnan(filler))
+    return not issubdtype(op.eqn.outvars[0].aval.dtype, np.inexact)

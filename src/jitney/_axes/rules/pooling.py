@@ -16,14 +16,14 @@ _ALONE = (1, 1, 0, 0, 1, 1)
 
 def is_alone(op: Op, axis: int) -> bool:
     """Return whether each window along an axis consists of one element."""
+    params = op.params
     sizes, strides, padding = (
-        op.params[name] for name in ("window_dimensions", "window_strides", "padding")
+        params[name] for name in ("window_dimensions", "window_strides", "padding")
     )
-    dilations = [
-        (op.params.get(name) or (1,) * len(sizes))[axis]
-        for name in ("base_dilation", "window_dilation")
-    ]
-    return (sizes[axis], strides[axis], *padding[axis], *dilations) == _ALONE
+    ones = (1,) * len(sizes)
+    base = params.get("base_dilation") or ones
+    window = params.get("window_dilation") or ones
+    return (sizes[axis], strides[axis], *padding[axis], base[axis], window[axis]) == _ALONE
 
 
 def _uses(op: Op) -> Iterator[Use]:

@@ -27,26 +27,32 @@ def is_pseudo_inverse(op: Op) -> bool:
     optional tolerance.
     """
     name = op.params.get("name")
-    fn = _FUNCTIONS.get(name) if op.name in CALLS and isinstance(name, str) else None
+    if op.name not in CALLS or not isinstance(name, str):
+        return False
+    fn = _FUNCTIONS.get(name)
     if fn is None:
         return False
-    avals = [
-        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
-        for atom in op.eqn.invars
+    avals = [atom.aval for atom in op.eqn.invars]
+    structs = [
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
     ]
     # A user's function may have the same name, and take other arguments.
     try:
-        own = make_jaxpr(fn)(*avals)
+        own = make_jaxpr(fn)(*structs)
     except (TypeError, ValueError, InconclusiveDimensionOperation):
         return False
     mine = _text(op.eqn)
-    return mine is not None and any(
-        _text(eqn) == mine for eqn in equations(own) if eqn.params.get("name") == name
-    )
+    if mine is None:
+        return False
+    named = (eqn for eqn in equations(own) if eqn.params.get("name") == name)
+    return any(_text(eqn) == mine for eqn in named)
 
 
 def _text(eqn: JaxprEqn) -> str | None:
     """The printed jaxpr of a call; None if it closes over arrays, which printing leaves out."""
     program = called(eqn)
-    held = [program, *(inner for each in equations(program) for inner in programs(each.params))]
-    return None if any(getattr(each, "consts", ()) for each in held) else str(program)
+    held = [program]
+    for inner in equations(program):
+        held += programs(inner.params)
+    closes_over = any(getattr(each, "consts", ()) for each in held)
+    return None if closes_over else str(program)

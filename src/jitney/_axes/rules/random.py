@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from jax.extend import random as ciphers
 
+from ..._jax.typed import Values
 from ..dims import Dim, evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..rule import Rule, Use, ragged_dims, refuse
@@ -31,34 +32,37 @@ _WORD, _HALF = 32, 16
 def _uses(op: Op) -> Iterator[Use]:
     dims = ragged_dims(op.params["shape"])
     options: Any = jax.config
-    if dims and not (
-        options.jax_threefry_partitionable and str(op.eqn.invars[0].aval.dtype) == "key<fry>"
-    ):
-        yield refuse(
-            op,
-            dims,
-            "draws random numbers from a generator whose draws depend on how many there are",
-        )
+    keys = op.eqn.invars[0].aval.dtype
+    if dims and not (options.jax_threefry_partitionable and str(keys) == "key<fry>"):
+        why = "draws random numbers from a generator whose draws depend on how many there are"
+        yield refuse(op, dims, why)
 
 
-def _bits(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _bits(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    shape = op.params["shape"]
     if _is_counted_alike(walk, op):
-        return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
+        return walk.bind(op, values, shape=walk.shape(shape))
 
     # The two words of the cipher become bits as in JAX: joined for 64 bits, their xor otherwise.
-    high, low = _encrypted(walk, op.params["shape"], values[0])
-    width, dtype = op.params["bit_width"], op.eqn.outvars[0].aval.dtype
-    if width > _WORD:
-        wide = lax.shift_left(lax.convert_element_type(high, dtype), np.asarray(_WORD, dtype))
-        return [lax.bitwise_or(wide, lax.convert_element_type(low, dtype))]
-    return [lax.convert_element_type(lax.bitwise_xor(high, low), dtype)]
+    high, low = _encrypted(walk, shape, values[0])
+    dtype = op.eqn.outvars[0].aval.dtype
+    if op.params["bit_width"] <= _WORD:
+        mixed = lax.bitwise_xor(high, low)
+        return [lax.convert_element_type(mixed, dtype)]
+    high = lax.convert_element_type(high, dtype)
+    high = lax.shift_left(high, np.asarray(_WORD, dtype))
+    low = lax.convert_element_type(low, dtype)
+    return [lax.bitwise_or(high, low)]
 
 
-def _split(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _split(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    shape = op.params["shape"]
     if _is_counted_alike(walk, op):
-        return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
-    words = jnp.stack(_encrypted(walk, op.params["shape"], values[0]), axis=-1)
-    return [jax.random.wrap_key_data(words, impl=jax.random.key_impl(values[0]))]
+        return walk.bind(op, values, shape=walk.shape(shape))
+    (keys,) = values
+    words = jnp.stack(_encrypted(walk, shape, keys), axis=-1)
+    cipher = jax.random.key_impl(keys)
+    return [jax.random.wrap_key_data(words, impl=cipher)]
 
 
 def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
@@ -66,58 +70,65 @@ def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
     is symbolic but the leading one, and the array is not a chunk.
     """
     shape: Sequence[Dim] = op.params["shape"]
-    return not any(map(is_ragged, shape)) or (not walk.start and not any(map(is_ragged, shape[1:])))
+    if not any(map(is_ragged, shape)):
+        return True
+    return not walk.start and not any(map(is_ragged, shape[1:]))
 
 
-def _encrypted(walk: PaddedInterpreter, shape: Sequence[Dim], keys: Any) -> list[Any]:
+def _encrypted(walk: PaddedInterpreter, shape: Sequence[Dim], keys: jax.Array) -> Values:
     """The two cipher words of each element's number, under each of the keys."""
     words = jax.random.key_data(keys)
     ahead = words.shape[:-1]
-    counts = [
-        jnp.broadcast_to(count, (*ahead, *walk.shape(shape))) for count in _counts(walk, shape)
-    ]
-    halves = [
-        lax.broadcast_in_dim(words[..., i], counts[0].shape, range(len(ahead))) for i in (0, 1)
-    ]
-    return list(ciphers.threefry2x32_p.bind(*halves, *counts))
+    full = (*ahead, *walk.shape(shape))
+    counts = [jnp.broadcast_to(count, full) for count in _counts(walk, shape)]
+    axes = range(len(ahead))
+    first = lax.broadcast_in_dim(words[..., 0], full, axes)
+    second = lax.broadcast_in_dim(words[..., 1], full, axes)
+    return list(ciphers.threefry2x32_p.bind(first, second, *counts))
 
 
-def _counts(walk: PaddedInterpreter, shape: Sequence[Dim]) -> tuple[Any, Any]:
+def _counts(walk: PaddedInterpreter, shape: Sequence[Dim]) -> tuple[jax.Array, jax.Array]:
     """The row-major number of each element in the whole array, as a high and a low 32-bit word."""
     # Horner's scheme over the axes: number = number * size + position.
     sizes = [evaluate(dim, walk.whole) for dim in shape]
     high = low = jnp.zeros((), np.uint32)
-    for axis, (dim, size, here) in enumerate(zip(shape, sizes, walk.shape(shape), strict=True)):
+    last = len(shape) - 1
+    axes = zip(shape, sizes, walk.shape(shape), strict=True)
+    for axis, (dim, size, here) in enumerate(axes):
         begins = walk.start_of(dim) if is_ragged(dim) and walk.start else np.int32(0)
-        positions = lax.add(
-            jnp.arange(here, dtype=np.uint32), lax.convert_element_type(begins, np.uint32)
-        )
-        high, low = _further(
-            high, low, lax.convert_element_type(jnp.asarray(size), np.uint32), positions
-        )
-        high, low = (
-            (jnp.expand_dims(x, -1) for x in (high, low)) if axis + 1 < len(shape) else (high, low)
-        )
+        positions = jnp.arange(here, dtype=np.uint32)
+        begins = lax.convert_element_type(begins, np.uint32)
+        positions = lax.add(positions, begins)
+        size = lax.convert_element_type(jnp.asarray(size), np.uint32)
+        high, low = _further(high, low, size, positions)
+        if axis < last:
+            high = jnp.expand_dims(high, -1)
+            low = jnp.expand_dims(low, -1)
     return high, low
 
 
-def _further(high: Any, low: Any, size: Any, positions: Any) -> tuple[Any, Any]:
+def _further(
+    high: jax.Array,
+    low: jax.Array,
+    size: jax.Array,
+    positions: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
     """Multiply a 64-bit number by a 32-bit size and add positions, in two words of 32 bits."""
     # 64-bit integers need `jax_enable_x64`. The high word of low * size is the schoolbook product
     # of 16-bit halves, none of whose partial sums exceeds 32 bits.
-    mask, half = np.uint32(2**_HALF - 1), np.uint32(_HALF)
-    first, second = (low & mask, low >> half), (size & mask, size >> half)
-    upper = first[1] * second[0] + (first[0] * second[0] >> half)
-    carried = (
-        first[1] * second[1] + (upper >> half) + (first[0] * second[1] + (upper & mask) >> half)
-    )
+    mask = np.uint32(2**_HALF - 1)
+    half = np.uint32(_HALF)
+    low_half, high_half = low & mask, low >> half
+    size_low, size_high = size & mask, size >> half
+    upper = high_half * size_low + (low_half * size_low >> half)
+    carried = high_half * size_high + (upper >> half)
+    carried = carried + ((low_half * size_high + (upper & mask)) >> half)
 
     # A sum that wraps is smaller than its terms: that is the carry bit.
     product = low * size
     total = product + positions
-    over = lax.convert_element_type(
-        lax.lt(total, jnp.broadcast_to(product, total.shape)), np.uint32
-    )
+    wraps = lax.lt(total, jnp.broadcast_to(product, total.shape))
+    over = lax.convert_element_type(wraps, np.uint32)
     return high * size + carried + over, total
 
 

@@ -7,13 +7,12 @@ identities equals the fold over the valid elements, for each association that XL
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from ..._jax.jaxprs import is_literal, opened, variables
-from ..._jax.typed import AnyJaxpr
+from ..._jax.typed import AnyJaxpr, ClosedJaxpr, Values
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
@@ -26,14 +25,11 @@ def refuse_unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
     dtype = op.eqn.invars[0].aval.dtype
     if monoid not in (MONOIDS["max"], MONOIDS["min"]) or is_ordered(dtype):
         return []
-    return [
-        refuse(
-            op,
-            dims,
-            f"looks for an extreme of {dtype} numbers, whose NaNs XLA drops or keeps by the order"
-            " it goes in",
-        )
-    ]
+    why = (
+        f"looks for an extreme of {dtype} numbers, whose NaNs XLA drops or keeps by the order"
+        " it goes in"
+    )
+    return [refuse(op, dims, why)]
 
 
 def refuse_uncountable(op: Op, dims: Sequence[Dim]) -> list[Use]:
@@ -47,7 +43,8 @@ def refuse_uncountable(op: Op, dims: Sequence[Dim]) -> list[Use]:
     return [refuse(op, dims, f"gives places along it as {dtype}, which cannot count them")]
 
 
-_COMPUTATIONS = {name: MONOIDS[name] for name in ("add", "mul", "max", "min", "and", "or", "xor")}
+_NAMES = ("add", "mul", "max", "min", "and", "or", "xor")
+_COMPUTATIONS = {name: MONOIDS[name] for name in _NAMES}
 
 
 def monoid_of_program(program: AnyJaxpr) -> Monoid | None:
@@ -56,10 +53,10 @@ def monoid_of_program(program: AnyJaxpr) -> Monoid | None:
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or held:
         return None
     (eqn,) = jaxpr.eqns
-    puts_together = {*variables(eqn.invars)} == {*jaxpr.invars} and list(eqn.outvars) == list(
-        jaxpr.outvars
-    )
-    return _COMPUTATIONS.get(eqn.primitive.name) if puts_together else None
+    reads_both = {*variables(eqn.invars)} == {*jaxpr.invars}
+    if not reads_both or list(eqn.outvars) != list(jaxpr.outvars):
+        return None
+    return _COMPUTATIONS.get(eqn.primitive.name)
 
 
 def _reduction(monoid: Monoid, word: str = "", way: CarryKind = "folded") -> Rule:
@@ -78,9 +75,11 @@ def _reduction(monoid: Monoid, word: str = "", way: CarryKind = "folded") -> Rul
 
     # An argmax stays right where all valid elements equal the identity: of equal elements XLA
     # takes the first, and padding comes last.
-    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         x = values[0]
-        return walk.bind(op, [walk.keep(x, op.ins[0], op.params["axes"], monoid.identity(x.dtype))])
+        identity = monoid.identity(x.dtype)
+        masked = walk.keep(x, op.ins[0], op.params["axes"], identity)
+        return walk.bind(op, [masked])
 
     return Rule(uses, pad, CarriedState(way, monoid))
 
@@ -89,22 +88,18 @@ def _cumulative(monoid: Monoid) -> Rule:
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims([op.ins[0][op.params["axis"]]])
         if dims:
-            yield from refuse_unordered(op, dims, monoid) or [
-                use(
-                    op,
-                    dims,
-                    "scanned",
-                    f"cumulative {monoid.word}{', from the end' if op.params['reverse'] else ''}",
-                )
-            ]
+            how = f"cumulative {monoid.word}"
+            if op.params["reverse"]:
+                how += ", from the end"
+            yield from refuse_unordered(op, dims, monoid) or [use(op, dims, "scanned", how)]
 
     # From the front, prefix i never reads the padding behind i. From the end (`reverse`) the scan
     # crosses the padding first, and arrives at the last valid element with the identity.
-    def pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+    def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         x = values[0]
-        return walk.bind(
-            op, [walk.keep(x, op.ins[0], [op.params["axis"]], monoid.identity(x.dtype))]
-        )
+        identity = monoid.identity(x.dtype)
+        masked = walk.keep(x, op.ins[0], [op.params["axis"]], identity)
+        return walk.bind(op, [masked])
 
     return Rule(uses, pad, CarriedState("cumulated", monoid))
 
@@ -117,7 +112,7 @@ def _cumulative(monoid: Monoid) -> Rule:
 _ONCE_OR_OFTEN = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
 
 
-def as_reduction(op: Op) -> Any | None:
+def as_reduction(op: Op) -> ClosedJaxpr | None:
     """A jaxpr for a `lax.reduce` that uses its monoid's own reduction; None if the monoid is not
     known, or the init value could be counted several times.
     """
@@ -125,20 +120,23 @@ def as_reduction(op: Op) -> Any | None:
     if monoid is None or not (monoid in _ONCE_OR_OFTEN or starts_from_identity(op, monoid)):
         return None
 
-    def reduced(x: jax.Array, first: object) -> Any:
-        return monoid.combine(first, monoid.fold(x, axes=tuple(op.params["dimensions"])))
+    def reduced(x: jax.Array, first: jax.Array) -> jax.Array:
+        axes = tuple(op.params["dimensions"])
+        folded = monoid.fold(x, axes=axes)
+        return monoid.combine(first, folded)
 
-    return make_jaxpr(reduced)(
-        *(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in op.eqn.invars)
-    )
+    avals = [atom.aval for atom in op.eqn.invars]
+    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    return make_jaxpr(reduced)(*structs)
 
 
 def starts_from_identity(op: Op, monoid: Monoid) -> bool:
     """Return whether the init value of a reduction is a literal that equals the identity."""
     first = op.eqn.invars[-1]
-    return is_literal(first) and bool(
-        np.all(np.asarray(first.val) == monoid.identity(first.aval.dtype))
-    )
+    if not is_literal(first):
+        return False
+    identity = monoid.identity(first.aval.dtype)
+    return bool(np.all(np.asarray(first.val) == identity))
 
 
 def _reduce_uses(op: Op) -> Iterator[Use]:
@@ -146,18 +144,17 @@ def _reduce_uses(op: Op) -> Iterator[Use]:
     if not dims or as_reduction(op) is not None:
         return
     if len(op.eqn.outvars) == 1 and monoid_of_program(op.params["jaxpr"]) is not None:
-        yield refuse(
-            op,
-            dims,
-            "begins a sum or product along it with a number that XLA may count several times",
-        )
+        why = "begins a sum or product along it with a number that XLA may count several times"
+        yield refuse(op, dims, why)
     else:
         yield refuse(op, dims, "reduces it by no known sum, product or extreme")
 
 
-def _reduce(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _reduce(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     program = as_reduction(op)
-    return walk.bind(op, values) if program is None else walk.run(program, values)
+    if program is None:
+        return walk.bind(op, values)
+    return walk.run(program, values)
 
 
 RULES: dict[str, Rule] = {

@@ -7,11 +7,11 @@ Each rule keeps the invariant of `walk.py`: the valid elements come first along 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
+from ..._jax.typed import Values
 from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes, take
 from ..rule import (
@@ -30,46 +30,53 @@ from ..typed_jax import jnp, lax
 # Broadcast, iota and sizes.
 
 
-def _broadcast(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    return walk.bind(op, values[:1], shape=walk.shape(op.params["shape"]))
+def _broadcast(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    shape = walk.shape(op.params["shape"])
+    return walk.bind(op, values[:1], shape=shape)
 
 
-def _iota(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    start = walk.start_of(op.outs[0][op.params["dimension"]])
+def _iota(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    axis = op.params["dimension"]
+    start = walk.start_of(op.outs[0][axis])
+    shape = walk.shape(op.params["shape"])
     if start is None:
-        return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
-    positions = lax.broadcasted_iota(
-        np.int32, walk.shape(op.params["shape"]), op.params["dimension"]
-    )
-    whole = lax.add(positions, lax.full(positions.shape, lax.convert_element_type(start, np.int32)))
+        return walk.bind(op, [], shape=shape)
+    positions = lax.broadcasted_iota(np.int32, shape, axis)
+    begins = lax.full(shape, lax.convert_element_type(start, np.int32))
+    whole = lax.add(positions, begins)
     # Add in int32 and convert last: a low float type would round the start, the positions and their
     # sum.
-    return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]
+    (out,) = op.eqn.outvars
+    return [lax.convert_element_type(whole, out.aval.dtype)]
 
 
-def _empty(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
+def _empty(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    shape = walk.shape(op.params["shape"])
+    return walk.bind(op, values, shape=shape)
 
 
-def _size_as_value(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    value = jnp.asarray(evaluate(op.params["dim"], walk.whole), np.int32)
-    return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
+def _size_as_value(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    (out,) = op.eqn.outvars
+    size = evaluate(op.params["dim"], walk.whole)
+    value = jnp.asarray(size, np.int32)
+    return [lax.convert_element_type(value, out.aval.dtype)]
 
 
 # Reshape: axes are merged or split in groups of equal product, in row-major order. The symbolic
 # axis must be the slowest of its group: (n, 3) -> (3 n) leaves the padding last, (3, n) -> (3 n)
 # puts some of it behind each of the three rows.
 
+Group = tuple[list[Dim], list[Dim]]
+"""Axes before and after a reshape, with equal products of their sizes."""
 
-def _groups(
-    before: Sequence[Dim], after: Sequence[Dim]
-) -> list[tuple[list[Dim], list[Dim]]] | None:
+
+def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
     """Factor a reshape into the shortest runs of axes with equal products, axes of size 1 left out;
     None if the shapes do not factor.
     """
     left = [dim for dim in before if is_ragged(dim) or dim != 1]
     right = [dim for dim in after if is_ragged(dim) or dim != 1]
-    out: list[tuple[list[Dim], list[Dim]]] = []
+    out: list[Group] = []
     i = j = 0
     while i < len(left) and j < len(right):
         a, b = [left[i]], [right[j]]
@@ -92,14 +99,14 @@ def _groups(
     return out if i == len(left) and j == len(right) else None
 
 
-def _product(dims: Sequence[Dim]) -> Any:
-    out: Any = 1
+def _product(dims: Sequence[Dim]) -> Dim:
+    out: Dim = 1
     for dim in dims:
         out = out * dim
     return out
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Dim, b: Dim) -> bool:
     difference = a - b
     return not is_symbolic(difference) and difference == 0
 
@@ -115,32 +122,30 @@ def _probe(dims: Sequence[Dim]) -> int:
     return _product([evaluate(dim, _Large()) for dim in dims])
 
 
-def _leading(group: tuple[list[Dim], list[Dim]]) -> bool:
+def _leading(group: Group) -> bool:
     before, after = group
-    return len(before) == len(after) == 1 or not any(
-        is_ragged(dim) for dims in group for dim in dims[1:]
-    )
+    if len(before) == len(after) == 1:
+        return True
+    return not any(map(is_ragged, before[1:] + after[1:]))
 
 
 def _reshape_uses(op: Op) -> Iterator[Use]:
     before, after = op.ins[0], op.outs[0]
     groups = _groups(before, after)
     if op.params.get("dimensions") is not None or groups is None:
-        yield refuse(
-            op, ragged_dims((*before, *after)), "reshapes it in a way that is not understood"
-        )
+        dims = ragged_dims((*before, *after))
+        yield refuse(op, dims, "reshapes it in a way that is not understood")
         return
     for group in groups:
         if not _leading(group):
-            yield refuse(
-                op,
-                ragged_dims(group[0] + group[1]),
-                "interleaves it with another axis in a reshape",
-            )
+            dims = ragged_dims(group[0] + group[1])
+            yield refuse(op, dims, "interleaves it with another axis in a reshape")
 
 
-def _reshape(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    return [lax.reshape(values[0], walk.shape(op.outs[0]))]
+def _reshape(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    (x,) = values
+    shape = walk.shape(op.outs[0])
+    return [lax.reshape(x, shape)]
 
 
 # Reverse, concatenate, pad, slice: elements change places along the axis.
@@ -152,17 +157,21 @@ def _rev_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "reversed")
 
 
-def _rev(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _rev(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (x,), dims = values, op.ins[0]
-    fixed = tuple(axis for axis in op.params["dimensions"] if not is_ragged(dims[axis]))
-    x = lax.rev(x, fixed) if fixed else x
-    for axis in op.params["dimensions"]:
-        if is_ragged(dims[axis]) and walk.is_full(dims[axis]):
+    reversed_axes = op.params["dimensions"]
+    fixed = tuple(axis for axis in reversed_axes if not is_ragged(dims[axis]))
+    if fixed:
+        x = lax.rev(x, fixed)
+    for axis in reversed_axes:
+        if not is_ragged(dims[axis]):
+            continue
+        if walk.is_full(dims[axis]):
             x = lax.rev(x, (axis,))
-        elif is_ragged(dims[axis]):
-            x = take(
-                x, walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32), axis
-            )
+        else:
+            last = walk.count(dims[axis]) - 1
+            steps = jnp.arange(x.shape[axis], dtype=np.int32)
+            x = take(x, last - steps, axis)
     return [x]
 
 
@@ -173,7 +182,7 @@ def _concatenate_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "concatenated")
 
 
-def _concatenate(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _concatenate(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """Concatenate by writing each part over the padding of the one before it."""
     axis = op.params["dimension"]
     if not any(is_ragged(part[axis]) for part in op.ins[:-1]):
@@ -195,87 +204,101 @@ def _is_empty(dims: Sequence[Dim]) -> bool:
 
 
 def _pad_uses(op: Op) -> Iterator[Use]:
-    if _is_empty(op.ins[0]):
+    dims = op.ins[0]
+    if _is_empty(dims):
         return
-    for axis, (low, high, interior) in enumerate(op.params["padding_config"]):
-        dim = op.ins[0][axis]
+    for dim, (low, high, interior) in zip(dims, op.params["padding_config"], strict=True):
         if is_ragged(interior) or (is_ragged(low) and not _is_in_front(low, op.ranges)):
             yield refuse(op, (dim, low, interior), "pads it by an amount that depends on its size")
-        elif any(map(is_ragged, (dim, low, high))) and (low, high, interior) != (0, 0, 0):
-            yield use(op, (dim, low, high), "gathered", "padded")
+            continue
+        sizes = (dim, low, high)
+        if any(map(is_ragged, sizes)) and (low, high, interior) != (0, 0, 0):
+            yield use(op, sizes, "gathered", "padded")
 
 
 def _is_in_front(low: Dim, ranges: Ranges) -> bool:
     """Return whether the low padding is never negative, and largest at the largest size."""
-    return extent(low).grows_from_zero({symbol: ranges[symbol] for symbol in symbols(low)})
+    own = {symbol: ranges[symbol] for symbol in symbols(low)}
+    return extent(low).grows_from_zero(own)
 
 
-def _pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     x, filler = values
-    dims, config = op.ins[0], op.params["padding_config"]
+    dims, out_dims = op.ins[0], op.outs[0]
+    config = op.params["padding_config"]
     if _is_empty(dims):
-        return [lax.broadcast(filler, walk.shape(op.outs[0]))]
+        return [lax.broadcast(filler, walk.shape(out_dims))]
     for axis in ragged_axes(dims):
         if config[axis] != (0, 0, 0):
-            x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
+            inside = walk.inside(dims, axis)
+            filled = lax.broadcast(filler, x.shape)
+            x = lax.select(inside, x, filled)
 
     # `lax.pad` takes static amounts: high ones as of the allocated size, since more filler behind
     # is padding; low ones that are symbolic by a shift to a computed position.
-    fixed = tuple(
-        (0 if is_ragged(low) else low, evaluate(high, walk.allocated), interior)
-        for low, high, interior in config
-    )
-    x = lax.pad(x, filler, fixed)
+    fixed: list[tuple[int, int, int]] = []
+    for low, high, interior in config:
+        static = 0 if is_ragged(low) else low
+        fixed.append((static, evaluate(high, walk.allocated), interior))
+    x = lax.pad(x, filler, tuple(fixed))
+
     for axis, (low, _, _) in enumerate(config):
         if is_ragged(low):
-            x = _behind(x, axis, walk.count(low), walk.shape([op.outs[0][axis]])[0], filler)
+            (size,) = walk.shape([out_dims[axis]])
+            x = _behind(x, axis, walk.count(low), size, filler)
     return [x]
 
 
-def _behind(x: jax.Array, axis: int, at: Any, size: int, filler: Any) -> Any:
+def _behind(
+    x: jax.Array,
+    axis: int,
+    at: jax.Array,
+    size: int,
+    filler: jax.Array,
+) -> jax.Array:
     """Place `x` at a position along an axis of a given size, with a filler around it."""
     # Longer by `x` than the result, or `dynamic_update_slice` would clamp the position; what
     # reaches over the end is cut off.
-    room = lax.full(
-        [size + x.shape[i] if i == axis else x.shape[i] for i in range(x.ndim)], filler, x.dtype
-    )
-    placed = lax.dynamic_update_slice(
-        room, x, [at if i == axis else np.int32(0) for i in range(x.ndim)]
-    )
+    shape = list(x.shape)
+    shape[axis] += size
+    starts: list[object] = [np.int32(0)] * x.ndim
+    starts[axis] = at
+    room = lax.full(shape, filler, x.dtype)
+    placed = lax.dynamic_update_slice(room, x, starts)
     return lax.slice_in_dim(placed, 0, size, axis=axis)
 
 
 def _slice_uses(op: Op) -> Iterator[Use]:
-    strides = op.params["strides"] or (1,) * len(op.ins[0])
-    for dim, start, limit, stride in zip(
-        op.ins[0], op.params["start_indices"], op.params["limit_indices"], strides, strict=True
-    ):
-        if any(map(is_ragged, (dim, start, limit))):
-            if is_ragged(stride):
-                yield refuse(op, (dim, stride), "strides over it by its size")
-            elif not (
-                not is_ragged(start) and start == 0 and stride == 1 and str(limit) == str(dim)
-            ):
-                yield use(op, (dim, start, limit), "gathered", "sliced")
+    dims, params = op.ins[0], op.params
+    strides = params["strides"] or (1,) * len(dims)
+    axes = zip(dims, params["start_indices"], params["limit_indices"], strides, strict=True)
+    for dim, start, limit, stride in axes:
+        if not any(map(is_ragged, (dim, start, limit))):
+            continue
+        if is_ragged(stride):
+            yield refuse(op, (dim, stride), "strides over it by its size")
+            continue
+        from_start = not is_ragged(start) and start == 0
+        is_whole = from_start and stride == 1 and str(limit) == str(dim)
+        if not is_whole:
+            yield use(op, (dim, start, limit), "gathered", "sliced")
 
 
-def _slice(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _slice(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (x,) = values
     strides = op.params["strides"] or (1,) * x.ndim
-    for axis, (start, stride) in enumerate(zip(op.params["start_indices"], strides, strict=True)):
+    axes = zip(op.params["start_indices"], strides, strict=True)
+    for axis, (start, stride) in enumerate(axes):
         size = evaluate(op.outs[0][axis], walk.allocated)
         if is_ragged(start):
-            x = take(
-                x, walk.count(start) + jnp.arange(size, dtype=np.int32) * np.int32(stride), axis
-            )
+            steps = jnp.arange(size, dtype=np.int32) * np.int32(stride)
+            x = take(x, walk.count(start) + steps, axis)
         elif start != 0 or stride != 1 or size != x.shape[axis]:
-            x = lax.slice_in_dim(
-                x,
-                start,
-                min(start + (size - 1) * stride + 1, x.shape[axis]) if size else start,
-                stride,
-                axis,
-            )
+            behind = start
+            if size:
+                last = start + (size - 1) * stride
+                behind = min(last + 1, x.shape[axis])
+            x = lax.slice_in_dim(x, start, behind, stride, axis)
     return [x]
 
 
@@ -285,17 +308,20 @@ def _split_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "gathered", "split")
 
 
-def _split(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
+def _split(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    (x,) = values
+    axis, sizes = op.params["axis"], op.params["sizes"]
     if len(sizes) == 1:
         return [x]
     # Only another axis is symbolic: XLA's slices are views, where gathers are copies.
     if not any(map(is_ragged, sizes)):
         return walk.bind(op, values)
-    out: list[Any] = []
+    out: Values = []
     at = np.int32(0)
     for size in sizes:
-        out.append(take(x, at + jnp.arange(evaluate(size, walk.allocated), dtype=np.int32), axis))
+        (length,) = walk.shape([size])
+        steps = jnp.arange(length, dtype=np.int32)
+        out.append(take(x, at + steps, axis))
         at = at + walk.count(size)
     return out
 
@@ -307,25 +333,21 @@ def _unstack_uses(op: Op) -> Iterator[Use]:
 
 
 def _tile_uses(op: Op) -> Iterator[Use]:
-    dims = [
-        dim
-        for dim, times in zip(op.ins[0], op.params["reps"], strict=True)
-        if is_ragged(dim) and str(times) != "1"
-    ]
+    axes = zip(op.ins[0], op.params["reps"], strict=True)
+    dims = [dim for dim, times in axes if is_ragged(dim) and str(times) != "1"]
     if dims:
         yield use(op, dims, "gathered", "repeated")
 
 
-def _tile(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def _tile(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (x,) = values
     for axis, times in enumerate(op.params["reps"]):
         if str(times) != "1":
-            positions = jnp.arange(evaluate(op.outs[0][axis], walk.allocated), dtype=np.int32)
-            x = take(
-                x,
-                lax.rem(positions, lax.broadcast(walk.count(op.ins[0][axis]), positions.shape)),
-                axis,
-            )
+            size = evaluate(op.outs[0][axis], walk.allocated)
+            positions = jnp.arange(size, dtype=np.int32)
+            count = walk.count(op.ins[0][axis])
+            period = lax.broadcast(count, positions.shape)
+            x = take(x, lax.rem(positions, period), axis)
     return [x]
 
 

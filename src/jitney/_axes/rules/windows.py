@@ -9,11 +9,11 @@ out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
 
+from ..._jax.typed import Values
 from ..dims import Dim, evaluate, extent, is_ragged, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges
 from ..monoids import MONOIDS, Monoid
@@ -26,6 +26,15 @@ _BEGINS_WITH = {
     "reduce_window_max": MONOIDS["max"],
     "reduce_window_min": MONOIDS["min"],
 }
+
+
+_PARAMETERS = (
+    "window_dimensions",
+    "window_strides",
+    "padding",
+    "base_dilation",
+    "window_dilation",
+)
 
 
 def reach(size: int, dilation: int) -> int:
@@ -41,19 +50,29 @@ def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
     if len(names) != 1:
         return False
     (name,) = names
-    values = np.asarray(extent(low).at({name: np.arange(ranges[name][0], ranges[name][1] + 1)}))
+    least, largest = ranges[name]
+    sizes = np.arange(least, largest + 1)
+    values = np.asarray(extent(low).at({name: sizes}))
     return bool(np.all(values >= 0) and np.all(values <= most))
 
 
 def shift_into(
-    walk: PaddedInterpreter, x: jax.Array, axis: int, low: Dim, room: int, filler: Any
-) -> Any:
+    walk: PaddedInterpreter,
+    x: jax.Array,
+    axis: int,
+    low: Dim,
+    room: int,
+    filler: object,
+) -> jax.Array:
     """Shift `x` by the true value of `low`, at most `room`, in an array of `room` more elements;
     the filler stands in front and behind.
     """
-    shape = [size + room if i == axis else size for i, size in enumerate(x.shape)]
-    starts = [walk.count(low) if i == axis else np.int32(0) for i in range(x.ndim)]
-    return lax.dynamic_update_slice(lax.full(shape, filler, x.dtype), x, starts)
+    shape = list(x.shape)
+    shape[axis] += room
+    starts: list[object] = [np.int32(0)] * x.ndim
+    starts[axis] = walk.count(low)
+    filled = lax.full(shape, filler, x.dtype)
+    return lax.dynamic_update_slice(filled, x, starts)
 
 
 def cut_or_padded(size: int, windows: int, stride: int, span: int) -> tuple[int, int]:
@@ -64,14 +83,16 @@ def cut_or_padded(size: int, windows: int, stride: int, span: int) -> tuple[int,
     return min(size, needed), max(needed - size, 0)
 
 
-def _parts(op: Op) -> Iterator[tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, int]]:
+Part = tuple[int, Dim, Dim, Dim, tuple[Dim, Dim], int, int]
+
+
+def _parts(op: Op) -> Iterator[Part]:
     """Yield each axis: its position and size, and the window's size, stride, padding (low, high),
     base dilation and window dilation.
     """
     params = op.params
-    ways = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
-    rank = len(op.ins[0])
-    columns = [params[way] if params.get(way) is not None else (1,) * rank for way in ways]
+    ones = (1,) * len(op.ins[0])
+    columns = [ones if params.get(name) is None else params[name] for name in _PARAMETERS]
     for axis, part in enumerate(zip(op.ins[0], *columns, strict=True)):
         yield (axis, *part)
 
@@ -82,17 +103,21 @@ def _monoid(op: Op) -> Monoid | None:
     """
     if op.name in _BEGINS_WITH:
         return _BEGINS_WITH[op.name]
-    monoid = monoid_of_program(op.params["jaxpr"]) if len(op.eqn.outvars) == 1 else None
-    return monoid if monoid is not None and starts_from_identity(op, monoid) else None
+    if len(op.eqn.outvars) != 1:
+        return None
+    monoid = monoid_of_program(op.params["jaxpr"])
+    if monoid is None or not starts_from_identity(op, monoid):
+        return None
+    return monoid
 
 
 def _uses(op: Op) -> Iterator[Use]:
     for _, dim, size, stride, padding, apart, dilation in _parts(op):
         sized = ragged_dims((dim, size, stride, *padding))
-        if not sized or (
-            not is_ragged(size) and (size, stride, *padding, apart) == (1, 1, 0, 0, 1)
-        ):
+        alone = not is_ragged(size) and (size, stride, *padding, apart) == (1, 1, 0, 0, 1)
+        if not sized or alone:
             continue
+
         low, monoid = padding[0], _monoid(op)
         if is_ragged(size) or is_ragged(stride):
             yield refuse(op, sized, "reduces windows as long as it says")
@@ -103,19 +128,20 @@ def _uses(op: Op) -> Iterator[Use]:
         elif monoid is None:
             yield refuse(op, sized, "reduces windows along it by no known sum, product or extreme")
         else:
-            yield from refuse_unordered(op, sized, monoid) or [
-                use(op, sized, "mixed", f"{monoid.word} of windows along it")
-            ]
+            mixed = use(op, sized, "mixed", f"{monoid.word} of windows along it")
+            yield from refuse_unordered(op, sized, monoid) or [mixed]
 
 
-def _pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
-    x, monoid = values[0], _monoid(op)
+def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    x, *init = values
+    monoid = _monoid(op)
 
     # Windows along other axes only, or `_uses` would have refused it.
     if monoid is None:
         return walk.bind(op, values)
 
     first = monoid.identity(x.dtype)
+    out_dims = op.outs[0]
     padding: list[tuple[int, int]] = []
     for axis, dim, size, stride, (low, high), _, dilation in _parts(op):
         if is_ragged(dim):
@@ -127,12 +153,13 @@ def _pad(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
         # Low padding by a symbolic amount, as in a convolution (`linear.py`): shift the array into
         # identities, and cut off what the last window does not read.
         span = reach(size, dilation)
-        seen, more = cut_or_padded(
-            x.shape[axis] + span, walk.shape([op.outs[0][axis]])[0], stride, span
-        )
-        x = lax.slice_in_dim(shift_into(walk, x, axis, low, span, first), 0, seen, axis=axis)
+        (windows,) = walk.shape([out_dims[axis]])
+        length = x.shape[axis] + span
+        seen, more = cut_or_padded(length, windows, stride, span)
+        shifted = shift_into(walk, x, axis, low, span, first)
+        x = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))
-    return walk.bind(op, [x, *values[1:]], padding=tuple(padding))
+    return walk.bind(op, [x, *init], padding=tuple(padding))
 
 
 RULES: dict[str, Rule] = dict.fromkeys((*_BEGINS_WITH, "reduce_window"), Rule(_uses, _pad))

@@ -27,7 +27,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any
 
 import jax
 import numpy as np
@@ -72,22 +71,24 @@ see; conversions raise, or are seen.
 
 
 def unknown(
-    code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]
+    code: types.CodeType, names: Mapping[str, object], given: Mapping[str, object]
 ) -> Iterator[str]:
     """Yield what a function does that is not on the allowlist, as parts of a sentence."""
     summary = _summary(code)
-    if (
-        summary.catches_all
-        or not all(_is_own_error(names.get(name)) for name in summary.caught)
-        or _rewords(summary, names, given)
-    ):
+    catches_all = summary.catches_all or not all(
+        _is_own_error(names.get(name)) for name in summary.caught
+    )
+    if catches_all or _rewords(summary, names, given):
         yield "handles exceptions"
     if summary.compares:
         yield "compares objects by `is`"
     for name in summary.asked:
         if _is_special(name):
             yield f"asks for `{name}`"
-    asked = None if "getattr" in summary.names or "__dict__" in summary.asked else summary.asked
+
+    # With `getattr` it may read any attribute.
+    reads_any = "getattr" in summary.names or "__dict__" in summary.asked
+    asked = None if reads_any else summary.asked
     for name in summary.names:
         value = names[name] if name in names else getattr(builtins, name, None)
         if not all(map(is_allowed, _within(value, asked))):
@@ -102,7 +103,8 @@ def _rewords(summary: _Summary, names: Mapping[str, object], given: Mapping[str,
     """Return whether a handler may turn an error into one of the user's own classes, which another
     function may catch.
     """
-    values = [*(names[name] for name in summary.every if name in names), *given.values()]
+    values = [names[name] for name in summary.every if name in names]
+    values += given.values()
     return summary.raises_again and any(
         isinstance(value, types.FunctionType) or _is_own_error(value) for value in values
     )
@@ -129,11 +131,12 @@ _ORDINARY = frozenset(_PLAIN.split())
 _MANY = 1 << 12
 
 
-def _within(value: object, names: frozenset[str] | None) -> Iterator[Any]:
+def _within(value: object, names: frozenset[str] | None) -> Iterator[object]:
     """Yield a value and the objects in it: elements of containers, and attributes with these names,
     or all if `names` is None.
     """
-    todo, seen = [value], dict[int, Any]()
+    todo = [value]
+    seen: dict[int, object] = {}
     while todo:
         part = todo.pop()
         if id(part) not in seen and not isinstance(part, _SINGLE):
@@ -149,12 +152,11 @@ def _within(value: object, names: frozenset[str] | None) -> Iterator[Any]:
 _SINGLE = (str, bytes, bool, int, float, complex, type(None), np.ndarray, np.generic, jax.Array)
 
 
-def _parts(value: object, names: frozenset[str] | None) -> Iterator[Any]:
+def _parts(value: object, names: frozenset[str] | None) -> Iterator[object]:
     if isinstance(value, (tuple, list, set, frozenset)):
         yield from value
     elif isinstance(value, (dict, types.MappingProxyType)):
-        mapping = value
-        yield from (*mapping.keys(), *mapping.values())
+        yield from (*value.keys(), *value.values())
     if isinstance(value, types.ModuleType) and value is not operator and not _is_users(value):
         return
     space = attribute(value, "__dict__", None) or {}
@@ -162,11 +164,10 @@ def _parts(value: object, names: frozenset[str] | None) -> Iterator[Any]:
         if name.startswith("__"):
             continue
         part = inspect.getattr_static(value, name, None)
-        yield (
-            getattr(value, name, None)
-            if isinstance(part, types.MemberDescriptorType)
-            else attribute(part, "__func__", part)
-        )
+        if isinstance(part, types.MemberDescriptorType):
+            yield getattr(value, name, None)
+        else:
+            yield attribute(part, "__func__", part)
 
 
 def _is_own_error(value: object) -> bool:
@@ -207,33 +208,36 @@ class _Summary:
 
 @lru_cache(maxsize=4096)
 def _summary(code: types.CodeType) -> _Summary:
-    all_ = list(dis.get_instructions(code))
-    pairs = list(pairwise(all_))
+    instructions = list(dis.get_instructions(code))
+    pairs = list(pairwise(instructions))
     uses = [
-        (i.argval, _is_for_error(all_[at + 1 :]))
-        for at, i in enumerate(all_)
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        (each.argval, _is_for_error(instructions[at + 1 :]))
+        for at, each in enumerate(instructions)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     ]
     # Python compiles `except E` to a load of E and CHECK_EXC_MATCH. None stands for a class that is
     # not one global name, such as a tuple or an attribute.
     matches = [
         before.argval if before.opname == "LOAD_GLOBAL" else None
-        for before, i in pairs
-        if i.opname == "CHECK_EXC_MATCH"
+        for before, each in pairs
+        if each.opname == "CHECK_EXC_MATCH"
     ]
 
     # A handler that ends with POP_EXCEPT and no RERAISE behind it has swallowed the exception.
-    handles = bool(matches) or _is_bare(pairs)
+    is_bare = _is_bare(pairs)
+    handles = bool(matches) or is_bare
     goes_on = any(a.opname == "POP_EXCEPT" and b.opname != "RERAISE" for a, b in pairs)
+    matches_all = not matches or None in matches or is_bare
+    classes = [name for name in matches if name is not None]
+    attributes = [each.argval for each in instructions if each.opname in _ATTRIBUTES]
     return _Summary(
         names=tuple(dict.fromkeys(name for name, in_error in uses if not in_error)),
         every=tuple(dict.fromkeys(name for name, _ in uses)),
-        caught=tuple(name for name in matches if name is not None) if goes_on else (),
-        catches_all=(handles and goes_on and (not matches or None in matches or _is_bare(pairs)))
-        or _swallows(code, pairs),
+        caught=tuple(classes) if goes_on else (),
+        catches_all=(handles and goes_on and matches_all) or _swallows(code, pairs),
         raises_again=handles and not goes_on,
         compares=any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairs),
-        asked=frozenset(i.argval for i in all_ if i.opname in _ATTRIBUTES),
+        asked=frozenset(attributes),
     )
 
 

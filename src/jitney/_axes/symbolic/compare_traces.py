@@ -19,14 +19,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NoReturn
 
-import jax
 import numpy as np
 
 from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
 from ..._jax.trees import words_of_keys
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
 from ..refusal import MadeOfSize, Refused
@@ -50,6 +49,12 @@ _MOVES = ("broadcast_in_dim", "reshape", "concatenate", "squeeze", "transpose", 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
+Body = tuple[object, Sequence[Value]]
+"""A sub-jaxpr, and the values of its leading arguments."""
+Comparison = tuple[Value, Value, Value | None]
+"""A value of each side, and the operation around them, for messages."""
+
+
 @dataclass
 class Witness:
     """A comparison at one size.
@@ -64,12 +69,10 @@ class Witness:
 
     sizes: Mapping[str, int]
     ranges: Ranges
-    numbers: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict[Any, Any])
-    places: dict[Any, str] = field(default_factory=dict[Any, str])
+    numbers: dict[Var, NumPyArray] = field(default_factory=dict[Var, NumPyArray])
+    places: dict[Var, str] = field(default_factory=dict[Var, str])
     _known: Evaluator = field(default_factory=Evaluator)
-    _todo: list[tuple[Value, Value, Value | None]] = field(
-        default_factory=list[tuple[Value, Value, Value | None]]
-    )
+    _todo: list[Comparison] = field(default_factory=list[Comparison])
     # The operation whose operands are compared, for messages.
     _at: Value | None = None
     _seen: dict[tuple[int, int], tuple[object, object]] = field(
@@ -82,13 +85,15 @@ class Witness:
         Raises:
             Refused: They differ.
         """
-        if len(opened(symbolic)[0].outvars) != len(opened(exact)[0].outvars):
+        mine, other = opened(symbolic)[0], opened(exact)[0]
+        if len(mine.outvars) != len(other.outvars):
             raise MadeOfSize
 
         # Arguments are paired by position, through shared keys. From here on `a` is the symbolic
         # side and `b` the exact one.
-        keys = [object() for _ in opened(symbolic)[0].invars]
-        a = graph_of(symbolic, arguments(symbolic, self.sizes, keys), self.sizes)
+        keys = [object() for _ in mine.invars]
+        given = arguments(symbolic, self.sizes, keys)
+        a = graph_of(symbolic, given, self.sizes)
         b = graph_of(exact, arguments(exact, {}, keys), {})
         self._graphs(a, b)
 
@@ -107,9 +112,11 @@ class Witness:
 
     def _graphs(self, a: Graph, b: Graph, *around: Value) -> None:
         if len(a.outs) != len(b.outs) or len(a.effects) != len(b.effects):
-            self._differ(*a.effects, *b.effects, *around, *a.outs, *b.outs)
-        for one, two in zip((*a.outs, *a.effects), (*b.outs, *b.effects), strict=True):
-            self._compare_next(one, two, around[0] if around else None)
+            effects = (*a.effects, *b.effects)
+            self._differ(*effects, *around, *a.outs, *b.outs)
+        operation = around[0] if around else None
+        for one, two in zip(a.roots, b.roots, strict=True):
+            self._compare_next(one, two, operation)
 
     def _compare_next(self, a: Value, b: Value, around: Value | None) -> None:
         self._todo.append((a, b, around))
@@ -117,14 +124,11 @@ class Witness:
     def _values(self, a: Value, b: Value) -> None:
         if not self._once(a, b):
             return
-        if a.shape == b.shape and a.dtype != b.dtype:
-            self._differ(
-                a,
-                b,
-                what=f"has {b.dtype} at {self._size}, and {a.dtype} where the size is not known",
-            )
         if a.shape != b.shape:
             self._differ(a, b)
+        if a.dtype != b.dtype:
+            what = f"has {b.dtype} at {self._size}, and {a.dtype} where the size is not known"
+            self._differ(a, b, what=what)
         # Empty at each size: nothing to compare.
         if 0 in a.shape and not any(map(is_ragged, getattr(a.var, "aval", a).shape)):
             return
@@ -136,24 +140,28 @@ class Witness:
             return
 
         # Moves: compare the positions, then the values below.
-        below, beside = source_view(a, self._known), source_view(b, self._known)
+        known = self._known
+        below = source_view(a, known)
+        beside = source_view(b, known)
         if below.base is not a or beside.base is not b:
             if below.same_places(beside):
-                self._compare_next(below.base, beside.base, a if a.eqn is not None else self._at)
+                around = self._at if a.eqn is None else a
+                self._compare_next(below.base, beside.base, around)
             else:
                 self._unlike(a, b)
             return
 
         # Writes into zeros: likewise. All else is compared operation by operation.
-        put, placed = zero_embedding(a, self._known), zero_embedding(b, self._known)
-        if put is None or placed is None:
+        mine = zero_embedding(a, known)
+        other = zero_embedding(b, known)
+        if mine is None or other is None:
             self._operations(a, b)
         elif (
-            put.shape == placed.shape
-            and all(map(np.array_equal, put.places, placed.places))
-            and put.updates.same_places(placed.updates)
+            mine.shape == other.shape
+            and all(map(np.array_equal, mine.places, other.places))
+            and mine.updates.same_places(other.updates)
         ):
-            self._compare_next(put.updates.base, placed.updates.base, a)
+            self._compare_next(mine.updates.base, other.updates.base, a)
         else:
             self._differ(a, b)
 
@@ -164,12 +172,13 @@ class Witness:
         inner = a
         while inner.name in ("convert_element_type", "copy") and str(inner.dtype) in _EXACT:
             (inner,) = inner.reads
-        if inner.name != "dim_as_value" or str(inner.dtype) not in _EXACT or b.const is None:
+        if inner.name != "dim_as_value" or b.const is None:
             return False
         dim = inner.params["dim"]
-        return is_countable(dim, self.ranges) and _equal(
-            np.asarray(evaluate(dim, inner.scope)).astype(a.dtype), b.const
-        )
+        if str(inner.dtype) not in _EXACT or not is_countable(dim, self.ranges):
+            return False
+        size = np.asarray(evaluate(dim, inner.scope))
+        return _equal(size.astype(a.dtype), b.const)
 
     def _unlike(self, a: Value, b: Value) -> None:
         """Compare two values that are made by different operations, which only known values may be.
@@ -179,17 +188,18 @@ class Witness:
         """
         if not (a.is_known and b.is_known):
             self._differ(a, b)
-        if not a.is_sized or any(map(is_ragged, a.var.aval.shape)):
+        var = a.var
+        if not a.is_sized or var is None or any(map(is_ragged, var.aval.shape)):
             if not _equal(self._known(a), self._known(b)):
                 self._differ(a, b)
             return
-        if len(a.eqn.outvars) > 1:
+        if len(a.equation.outvars) > 1:
             self._differ(a, b)
         value = np.asarray(self._known(b))
         # A variable that stands for several values (a body traced once and called twice) must have
         # the same value each time.
-        before = self.numbers.setdefault(a.var, value)
-        self.places.setdefault(a.var, place_of(a))
+        before = self.numbers.setdefault(var, value)
+        self.places.setdefault(var, place_of(a))
         if not _equal(before, value):
             self._differ(a, b)
 
@@ -199,32 +209,46 @@ class Witness:
 
         # Known values may be made by different operations; all others by the same, with one
         # exception: a loop up to a size (`_counted`).
-        names = (_name(a), _name(b))
-        if a.is_known and b.is_known and names[0] != names[1]:
-            plain, other = _without_unit(a, self._known), _without_unit(b, self._known)
-            if plain is a and other is b:
-                self._unlike(a, b)
-            else:
-                self._compare_next(plain, other, self._at)
-        elif names == ("while", "scan"):
+        mine, other = _name(a), _name(b)
+        if a.is_known and b.is_known and mine != other:
+            self._known_values(a, b)
+            return
+        if (mine, other) == ("while", "scan"):
             self._counted(a, b)
-        elif a.eqn is None or b.eqn is None or names[0] != names[1] or a.index != b.index:
+            return
+        if a.eqn is None or b.eqn is None or mine != other or a.index != b.index:
             self._differ(a, b)
-        elif (other := _other_param(a, b)) is not None:
-            held = (
-                f"`{a.name}` holds the size in `{other}`, which no rule reads"
-                if self._text(a, other) == self._text(b, other)
-                else None
-            )
-            self._differ(a, b, what=held)
-        elif self._once(a.reads, b.reads):
-            compare = {
-                "scan": self._scan,
-                "while": self._while,
-                "cond": self._cond,
-                "custom_linear_solve": self._solve,
-            }.get(a.name)
-            (compare or self._plainly)(a, b)
+
+        param = _other_param(a, b)
+        if param is not None:
+            what = None
+            if self._text(a, param) == self._text(b, param):
+                what = f"`{a.name}` holds the size in `{param}`, which no rule reads"
+            self._differ(a, b, what=what)
+        if not self._once(a.reads, b.reads):
+            return
+        match a.name:
+            case "scan":
+                self._scan(a, b)
+            case "while":
+                self._while(a, b)
+            case "cond":
+                self._cond(a, b)
+            case "custom_linear_solve":
+                self._solve(a, b)
+            case _:
+                self._plainly(a, b)
+
+    def _known_values(self, a: Value, b: Value) -> None:
+        """Compare two values that are made by different operations, operations that change nothing
+        aside.
+        """
+        mine = _without_unit(a, self._known)
+        other = _without_unit(b, self._known)
+        if mine is a and other is b:
+            self._unlike(a, b)
+        else:
+            self._compare_next(mine, other, self._at)
 
     def _text(self, value: Value, param: str) -> str:
         """A parameter as text, with sizes in place of symbols."""
@@ -234,22 +258,21 @@ class Witness:
         return text
 
     def _plainly(self, a: Value, b: Value) -> None:
-        if (
-            a.name.startswith(("gather", "scatter"))
-            and len(a.reads) == len(b.reads)
-            and a.reads[1].dtype != b.reads[1].dtype
-        ):
-            self._positions(a, b, a.reads[1], b.reads[1])
-            self._pairs(a, b, (a.reads[0], *a.reads[2:]), (b.reads[0], *b.reads[2:]))
-        else:
-            self._pairs(a, b, a.reads, b.reads)
+        mine, other = a.reads, b.reads
+        at_positions = a.name.startswith(("gather", "scatter"))
+        if at_positions and len(mine) == len(other) and mine[1].dtype != other[1].dtype:
+            self._positions(a, b, mine[1], other[1])
+            mine = (mine[0], *mine[2:])
+            other = (other[0], *other[2:])
+        self._pairs(a, b, mine, other)
+
         # The `update_jaxpr` of a scatter follows from its name.
         if a.name.startswith("scatter"):
             return
-        mine, other = programs(a.params), programs(b.params)
-        if len(mine) != len(other):
+        inner, other_inner = programs(a.params), programs(b.params)
+        if len(inner) != len(other_inner):
             self._differ(a, b)
-        for one, two in zip(mine, other, strict=True):
+        for one, two in zip(inner, other_inner, strict=True):
             self._bodies(a, b, (one, []), (two, []))
 
     def _pairs(self, a: Value, b: Value, mine: Sequence[Value], other: Sequence[Value]) -> None:
@@ -266,11 +289,8 @@ class Witness:
         truncates them: `x[2**32 + 3]` is `x[3]` at a known size, and `x[-1]` in 64 bits.
         """
         if other.const is not None:
-            self._compare_next(
-                mine,
-                replace(other, dtype=mine.dtype, const=np.asarray(other.const).astype(mine.dtype)),
-                a,
-            )
+            const = np.asarray(other.const).astype(mine.dtype)
+            self._compare_next(mine, replace(other, dtype=mine.dtype, const=const), a)
         elif (
             mine.name == other.name
             and mine.name in _MOVES
@@ -290,58 +310,63 @@ class Witness:
         self,
         a: Value,
         b: Value,
-        mine: tuple[object, Sequence[Value]],
-        other: tuple[object, Sequence[Value]],
+        mine: Body,
+        other: Body,
     ) -> None:
         """Compare two sub-jaxprs: their leading arguments are given as values, the others are
         paired by position.
         """
-        free = [len(opened(program)[0].invars) - len(given) for program, given in (mine, other)]
-        if free[0] != free[1]:
+        free = _count_free(*mine)
+        if free != _count_free(*other):
             self._differ(a, b)
-        keys = [object() for _ in range(free[0])]
-        self._graphs(_body(a, *mine, keys), _body(b, *other, keys), a, b)
+        keys = [object() for _ in range(free)]
+        my_graph = _body(a, *mine, keys)
+        other_graph = _body(b, *other, keys)
+        self._graphs(my_graph, other_graph, a, b)
 
     def _scan(self, a: Value, b: Value) -> None:
-        mine, other = scan_parts(a.eqn, list(a.reads)), scan_parts(b.eqn, list(b.reads))
+        mine = scan_parts(a.equation, list(a.reads))
+        other = scan_parts(b.equation, list(b.reads))
         for part in (1, 2):
             self._pairs(a, b, mine[part], other[part])
-        self._bodies(a, b, (a.params["jaxpr"], mine[0]), (b.params["jaxpr"], other[0]))
+        program, other_program = a.params["jaxpr"], b.params["jaxpr"]
+        self._bodies(a, b, (program, mine[0]), (other_program, other[0]))
 
     def _while(self, a: Value, b: Value) -> None:
-        mine, other = while_parts(a.eqn, list(a.reads)), while_parts(b.eqn, list(b.reads))
+        mine = while_parts(a.equation, list(a.reads))
+        other = while_parts(b.equation, list(b.reads))
         self._pairs(a, b, mine[2], other[2])
         for part, name in enumerate(("cond_jaxpr", "body_jaxpr")):
-            self._bodies(a, b, (a.params[name], mine[part]), (b.params[name], other[part]))
+            program, other_program = a.params[name], b.params[name]
+            self._bodies(a, b, (program, mine[part]), (other_program, other[part]))
 
     def _cond(self, a: Value, b: Value) -> None:
-        self._compare_next(a.reads[0], b.reads[0], a)
-        if len(a.params["branches"]) != len(b.params["branches"]):
+        my_index, *mine = a.reads
+        other_index, *other = b.reads
+        self._compare_next(my_index, other_index, a)
+        my_branches, other_branches = a.params["branches"], b.params["branches"]
+        if len(my_branches) != len(other_branches):
             self._differ(a, b)
-        for one, two in zip(a.params["branches"], b.params["branches"], strict=True):
-            self._bodies(a, b, (one, a.reads[1:]), (two, b.reads[1:]))
+        for one, two in zip(my_branches, other_branches, strict=True):
+            self._bodies(a, b, (one, mine), (two, other))
 
     def _solve(self, a: Value, b: Value) -> None:
         """Compare two `custom_linear_solve` by their `solve` programs; the other programs serve
         derivatives, which are traced by now.
         """
-        given = [solve_operands(value.eqn, list(value.reads)) for value in (a, b)]
-        free = [len(value.reads) - sum(value.params["const_lengths"]) for value in (a, b)]
-        fixed = [
-            operands[: len(operands) - count] for operands, count in zip(given, free, strict=True)
-        ]
-        self._pairs(a, b, given[0][len(fixed[0]) :], given[1][len(fixed[1]) :])
-        self._bodies(
-            a, b, (a.params["jaxprs"].solve, fixed[0]), (b.params["jaxprs"].solve, fixed[1])
-        )
+        mine, my_right_sides = _solve_parts(a)
+        other, other_right_sides = _solve_parts(b)
+        self._pairs(a, b, my_right_sides, other_right_sides)
+        program, other_program = a.params["jaxprs"].solve, b.params["jaxprs"].solve
+        self._bodies(a, b, (program, mine), (other_program, other))
 
     def _counted(self, a: Value, b: Value) -> None:
         """Compare a `fori_loop`, which JAX lowers to a `while` where the bound is a symbol, and to
         a `scan` where it is a number.
         """
         # The carry of the `while` is (counter, bound, ...), that of the `scan` (counter, ...).
-        of_condition, of_body, start = while_parts(a.eqn, list(a.reads))
-        constants, carry, xs = scan_parts(b.eqn, list(b.reads))
+        of_condition, of_body, start = while_parts(a.equation, list(a.reads))
+        constants, carry, xs = scan_parts(b.equation, list(b.reads))
         keys = [object() for _ in start]
         condition = _body(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
         body = _body(a, a.params["body_jaxpr"], of_body, keys)
@@ -362,7 +387,9 @@ class Witness:
         )
 
         # The `scan` does as many iterations, and returns the same without the bound (result 1).
-        rounds = int(self._known(last)) - int(self._known(first)) if counts and known else -1
+        rounds = -1
+        if counts and known:
+            rounds = int(self._known(last)) - int(self._known(first))
         index = a.index - (a.index > 1)
         if (
             b.params["length"] != max(rounds, 0)
@@ -374,17 +401,21 @@ class Witness:
             self._differ(a, b)
         if self._once(a.reads, b.reads):
             self._pairs(a, b, [first, *start[2:]], carry)
-            other = _body(b, b.params["jaxpr"], constants, [keys[0], *keys[2:]])
-            self._graphs(Graph((body.outs[0], *body.outs[2:]), body.effects), other, a, b)
+            counter, _, *others = keys
+            other = _body(b, b.params["jaxpr"], constants, [counter, *others])
+            without_bound = (body.outs[0], *body.outs[2:])
+            mine = Graph(without_bound, body.effects)
+            self._graphs(mine, other, a, b)
 
     @property
     def _size(self) -> str:
         return f"size {' and '.join(map(str, self.sizes.values()))}"
 
-    def _differ(self, *values: Value, what: str | None = None) -> Any:
-        around: tuple[Value, ...] = () if self._at is None else (self._at,)
-        places = [place_of(value) for value in (*values, *around)]
-        place = next((text for text in places if text), "")
+    def _differ(self, *values: Value, what: str | None = None) -> NoReturn:
+        places = [place_of(value) for value in values]
+        if self._at is not None:
+            places.append(place_of(self._at))
+        place = next(filter(None, places), "")
         raise Refused(place, what or f"does other operations at {self._size}")
 
 
@@ -394,21 +425,34 @@ def _name(value: Value) -> str:
 
 def _body(value: Value, program: object, given: Sequence[Value], keys: Sequence[object]) -> Graph:
     """The graph of a sub-jaxpr, whose leading arguments are given."""
-    free = arguments(program, value.scope, [*given, *keys])[len(given) :]
-    return graph_of(program, [*given, *free], value.scope, place_of(value))
+    values = arguments(program, value.scope, [*given, *keys])
+    values[: len(given)] = given
+    return graph_of(program, values, value.scope, place_of(value))
+
+
+def _count_free(program: object, given: Sequence[Value]) -> int:
+    """The number of arguments of a sub-jaxpr behind those that are given."""
+    jaxpr, _ = opened(program)
+    return len(jaxpr.invars) - len(given)
+
+
+def _solve_parts(value: Value) -> tuple[list[Value], list[Value]]:
+    """The constants and the right-hand sides of the `solve` program of a `custom_linear_solve`."""
+    operands = solve_operands(value.equation, list(value.reads))
+    count = len(value.reads) - sum(value.params["const_lengths"])
+    constants = operands[: len(operands) - count]
+    return constants, operands[len(constants) :]
 
 
 def _other_param(a: Value, b: Value) -> str | None:
     """The name of a parameter that differs; None if all are equal."""
-    names = sorted((a.params.keys() | b.params.keys()) - _HOW)
-    return next(
-        (
-            name
-            for name in names
-            if canonical(a.params.get(name), a.scope) != canonical(b.params.get(name), b.scope)
-        ),
-        None,
-    )
+    names = a.params.keys() | b.params.keys()
+    for name in sorted(names - _HOW):
+        mine = canonical(a.params.get(name), a.scope)
+        other = canonical(b.params.get(name), b.scope)
+        if mine != other:
+            return name
+    return None
 
 
 def _without_unit(value: Value, known: Evaluator) -> Value:
@@ -416,30 +460,33 @@ def _without_unit(value: Value, known: Evaluator) -> Value:
     0 + 1 * iota where a size is a symbol.
     """
     unit = {"mul": 1, "add": 0}.get(value.name)
-    for read, other in (value.reads, value.reads[::-1]) if unit is not None else ():
-        if (
-            read.const is not None
-            and np.all(np.asarray(read.const) == unit)
-            and other.shape == value.shape
-        ):
+    if unit is None:
+        return value
+    for read, other in (value.reads, value.reads[::-1]):
+        if read.const is None or other.shape != value.shape:
+            continue
+        if np.all(np.asarray(read.const) == unit):
             return other
     return value
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Array, b: Array) -> bool:
     """Return whether two constants are equal to the bit."""
     if a is b:
         return True
     if np.shape(a) != np.shape(b):
         return False
-    x, y = _bits(a), _bits(b)
-    return (
-        x.dtype == y.dtype
-        and x.shape == y.shape
-        and np.array_equal(x.reshape(-1).view(np.uint8), y.reshape(-1).view(np.uint8))
-    )
+    x, y = _contiguous(a), _contiguous(b)
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    return np.array_equal(_as_bytes(x), _as_bytes(y))
 
 
-def _bits(x: jax.Array) -> NumPyArray:
-    is_key = dtypes.issubdtype(getattr(x, "dtype", np.float32), dtypes.prng_key)
+def _as_bytes(x: NumPyArray) -> NumPyArray:
+    return x.reshape(-1).view(np.uint8)
+
+
+def _contiguous(x: Array) -> NumPyArray:
+    dtype = getattr(x, "dtype", np.float32)
+    is_key = dtypes.issubdtype(dtype, dtypes.prng_key)
     return np.ascontiguousarray(words_of_keys(x) if is_key else x)

@@ -6,13 +6,12 @@ other dtypes by JAX on the CPU, with the operation itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
 
-from ..._jax.typed import DType
+from ..._jax.typed import Array, DType, NumPyArray
 from ..dims import evaluate
 from ..interpreter import Op, PaddedInterpreter, mentions
 from ..rules import RULES
@@ -20,19 +19,20 @@ from ..typed_jax import dtypes
 from .graph import Value
 
 
-def _selected(which: Any, *cases: Any) -> Any:
-    return np.select([which == i for i in range(len(cases))], cases)
+def _selected(which: NumPyArray, *cases: NumPyArray) -> NumPyArray:
+    conditions = [which == i for i in range(len(cases))]
+    return np.select(conditions, cases)
 
 
-def _clamped(low: Any, x: Any, high: Any) -> Any:
+def _clamped(low: NumPyArray, x: NumPyArray, high: NumPyArray) -> NumPyArray:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _same(x: jax.Array) -> Any:
+def _same(x: NumPyArray) -> NumPyArray:
     return x
 
 
-_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+_ELEMENTWISE: Mapping[str, Callable[..., NumPyArray]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -59,30 +59,31 @@ def is_integer(dtype: DType) -> bool:
     """Return whether NumPy computes with a dtype as XLA does: bools, and integers, which wrap
     alike.
     """
-    return dtype == np.bool_ or (
-        dtypes.issubdtype(dtype, np.integer) and np.dtype(dtype).kind in "iu"
-    )
+    if dtype == np.bool_:
+        return True
+    return dtypes.issubdtype(dtype, np.integer) and np.dtype(dtype).kind in "iu"
 
 
 class Evaluator:
     """Evaluator of known values, memoised."""
 
     def __init__(self) -> None:
-        self._done: dict[int, tuple[Value, Any]] = {}
+        self._done: dict[int, tuple[Value, Array]] = {}
 
-    def __call__(self, value: Value) -> Any:
+    def __call__(self, value: Value) -> Array:
         """The value as an array on the host."""
         if value.const is not None:
             return _on_host(value.const)
-        held = self._done.get(id(value))
-        if held is None:
+        entry = self._done.get(id(value))
+        if entry is None:
             # The entry holds the value: an id is unique only while its object lives.
-            held = self._done[id(value)] = (value, self._made(value))
-        return held[1]
+            entry = self._done[id(value)] = (value, self._evaluate(value))
+        return entry[1]
 
-    def _made(self, value: Value) -> Any:
+    def _evaluate(self, value: Value) -> Array:
         operands = [self(read) for read in value.reads]
-        if is_integer(value.dtype) and all(is_integer(read.dtype) for read in value.reads):
+        own = [value.dtype, *(read.dtype for read in value.reads)]
+        if all(map(is_integer, own)):
             # Wrapping is meant: NumPy warns of it for scalars.
             with np.errstate(over="ignore"):
                 out = _by_numpy(value, operands)
@@ -91,17 +92,17 @@ class Evaluator:
         return _by_jax(value, operands)
 
 
-def _by_numpy(value: Value, xs: list[Any]) -> Any:
-    params, name = value.params, value.name
+def _by_numpy(value: Value, xs: Sequence[Array]) -> Array | None:
+    params = value.params
+    name = value.name
     if name == "dim_as_value":
         return np.asarray(evaluate(params["dim"], value.scope))
     if name == "iota":
+        axis = params["dimension"]
         shape = [1] * len(value.shape)
-        shape[params["dimension"]] = -1
-        return np.broadcast_to(
-            np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape),
-            value.shape,
-        )
+        shape[axis] = -1
+        positions = np.arange(value.shape[axis], dtype=value.dtype)
+        return np.broadcast_to(positions.reshape(shape), value.shape)
     if name in ("reshape", "squeeze", "expand_dims"):
         return xs[0].reshape(value.shape)
     if name == "broadcast_in_dim":
@@ -121,22 +122,26 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
     return None if function is None else function(*xs)
 
 
-def _by_jax(value: Value, xs: list[Any]) -> Any:
+def _by_jax(value: Value, xs: list[Array]) -> Array:
     """Evaluate the operation with JAX, by its rule if a symbolic size occurs in it."""
     if value.name == "dim_as_value":
-        return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
+        size = evaluate(value.params["dim"], value.scope)
+        return np.asarray(size).astype(value.dtype)
 
     # Evaluated now, also inside of an outer trace.
-    walk, op = PaddedInterpreter(value.scope, value.scope, RULES), Op(value.eqn)
-    with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
-        out = (
-            RULES[op.name].pad(walk, op, xs)
-            if mentions(op) and op.name in RULES
-            else walk.bind(op, xs)
-        )
+    op = Op(value.equation)
+    walk = PaddedInterpreter(value.scope, value.scope, RULES)
+    cpu = jax.local_devices(backend="cpu")[0]
+    with jax.ensure_compile_time_eval(), jax.default_device(cpu):
+        if mentions(op) and op.name in RULES:
+            out = RULES[op.name].pad(walk, op, xs)
+        else:
+            out = walk.bind(op, xs)
         return _on_host(out[value.index])
 
 
-def _on_host(x: jax.Array) -> Any:
+def _on_host(x: Array) -> Array:
     """Convert an array to NumPy; random keys, for which NumPy has no dtype, stay as they are."""
-    return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)
+    if dtypes.issubdtype(x.dtype, dtypes.extended):
+        return x
+    return np.asarray(x)

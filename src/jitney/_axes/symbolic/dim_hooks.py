@@ -26,12 +26,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
 from ..._owners import Owner, owner_of, place_of
-from ..dims import is_symbolic, symbolic_class
+from ..dims import Dim, is_symbolic, symbolic_class
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .executed_code import scanned
@@ -83,8 +83,8 @@ def hooked_dims() -> Generator[SizeUses]:
     # Guards against recursion: finding a refusal compares and prints sizes itself.
     asking = False
 
-    def hook(name: str, plain: Callable[..., object]) -> Callable[..., Any]:
-        def asked(self: Any, *others: object) -> Any:
+    def hook(name: str, plain: Callable[..., object]) -> Callable[..., object]:
+        def asked(self: Dim, *others: object) -> object:
             nonlocal asking
             if not asking and threading.get_ident() == watching:
                 asking = True
@@ -99,37 +99,35 @@ def hooked_dims() -> Generator[SizeUses]:
 
         return asked
 
-    def trying(name: str, plain: Callable[..., object]) -> Callable[..., Any]:
-        def asked(self: Any, *others: object) -> Any:
+    def trying(name: str, plain: Callable[..., object]) -> Callable[..., object]:
+        def asked(self: Dim, *others: object) -> object:
             nonlocal asking
             try:
                 return plain(self, *others)
             # Recorded before it is raised on, since the caller may catch it.
             except (InconclusiveDimensionOperation, TypeError):
-                frame = None if asking or threading.get_ident() != watching else _asker("stdlib")
+                if asking or threading.get_ident() != watching:
+                    raise
+                frame = _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
-                    seen.refused.append(
-                        Refused(
-                            place_of(frame), _FAILING[name].format(str(self), *map(str, others))
-                        )
-                    )
+                    why = _FAILING[name].format(str(self), *map(str, others))
+                    seen.refused.append(Refused(place_of(frame), why))
                     asking = False
                 raise
 
         return asked
 
-    def present(self: Any, name: str) -> Any:
+    def present(self: Dim, name: str) -> object:
         # Read by isinstance, match and singledispatch.
         if name == "__class__":
             look("the type")
         return object.__getattribute__(self, name)
 
-    def missing(self: Any, name: str) -> Any:
+    def missing(self: Dim, name: str) -> NoReturn:
         look(f"the attribute {name!r}")
-        raise AttributeError(
-            f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self
-        )
+        message = f"{kind.__name__!r} object has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=self)
 
     def look(what: str) -> None:
         frame = _asker("numpy", "stdlib")
@@ -160,17 +158,18 @@ def hooked_dims() -> Generator[SizeUses]:
                     setattr(kind, name, method)
 
 
-def _is_true(size: Any) -> bool:
+def _is_true(size: object) -> bool:
     """Python's default truth value, for a class without `__bool__`."""
     return True
 
 
-def _refusal(name: str, size: Any, others: tuple[object, ...]) -> Refused | None:
+def _refusal(name: str, size: Dim, others: tuple[object, ...]) -> Refused | None:
     # "stdlib" is skipped: JAX counts sizes with `collections.Counter` for its error messages.
     frame = _asker("stdlib")
     if frame is None or _may(name, frame) or _decided(name, size, *others):
         return None
-    return Refused(place_of(frame), _QUESTIONS[name].format(str(size), *map(str, others)))
+    why = _QUESTIONS[name].format(str(size), *map(str, others))
+    return Refused(place_of(frame), why)
 
 
 def _asker(*workers: Owner) -> FrameType | None:
@@ -193,12 +192,12 @@ def _may(name: str, frame: FrameType) -> bool:
     it. jitney may not compare sizes, since its contracts do that for the user.
     """
     asker = owner_of(frame)
-    return asker in ("jax", "jaxlib") or (
-        asker == "jitney" and name not in ("__eq__", "__ne__", "__bool__", *_FAILING)
-    )
+    if asker == "jitney":
+        return name not in ("__eq__", "__ne__", "__bool__", *_FAILING)
+    return asker in ("jax", "jaxlib")
 
 
-def _decided(name: str, size: Any, *others: object) -> bool:
+def _decided(name: str, size: Dim, *others: object) -> bool:
     """Return whether the operation has the same result for all sizes in the ranges."""
     if name in ("__eq__", "__ne__"):
         return _settled(size, others[0])
@@ -208,7 +207,7 @@ def _decided(name: str, size: Any, *others: object) -> bool:
 _NO_NUMBERS = (str, bytes, tuple, list, dict, set, frozenset, type, np.dtype)
 
 
-def _settled(size: Any, other: Any) -> bool:
+def _settled(size: Dim, other: object) -> bool:
     """Return whether equality of a size with another value has the same result for all sizes."""
     if other is None or other is Ellipsis or isinstance(other, _NO_NUMBERS):
         return True
@@ -220,13 +219,11 @@ def _settled(size: Any, other: Any) -> bool:
     return not float(other).is_integer() or _never_equal(size - int(other))
 
 
-def _never_equal(difference: Any) -> bool:
+def _never_equal(difference: Dim) -> bool:
     """Return whether a difference is a constant, or never zero in the ranges of its symbols."""
-    return (
-        not is_symbolic(difference)
-        or _known(lambda: difference >= 1)
-        or _known(lambda: difference <= -1)
-    )
+    if not is_symbolic(difference):
+        return True
+    return _known(lambda: difference >= 1) or _known(lambda: difference <= -1)
 
 
 def _known(question: Callable[[], bool]) -> bool:

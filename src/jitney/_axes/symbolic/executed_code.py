@@ -86,12 +86,12 @@ class _CodeObserver:
                 self._tell(frame, what)
                 return
 
-    def called(self, code: types.CodeType, value: Any) -> None:
+    def called(self, code: types.CodeType, value: object) -> None:
         """Check a call that untrusted code makes."""
         if not is_allowed(value):
-            self._tell(
-                _running(code), f"calls `{getattr(value, '__name__', type(value).__name__)}`"
-            )
+            frame = _running(code)
+            name = getattr(value, "__name__", type(value).__name__)
+            self._tell(frame, f"calls `{name}`")
 
     def collects(self, phase: str, _: dict[str, int]) -> None:
         """Note the start of a garbage collection; a callback for `gc.callbacks`."""
@@ -154,13 +154,16 @@ def _profiled(watch: _CodeObserver) -> Generator[None]:
         sys.setprofile(outer)
 
 
+ProfileFunction = Callable[[types.FrameType, str, Any], object]
+
+
 class _Profile:
     """Profile function that also calls the one of an outer trace."""
 
-    def __init__(self, watch: _CodeObserver, outer: Any):
+    def __init__(self, watch: _CodeObserver, outer: ProfileFunction | None):
         self.watch, self.outer = watch, outer
 
-    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+    def __call__(self, frame: types.FrameType, what: str, value: object) -> None:
         if what == "call" and frame.f_code not in self.watch.seen:
             self.watch.started(frame)
         elif what == "c_call" and frame.f_code in self.watch.others:
@@ -177,14 +180,15 @@ def _monitored(watch: _CodeObserver) -> Generator[None]:
     monitoring = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
     # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers
     # by convention.
-    tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
+    ids = (3, 4, 5, 2, 1, 0)
+    tool = next((i for i in ids if monitoring.get_tool(i) is None), None)
     if tool is None:
         watch.report(_BLIND)
         yield
         return
     here, events = threading.get_ident(), monitoring.events
 
-    def start(code: types.CodeType, _: int) -> Any:
+    def start(code: types.CodeType, _: int) -> object:
         if threading.get_ident() != here:
             return None
         if code not in watch.seen:
@@ -194,7 +198,7 @@ def _monitored(watch: _CodeObserver) -> Generator[None]:
         # No more events for code that has been checked; `restart_events` undoes this below.
         return monitoring.DISABLE if code in watch.seen else None
 
-    def call(code: types.CodeType, _: int, value: Any, __: object) -> None:
+    def call(code: types.CodeType, _: int, value: object, __: object) -> None:
         if threading.get_ident() == here:
             watch.called(code, value)
 

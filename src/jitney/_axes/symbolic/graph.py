@@ -17,7 +17,8 @@ import numpy as np
 from ..._jax.evaluation import CallStack, without_calls
 from ..._jax.jaxprs import opened, source_of
 from ..._jax.trees import Tracer, attribute
-from ..dims import evaluate, is_ragged, tree_dims
+from ..._jax.typed import Array, Aval, JaxprEqn, Var
+from ..dims import Dim, evaluate, tree_dims
 from ..interpreter import Op, mentions
 from ..rules import RULES
 from ..rules.control import inlined_program
@@ -29,7 +30,7 @@ class Value:
 
     Args:
         shape: Its shape at the sizes of `scope`.
-        dtype: Its dtype.
+        dtype: Its dtype; None for a token.
         eqn: The equation that defines it; None for an argument or a constant.
         index: Its position among the results of the equation.
         reads: The operands of the equation.
@@ -44,12 +45,12 @@ class Value:
 
     shape: tuple[int, ...]
     dtype: Any
-    eqn: Any = None
+    eqn: JaxprEqn | None = None
     index: int = 0
     reads: tuple[Value, ...] = ()
-    const: Any = None
+    const: Array | None = None
     key: object = None
-    var: Any = None
+    var: Var | None = None
     scope: Mapping[str, int] = field(default_factory=dict[str, int])
     is_known: bool = False
     is_sized: bool = False
@@ -61,8 +62,15 @@ class Value:
         return "" if self.eqn is None else self.eqn.primitive.name
 
     @property
+    def equation(self) -> JaxprEqn:
+        """The equation that defines it, for a value that is neither an argument nor a constant."""
+        if self.eqn is None:
+            raise TypeError("no equation defines this value")
+        return self.eqn
+
+    @property
     def params(self) -> dict[str, Any]:
-        return self.eqn.params
+        return self.equation.params
 
 
 @dataclass(frozen=True)
@@ -72,56 +80,70 @@ class Graph:
     outs: tuple[Value, ...]
     effects: tuple[Value, ...]
 
+    @property
+    def roots(self) -> tuple[Value, ...]:
+        """The values from which all others are reached."""
+        return (*self.outs, *self.effects)
 
-def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
+
+def constant(value: object, aval: Aval, _eqn: object) -> Value:
     """The node of a constant of a program; a tracer of an outer trace becomes an argument."""
     if isinstance(value, Tracer):
         return Value(tuple(value.shape), value.dtype, key=value)
-    dtype = value.dtype if aval is None else aval.dtype
-    const = value if aval is None or isinstance(value, jax.Array) else np.asarray(value, dtype)
-    return Value(tuple(np.shape(value)), dtype, const=const, is_known=True)
+    const = value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)
+    return Value(tuple(const.shape), aval.dtype, const=const, is_known=True)
 
 
 def arguments(jaxpr: object, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
     """Make a node for each argument of a program."""
-    return [
-        Value(at(atom.aval.shape, sizes), atom.aval.dtype, key=key, var=atom, scope=sizes)
-        for atom, key in zip(opened(jaxpr)[0].invars, keys, strict=True)
-    ]
+    program, _ = opened(jaxpr)
+    values: list[Value] = []
+    for var, key in zip(program.invars, keys, strict=True):
+        shape, dtype = at(var.aval.shape, sizes), var.aval.dtype
+        value = Value(shape, dtype, key=key, var=var, scope=sizes)
+        values.append(value)
+    return values
 
 
 def graph_of(
-    jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = ""
+    jaxpr: object, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = ""
 ) -> Graph:
     """Build the graph of a program from the nodes of its arguments."""
     effects: list[Value] = []
 
     # An operation with effects is a root of the graph besides the results; one without results gets
     # a value of its own.
-    def results(eqn: Any, reads: list[Value], within: CallStack) -> list[Value]:
-        outs = _made(eqn, tuple(reads), sizes, within.line)
+    def results(eqn: JaxprEqn, reads: list[Value], within: CallStack) -> list[Value]:
+        operands, line = tuple(reads), within.line
+        outs = _results(eqn, operands, sizes, line)
         if eqn.effects and outs:
             effects.append(outs[0])
         elif eqn.effects:
-            effects.append(Value((), None, eqn, 0, tuple(reads), scope=sizes, place=within.line))
+            effect = Value((), None, eqn, 0, operands, scope=sizes, place=line)
+            effects.append(effect)
         return outs
 
     outs = without_calls(
-        jaxpr, given, results, inlined_program, constant=constant, seen_at=CallStack(start=seen_at)
+        jaxpr,
+        given,
+        results,
+        inlined_program,
+        constant=constant,
+        seen_at=CallStack(start=seen_at),
     )
     return Graph(tuple(outs), tuple(effects))
 
 
-def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
+def at(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """A shape at the given sizes."""
-    return tuple(int(evaluate(dim, sizes)) if is_ragged(dim) else int(dim) for dim in dims)
+    return tuple(int(evaluate(dim, sizes)) for dim in dims)
 
 
-def _made(
-    eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str
+def _results(
+    eqn: JaxprEqn, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str
 ) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
-    of_sizes = known and (any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
+    of_sizes = known and (_has_dims(eqn.params) or mentions(Op(eqn)))
     # Only a rule can evaluate an equation with a symbolic size.
     known = known and (not of_sizes or eqn.primitive.name in RULES)
     sized = known and (of_sizes or any(value.is_sized for value in reads))
@@ -144,10 +166,12 @@ def _made(
 
 def place_of(value: Value) -> str:
     """The user's line that a value comes from."""
-    return value.place if value.eqn is None else source_of(value.eqn, value.place)
+    if value.eqn is None:
+        return value.place
+    return source_of(value.eqn, value.place)
 
 
-def canonical(param: object, sizes: Mapping[str, int]) -> Any:
+def canonical(param: object, sizes: Mapping[str, int]) -> object:
     """Normalise a parameter of an equation so that it is equal in two traces of one function.
     Sub-jaxprs are left out, since they are compared as graphs.
     """
@@ -160,7 +184,8 @@ def canonical(param: object, sizes: Mapping[str, int]) -> Any:
     if isinstance(param, (tuple, list)):
         return tuple(canonical(part, sizes) for part in param)
     if isinstance(param, Mapping):
-        return tuple(sorted((str(key), canonical(part, sizes)) for key, part in param.items()))
+        items = [(str(key), canonical(part, sizes)) for key, part in param.items()]
+        return tuple(sorted(items))
     if hasattr(getattr(param, "jaxpr", param), "eqns"):
         return "a program"
     if isinstance(param, np.ndarray):
@@ -175,4 +200,8 @@ def canonical(param: object, sizes: Mapping[str, int]) -> Any:
 
 def is_ragged_dim(param: object) -> bool:
     """Return whether a parameter is a symbolic size itself."""
-    return any(True for _ in tree_dims(param)) and not isinstance(param, (tuple, list, Mapping))
+    return _has_dims(param) and not isinstance(param, (tuple, list, Mapping))
+
+
+def _has_dims(params: object) -> bool:
+    return any(True for _ in tree_dims(params))

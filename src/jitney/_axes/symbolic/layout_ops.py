@@ -17,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from ..._jax.typed import Array
 from ..typed_jax import dtypes, lax
 from .graph import Value, at
 
 Positions = Any
 """Source position of each element along an axis: a range, or an array of ints."""
+Axis = tuple[int | None, Positions]
+"""An axis of the operand and the positions along it, or None and the length of a broadcast."""
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
-Known = Callable[[Value], Any]
+Known = Callable[[Value], Array]
 """Evaluator of values that depend on constants and sizes alone."""
 
 
@@ -41,7 +44,7 @@ class Selection:
     """
 
     base: Value
-    axes: tuple[tuple[int | None, Positions], ...]
+    axes: tuple[Axis, ...]
     fixed: tuple[tuple[int, int], ...]
 
     def same_places(self, other: Selection) -> bool:
@@ -53,10 +56,13 @@ class Selection:
         )
 
 
-def _same(a: tuple[int | None, Positions], b: tuple[int | None, Positions]) -> bool:
-    if a[0] != b[0] or isinstance(a[1], range) != isinstance(b[1], range):
+def _same(a: Axis, b: Axis) -> bool:
+    (axis, mine), (other_axis, other) = a, b
+    if axis != other_axis or isinstance(mine, range) != isinstance(other, range):
         return False
-    return a[1] == b[1] if isinstance(a[1], (range, int)) else np.array_equal(a[1], b[1])
+    if isinstance(mine, (range, int)):
+        return mine == other
+    return np.array_equal(mine, other)
 
 
 def plain(positions: object) -> Positions:
@@ -64,15 +70,16 @@ def plain(positions: object) -> Positions:
     if isinstance(positions, range):
         return positions
     array = np.asarray(positions, np.int64)
-    if len(array) < 2:
-        return range(int(array[0]), int(array[0]) + 1) if len(array) else range(0)
+    if not len(array):
+        return range(0)
+    first = int(array[0])
+    if len(array) == 1:
+        return range(first, first + 1)
     steps = np.diff(array)
     step = int(steps[0])
-    return (
-        range(int(array[0]), int(array[-1]) + (1 if step > 0 else -1), step)
-        if step and np.all(steps == step)
-        else array
-    )
+    if not step or not np.all(steps == step):
+        return array
+    return range(first, first + step * len(array), step)
 
 
 def _through(inner: Positions, outer: Positions) -> Positions:
@@ -80,12 +87,11 @@ def _through(inner: Positions, outer: Positions) -> Positions:
     if isinstance(inner, range) and isinstance(outer, range):
         if not len(outer):
             return range(0)
-        start, step = inner[outer[0]], inner.step * outer.step
-        return (
-            plain(range(start, start + step * len(outer), step))
-            if len(outer) > 1
-            else range(start, start + 1)
-        )
+        start = inner[outer[0]]
+        if len(outer) == 1:
+            return range(start, start + 1)
+        step = inner.step * outer.step
+        return plain(range(start, start + step * len(outer), step))
     return plain(np.asarray(inner)[np.asarray(outer)])
 
 
@@ -96,13 +102,14 @@ class Move:
     """
 
     source: Value
-    axes: tuple[tuple[int | None, Positions], ...]
+    axes: tuple[Axis, ...]
     fixed: tuple[tuple[int, int], ...] = ()
 
 
 def source_view(value: Value, known: Known) -> Selection:
     """The value as a view of the nearest value below it that no move makes."""
-    return _peeled(Selection(value, tuple(_whole(value)), ()), known)
+    whole = Selection(value, tuple(_whole(value)), ())
+    return _peeled(whole, known)
 
 
 def _peeled(view: Selection, known: Known) -> Selection:
@@ -113,16 +120,17 @@ def _peeled(view: Selection, known: Known) -> Selection:
 
 
 def _composed(view: Selection, move: Move) -> Selection:
-    axes: list[tuple[int | None, Positions]] = []
+    axes: list[Axis] = []
     fixed = dict(move.fixed)
     for axis, positions in view.axes:
         if axis is None:
             axes.append((None, positions))
             continue
         below, inner = move.axes[axis]
-        axes.append(
-            (None, len(positions)) if below is None else (below, _through(inner, positions))
-        )
+        if below is None:
+            axes.append((None, len(positions)))
+        else:
+            axes.append((below, _through(inner, positions)))
 
     # A fixed position on a broadcast axis selects nothing in the operand.
     for axis, position in view.fixed:
@@ -134,7 +142,8 @@ def _composed(view: Selection, move: Move) -> Selection:
 
 def _normal(view: Selection) -> Selection:
     """Turn an axis along which a single position is selected into a fixed one."""
-    fixed, axes = dict(view.fixed), list[tuple[int | None, Positions]]()
+    fixed = dict(view.fixed)
+    axes: list[Axis] = []
     for axis, positions in view.axes:
         if axis is not None and len(positions) == 1:
             fixed[axis] = int(positions[0])
@@ -144,27 +153,25 @@ def _normal(view: Selection) -> Selection:
     return Selection(view.base, tuple(axes), tuple(sorted(fixed.items())))
 
 
-def _whole(value: Value) -> list[tuple[int | None, Positions]]:
+def _whole(value: Value) -> list[Axis]:
     return [(i, range(size)) for i, size in enumerate(value.shape)]
 
 
 def _move(value: Value, known: Known) -> Move | None:
     """The move of an operation that only moves elements; None for any other operation."""
-    name = value.name
-    if (
-        name in _SAME
-        and value.reads[value.index].dtype == value.dtype
-        and value.reads[value.index].shape == value.shape
-    ):
-        return Move(value.reads[value.index], tuple(_whole(value)))
-    move = _MOVES.get(name)
+    if value.name in _SAME:
+        x = value.reads[value.index]
+        if x.dtype == value.dtype and x.shape == value.shape:
+            return Move(x, tuple(_whole(value)))
+    move = _MOVES.get(value.name)
     if move is not None:
         return move(value, known)
     # An embedding that leaves no zero is a permutation.
-    placed = zero_embedding(value, known)
-    if placed is not None and placed.is_everything:
-        return Move(placed.updates.base, placed.updates.axes, placed.updates.fixed)
-    return None
+    embedded = zero_embedding(value, known)
+    if embedded is None or not embedded.is_everything:
+        return None
+    updates = embedded.updates
+    return Move(updates.base, updates.axes, updates.fixed)
 
 
 _SAME = (
@@ -181,23 +188,29 @@ _SAME = (
 def _reshape(value: Value, known: Known) -> Move | None:
     """The move of a reshape that only adds and drops axes of size 1; None for other reshapes."""
     x = value.reads[0]
-    old = [i for i, size in enumerate(x.shape) if size != 1]
-    if value.name == "reshape" and (
-        [x.shape[i] for i in old] != [size for size in value.shape if size != 1]
-        or value.params.get("dimensions") is not None
-    ):
+    old = [size for size in x.shape if size != 1]
+    new = [size for size in value.shape if size != 1]
+    if value.name == "reshape" and (old != new or value.params.get("dimensions") is not None):
         return None
-    left = iter(old)
-    axes: list[tuple[int | None, Positions]] = [
-        (None, 1) if size == 1 else (axis := next(left), range(x.shape[axis]))
-        for size in value.shape
-    ]
-    return Move(x, tuple(axes), tuple((i, 0) for i, size in enumerate(x.shape) if size == 1))
+
+    left: list[Axis] = []
+    fixed: list[tuple[int, int]] = []
+    for i, size in enumerate(x.shape):
+        if size == 1:
+            fixed.append((i, 0))
+        else:
+            left.append((i, range(size)))
+
+    axes: list[Axis] = [(None, size) for size in value.shape]
+    new_axes = [i for i, size in enumerate(value.shape) if size != 1]
+    for i, axis in zip(new_axes, left, strict=True):
+        axes[i] = axis
+    return Move(x, tuple(axes), tuple(fixed))
 
 
 def _broadcast(value: Value, known: Known) -> Move | None:
     x = value.reads[0]
-    axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
+    axes: list[Axis] = [(None, size) for size in value.shape]
     fixed: list[tuple[int, int]] = []
     for below, axis in enumerate(value.params["broadcast_dimensions"]):
         if x.shape[below] == 1:
@@ -217,24 +230,27 @@ def _rev(value: Value, known: Known) -> Move | None:
     axes = _whole(value)
     turned: Sequence[int] = value.params["dimensions"]
     for axis in turned:
-        axes[axis] = (axis, range(value.shape[axis] - 1, -1, -1))
+        forward = range(value.shape[axis])
+        axes[axis] = (axis, forward[::-1])
     return Move(value.reads[0], tuple(axes))
 
 
 def _slice(value: Value, known: Known) -> Move | None:
     starts = at(value.params["start_indices"], value.scope)
-    strides = at(value.params["strides"] or (1,) * len(starts), value.scope)
-    triples = zip(starts, strides, value.shape, strict=True)
-    return Move(
-        value.reads[0],
-        tuple((i, range(s, s + t * size, t)) for i, (s, t, size) in enumerate(triples)),
-    )
+    strides = value.params["strides"] or (1,) * len(starts)
+    steps = at(strides, value.scope)
+    axes: list[Axis] = []
+    for i, (start, step, size) in enumerate(zip(starts, steps, value.shape, strict=True)):
+        behind = start + step * size
+        axes.append((i, range(start, behind, step)))
+    return Move(value.reads[0], tuple(axes))
 
 
 def _split(value: Value, known: Known) -> Move | None:
     axis: int = value.params["axis"]
     sizes = at(value.params["sizes"], value.scope)
-    axes, start = _whole(value), sum(sizes[: value.index])
+    axes = _whole(value)
+    start = sum(sizes[: value.index])
     axes[axis] = (axis, range(start, start + value.shape[axis]))
     return Move(value.reads[0], tuple(axes))
 
@@ -243,16 +259,25 @@ def _dynamic_slice(value: Value, known: Known) -> Move | None:
     x, *starts = value.reads
     if not all(start.is_known for start in starts):
         return None
-    triples = zip(x.shape, value.shape, starts, strict=True)
-    # Starts are clamped so that the window fits, as XLA does.
-    firsts = [min(max(int(known(start)), 0), size - window) for size, window, start in triples]
-    return Move(
-        x,
-        tuple(
-            (i, range(first, first + window))
-            for i, (first, window) in enumerate(zip(firsts, value.shape, strict=True))
-        ),
-    )
+    axes = _slices(x, value.shape, starts, known)
+    return Move(x, tuple(axes))
+
+
+def _slices(
+    x: Value,
+    windows: Sequence[int],
+    starts: Sequence[Value],
+    known: Known,
+) -> list[Axis]:
+    """The positions of a dynamic slice along each axis."""
+    axes: list[Axis] = []
+    triples = zip(x.shape, windows, starts, strict=True)
+    for i, (size, window, start) in enumerate(triples):
+        # Starts are clamped so that the window fits, as XLA does.
+        first = max(int(known(start)), 0)
+        first = min(first, size - window)
+        axes.append((i, range(first, first + window)))
+    return axes
 
 
 def _gather(value: Value, known: Known) -> Move | None:
@@ -261,9 +286,9 @@ def _gather(value: Value, known: Known) -> Move | None:
     if not indices.is_known or numbers.operand_batching_dims:
         return None
     sizes = at(value.params["slice_sizes"], value.scope)
-    places = _separated(
-        known(indices), x.shape, sizes, numbers.start_index_map, value.params["mode"]
-    )
+    mode = value.params["mode"]
+    indexed = numbers.start_index_map
+    places = _separated(known(indices), x.shape, sizes, indexed, mode)
     if places is None:
         return None
     starts, along = places
@@ -271,40 +296,47 @@ def _gather(value: Value, known: Known) -> Move | None:
     # An offset axis runs along the operand from its one start; a batch axis follows the positions
     # of the collapsed axis that vary along it.
     batch = [axis for axis in range(len(value.shape)) if axis not in numbers.offset_dims]
-    axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
+    axes: list[Axis] = [(None, size) for size in value.shape]
     fixed: dict[int, int] = {}
     windows = iter(numbers.offset_dims)
     for axis, size in enumerate(sizes):
-        start = starts.get(axis, range(1))
+        positions = starts.get(axis, range(1))
+        first, runs = int(positions[0]), along.get(axis)
         if axis not in numbers.collapsed_slice_dims:
             # Each index has a window of its own: not a view.
-            if along.get(axis) is not None:
+            if runs is not None:
                 return None
-            axes[next(windows)] = (axis, range(int(start[0]), int(start[0]) + size))
-        elif along.get(axis) is None:
-            fixed[axis] = int(start[0])
+            axes[next(windows)] = (axis, range(first, first + size))
+        elif runs is None:
+            fixed[axis] = first
         else:
-            axes[batch[along[axis]]] = (axis, start)
+            axes[batch[runs]] = (axis, positions)
     return Move(x, tuple(axes), tuple(sorted(fixed.items())))
 
 
 def _separated(
-    indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: object
-) -> tuple[dict[int, Positions], dict[int, Any]] | None:
+    indices: Array,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    indexed: Sequence[int],
+    mode: object,
+) -> tuple[dict[int, Positions], dict[int, int | None]] | None:
     """Separate the positions of a gather or scatter by axis: the positions along each indexed axis,
     and the axis of the indices along which they vary. None if one varies along several, or two
     along the same, or one is out of bounds in a mode that drops.
     """
     starts: dict[int, Positions] = {}
-    along: dict[int, Any] = {}
+    along: dict[int, int | None] = {}
     for column, axis in enumerate(indexed):
         here = np.asarray(indices[..., column]).astype(np.int64)
         last = shape[axis] - sizes[axis]
-        if mode == _DROP and here.size and (here.min() < 0 or here.max() > last):
-            return None
-        here = np.clip(here, 0, last)
         if not here.size:
             return None
+        is_beyond = here.min() < 0 or here.max() > last
+        if mode == _DROP and is_beyond:
+            return None
+        here = np.clip(here, 0, last)
+
         # The axes of the indices along which these positions vary: at most one, and not shared.
         runs = [
             i
@@ -313,8 +345,10 @@ def _separated(
         ]
         if len(runs) > 1 or (runs and runs[0] in along.values()):
             return None
-        line = here[tuple(slice(None) if i in runs else 0 for i in range(here.ndim))]
-        starts[axis], along[axis] = plain(np.atleast_1d(line)), runs[0] if runs else None
+        along_it = [slice(None) if i in runs else 0 for i in range(here.ndim)]
+        line = here[tuple(along_it)]
+        starts[axis] = plain(np.atleast_1d(line))
+        along[axis] = runs[0] if runs else None
     return starts, along
 
 
@@ -370,25 +404,30 @@ def zero_embedding(value: Value, known: Known) -> Embedded | None:
     # `targets` has, for each axis, the axis of the updates or None, and the positions written to.
     # They are sorted, so that equal embeddings are equal as data.
     updates, targets = put
-    axes: list[tuple[int | None, Positions]] = []
+    axes: list[Axis] = []
     places: list[Positions] = []
     for axis, target in targets:
         order = _rising(target)
         places.append(_through(target, order))
         axes.append((None, 1) if axis is None else (axis, order))
     fixed = set(range(len(updates.shape))) - {axis for axis, _ in axes}
-    view = Selection(updates, tuple(axes), tuple((axis, 0) for axis in sorted(fixed)))
+    ones = [(axis, 0) for axis in sorted(fixed)]
+    view = Selection(updates, tuple(axes), tuple(ones))
     return Embedded(_peeled(view, known), tuple(places), value.shape)
 
 
 def _rising(positions: Positions) -> Positions:
     """The permutation that sorts positions."""
     if isinstance(positions, range):
-        return range(len(positions)) if positions.step > 0 else range(len(positions) - 1, -1, -1)
+        order = range(len(positions))
+        return order if positions.step > 0 else order[::-1]
     return plain(np.argsort(np.asarray(positions), kind="stable"))
 
 
-Targets = tuple[Value, list[tuple[int | None, Positions]]]
+Targets = tuple[Value, list[Axis]]
+"""The updates, and for each axis of the result the axis of the updates that runs along it, or None,
+and the positions written to.
+"""
 
 
 def _is_zero(value: Value, known: Known) -> bool:
@@ -404,23 +443,23 @@ def _padded(value: Value, known: Known) -> Targets | None:
     x, filler = value.reads
     config = [at(part, value.scope) for part in value.params["padding_config"]]
     # Negative padding cuts elements off.
-    if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
+    cuts = any(low < 0 or high < 0 for low, high, _ in config)
+    if not _is_zero(filler, known) or cuts:
         return None
-    return x, [
-        (i, range(low, low + (inside + 1) * size, inside + 1))
-        for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
-    ]
+    axes: list[Axis] = []
+    for i, (size, (low, _, inside)) in enumerate(zip(x.shape, config, strict=True)):
+        step = inside + 1
+        axes.append((i, range(low, low + step * size, step)))
+    return x, axes
 
 
 def _updated(value: Value, known: Known) -> Targets | None:
     x, updates, *starts = value.reads
-    if not all(start.is_known for start in starts) or not _is_zero(x, known):
+    if not all(start.is_known for start in starts):
         return None
-    out: list[tuple[int | None, Positions]] = []
-    for i, (size, window, start) in enumerate(zip(x.shape, updates.shape, starts, strict=True)):
-        first = min(max(int(known(start)), 0), size - window)
-        out.append((i, range(first, first + window)))
-    return updates, out
+    if not _is_zero(x, known):
+        return None
+    return updates, _slices(x, updates.shape, starts, known)
 
 
 def _scattered(value: Value, known: Known) -> Targets | None:
@@ -428,37 +467,32 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     numbers = value.params["dimension_numbers"]
     if not indices.is_known or numbers.operand_batching_dims or not _is_zero(x, known):
         return None
-    windows: dict[int, int] = dict(
-        zip(
-            [axis for axis in range(len(x.shape)) if axis not in numbers.inserted_window_dims],
-            numbers.update_window_dims,
-            strict=True,
-        )
-    )
-    sizes = [
-        1 if axis in numbers.inserted_window_dims else updates.shape[windows[axis]]
-        for axis in range(len(x.shape))
-    ]
-    places = _separated(known(indices), x.shape, sizes, numbers.scatter_dims_to_operand_dims, _DROP)
+    axes, inserted = range(len(x.shape)), numbers.inserted_window_dims
+    inside: Sequence[int] = numbers.update_window_dims
+    kept_axes = [axis for axis in axes if axis not in inserted]
+    windows = dict(zip(kept_axes, inside, strict=True))
+    sizes = [1 if axis in inserted else updates.shape[windows[axis]] for axis in axes]
+
+    indexed = numbers.scatter_dims_to_operand_dims
+    places = _separated(known(indices), x.shape, sizes, indexed, _DROP)
     if places is None:
         return None
     starts, along = places
-    inside: Sequence[int] = numbers.update_window_dims
     batch = [axis for axis in range(len(updates.shape)) if axis not in inside]
     used = {axis for axis in along.values() if axis is not None}
     # Several updates of one element: a sum, not a move.
     if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):
         return None
-    out: list[tuple[int | None, Positions]] = []
+    out: list[Axis] = []
     for axis, size in enumerate(sizes):
-        start = starts.get(axis, range(1))
+        positions, runs = starts.get(axis, range(1)), along.get(axis)
         if axis in windows:
-            if along.get(axis) is not None:
+            if runs is not None:
                 return None
-            out.append((windows[axis], range(int(start[0]), int(start[0]) + size)))
+            first = int(positions[0])
+            out.append((windows[axis], range(first, first + size)))
         else:
-            if len(np.unique(np.asarray(start))) != len(start):
+            if len(np.unique(np.asarray(positions))) != len(positions):
                 return None
-            runs: int | None = along.get(axis)
-            out.append((None if runs is None else batch[runs], start))
+            out.append((None if runs is None else batch[runs], positions))
     return updates, out

@@ -13,11 +13,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 
-from ..dims import is_symbolic, symbolic_class
+from ..dims import Dim, is_symbolic, symbolic_class
 
 
 @contextmanager
@@ -26,35 +25,34 @@ def named_sizes() -> Generator[None]:
     tracing = threading.get_ident()
     psum, pmean, axis_size = before = jax.lax.psum, jax.lax.pmean, jax.lax.axis_size
 
-    def symbol(axis_name: object) -> Any | None:
+    def symbol(axis_name: object) -> Dim | None:
         if threading.get_ident() != tracing:
             return None
         size = _asked(lambda: psum(1, axis_name))
         return size if is_symbolic(size) else None
 
     # `psum(1, axis_name)` is JAX's idiom for the size of an axis, and `psum(k, ...)` is k times it.
-    def sum_over(x: Any, axis_name: object, **options: object) -> Any:
-        if type(x) is int and not options and (size := symbol(axis_name)) is not None:
-            return size * x
+    def sum_over(x: object, axis_name: object, **options: object) -> object:
+        if type(x) is int and not options:
+            size = symbol(axis_name)
+            if size is not None:
+                return size * x
         return psum(x, axis_name, **options)
 
     # A mean as `psum(x) / size`, so that the size stays a symbol.
-    def mean_over(x: jax.Array, axis_name: object, **options: object) -> Any:
+    def mean_over(x: object, axis_name: object, **options: object) -> object:
         leaves = jax.tree.leaves(x)
-        if (
-            not options
-            and leaves
-            and all(isinstance(leaf, jax.Array) for leaf in leaves)
-            and (size := symbol(axis_name)) is not None
-        ):
+        is_plain = not options and leaves and all(isinstance(leaf, jax.Array) for leaf in leaves)
+        size = symbol(axis_name) if is_plain else None
+        if size is None:
+            return pmean(x, axis_name, **options)
 
-            def shared(total: object) -> Any:
-                return total / size
+        def share(total: jax.Array) -> jax.Array:
+            return total / size
 
-            return jax.tree.map(shared, psum(x, axis_name))
-        return pmean(x, axis_name, **options)
+        return jax.tree.map(share, psum(x, axis_name))
 
-    def size_of(axis_name: object) -> Any:
+    def size_of(axis_name: object) -> Dim:
         size = symbol(axis_name)
         return axis_size(axis_name) if size is None else size
 
@@ -68,18 +66,18 @@ def named_sizes() -> Generator[None]:
 class _Symbol(Exception):
     """Control flow: carries a symbol out of JAX's conversion to an integer."""
 
-    def __init__(self, size: Any):
+    def __init__(self, size: Dim):
         super().__init__()
         self.size = size
 
 
-def _asked(size: Callable[[], Any]) -> Any:
+def _asked(size: Callable[[], Dim]) -> Dim:
     """The result of `size`, or the symbol that JAX tries to convert to an integer in it."""
     kind = symbolic_class()
     integer = kind.__int__
 
     # The conversion is intercepted for the time of one call, under the caller's lock.
-    def tell(self: Any) -> int:
+    def tell(self: Dim) -> int:
         raise _Symbol(self)
 
     kind.__int__ = tell

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from .symbolic_trace import Choices
 
 
+Proposal = tuple[object, Callable[[Sequence[Any]], object]]
+"""A choice that suits one size, or None, and the function that settles such choices of several
+sizes.
+"""
+
+
 @dataclass
 class Scope:
     """A trace under way whose program must be the same at every size."""
 
     ranges: Mapping[str, tuple[int, int]]
     choices: Choices | None
-    rehearsed: list[tuple[Any, Callable[[Sequence[Any]], Any]]] | None
+    rehearsed: list[Proposal] | None
     turn: int = 0
 
 

@@ -42,19 +42,20 @@ def explain_size_error(error: BaseException) -> str:
         error: The error of JAX, NumPy or Python where code used a symbolic size as a number.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    asking = next(
-        (frame.name for frame in frames if owner(frame.filename) == "jax" and frame.name in _JAX),
-        None,
-    )
+    of_jax = [frame for frame in frames if owner(frame.filename) == "jax"]
+    asking = next((frame.name for frame in of_jax if frame.name in _JAX), None)
     if asking:
         return f"needs to know a size (asked by JAX's `{asking}`; not by {_JAX[asking]})"
     expression, text = _expression(_innermost(error)), first_line(error)
     if not expression:
         return f"needs to know a size: {text}"
+    why = f"needs to know a size, for `{expression}`"
     instead = _instead(expression)
-    if instead or any(words in text for words in _INTERNAL):
-        return f"needs to know a size, for `{expression}`{f'; {instead}' if instead else ''}"
-    return f"needs to know a size, for `{expression}`: {text}"
+    if instead:
+        return f"{why}; {instead}"
+    if any(words in text for words in _INTERNAL):
+        return why
+    return f"{why}: {text}"
 
 
 def first_line(error: BaseException) -> str:
@@ -84,9 +85,8 @@ def _instead(expression: str) -> str:
 
 
 def _innermost(error: BaseException) -> traceback.FrameSummary | None:
-    users = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)
-    ]
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if is_users(frame.filename)]
     return users[-1] if users else None
 
 

@@ -15,23 +15,25 @@ from ..._errors import DerivativeError
 from ..._jax.debug_names import named_like
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
-from ..._jax.typed import AnyJaxpr
+from ..._jax.typed import AnyJaxpr, ClosedJaxpr, NumPyArray, Var
 from ..._jax.user_contexts import FRESH
 from ..derivative import demand_no_backward_rules
+from ..dims import Dim
+from ..interpreter import Ranges
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
 from .dim_hooks import hooked_dims
-from .scope import SCOPE, Scope
+from .scope import SCOPE, Proposal, Scope
 from .size_errors import explain_size_error, first_line, place
 
-Shape = tuple[Any, ...]
+Shape = tuple[Dim, ...]
 W = TypeVar("W")
 S = TypeVar("S")
 
-Sizes = Mapping[str, Any]
+Sizes = Mapping[str, Dim]
 """Symbol -> a size, symbolic or not."""
-Avals = Callable[[Sizes], Sequence[Any]]
+Avals = Callable[[Sizes], Sequence[object]]
 """The abstract arguments, from a size for each symbol."""
 
 
@@ -49,9 +51,9 @@ class SymbolicProgram:
         choices: The choices that were made for it, once for all sizes.
     """
 
-    jaxpr: Any
-    ranges: Mapping[str, tuple[int, int]]
-    numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
+    jaxpr: ClosedJaxpr
+    ranges: Ranges
+    numbers: Mapping[Var, NumPyArray] = field(default_factory=dict[Var, NumPyArray])
     each: str | None = None
     choices: Choices | None = field(default=None, compare=False)
 
@@ -61,36 +63,33 @@ class SymbolicProgram:
 
     def numbers_at(
         self, fn: Callable[..., object], avals: Avals, sizes: Mapping[str, int]
-    ) -> list[Any]:
+    ) -> list[NumPyArray]:
         """The values of `numbers` at other sizes.
 
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes, self.choices).numbers
+        witness = witnessed(self.jaxpr, fn, avals, self.ranges, sizes, self.choices)
+        numbers = witness.numbers
         if numbers.keys() != self.numbers.keys():
-            raise Refused(
-                "", f"does other operations at size {' and '.join(map(str, sizes.values()))}"
-            )
+            size = " and ".join(map(str, sizes.values()))
+            raise Refused("", f"does other operations at size {size}")
         return [numbers[variable] for variable in self.numbers]
 
 
-def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+def symbolic_sizes(ranges: Ranges) -> dict[str, Dim]:
     """Make a JAX symbolic dimension for each symbol, constrained to its range."""
-    bounds = [
-        f"{name} {sign} {bound}"
-        for name, (low, high) in ranges.items()
-        for sign, bound in ((">=", low), ("<=", high))
-    ]
-    return dict(
-        zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True)
-    )
+    bounds: list[str] = []
+    for name, (low, high) in ranges.items():
+        bounds += [f"{name} >= {low}", f"{name} <= {high}"]
+    dims = export.symbolic_shape(", ".join(ranges), constraints=bounds)
+    return dict(zip(ranges, dims, strict=True))
 
 
 def trace(
     fn: Callable[..., object],
     avals: Avals,
-    ranges: Mapping[str, tuple[int, int]],
+    ranges: Ranges,
     sizes: Mapping[str, int] | None = None,
     *,
     choices: Choices | None = None,
@@ -128,30 +127,34 @@ def trace(
         raise Refused("", "computes a number of its size where it cannot be put in")
 
     # The reasons why each new size has to be traced, for people.
+    reasons: list[str] = []
     lines = list(dict.fromkeys(filter(None, first.places.values())))
     if choices is not None and choices.any:
         lines.append("the structure of its derivative")
-    why = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
-    if looks:
-        why = "; ".join(filter(None, [why, looks[0]]))
+    if first.numbers:
+        reasons.append(f"{', '.join(lines) or 'it'} computes numbers of the size")
+    reasons += looks[:1]
+    why = "; ".join(reasons) if reasons else None
     return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
 
 
-def _evaluated(jaxpr: AnyJaxpr) -> Iterator[Any]:
+def _evaluated(jaxpr: AnyJaxpr) -> Iterator[Var]:
     """Yield the variables that an interpreter defines equation by equation, in a program and in the
     sub-jaxprs that rules evaluate.
     """
-    for eqn in opened(jaxpr)[0].eqns:
+    program, _ = opened(jaxpr)
+    for eqn in program.eqns:
         yield from eqn.outvars[:1]
-        for inner in programs(eqn.params) if eqn.primitive.name in HOLDERS else ():
-            yield from _evaluated(inner)
+        if eqn.primitive.name in HOLDERS:
+            for inner in programs(eqn.params):
+                yield from _evaluated(inner)
 
 
 def witnessed(
     jaxpr: AnyJaxpr,
     fn: Callable[..., object],
     avals: Avals,
-    ranges: Mapping[str, tuple[int, int]],
+    ranges: Ranges,
     sizes: Mapping[str, int],
     choices: Choices | None = None,
 ) -> Witness:
@@ -176,12 +179,10 @@ class Choices:
     """
 
     def __init__(self) -> None:
-        self._begun: tuple[Callable[..., Any], Avals, Mapping[str, tuple[int, int]]] | None = None
-        self._made: list[Any] | None = None
+        self._begun: tuple[Callable[..., object], Avals, Ranges] | None = None
+        self._made: list[object] | None = None
 
-    def begin(
-        self, fn: Callable[..., object], avals: Avals, ranges: Mapping[str, tuple[int, int]]
-    ) -> None:
+    def begin(self, fn: Callable[..., object], avals: Avals, ranges: Ranges) -> None:
         """Set the function to rehearse, its abstract arguments and its ranges of sizes."""
         self._begun = fn, avals, ranges
 
@@ -195,15 +196,16 @@ class Choices:
         """The choices, in the order of the trace; made on first use."""
         # Traces that propose different numbers of choices cannot be matched: none is made.
         if self._made is None:
-            asked = list(self._asked())
-            first = asked[0] if len({len(wishes) for wishes in asked}) == 1 else []
+            proposals = list(self._proposals())
+            counts = {len(each) for each in proposals}
+            first = proposals[0] if len(counts) == 1 else []
             self._made = [
-                _settled(settle, [wishes[i][0] for wishes in asked])
+                _settled(settle, [each[i][0] for each in proposals])
                 for i, (_, settle) in enumerate(first)
             ]
         return self._made
 
-    def _asked(self) -> Iterator[list[tuple[Any, Callable[[Sequence[Any]], Any]]]]:
+    def _proposals(self) -> Iterator[list[Proposal]]:
         """Yield the proposals at each of the largest sizes. The size of the call is not used, so
         that the choice is the same in every process.
 
@@ -222,10 +224,9 @@ class Choices:
             except (Refused, DerivativeError):
                 raise
             except Exception as error:
-                at = " and ".join(map(str, sizes.values()))
-                raise Refused(
-                    place(error), f"cannot be traced at size {at}: {first_line(error)}"
-                ) from error
+                size = " and ".join(map(str, sizes.values()))
+                why = f"cannot be traced at size {size}: {first_line(error)}"
+                raise Refused(place(error), why) from error
             yield scope.rehearsed or []
 
 
@@ -234,7 +235,7 @@ class Choices:
 _REHEARSED = 3
 
 
-def _settled(settle: Callable[[Sequence[Any]], object], wishes: Sequence[object]) -> Any:
+def _settled(settle: Callable[[Sequence[object]], object], wishes: Sequence[object]) -> object:
     return None if any(wish is None for wish in wishes) else settle(wishes)
 
 
@@ -260,9 +261,9 @@ def shared_choice(
 
 @contextmanager
 def _scope(
-    ranges: Mapping[str, tuple[int, int]],
+    ranges: Ranges,
     choices: Choices | None = None,
-    rehearsed: list[tuple[Any, Callable[[Sequence[Any]], Any]]] | None = None,
+    rehearsed: list[Proposal] | None = None,
 ) -> Generator[Scope]:
     """Context in which bodies are traced without JAX's trace cache, and no decision depends on a
     size.
@@ -281,10 +282,10 @@ def _scope(
 def _symbolic(
     fn: Callable[..., object],
     avals: Avals,
-    ranges: Mapping[str, tuple[int, int]],
+    ranges: Ranges,
     known: Mapping[str, int],
     choices: Choices | None,
-) -> tuple[Any, Sequence[str]]:
+) -> tuple[ClosedJaxpr, Sequence[str]]:
     """The program with symbolic sizes, and the places where code looked at a size in a way that is
     right only if each size is traced.
 
@@ -293,42 +294,44 @@ def _symbolic(
         Exception: Any exception that the function raises at known sizes too.
     """
     sizes = symbolic_sizes(ranges)
-    jaxpr: Any = None
-    failed: Exception | None = None
+    result: ClosedJaxpr | Exception
     with hooked_dims() as seen, _scope(ranges, choices):
         try:
-            jaxpr = make_jaxpr(_fresh_function(fn))(*avals(sizes))
+            result = make_jaxpr(_fresh_function(fn))(*avals(sizes))
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001
-            failed = error
+            result = error
 
     # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
     # is the reason.
-    if failed is not None:
+    if isinstance(result, Exception):
         with _scope(ranges, choices):
             make_jaxpr(_fresh_function(fn))(*avals(known))
-        raise Refused(place(failed), explain_size_error(failed)) from failed
+        raise Refused(place(result), explain_size_error(result)) from result
 
     # A refusal is raised inside the user's code, which may have caught it.
     if seen.refused:
         raise seen.refused[0]
-    return jaxpr, seen.looks
+    return result, seen.looks
 
 
-def _fresh_function(fn: Callable[..., object]) -> Callable[..., Any]:
+def _fresh_function(fn: Callable[..., object]) -> Callable[..., object]:
     """Wrap `fn` in a new function, since JAX may have cached a trace of `fn`."""
 
-    def again(*arrays: object) -> Any:
+    def again(*arrays: object) -> object:
         return fn(*arrays)
 
     return named_like(again, fn)
 
 
-def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
+def probes(ranges: Ranges) -> list[dict[str, int]]:
     """Two sets of sizes from the ranges, or one if these are equal. Different symbols get different
     sizes if the ranges allow it.
     """
-    low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
-    high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}
+    low: dict[str, int] = {}
+    high: dict[str, int] = {}
+    for i, (name, (first, last)) in enumerate(ranges.items()):
+        low[name] = min(first + i, last)
+        high[name] = max(last - i, first)
     return [low] if low == high else [low, high]
