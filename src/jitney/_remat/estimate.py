@@ -114,11 +114,16 @@ def _segment(flat: FlatProgram, stack: Stack) -> Layer:
         return [env[n] for n in writes]
 
     arguments = set(flat.takes)
-    own = sum(flat.sizes[n] for n in reads if n in arguments)
-    enters = sum(flat.sizes[n] for n in writes)
-    avals = [flat.avals[n] for n in reads]
-    eqns = [step.eqn for step in steps]
-    return _layer(stack.count, enters, segment, avals, eqns, own)
+    own = [n for n in reads if n in arguments]
+    sizes = flat.sizes
+    return _layer(
+        stack.count,
+        sum(sizes[n] for n in writes),
+        segment,
+        [flat.avals[n] for n in reads],
+        [step.eqn for step in steps],
+        own=sum(sizes[n] for n in own),
+    )
 
 
 def _iteration(flat: FlatProgram, stack: Stack) -> Layer:
@@ -126,13 +131,18 @@ def _iteration(flat: FlatProgram, stack: Stack) -> Layer:
     body, constants = opened(eqn.params["jaxpr"])
     operands = [atom.aval for atom in eqn.invars]
     _, carry, _ = scan_parts(eqn, operands)
-    avals = [atom.aval for atom in body.invars]
 
     def iteration(*values: Array) -> list[Array]:
         return applied(body, constants, values)
 
-    enters = sum(map(bytes_of, carry))
-    return _layer(stack.count, enters, iteration, avals, body.eqns, 0)
+    return _layer(
+        stack.count,
+        sum(map(bytes_of, carry)),
+        iteration,
+        [atom.aval for atom in body.invars],
+        body.eqns,
+        own=0,
+    )
 
 
 def _layer(

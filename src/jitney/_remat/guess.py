@@ -48,11 +48,13 @@ class Guess:
         For each kind these are the option with the smallest estimate, and all layers each by
         itself. The option that recomputes the least comes first.
         """
+        kinds = dict.fromkeys(_kind(option) for option in options if not option.whole)
+        every = self.problem.options()
         firsts: dict[Option, None] = {}
-        for kind in dict.fromkeys(_kind(option) for option in options if not option.whole):
-            alike = [option for option in self.problem.options() if _kind(option) == kind]
+        for kind in kinds:
+            alike = [option for option in every if _kind(option) == kind]
             smallest = min(alike, key=self.estimate.bytes)
-            one_by_one = max(alike, key=lambda option: (-option.group, option.layers))
+            one_by_one = max(alike, key=_size_of_groups)
             firsts[smallest] = None
             firsts[one_by_one] = None
 
@@ -80,19 +82,23 @@ class Guess:
         by_kind: defaultdict[Hashable, list[MeasuredOption]] = defaultdict(list)
         for point in self.problem.points.values():
             if point.option.layers:
-                by_kind[_kind(point.option)].append(point)
+                kind = _kind(point.option)
+                by_kind[kind].append(point)
 
-        candidates: list[tuple[int, int, Option]] = []
         layered = [option for option in self.problem.options() if option.layers]
+        best: tuple[int, int] | None = None
+        nearest: Option | None = None
         for kind, measured in by_kind.items():
             here = min(measured, key=lambda point: point.bytes)
+            rank = (len(measured), here.bytes)
+            if best is not None and rank >= best:
+                continue
             alike = [option for option in layered if _kind(option) == kind]
-            neighbours = [option for option in _neighbours(alike, here.option) if option in options]
-            if neighbours:
-                candidates.append((len(measured), here.bytes, neighbours[0]))
-        if not candidates:
-            return None
-        return min(candidates, key=lambda candidate: candidate[:2])[2]
+            for neighbour in _neighbours(alike, here.option):
+                if neighbour in options:
+                    best, nearest = rank, neighbour
+                    break
+        return nearest
 
     def _share(self, option: Option) -> float:
         """Part of the estimated saving that the most similar measured options have reached."""
@@ -115,6 +121,11 @@ class Guess:
         points = self.problem.points.values()
         kin = [p for p in points if p.option == EVERYTHING or _family(p.option) == family]
         return sorted(kin, key=lambda p: p.option.layers)
+
+
+def _size_of_groups(option: Option) -> tuple[int, int]:
+    """Key by which the largest option recomputes all layers, each by itself."""
+    return -option.group, option.layers
 
 
 def _kind(option: Option) -> Hashable:

@@ -41,21 +41,32 @@ def parts_of(flat: FlatProgram) -> dict[int, tuple[int, int]]:
     """Values of a program that are one element along the first axis of an array."""
     parts: dict[int, tuple[int, int]] = {}
     rows: dict[int, tuple[int, int]] = {}
-    # One full row: `slice` of length 1 along the first axis only, then `squeeze` of that axis.
     for step in flat.steps:
         if not step.numbers:
             continue
-        of = step.numbers[0]
-        params = step.eqn.params
+        array = step.numbers[0]
         if step.name == "slice":
-            start, stop = params["start_indices"], params["limit_indices"]
-            is_whole = not any(start[1:]) and tuple(stop[1:]) == tuple(flat.avals[of].shape[1:])
-            is_dense = all(stride == 1 for stride in params["strides"] or ())
-            if is_whole and is_dense and stop[0] == start[0] + 1:
-                rows[step.makes[0]] = (of, start[0])
-        elif step.name == "squeeze" and of in rows and tuple(params["dimensions"]) == (0,):
-            parts[step.makes[0]] = rows[of]
+            index = _row_index(step, flat.avals[array].shape)
+            if index is not None:
+                rows[step.makes[0]] = (array, index)
+        elif step.name == "squeeze" and array in rows:
+            dimensions = tuple(step.eqn.params["dimensions"])
+            if dimensions == (0,):
+                parts[step.makes[0]] = rows[array]
     return parts
+
+
+def _row_index(step: Step, shape: tuple[int, ...]) -> int | None:
+    """Index of the one full row that a slice reads along the first axis; None for others."""
+    params = step.eqn.params
+    first, *starts = params["start_indices"]
+    end, *stops = params["limit_indices"]
+    strides = params["strides"] or ()
+    if any(stride != 1 for stride in strides):
+        return None
+    if any(starts) or tuple(stops) != tuple(shape[1:]):
+        return None
+    return first if end == first + 1 else None
 
 
 def is_at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts, *, is_last: bool) -> bool:

@@ -45,11 +45,13 @@ class Linearized:
     @classmethod
     def of(cls, fn: Callable[[Leaves], Leaves], at: Leaves, *, forward: bool) -> Linearized:
         if not forward:
-            return cls(fn, at, None, jax.eval_shape(fn, at))
+            out = jax.eval_shape(fn, at)
+            return cls(fn, at, None, out)
         count = len(at)
 
         def both(*arrays: object) -> object:
-            point, tangents = list(arrays[:count]), list(arrays[count:])
+            point = list(arrays[:count])
+            tangents = list(arrays[count:])
             return jax.jvp(fn, (point,), (tangents,))
 
         trace = jax.make_jaxpr(both, return_shape=True)

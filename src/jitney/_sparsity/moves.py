@@ -17,7 +17,8 @@ def elementwise(op: SparsityOp) -> list[MaybePattern]:
 
     Axes of size 1 are stretched.
     """
-    return [union([_stretched(op, i) for i in op.varying])]
+    operands = [_stretched(op, i) for i in op.varying]
+    return [union(operands)]
 
 
 def _stretched(op: SparsityOp, i: int) -> Pattern:
@@ -115,8 +116,10 @@ def _assembled(op: SparsityOp, join: Callable[[list[Ints]], Ints]) -> Pattern:
 
 def split(op: SparsityOp) -> list[MaybePattern]:
     pattern = op.pattern(0)
+    positions = op.positions(0)
     stops = np.cumsum(op.params["sizes"])
-    parts = np.split(op.positions(0), stops[:-1], op.params["axis"])
+    axis = op.params["axis"]
+    parts = np.split(positions, stops[:-1], axis)
     return [pattern.take(part) for part in parts]
 
 
@@ -131,14 +134,18 @@ def unstack(op: SparsityOp) -> list[MaybePattern]:
 def padded(op: SparsityOp) -> list[MaybePattern]:
     # Negative padding crops, so only source elements that land inside are kept.
     source = op.positions(0)
+    shape = op.shapes[0]
     places: list[Ints] = []
     for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
-        at = low + np.arange(op.shapes[0][axis]) * (inner + 1)
+        stride = inner + 1
+        at = low + np.arange(shape[axis]) * stride
         is_inside = (at >= 0) & (at < op.out[axis])
-        source = np.take(source, np.flatnonzero(is_inside), axis)
-        places.append(at[is_inside])
+        inside = np.flatnonzero(is_inside)
+        source = np.take(source, inside, axis)
+        places.append(at[inside])
     target = np.full(op.out, -1)
-    target[np.ix_(*places)] = source
+    window = np.ix_(*places)
+    target[window] = source
 
     parts: list[Pattern] = []
     if op.patterns[0] is not None:
@@ -152,15 +159,20 @@ def padded(op: SparsityOp) -> list[MaybePattern]:
 
 def summed(op: SparsityOp) -> list[MaybePattern]:
     """Rule of sums over axes: rows that are added up are merged."""
-    into = _groups(op.shapes[0], op.params["axes"])
-    merged_rows = np.broadcast_to(into, op.shapes[0])
-    return [op.pattern(0).merge(merged_rows, math.prod(op.out))]
+    shape = op.shapes[0]
+    groups = _groups(shape, op.params["axes"])
+    into = np.broadcast_to(groups, shape)
+    merged = op.pattern(0).merge(into, math.prod(op.out))
+    return [merged]
 
 
 def _groups(shape: Shape, axes: Sequence[int]) -> Ints:
     """Number of the line along these axes that an element is on, with size 1 along them."""
-    sizes = [1 if axis in axes else size for axis, size in enumerate(shape)]
-    return np.arange(math.prod(sizes)).reshape(sizes)
+    sizes = list(shape)
+    for axis in axes:
+        sizes[axis] = 1
+    count = math.prod(sizes)
+    return np.arange(count).reshape(sizes)
 
 
 def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:

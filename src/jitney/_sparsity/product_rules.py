@@ -151,15 +151,16 @@ def linear_algebra(op: SparsityOp) -> list[MaybePattern]:
 
     count = math.prod(lead)
     by_batch: list[Pattern] = []
-    for i in op.varying:
-        shape = op.shapes[i]
+    for i, shape in zip(op.varying, shapes, strict=True):
+        size = math.prod(shape)
         per_matrix = max(math.prod(shape[rank:]), 1)
-        batch_of = np.arange(math.prod(shape)) // per_matrix
+        batch_of = np.arange(size) // per_matrix
         by_batch.append(op.pattern(i).merge(batch_of, count))
     whole = union(by_batch)
 
     results: list[MaybePattern] = []
     for shape in op.outs:
-        batch_of = np.repeat(np.arange(count), math.prod(shape[rank:]))
+        per_matrix = math.prod(shape[rank:])
+        batch_of = np.repeat(np.arange(count), per_matrix)
         results.append(whole.take(batch_of))
     return results
