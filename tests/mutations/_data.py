@@ -29,8 +29,8 @@ DERIVATIVES = [
     Mutation(
         "outside of the pattern everything is zero",
         "src/jitney/_sparsity/compressed.py",
-        "odd, jnp.asarray(np.nan, stack.dtype), jnp.zeros((), stack.dtype))",
-        "odd, jnp.zeros((), stack.dtype), jnp.zeros((), stack.dtype))",
+        "jnp.where(odd, nan, jnp.zeros((), stack.dtype))",
+        "jnp.where(odd, jnp.zeros((), stack.dtype), jnp.zeros((), stack.dtype))",
         (
             "tests/sparsity/test_constant_folding.py",
             f"{_PADDED_JACOBIANS}derivatives_that_are_nan_spread_as_without_padding",

@@ -142,8 +142,8 @@ RECOMPUTED = [
     Mutation(
         "layers are equal whatever their parameters",
         "src/jitney/_remat/layers.py",
-        "sorted(step.eqn.params.items())",
-        "sorted({}.items())",
+        "params = sorted(eqn.params.items())",
+        "params = sorted({}.items())",
         (f"{_ROLL}rules_that_differ_in_branches_are_each_layers_own",),
     ),
     Mutation(

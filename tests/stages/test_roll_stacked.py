@@ -162,3 +162,9 @@ def test_states_that_are_put_together_again_are_those_of_each_layer(order):
     together, stack, states = optimize(roll="auto")(hidden)(stacked(), X)
     np.testing.assert_array_equal(together, np.concatenate(states[1:][order]))
     np.testing.assert_array_equal(stack, np.stack([*states[order], X]))
+
+
+def test_a_sum_of_gradients_that_are_numbers_is_no_sum_of_rows():
+    """The derivative of `x + x` adds two ones, which are no rows of a stack."""
+    slope = optimize(roll="auto")(lambda x: jax.grad(lambda x: x + x)(x))
+    assert slope(jnp.float32(1.0)) == 2

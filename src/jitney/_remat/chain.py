@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from jax.extend.core import primitives
 
 from .._jax.jaxprs import bound
-from .._jax.typed import Aval
+from .._jax.typed import Array, Aval, NumPyArray
 from .flat import FlatProgram, Step
 from .layers import Stack, canonical_form, is_number
 
-_convert: Any = primitives.convert_element_type_p
+Arrays = Sequence[Array]
+LoopBody = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
+"""One iteration of a scan: from carry and row to the next carry and outputs."""
+
+_convert = primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Chain:
     carried: dict[int, int]
     own: tuple[int, ...]
     outputs: tuple[int, ...]
-    written: tuple[np.ndarray[Any, Any] | None, ...]
+    written: tuple[NumPyArray | None, ...]
 
     @classmethod
     def of(cls, flat: FlatProgram, stack: Stack, layers: int) -> Chain | Broken:
@@ -67,40 +70,39 @@ class Chain:
         # The forms are equal if the layers compute the same of what they read.
         pairs = list(pairwise(stack.bounds))[:layers]
         parts = [canonical_form(flat, *pair) for pair in pairs]
-        if any(part.form != parts[0].form for part in parts):
+        first = parts[0]
+        if any(part.form != first.form for part in parts):
             return Broken("they differ in more than what they read")
-        sources, makes = tuple(part.reads for part in parts), tuple(part.makes for part in parts)
-        maker = {n: k for k, numbers in enumerate(makes) for n in numbers}
+        sources = tuple(part.reads for part in parts)
+        makes = tuple(part.makes for part in parts)
+        computed = {n for numbers in makes for n in numbers}
         place_of = [{n: i for i, n in enumerate(numbers)} for numbers in makes]
 
         # An operand is carried if the first layer reads it from outside, and every other layer from
         # the same result of the layer before.
         carried: dict[int, int] = {}
-        for place in range(len(sources[0])):
+        own: list[int] = []
+        for place in range(len(first.reads)):
             read = [source[place] for source in sources]
-            if not any(n in maker for n in read):
+            if computed.isdisjoint(read):
+                if len(set(read)) > 1:
+                    own.append(place)
                 continue
             before = {place_of[k].get(n, -1) for k, n in enumerate(read[1:])}
-            if read[0] in maker or len(before) > 1 or before == {-1}:
+            if read[0] in computed or len(before) > 1 or before == {-1}:
                 return Broken("one reads what a layer makes that is not the one before")
             carried[place] = before.pop()
-        own = tuple(
-            p
-            for p in range(len(sources[0]))
-            if p not in carried and len({source[p] for source in sources}) > 1
-        )
-        written = tuple(
-            _written([part.numbers[i] for part in parts]) for i in range(len(parts[0].numbers))
-        )
+
+        literals = zip(*(part.numbers for part in parts), strict=True)
         return cls(
             stack,
             layers,
             sources,
             makes,
             carried,
-            own,
-            _wanted(flat, pairs, makes, carried),
-            written,
+            own=tuple(own),
+            outputs=_wanted(flat, pairs, makes, carried),
+            written=tuple(map(_written, literals)),
         )
 
     @property
@@ -109,16 +111,15 @@ class Chain:
         return [[source[p] for source in self.sources] for p in self.own]
 
     @property
-    def numbers(self) -> list[Any]:
+    def numbers(self) -> list[NumPyArray]:
         """Literals that differ between layers, stacked."""
         return [number for number in self.written if number is not None]
 
     @property
     def shared(self) -> list[int]:
         """Operands that are the same for all layers."""
-        return [
-            n for p, n in enumerate(self.sources[0]) if p not in self.carried and p not in self.own
-        ]
+        differing = {*self.carried, *self.own}
+        return [n for p, n in enumerate(self.sources[0]) if p not in differing]
 
     @property
     def begins(self) -> list[int]:
@@ -128,62 +129,69 @@ class Chain:
         return [self.sources[0][p] for p in self.carried]
 
     def layer(
-        self, flat: FlatProgram, value_of: Callable[[int], Any]
-    ) -> tuple[Callable[[Any, Any], Any], list[Any]]:
+        self, flat: FlatProgram, value_of: Callable[[int], Array]
+    ) -> tuple[LoopBody, list[Array]]:
         """Body of the loop, a function of the carry and of a row, with its initial carry."""
-        start, stop = self.stack.bounds[0], self.stack.bounds[1]
+        start, stop = self.stack.bounds[:2]
+        steps = flat.steps[start:stop]
         source, makes = self.sources[0], self.makes[0]
         shared = {n: value_of(n) for n in self.shared}
+        places = (*self.carried, *self.own)
+        count = len(self.own)
 
-        def layer(carry: Any, row: Any) -> Any:
+        def layer(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
             env = dict(shared)
-            for p, value in zip(
-                (*self.carried, *self.own), (*carry, *row[: len(self.own)]), strict=True
-            ):
-                env[source[p]] = with_weak_type(value, flat.avals[source[p]])
-            _run(flat.steps[start:stop], env, self.written, row[len(self.own) :])
+            operands = (*carry, *row[:count])
+            for place, value in zip(places, operands, strict=True):
+                n = source[place]
+                env[n] = with_weak_type(value, flat.avals[n])
+            _run(steps, env, self.written, row[count:])
+
             # A scan checks that the types of its carry stay the same, weak types included.
-            carry = [
-                with_weak_type(env[makes[made]], flat.avals[source[p]])
-                for p, made in self.carried.items()
-            ]
-            return carry, [env[makes[made]] for made in self.outputs]
+            after: list[Array] = []
+            for place, index in self.carried.items():
+                aval = flat.avals[source[place]]
+                after.append(with_weak_type(env[makes[index]], aval))
+            return after, [env[makes[index]] for index in self.outputs]
 
-        return layer, [
-            with_weak_type(value_of(source[p]), flat.avals[source[p]]) for p in self.carried
-        ]
+        begin = [with_weak_type(value_of(n), flat.avals[n]) for n in self.begins]
+        return layer, begin
 
-    def final_carry(self, last: Sequence[object]) -> dict[int, Any]:
+    def final_carry(self, last: Arrays) -> dict[int, Array]:
         """Final carry, by the number of the value that it is in the program."""
-        return {
-            self.makes[-1][made]: value
-            for made, value in zip(self.carried.values(), last, strict=True)
-        }
+        makes = self.makes[-1]
+        numbers = [makes[index] for index in self.carried.values()]
+        return dict(zip(numbers, last, strict=True))
 
 
 def _run(
-    steps: Sequence[Step], env: dict[int, Any], written: Sequence[object], own: Sequence[object]
+    steps: Sequence[Step], env: dict[int, Array], written: Sequence[object], own: Arrays
 ) -> None:
     """Run one layer on the steps of the first, with its own literals in place of those of the
     first.
     """
-    places, given = iter(written), iter(own)
+    stacked_literals = iter(written)
+    own_literals = iter(own)
     for step in steps:
-        values: list[Any] = []
+        values: list[object] = []
         for ref, atom in zip(step.reads, step.eqn.invars, strict=True):
             if isinstance(ref, int):
                 values.append(env[ref])
-            elif is_number(ref) and next(places) is not None:
-                values.append(with_weak_type(next(given), atom.aval))
+            elif is_number(ref) and next(stacked_literals) is not None:
+                literal = next(own_literals)
+                values.append(with_weak_type(literal, atom.aval))
             else:
                 values.append(ref.value)
-        env.update(zip(step.makes, bound(step.eqn, values), strict=True))
+        results = bound(step.eqn, values)
+        env.update(zip(step.makes, results, strict=True))
 
 
-def _written(values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+def _written(values: Sequence[NumPyArray]) -> NumPyArray | None:
     """Stack literals; None if they are the same to the bit."""
-    same = all(value.tobytes() == values[0].tobytes() for value in values)
-    return None if same else np.stack(values)
+    first = values[0].tobytes()
+    if all(value.tobytes() == first for value in values):
+        return None
+    return np.stack(values)
 
 
 def _wanted(
@@ -197,22 +205,31 @@ def _wanted(
     The final carry is left out for the last layer, because the loop returns it anyway.
     """
     wanted: set[int] = set()
+    last = len(pairs) - 1
     for k, numbers in enumerate(makes):
-        low, high = pairs[k][0], pairs[k + 1][1] if k + 1 < len(pairs) else pairs[k][1]
-        handed = set(carried.values()) if k + 1 == len(pairs) else set[int]()
+        low, _ = pairs[k]
+        _, high = pairs[min(k + 1, last)]
+        final = set(carried.values()) if k == last else set[int]()
         for i, n in enumerate(numbers):
-            if i not in handed and not all(low <= at < high for at in flat.readers.get(n, ())):
+            if i in final:
+                continue
+            readers = flat.readers.get(n, ())
+            if not all(low <= at < high for at in readers):
                 wanted.add(i)
     return tuple(sorted(wanted))
 
 
-def with_weak_type(x: Any, aval: Aval) -> Any:
+def with_weak_type(x: Array, aval: Aval) -> Array:
     """Give a value the weak type of an abstract value: what is stacked or carried is strongly
     typed.
     """
-    if (
-        getattr(aval, "weak_type", False) == getattr(x, "weak_type", False)
-        and getattr(x, "dtype", None) == aval.dtype
-    ):
+    is_weak = getattr(x, "weak_type", False)
+    dtype = getattr(x, "dtype", None)
+    if getattr(aval, "weak_type", False) == is_weak and dtype == aval.dtype:
         return x
-    return _convert.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
+    return _convert.bind(
+        x,
+        new_dtype=aval.dtype,
+        weak_type=aval.weak_type,
+        sharding=None,
+    )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .._errors import BudgetError, Where
 from .._jax.memory import text
+from .._jax.typed import Array
+from .chain import Arrays
 from .estimate import Estimate, layers_of
 from .flops import flops_text
 from .guess import Guess
@@ -45,7 +46,7 @@ class Chosen:
         points: All measured options.
     """
 
-    fn: Callable[[Sequence[Any]], list[Any]]
+    fn: Callable[[Arrays], list[Array]]
     point: MeasuredOption
     points: tuple[MeasuredOption, ...]
 
@@ -65,16 +66,18 @@ def choose(problem: Problem, budget: int) -> Chosen:
     """Option that recomputes the least, of those that fit.
 
     Raises:
-        Nothing: None fits.
+        NoneFits: No option fits.
     """
     best = problem.measure(EVERYTHING)
     if best.bytes > budget:
         best = _searched(problem, budget, best)
-    return Chosen(problem.fn(best.option), best, tuple(problem.points.values()))
+    fn = problem.fn(best.option)
+    return Chosen(fn, best, tuple(problem.points.values()))
 
 
 def _searched(problem: Problem, budget: int, most: MeasuredOption) -> MeasuredOption:
-    guess = Guess(problem, Estimate(layers_of(problem.flat, problem.stacks), most.bytes))
+    layers = layers_of(problem.flat, problem.stacks)
+    guess = Guess(problem, Estimate(layers, most.bytes))
     options = problem.options()
     measured = [point for point in problem.points.values() if point.bytes <= budget]
     best: MeasuredOption | None = min(measured, key=lambda point: point.flops, default=None)
@@ -84,11 +87,9 @@ def _searched(problem: Problem, budget: int, most: MeasuredOption) -> MeasuredOp
         left = [option for option in options if option not in problem.points]
 
         # Options that are guessed to fit and to recompute less than the best so far.
-        likely = [
-            o
-            for o in left
-            if guess.bytes(o) <= budget and (best is None or guess.flops(o) < best.flops)
-        ]
+        likely = [option for option in left if guess.bytes(option) <= budget]
+        if best is not None:
+            likely = [option for option in likely if guess.flops(option) < best.flops]
         # In this order: the cheapest likely option; one of each kind, to correct its estimate; the
         # smallest, if nothing fits yet; neighbours of the smallest ones.
         if likely:
@@ -134,8 +135,9 @@ def not_fitting(where: Where, points: Sequence[MeasuredOption], budget: int) -> 
 
 def frontier_of(points: Sequence[MeasuredOption]) -> list[MeasuredOption]:
     """Pareto frontier of memory and recomputation, from the most memory to the least."""
+    by_flops = sorted(points, key=lambda point: (point.flops, point.bytes))
     frontier: list[MeasuredOption] = []
-    for point in sorted(points, key=lambda p: (p.flops, p.bytes)):
+    for point in by_flops:
         if not frontier or point.bytes < frontier[-1].bytes:
             frontier.append(point)
     return frontier

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
 from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, scan_parts
+from .._jax.typed import Array, Aval, DType, JaxprEqn
 from .flat import FlatProgram, bytes_of
 from .flops import of_equation
 from .layers import Stack
@@ -52,29 +52,29 @@ class Estimate:
     def bytes(self, option: Option) -> int:
         base = self.everything - sum(layer.count * layer.kept for layer in self.layers)
         if option.whole:
-            return base + (
-                sum(layer.count * layer.products for layer in self.layers)
-                if option.saved == "dots"
-                else 0
-            )
+            products = sum(layer.count * layer.products for layer in self.layers)
+            return base + products if option.saved == "dots" else base
         # Between groups of recomputed layers their inputs are saved, and inside them what the
         # policy saves. Layers that are not recomputed save all of their residuals.
         left, total, at_once = option.layers, base, 0
         for layer in self.layers:
-            mine = min(left, layer.count)
-            left -= mine
+            recomputed = min(left, layer.count)
+            left -= recomputed
+            groups = -(-recomputed // option.group)
             inside = layer.products if option.saved == "dots" else 0
-            total += (
-                -(-mine // option.group) * layer.enters
-                + mine * inside
-                + (2 * mine * layer.own if option.rolled else 0)
-            )
-            total += (layer.count - mine) * layer.kept
+            total += groups * layer.enters
+            total += recomputed * inside
+            if option.rolled:
+                total += 2 * recomputed * layer.own
+            others = (layer.count - recomputed) * layer.kept
+            total += others
+
             # The peak: residuals of one recomputed group. By then the backward pass has freed
             # those of the later layers.
-            if mine:
-                again = min(option.group, mine) * (layer.kept - inside)
-                at_once = max(at_once, again - (layer.count - mine) * layer.kept)
+            if recomputed:
+                group = min(option.group, recomputed)
+                again = group * (layer.kept - inside)
+                at_once = max(at_once, again - others)
         return total + max(at_once, 0)
 
     def flops(self, option: Option) -> int:
@@ -83,87 +83,110 @@ class Estimate:
             return sum(layer.count * layer.others for layer in self.layers)
         left, total = option.layers, 0
         for layer in self.layers:
-            mine = min(left, layer.count)
-            left -= mine
-            total += mine * (layer.flops if option.saved == "nothing" else layer.others)
+            recomputed = min(left, layer.count)
+            left -= recomputed
+            each = layer.flops if option.saved == "nothing" else layer.others
+            total += recomputed * each
         return total
 
 
 def layers_of(flat: FlatProgram, stacks: Sequence[Stack]) -> tuple[Layer, ...]:
     """Describe the middle layer of each stack."""
-    return tuple(_turn(flat, stack) if stack.turns else _segment(flat, stack) for stack in stacks)
+    layers: list[Layer] = []
+    for stack in stacks:
+        layer = _iteration(flat, stack) if stack.turns else _segment(flat, stack)
+        layers.append(layer)
+    return tuple(layers)
 
 
 def _segment(flat: FlatProgram, stack: Stack) -> Layer:
     middle = stack.count // 2
-    start, stop = stack.bounds[middle], stack.bounds[middle + 1]
-    reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
+    start, stop = stack.bounds[middle : middle + 2]
+    reads = flat.reads_of(start, stop)
+    writes = flat.needed_after(start, stop)
     steps = flat.steps[start:stop]
 
-    def segment(*values: object) -> list[Any]:
+    def segment(*values: Array) -> list[Array]:
         env = dict(zip(reads, values, strict=True))
         for step in steps:
-            env.update(zip(step.makes, step.run(env), strict=True))
+            results = step.run(env)
+            env.update(zip(step.makes, results, strict=True))
         return [env[n] for n in writes]
 
-    takes = set(flat.takes)
-    own = sum(flat.sizes[n] for n in reads if n in takes)
+    arguments = set(flat.takes)
+    own = [n for n in reads if n in arguments]
+    sizes = flat.sizes
     return _layer(
         stack.count,
-        sum(flat.sizes[n] for n in writes),
+        sum(sizes[n] for n in writes),
         segment,
         [flat.avals[n] for n in reads],
-        [s.eqn for s in steps],
-        own,
+        [step.eqn for step in steps],
+        own=sum(sizes[n] for n in own),
     )
 
 
-def _turn(flat: FlatProgram, stack: Stack) -> Layer:
+def _iteration(flat: FlatProgram, stack: Stack) -> Layer:
     eqn = flat.steps[stack.start].eqn
     body, constants = opened(eqn.params["jaxpr"])
-    _, carry, _ = scan_parts(eqn, [atom.aval for atom in eqn.invars])
-    avals = [atom.aval for atom in body.invars]
+    operands = [atom.aval for atom in eqn.invars]
+    _, carry, _ = scan_parts(eqn, operands)
 
-    def turn(*values: object) -> list[Any]:
+    def iteration(*values: Array) -> list[Array]:
         return applied(body, constants, values)
 
-    return _layer(stack.count, sum(map(bytes_of, carry)), turn, avals, body.eqns, 0)
+    return _layer(
+        stack.count,
+        sum(map(bytes_of, carry)),
+        iteration,
+        [atom.aval for atom in body.invars],
+        body.eqns,
+        own=0,
+    )
 
 
 def _layer(
     count: int,
     enters: int,
     fn: Callable[..., object],
-    avals: Sequence[Any],
-    eqns: Sequence[Any],
+    avals: Sequence[Aval],
+    eqns: Sequence[JaxprEqn],
     own: int,
 ) -> Layer:
     total = sum(map(of_equation, eqns))
     products = sum(of_equation(eqn) for eqn in eqns if eqn.primitive.name == "dot_general")
-    kept = kept_by(fn, avals)
+    everything = kept_by(fn, avals)
     pure = not any(eqn.effects for eqn in eqns)
     return Layer(
         count,
         enters,
-        kept,
-        kept_by(fn, avals, "dots") if pure else kept,
-        total,
-        total - products,
-        own,
+        kept=everything,
+        products=kept_by(fn, avals, "dots") if pure else everything,
+        flops=total,
+        others=total - products,
+        own=own,
     )
 
 
-def kept_by(fn: Callable[..., object], avals: Sequence[Any], saved: Saved = "everything") -> int:
+def kept_by(fn: Callable[..., object], avals: Sequence[Aval], saved: Saved = "everything") -> int:
     """Bytes that the backward pass of a function saves in addition to its arguments."""
-    given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    again = fn if saved == "everything" else jax.checkpoint(fn, policy=policy_of(saved))
+    arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    remat = fn if saved == "everything" else jax.checkpoint(fn, policy=policy_of(saved))
 
-    def pull(*values: jax.Array) -> Any:
-        return jax.vjp(again, *values)[1]
+    def pull(*values: jax.Array) -> object:
+        _, transposed = jax.vjp(remat, *values)
+        return transposed
 
     # The leaves of a VJP function are its residuals. Those that have the form of an argument are
     # taken for it.
-    back = jax.eval_shape(pull, *given)
-    kept = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(back))
-    kept -= Counter((argument.shape, argument.dtype) for argument in given)
-    return sum(bytes_of(jax.ShapeDtypeStruct(*form)) * count for form, count in kept.items())
+    pullback = jax.eval_shape(pull, *arguments)
+    residuals = Counter(map(_form, jax.tree.leaves(pullback)))
+    residuals -= Counter(map(_form, arguments))
+    total = 0
+    for form, count in residuals.items():
+        total += count * bytes_of(jax.ShapeDtypeStruct(*form))
+    return total
+
+
+def _form(leaf: jax.ShapeDtypeStruct) -> tuple[tuple[int, ...], DType]:
+    return leaf.shape, leaf.dtype

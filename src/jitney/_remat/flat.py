@@ -9,10 +9,10 @@ readers of a value are known.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jax
 import numpy as np
@@ -29,7 +29,7 @@ from .._jax.evaluation import (
 from .._jax.jaxprs import bound, called, opened, programs
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import issubdtype
-from .._jax.typed import AnyJaxpr, JaxprEqn
+from .._jax.typed import AnyJaxpr, Aval, JaxprEqn
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Step:
         """Operands other than constants."""
         return numbers_of(self.reads)
 
-    def run(self, env: Mapping[int, object]) -> list[Any]:
+    def run(self, env: Mapping[int, object]) -> list[jax.Array]:
         return self.bound(values_at(self.reads, env))
 
-    def bound(self, values: Sequence[object]) -> list[Any]:
+    def bound(self, values: Sequence[object]) -> list[jax.Array]:
         return bound(self.eqn, values)
 
     @cached_property
@@ -64,61 +64,58 @@ class Step:
         second derivative. JAX wraps a rule anew wherever it stands, so identity would distinguish
         equal rules.
         """
+        if self.name not in ("custom_jvp_call", "custom_vjp_call"):
+            return None
+        operands = [atom.aval for atom in self.eqn.invars]
         avals = tuple(
-            jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)
-            for atom in self.eqn.invars
-            if hasattr(atom.aval, "shape")
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+            for aval in operands
+            if hasattr(aval, "shape")
         )
-        if self.name not in ("custom_jvp_call", "custom_vjp_call") or not all(
-            issubdtype(aval.dtype, np.inexact) for aval in avals
-        ):
+        if not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
             return None
         try:
             derived = self._derived(avals)
         except Exception:  # noqa: BLE001 - code of the user's, which has its own errors, and may never be differentiated
             return None
+
         # The function itself runs where nothing is differentiated, and the derivatives do not
         # contain it.
-        told = [derived, *programs(self.eqn.params)]
-        held = any(
-            getattr(inner, "consts", ())
-            for program in told
-            for inner in (program, *within(program))
-        )
-        texts = tuple(map(str, told))
+        traced = [derived, *programs(self.eqn.params)]
+        for program in traced:
+            for inner in (program, *within(program)):
+                if getattr(inner, "consts", ()):
+                    return None
+        texts = tuple(map(str, traced))
         # The text of a jaxpr shows neither its constants nor the rule of a `custom_vjp` inside it.
-        return (
-            ("rule", *texts)
-            if not held and not any("custom_vjp" in text for text in texts)
-            else None
-        )
+        if any("custom_vjp" in text for text in texts):
+            return None
+        return ("rule", *texts)
 
-    def _derived(self, avals: Sequence[object]) -> Any:
+    def _derived(self, avals: Sequence[object]) -> object:
         """Jaxpr of the first two derivatives."""
 
-        def function(*given: Any) -> list[Any]:
+        def function(*given: jax.Array) -> list[jax.Array]:
             return bound(self.eqn, given)
 
-        def pushed(values: object, tangents: object) -> Any:
+        def pushed(values: object, tangents: object) -> object:
             return jax.jvp(function, values, tangents)
 
-        def pushed_twice(values: object, tangents: object) -> Any:
+        def pushed_twice(values: object, tangents: object) -> object:
             return jax.jvp(pushed, (values, tangents), (tangents, values))
 
-        def pulled(values: Any) -> Any:
+        def pulled(values: Sequence[jax.Array]) -> object:
             out, pull = jax.vjp(function, *values)
             return out, pull(out)
 
-        def pulled_twice(values: object) -> Any:
+        def pulled_twice(values: object) -> object:
             out, pull = jax.vjp(pulled, values)
             return out, pull(out)
 
         forward = self.name == "custom_jvp_call"
-        return (
-            jax.make_jaxpr(pushed_twice)(avals, avals)
-            if forward
-            else jax.make_jaxpr(pulled_twice)(avals)
-        )
+        if forward:
+            return jax.make_jaxpr(pushed_twice)(avals, avals)
+        return jax.make_jaxpr(pulled_twice)(avals)
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class FlatProgram:
     steps: tuple[Step, ...]
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
-    avals: Mapping[int, Any]
+    avals: Mapping[int, Aval]
 
     @cached_property
     def sizes(self) -> Mapping[int, int]:
@@ -148,29 +145,31 @@ class FlatProgram:
 
     def reads_of(self, start: int, stop: int) -> list[int]:
         """Values that a range of steps reads from outside, in the order in which it reads them."""
-        made = {n for step in self.steps[start:stop] for n in step.makes}
-        return list(
-            dict.fromkeys(
-                n for step in self.steps[start:stop] for n in step.numbers if n not in made
-            )
-        )
+        steps = self.steps[start:stop]
+        made = {n for step in steps for n in step.makes}
+        read = dict.fromkeys(n for step in steps for n in step.numbers)
+        return [n for n in read if n not in made]
 
     def needed_after(self, start: int, stop: int) -> list[int]:
         """Values of a range of steps that later steps read, or that are results."""
-        later = {n for step in self.steps[stop:] for n in step.numbers} | self.results
-        return [n for step in self.steps[start:stop] for n in step.makes if n in later]
+        later = self.results
+        for step in self.steps[stop:]:
+            later.update(step.numbers)
+        made = [n for step in self.steps[start:stop] for n in step.makes]
+        return [n for n in made if n in later]
 
     @cached_property
     def readers(self) -> Mapping[int, tuple[int, ...]]:
         """Steps that read each value; the index past the last step stands for the results of the
         program.
         """
-        readers: dict[int, list[int]] = {}
+        readers: defaultdict[int, list[int]] = defaultdict(list)
         for i, step in enumerate(self.steps):
             for n in step.numbers:
-                readers.setdefault(n, []).append(i)
+                readers[n].append(i)
+        end = len(self.steps)
         for n in self.results:
-            readers.setdefault(n, []).append(len(self.steps))
+            readers[n].append(end)
         return {n: tuple(places) for n, places in readers.items()}
 
     def crossing(self, without: Collection[str] = ()) -> list[int]:
@@ -178,17 +177,23 @@ class FlatProgram:
 
         Position 0 is before the first step. Results of the equations in `without` do not count.
         """
-        last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(
-            self.results, len(self.steps)
-        )
-        ends = [0] * (len(self.steps) + 1)
-        live, crossing = 0, [0]
+        end = len(self.steps)
+        last_read: dict[int, int] = {}
         for i, step in enumerate(self.steps):
-            for n in step.makes if step.name not in without else ():
-                if last.get(n, -1) > i:
-                    live += self.sizes[n]
-                    ends[last[n]] += self.sizes[n]
-            live -= ends[i]
+            last_read.update(dict.fromkeys(step.numbers, i))
+        last_read.update(dict.fromkeys(self.results, end))
+
+        freed = [0] * (end + 1)
+        live = 0
+        crossing = [0]
+        for i, step in enumerate(self.steps):
+            if step.name not in without:
+                for n in step.makes:
+                    last = last_read.get(n, -1)
+                    if last > i:
+                        live += self.sizes[n]
+                        freed[last] += self.sizes[n]
+            live -= freed[i]
             crossing.append(live)
         return crossing
 
@@ -198,23 +203,32 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
     constants come before its arguments.
     """
     steps: list[Step] = []
-    avals: dict[int, Any] = {}
+    avals: dict[int, Aval] = {}
 
     def step(eqn: JaxprEqn, reads: list[Ref], _: CallStack) -> tuple[int, ...]:
         makes = numbered(eqn.outvars, avals)
         steps.append(Step(eqn, tuple(reads), makes))
         return makes
 
-    def inside(eqn: JaxprEqn) -> Any | None:
+    def inside(eqn: JaxprEqn) -> object | None:
         return called(eqn) if eqn.primitive.name in calls else None
 
     program, _ = opened(jaxpr)
-    constants, arguments = numbered(program.constvars, avals), numbered(program.invars, avals)
-    gives = without_calls(jaxpr, arguments, step, inside, constants=constants, constant=as_const)
-    return FlatProgram(tuple(steps), (*constants, *arguments), tuple(gives), avals)
+    constants = numbered(program.constvars, avals)
+    arguments = numbered(program.invars, avals)
+    gives = without_calls(
+        jaxpr,
+        arguments,
+        step,
+        inside,
+        constants=constants,
+        constant=as_const,
+    )
+    takes = (*constants, *arguments)
+    return FlatProgram(tuple(steps), takes, tuple(gives), avals)
 
 
-def within(program: AnyJaxpr) -> Iterator[Any]:
+def within(program: object) -> Iterator[AnyJaxpr]:
     """Sub-jaxprs of a program, at any depth."""
     for eqn in opened(program)[0].eqns:
         for inner in programs(eqn.params):
@@ -222,6 +236,6 @@ def within(program: AnyJaxpr) -> Iterator[Any]:
             yield from within(inner)
 
 
-def bytes_of(aval: Any) -> int:
+def bytes_of(aval: Aval | jax.ShapeDtypeStruct) -> int:
     """Bytes of an array; extended dtypes have a size too."""
     return math.prod(aval.shape) * aval.dtype.itemsize if hasattr(aval, "shape") else 0

@@ -24,8 +24,11 @@ _FREE = REARRANGED | frozenset(_OTHERS.split())
 def flops(jaxpr: AnyJaxpr, wanted: Sequence[bool] | None = None) -> int:
     """Operations that the wanted results of a program take; dead code is not counted."""
     program, _ = opened(jaxpr)
-    pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)
-    needed = set(variables(atom for atom, asked in pairs if asked))
+    results = program.outvars
+    if wanted is not None and len(wanted):
+        pairs = zip(results, wanted, strict=True)
+        results = [atom for atom, is_wanted in pairs if is_wanted]
+    needed = set(variables(results))
     total = 0
     for eqn in reversed(program.eqns):
         asked = [atom in needed for atom in eqn.outvars]
@@ -42,12 +45,13 @@ def of_equation(eqn: JaxprEqn, asked: Sequence[bool] | None = None) -> int:
     name = eqn.primitive.name
     inner = called(eqn)
     if inner is not None:
-        return flops(
-            inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None
-        )
+        results = opened(inner)[0].outvars
+        wanted = asked if asked and len(asked) == len(results) else None
+        return flops(inner, wanted)
 
     if name == "scan":
-        return int(eqn.params["length"]) * flops(eqn.params["jaxpr"])
+        length = int(eqn.params["length"])
+        return length * flops(eqn.params["jaxpr"])
     # The costliest branch: which one runs is not known.
     if name == "cond":
         return max(map(flops, eqn.params["branches"]), default=0)
@@ -58,22 +62,21 @@ def of_equation(eqn: JaxprEqn, asked: Sequence[bool] | None = None) -> int:
 
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return (
-            2
-            * _size(eqn.outvars[0])
-            * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
-        )
+        shape = eqn.invars[0].aval.shape
+        products = math.prod(shape[axis] for axis in contracted)
+        return 2 * _size(eqn.outvars[0]) * products
     if name == "conv_general_dilated":
         kernel = eqn.params["dimension_numbers"].rhs_spec
         shape = eqn.invars[1].aval.shape
-        return 2 * _size(eqn.outvars[0]) * math.prod(shape[axis] for axis in kernel[1:])
+        products = math.prod(shape[axis] for axis in kernel[1:])
+        return 2 * _size(eqn.outvars[0]) * products
     if name in _FREE:
         return 0
+    computed = sum(map(_size, eqn.outvars))
     # A reduction has one operation per element that it reads.
-    return max(
-        sum(map(_size, eqn.outvars)),
-        max(map(_size, eqn.invars), default=0) if name.startswith(("reduce", "arg", "cum")) else 0,
-    )
+    if name.startswith(("reduce", "arg", "cum")):
+        return max(computed, max(map(_size, eqn.invars), default=0))
+    return computed
 
 
 def _size(atom: Atom) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,18 +28,17 @@ class Guess:
         """
         kin = self._kin(option)
         if len(kin) > 1:
-            return float(
-                _on_line([p.option.layers for p in kin], [p.bytes for p in kin], option.layers)
-            )
+            layers = [point.option.layers for point in kin]
+            return float(_on_line(layers, [point.bytes for point in kin], option.layers))
         most = self.estimate.everything
-        return most - self._share(option) * (most - self.estimate.bytes(option))
+        saved = most - self.estimate.bytes(option)
+        return most - self._share(option) * saved
 
     def flops(self, option: Option) -> float:
         kin = self._kin(option)
         if len(kin) > 1:
-            return float(
-                _on_line([p.option.layers for p in kin], [p.flops for p in kin], option.layers)
-            )
+            layers = [point.option.layers for point in kin]
+            return float(_on_line(layers, [point.flops for point in kin], option.layers))
         return self.estimate.flops(option)
 
     def firsts(self, options: Sequence[Option], best: MeasuredOption | None) -> list[Option]:
@@ -49,26 +48,30 @@ class Guess:
         For each kind these are the option with the smallest estimate, and all layers each by
         itself. The option that recomputes the least comes first.
         """
-        firsts: list[Option] = []
-        for kind in dict.fromkeys(_kind(option) for option in options if not option.whole):
-            alike = [option for option in self.problem.options() if _kind(option) == kind]
-            firsts += [
-                min(alike, key=self.estimate.bytes),
-                max(alike, key=lambda o: (-o.group, o.layers)),
-            ]
-        better = [
-            o
-            for o in dict.fromkeys(firsts)
-            if o in options and (best is None or self.flops(o) < best.flops)
-        ]
-        return sorted(better, key=lambda o: (self.estimate.flops(o), self.estimate.bytes(o)))
+        kinds = dict.fromkeys(_kind(option) for option in options if not option.whole)
+        every = self.problem.options()
+        firsts: dict[Option, None] = {}
+        for kind in kinds:
+            alike = [option for option in every if _kind(option) == kind]
+            smallest = min(alike, key=self.estimate.bytes)
+            one_by_one = max(alike, key=_size_of_groups)
+            firsts[smallest] = None
+            firsts[one_by_one] = None
+
+        left = [option for option in firsts if option in options]
+        if best is not None:
+            left = [option for option in left if self.flops(option) < best.flops]
+        return sorted(left, key=self._estimated)
+
+    def _estimated(self, option: Option) -> tuple[int, int]:
+        return self.estimate.flops(option), self.estimate.bytes(option)
 
     def smallest(self, options: Sequence[Option]) -> Option | None:
         """Option with the smallest guess, if it is less than all measurements."""
         smallest = min(options, key=self.bytes, default=None)
-        return (
-            smallest if smallest is not None and self.bytes(smallest) < self.problem.least else None
-        )
+        if smallest is None or self.bytes(smallest) >= self.problem.least:
+            return None
+        return smallest
 
     def near(self, options: Sequence[Option]) -> Option | None:
         """Neighbour of the smallest measured option of the kind that was compiled least.
@@ -76,59 +79,60 @@ class Guess:
         A neighbour has more or fewer layers, or other groups of them. The compiler may take less
         for some layers and more again for all, which no line through measured options shows.
         """
-        neighbours: list[tuple[int, int, Option]] = []
-        for kind in {
-            _kind(point.option) for point in self.problem.points.values() if point.option.layers
-        }:
-            measured = [
-                point
-                for point in self.problem.points.values()
-                if point.option.layers and _kind(point.option) == kind
-            ]
+        by_kind: defaultdict[Hashable, list[MeasuredOption]] = defaultdict(list)
+        for point in self.problem.points.values():
+            if point.option.layers:
+                kind = _kind(point.option)
+                by_kind[kind].append(point)
+
+        layered = [option for option in self.problem.options() if option.layers]
+        best: tuple[int, int] | None = None
+        nearest: Option | None = None
+        for kind, measured in by_kind.items():
             here = min(measured, key=lambda point: point.bytes)
-            alike = [
-                option
-                for option in self.problem.options()
-                if option.layers and _kind(option) == kind
-            ]
-            beside = next(
-                (option for option in _neighbours(alike, here.option) if option in options), None
-            )
-            if beside is not None:
-                neighbours.append((len(measured), here.bytes, beside))
-        return min(neighbours, key=lambda neighbour: neighbour[:2], default=(0, 0, None))[2]
+            rank = (len(measured), here.bytes)
+            if best is not None and rank >= best:
+                continue
+            alike = [option for option in layered if _kind(option) == kind]
+            for neighbour in _neighbours(alike, here.option):
+                if neighbour in options:
+                    best, nearest = rank, neighbour
+                    break
+        return nearest
 
     def _share(self, option: Option) -> float:
         """Part of the estimated saving that the most similar measured options have reached."""
-        alike = [
-            p
-            for p in self.problem.points.values()
-            if p.option != EVERYTHING and _kind(p.option) == _kind(option)
-        ]
+        kind = _kind(option)
+        points = self.problem.points.values()
+        alike = [p for p in points if p.option != EVERYTHING and _kind(p.option) == kind]
         return max(map(self._came_true, alike), default=1.0)
 
     def _came_true(self, point: MeasuredOption) -> float:
-        promised = self.estimate.everything - self.estimate.bytes(point.option)
-        return (
-            max(0.0, (self.estimate.everything - point.bytes) / promised) if promised > 0 else 0.0
-        )
+        most = self.estimate.everything
+        promised = most - self.estimate.bytes(point.option)
+        if promised <= 0:
+            return 0.0
+        return max(0.0, (most - point.bytes) / promised)
 
     def _kin(self, option: Option) -> list[MeasuredOption]:
         if option.whole:
             return []
-        kin = [
-            p
-            for p in self.problem.points.values()
-            if p.option == EVERYTHING or _family(p.option) == _family(option)
-        ]
+        family = _family(option)
+        points = self.problem.points.values()
+        kin = [p for p in points if p.option == EVERYTHING or _family(p.option) == family]
         return sorted(kin, key=lambda p: p.option.layers)
 
 
-def _kind(option: Option) -> Any:
+def _size_of_groups(option: Option) -> tuple[int, int]:
+    """Key by which the largest option recomputes all layers, each by itself."""
+    return -option.group, option.layers
+
+
+def _kind(option: Option) -> Hashable:
     return option.saved, option.rolled, option.whole
 
 
-def _family(option: Option) -> Any:
+def _family(option: Option) -> Hashable:
     return option.saved, option.group, option.rolled, option.whole
 
 
@@ -136,25 +140,34 @@ def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
     """Options of a kind that differ by one step: in the size of a group, then in the number of
     recomputed layers.
     """
+
+    def distance(option: Option) -> tuple[int, int]:
+        return abs(option.layers - here.layers), option.layers
+
     neighbours: list[Option] = []
-    for group in _beside({option.group for option in alike}, here.group):
+    groups = {option.group for option in alike}
+    for group in _beside(groups, here.group):
         of_group = [option for option in alike if option.group == group]
-        neighbours.append(
-            min(of_group, key=lambda option: (abs(option.layers - here.layers), option.layers))
-        )
+        neighbours.append(min(of_group, key=distance))
+
     layers = {option.layers for option in alike if option.group == here.group}
-    return neighbours + [replace(here, layers=number) for number in _beside(layers, here.layers)]
+    counts = _beside(layers, here.layers)
+    return neighbours + [replace(here, layers=count) for count in counts]
 
 
 def _beside(numbers: Iterable[int], number: int) -> list[int]:
     """Next larger and next smaller number."""
     ordered = sorted(numbers)
     at = ordered.index(number)
-    return [*ordered[at + 1 : at + 2], *ordered[max(0, at - 1) : at]]
+    larger = ordered[at + 1 : at + 2]
+    smaller = ordered[max(0, at - 1) : at]
+    return [*larger, *smaller]
 
 
 def _on_line(xs: Sequence[int], ys: Sequence[int], x: int) -> float:
     """Interpolate between two measured points, or extrapolate from the last two."""
-    if x <= xs[-1]:
+    last = xs[-1]
+    if x <= last:
         return float(np.interp(x, xs, ys))
-    return ys[-1] + (ys[-1] - ys[-2]) / (xs[-1] - xs[-2]) * (x - xs[-1])
+    slope = (ys[-1] - ys[-2]) / (last - xs[-2])
+    return ys[-1] + slope * (x - last)

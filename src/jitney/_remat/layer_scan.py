@@ -19,6 +19,7 @@ import jax
 from .._jax.evaluation import applied
 from .._jax.jaxprs import inside, is_backward, opened
 from .._jax.memory import text
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .chain import Broken, Chain
 from .flat import FlatProgram, Step, flattened
@@ -59,45 +60,48 @@ def rolling(
         derived: Whether it is part of a derivative.
     """
     flat = slices_first(gradients_as_rows(flattened(traced)))
+    end = len(flat.steps)
     parts: Parts = dict(parts_of(flat))
     derived = derived or any(is_backward(step.eqn) for step in flat.steps)
     stacks = repetitions(flat, OPERATIONS)
-    found: list[Layers] = []
-    for i, stack in enumerate(stacks):
-        low = stacks[i - 1].stop if i else 0
-        high = stacks[i + 1].start if i + 1 < len(stacks) else len(flat.steps)
-        if found and (before := found[-1].chain) is not None:
-            # The stack before may have grown beyond its repetition.
-            low = before.stack.stop
+    starts = [*(stack.start for stack in stacks[1:]), end]
+    decisions: list[Layers] = []
+    # Steps that become part of a loop.
+    rolled: set[int] = set()
+    low = 0
+    for stack, high in zip(stacks, starts, strict=False):
+        grown = _grown(flat, stack, low, high)
         layers = _decided(
             flat,
-            _grown(flat, stack, low, high),
+            grown,
             parts,
             differentiated=differentiated,
             derived=derived,
         )
-        found.append(layers)
-        if layers.chain is not None:
-            parts.update(
-                made_by(layers.chain, {made: ScanOutputs(made) for made in layers.chain.outputs})
-            )
+        decisions.append(layers)
+        chain = layers.chain
+        if chain is None:
+            low = stack.stop
+            continue
+        # The stack may have grown beyond its repetition.
+        low = chain.stack.stop
+        rolled.update(range(chain.stack.start, chain.stack.stop))
+        outputs = {made: ScanOutputs(made) for made in chain.outputs}
+        parts.update(made_by(chain, outputs))
 
     # Loops that stay may have layers in their bodies.
-    rolled = {
-        i
-        for each in found
-        if each.chain
-        for i in range(each.chain.stack.start, each.chain.stack.stop)
-    }
-    inner = {
-        i: rolling(step.eqn.params["jaxpr"], differentiated=differentiated, derived=derived)
-        for i, step in enumerate(flat.steps)
-        if i not in rolled and step.name == "scan"
-    }
+    inner: dict[int, RolledProgram] = {}
+    for i, step in enumerate(flat.steps):
+        if i in rolled or step.name != "scan":
+            continue
+        body = step.eqn.params["jaxpr"]
+        program = rolling(body, differentiated=differentiated, derived=derived)
+        if program.changes:
+            inner[i] = program
     return RolledProgram(
         flat,
-        tuple(found),
-        {i: each for i, each in inner.items() if each.changes},
+        tuple(decisions),
+        inner,
         is_last=not differentiated,
     )
 
@@ -118,26 +122,20 @@ def _decided(
             f"{count} layers of {operations} operations stay as they are: {why}",
         )
 
-    effects = next(
-        (step.name for step in flat.steps[stack.start : stack.stop] if step.eqn.effects), None
-    )
-    if effects is not None:
-        return stay(f"`{effects}` in them does something besides computing")
+    for step in flat.steps[stack.start : stack.stop]:
+        if step.eqn.effects:
+            return stay(f"`{step.name}` in them does something besides computing")
     stack, chain = _longest(flat, stack)
     if isinstance(chain, Broken):
         return stay(chain.why)
     count = stack.count
 
     # Bytes per layer that have to be stacked first.
-    copied = (
-        sum(
-            flat.sizes[n]
-            for row in chain.rows
-            if not is_at_hand(flat, row, parts, is_last=not differentiated)
-            for n in row
-        )
-        // count
-    )
+    to_stack = 0
+    for row in chain.rows:
+        if not is_at_hand(flat, row, parts, is_last=not differentiated):
+            to_stack += sum(flat.sizes[n] for n in row)
+    copied = to_stack // count
     on_cpu = jax.local_devices()[0].platform == "cpu"
     in_slices = on_cpu and count >= STACKED and bool(chain.rows) and not copied
     if count < LAYERS or (operations < OPERATIONS and not in_slices):
@@ -154,11 +152,8 @@ def _decided(
                 "on a CPU a forward pass compiles equal operations once as it is; a gradient of it"
                 " may be rolled"
             )
-        if any(
-            eqn.primitive.name == _NO_KERNEL
-            for step in steps
-            for eqn in (step.eqn, *inside(step.eqn))
-        ):
+        equations = [eqn for step in steps for eqn in (step.eqn, *inside(step.eqn))]
+        if any(eqn.primitive.name == _NO_KERNEL for eqn in equations):
             return stay(f"`{_NO_KERNEL}` has no fast kernel in a loop on CPUs")
 
     # Stacking has to be cheap compared with the work of the layers.
@@ -185,18 +180,21 @@ def _grown(flat: FlatProgram, stack: Stack, low: int, high: int) -> Stack:
     """
     bounds = list(stack.bounds)
     period = bounds[1] - bounds[0]
-    while (
-        bounds[0] - period >= low
-        and canonical_form(flat, bounds[0] - period, bounds[0]).form
-        == canonical_form(flat, *bounds[:2]).form
-    ):
-        bounds.insert(0, bounds[0] - period)
-    while (
-        bounds[-1] + period <= high
-        and canonical_form(flat, bounds[-1], bounds[-1] + period).form
-        == canonical_form(flat, *bounds[-2:]).form
-    ):
-        bounds.append(bounds[-1] + period)
+
+    def equal(start: int, stop: int, layer: Sequence[int]) -> bool:
+        candidate = canonical_form(flat, start, stop)
+        return candidate.form == canonical_form(flat, *layer).form
+
+    while True:
+        before = bounds[0] - period
+        if before < low or not equal(before, bounds[0], bounds[:2]):
+            break
+        bounds.insert(0, before)
+    while True:
+        after = bounds[-1] + period
+        if after > high or not equal(bounds[-1], after, bounds[-2:]):
+            break
+        bounds.append(after)
     return Stack(tuple(bounds))
 
 
@@ -206,16 +204,25 @@ def _longest(flat: FlatProgram, stack: Stack) -> tuple[Stack, Chain | Broken]:
     The first or the last layer may not fit into the chain, so runs without them are tried too.
     """
     forms = [canonical_form(flat, *pair).form for pair in pairwise(stack.bounds)]
-    runs = [0, *(k for k in range(1, len(forms)) if forms[k] != forms[k - 1]), len(forms)]
-    low, high = max(pairwise(runs), key=lambda run: run[1] - run[0])
+    changes = [k for k in range(1, len(forms)) if forms[k] != forms[k - 1]]
+    runs = pairwise([0, *changes, len(forms)])
+    low, high = max(runs, key=lambda run: run[1] - run[0])
+
+    candidates = (
+        (low, high),
+        (low + 1, high),
+        (low, high - 1),
+        (low + 1, high - 1),
+    )
     first: Chain | Broken | None = None
-    for a, b in ((low, high), (low + 1, high), (low, high - 1), (low + 1, high - 1)):
-        if b - a > 1:
-            part = Stack(stack.bounds[a : b + 1], identical=True)
-            chain = Chain.of(flat, part, part.count)
-            first = first or chain
-            if isinstance(chain, Chain):
-                return part, chain
+    for start, stop in candidates:
+        if stop - start <= 1:
+            continue
+        part = Stack(stack.bounds[start : stop + 1], identical=True)
+        chain = Chain.of(flat, part, part.count)
+        first = first or chain
+        if isinstance(chain, Chain):
+            return part, chain
     return stack, first or Broken("they differ in more than what they read")
 
 
@@ -233,16 +240,16 @@ class RolledFunction:
         found: Its layers, and which of them are loops.
     """
 
-    traced: Any
+    traced: object
     found: RolledProgram
 
     @classmethod
     def of(
-        cls, fn: Callable[..., Any], arrays: Sequence[Any], *, differentiated: bool = False
+        cls, fn: Callable[..., object], arrays: Sequence[object], *, differentiated: bool = False
     ) -> RolledFunction:
         # A new function for each trace: JAX caches traces by function, and the side effects of
         # tracing are wanted each time.
-        def flat(*arrays: object) -> Any:
+        def flat(*arrays: object) -> object:
             return fn(*arrays)
 
         traced = jax.make_jaxpr(flat)(*arrays)
@@ -253,10 +260,8 @@ class RolledFunction:
     def lines(self) -> list[tuple[bool, str]]:
         return self.found.lines
 
-    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
         program, constants = opened(self.traced)
-        return (
-            self.found([*constants, *arrays])
-            if self.found.changes
-            else applied(program, constants, arrays)
-        )
+        if self.found.changes:
+            return self.found([*constants, *arrays])
+        return applied(program, constants, arrays)

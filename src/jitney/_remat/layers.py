@@ -14,14 +14,14 @@ from bisect import bisect
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TypeGuard
 
 import jax
 import numpy as np
 
-from .._jax.evaluation import Const
+from .._jax.evaluation import Const, Ref
 from .._jax.jaxprs import opened, programs
-from .._jax.typed import AnyJaxpr, Atom, JaxprEqn
+from .._jax.typed import AnyJaxpr, Atom, JaxprEqn, NumPyArray
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
@@ -69,32 +69,35 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
     """Stacks of a program in its order; where nothing repeats, one stack of pieces of about
     equal work.
     """
-    weights = [sum(flat.sizes[n] for n in step.makes) + _inside(step) for step in flat.steps]
+    weights: list[int] = []
+    for step in flat.steps:
+        computed = sum(flat.sizes[n] for n in step.makes)
+        weights.append(computed + _inside(step))
+    least = _SHARE * sum(weights)
     crossing = flat.crossing()
     labels = _numbered([_label(step) for step in flat.steps])
-    stacks = [
-        *_repeated(
+    stacks = list(
+        _repeated(
             flat,
             np.asarray(labels),
             np.asarray(weights, float),
             crossing,
             0,
             len(labels),
-            _SHARE * sum(weights),
+            least,
         )
-    ]
+    )
 
     # Loops that are not part of a repetition are stacks of their iterations.
     covered = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, step in enumerate(flat.steps):
-        if (
-            i not in covered
-            and step.name == "scan"
-            and step.eqn.params["length"] > 1
-            and weights[i] >= _SHARE * sum(weights)
-        ):
-            stacks.append(Stack((i, i + 1), int(step.eqn.params["length"])))
-    return tuple(sorted(stacks, key=lambda stack: stack.start)) or _pieces(flat, crossing)
+        if i in covered or step.name != "scan":
+            continue
+        length = int(step.eqn.params["length"])
+        if length > 1 and weights[i] >= least:
+            stacks.append(Stack((i, i + 1), length))
+    stacks.sort(key=lambda stack: stack.start)
+    return tuple(stacks) or _pieces(flat, crossing)
 
 
 def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
@@ -103,16 +106,24 @@ def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
 
     Slices do not count: all layers may take slices of one array.
     """
-    labels = np.asarray(_numbered([_label(step) for step in flat.steps]))
-    weights = np.asarray([step.name not in _SLICES for step in flat.steps], float)
-    found = _repeated(flat, labels, weights, flat.crossing(_SLICES), 0, len(labels), least)
-    return tuple(sorted(found, key=lambda stack: stack.start))
+    labels = _numbered([_label(step) for step in flat.steps])
+    counts = [step.name not in _SLICES for step in flat.steps]
+    stacks = _repeated(
+        flat,
+        np.asarray(labels),
+        np.asarray(counts, float),
+        flat.crossing(_SLICES),
+        0,
+        len(labels),
+        least,
+    )
+    return tuple(sorted(stacks, key=lambda stack: stack.start))
 
 
 def _repeated(
     flat: FlatProgram,
-    labels: Any,
-    weights: Any,
+    labels: NumPyArray,
+    weights: NumPyArray,
     crossing: Sequence[int],
     low: int,
     high: int,
@@ -130,35 +141,47 @@ def _repeated(
     yield from _repeated(flat, labels, weights, crossing, stack.stop, high, least)
 
 
-def _best(labels: Any, weights: Any) -> tuple[float, int, int, int] | None:
+def _best(labels: NumPyArray, weights: NumPyArray) -> tuple[float, int, int, int] | None:
     """Weight, start, length and period of the repetition with the most weight."""
     sums = np.concatenate([[0.0], np.cumsum(weights)])
     best: tuple[float, int, int, int] | None = None
-    for period in range(1, min(len(labels) // 2, _PERIOD) + 1):
+    longest = min(len(labels) // 2, _PERIOD)
+    for period in range(1, longest + 1):
         # Runs of labels that are equal to the label one period later. A run of n such labels is a
         # repetition of n + period steps.
-        same = np.concatenate([[0], (labels[:-period] == labels[period:]).astype(np.int8), [0]])
-        edges = np.flatnonzero(np.diff(same))
+        equal = labels[:-period] == labels[period:]
+        padded = np.concatenate([[0], equal.astype(np.int8), [0]])
+        edges = np.flatnonzero(np.diff(padded))
         for first, last in zip(edges[::2], edges[1::2], strict=True):
-            if last - first >= period:
-                stop = int(last) + period
-                weight = float(sums[stop] - sums[first])
-                if best is None or weight * _NEAR > best[0]:
-                    best = (weight, int(first), stop - int(first), period)
+            if last - first < period:
+                continue
+            start = int(first)
+            stop = int(last) + period
+            weight = float(sums[stop] - sums[start])
+            if best is None or weight * _NEAR > best[0]:
+                best = (weight, start, stop - start, period)
     return best
 
 
 def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, period: int) -> Stack:
     """Cut a repetition where the fewest bytes cross."""
     # Steps by which the cuts may move: the incomplete layer, and a whole one if there are enough.
-    spare = (end - first) % period + (period if (end - first) // period > 2 else 0)
-    starts = range(first, first + min(spare, period - 1) + 1)
-    begin = min(
-        starts, key=lambda at: (sum(crossing[at:end:period]) / len(crossing[at:end:period]), at)
-    )
-    bounds = tuple(range(begin, begin + (end - begin) // period * period + 1, period))
+    count, spare = divmod(end - first, period)
+    if count > 2:
+        spare += period
+    last_start = first + min(spare, period - 1)
+
+    def bytes_at(start: int) -> tuple[float, int]:
+        """Average bytes that cross the cuts; of equal starts the first one counts."""
+        crossed = crossing[start:end:period]
+        return sum(crossed) / len(crossed), start
+
+    begin = min(range(first, last_start + 1), key=bytes_at)
+    count = (end - begin) // period
+    bounds = tuple(range(begin, begin + count * period + 1, period))
     kinds = {canonical_form(flat, a, b).form for a, b in pairwise(bounds)}
-    pure = not any(step.eqn.effects for step in flat.steps[bounds[0] : bounds[-1]])
+    steps = flat.steps[bounds[0] : bounds[-1]]
+    pure = not any(step.eqn.effects for step in steps)
     return Stack(bounds, identical=len(kinds) == 1 and pure)
 
 
@@ -169,10 +192,12 @@ def _pieces(flat: FlatProgram, crossing: Sequence[int]) -> tuple[Stack, ...]:
         return ()
     bounds = [0]
     for i in range(1, _PIECES):
-        low, high = (bisect(work, work[-1] * (i + part) / _PIECES) for part in (-0.25, 0.25))
-        at = min(
-            range(max(low, bounds[-1] + 1), max(high, bounds[-1] + 1) + 1), key=crossing.__getitem__
-        )
+        # A quarter of a piece in either direction.
+        low = bisect(work, work[-1] * (i - 0.25) / _PIECES)
+        high = bisect(work, work[-1] * (i + 0.25) / _PIECES)
+        after = bounds[-1] + 1
+        places = range(max(low, after), max(high, after) + 1)
+        at = min(places, key=crossing.__getitem__)
         if bounds[-1] < at < len(flat.steps):
             bounds.append(at)
     return (Stack((*bounds, len(flat.steps))),)
@@ -183,9 +208,9 @@ def _inside(step: Step) -> int:
     if step.name != "scan":
         return 0
     program, _ = opened(step.eqn.params["jaxpr"])
-    return int(step.eqn.params["length"]) * sum(
-        bytes_of(atom.aval) for eqn in program.eqns for atom in eqn.outvars
-    )
+    results = [atom for eqn in program.eqns for atom in eqn.outvars]
+    per_iteration = sum(bytes_of(atom.aval) for atom in results)
+    return int(step.eqn.params["length"]) * per_iteration
 
 
 def _numbered(labels: Sequence[Hashable]) -> list[int]:
@@ -198,17 +223,17 @@ def _label(step: Step) -> Hashable:
     repetitions.
     """
     eqn = step.eqn
-    params = tuple(
-        (name, repr(value) if isinstance(value, _PLAIN) else type(value).__name__)
-        for name, value in sorted(eqn.params.items())
-    )
+    params: list[Hashable] = []
+    for name, value in sorted(eqn.params.items()):
+        text = repr(value) if isinstance(value, _PLAIN) else type(value).__name__
+        params.append((name, text))
     inner = tuple(len(opened(program)[0].eqns) for program in programs(eqn.params))
     return (
         step.name,
-        params,
+        tuple(params),
         inner,
-        tuple(_kind(a) for a in eqn.invars),
-        tuple(_kind(a) for a in eqn.outvars),
+        tuple(map(_kind, eqn.invars)),
+        tuple(map(_kind, eqn.outvars)),
     )
 
 
@@ -236,7 +261,7 @@ class CanonicalForm:
     form: tuple[Hashable, ...]
     reads: list[int]
     makes: list[int]
-    numbers: list[np.ndarray[Any, Any]]
+    numbers: list[NumPyArray]
 
 
 def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
@@ -247,41 +272,40 @@ def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
     """
     made: dict[int, int] = {}
     outside: dict[int, int] = {}
-    numbers: list[np.ndarray[Any, Any]] = []
+    numbers: list[NumPyArray] = []
     form: list[Hashable] = []
 
     # Values are renamed by the order of their first occurrence, and literals are replaced by a
     # mark.
-    def place(ref: Any, atom: Atom) -> Hashable:
+    def place(ref: Ref, atom: Atom) -> Hashable:
         if is_number(ref):
             numbers.append(np.asarray(ref.value, atom.aval.dtype))
             return ("number",)
         if isinstance(ref, Const):
             return ("constant", *_identity(ref.value))
-        return (
-            ("made", made[ref]) if ref in made else ("read", outside.setdefault(ref, len(outside)))
-        )
+        if ref in made:
+            return ("made", made[ref])
+        return ("read", outside.setdefault(ref, len(outside)))
 
     for step in flat.steps[start:stop]:
-        reads = tuple(map(place, step.reads, step.eqn.invars))
+        eqn = step.eqn
+        reads = tuple(map(place, step.reads, eqn.invars))
         for n in step.makes:
             made[n] = len(made)
-        params = step.rule or tuple(
-            (name, _identity(value)) for name, value in sorted(step.eqn.params.items())
-        )
-        kinds = tuple(_kind(a) for a in (*step.eqn.invars, *step.eqn.outvars))
-        form.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
+        params = step.rule or _params(eqn)
+        kinds = tuple(map(_kind, (*eqn.invars, *eqn.outvars)))
+        form.append((step.name, params, reads, kinds, bool(eqn.effects)))
     return CanonicalForm(tuple(form), list(outside), list(made), numbers)
 
 
-def is_number(ref: object) -> bool:
+def is_number(ref: object) -> TypeGuard[Const]:
     """Return whether an operand is a scalar literal of the program."""
-    return (
-        isinstance(ref, Const) and np.ndim(ref.value) == 0 and not isinstance(ref.value, jax.Array)
-    )
+    if not isinstance(ref, Const) or np.ndim(ref.value):
+        return False
+    return not isinstance(ref.value, jax.Array)
 
 
-def _identity(value: object) -> tuple[Any, ...]:
+def _identity(value: object) -> tuple[Hashable, ...]:
     # Tuples may hold programs too, and the text of a tuple shows nothing of their rules.
     if isinstance(value, (tuple, list)):
         return (type(value).__name__, *map(_identity, value))
@@ -289,18 +313,20 @@ def _identity(value: object) -> tuple[Any, ...]:
         return (repr(value),)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return (repr(value),)
+
     program, constants = opened(value)
     if hasattr(program, "eqns") and not constants:
-        return (
-            "program",
-            *(_equation(eqn) for eqn in program.eqns),
-            str(program) if not programs_inside(program) else id(value),
-        )
+        equations = map(_equation, program.eqns)
+        whole = id(value) if programs_inside(program) else str(program)
+        return ("program", *equations, whole)
+
+    by_identity = ("object", id(value))
     try:
         hash(value)
     except TypeError:
-        return ("object", id(value))
-    return ("value", value) if type(value).__eq__ is not object.__eq__ else ("object", id(value))
+        return by_identity
+    has_equality = type(value).__eq__ is not object.__eq__
+    return ("value", value) if has_equality else by_identity
 
 
 def programs_inside(program: AnyJaxpr) -> bool:
@@ -308,6 +334,9 @@ def programs_inside(program: AnyJaxpr) -> bool:
 
 
 def _equation(eqn: JaxprEqn) -> Hashable:
-    return eqn.primitive.name, tuple(
-        (name, _identity(value)) for name, value in sorted(eqn.params.items())
-    )
+    return eqn.primitive.name, _params(eqn)
+
+
+def _params(eqn: JaxprEqn) -> tuple[Hashable, ...]:
+    params = sorted(eqn.params.items())
+    return tuple((name, _identity(value)) for name, value in params)

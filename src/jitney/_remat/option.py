@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
 from .._jax.evaluation import applied, values_at
 from .._jax.jaxprs import opened, scan_parts
-from .chain import Chain
+from .._jax.typed import Array
+from .chain import Arrays, Chain, LoopBody
 from .flat import FlatProgram
 from .layers import Stack
 
@@ -41,22 +42,23 @@ class Option:
     def __str__(self) -> str:
         if self.saved == "everything":
             return "everything"
-        kept = {
+        residuals = {
             "dots": "products",
             "offloaded": "products, in the memory of the host",
             "nothing": "what enters",
         }[self.saved]
         if self.whole:
-            return kept
+            return residuals
         of = "each layer" if self.group == 1 else f"each {self.group} layers"
-        return f"{kept} of {of}, the first {self.layers}{', as a loop' if self.rolled else ''}"
+        loop = ", as a loop" if self.rolled else ""
+        return f"{residuals} of {of}, the first {self.layers}{loop}"
 
 
 EVERYTHING = Option()
 
 
-def policy_of(saved: Saved) -> Any:
-    """Policy of `jax.checkpoint`."""
+def policy_of(saved: Saved) -> Callable[..., bool]:
+    """Policy for `jax.checkpoint`, of the type that JAX gives it."""
     policies = jax.checkpoint_policies
     if saved == "offloaded":
         return policies.offload_dot_with_no_batch_dims("device", "pinned_host")
@@ -69,11 +71,12 @@ class _Evaluation:
 
     flat: FlatProgram
     option: Option
-    env: dict[int, Any]
+    env: dict[int, Array]
 
     def plain(self, start: int, stop: int) -> None:
         for step in self.flat.steps[start:stop]:
-            self.env.update(zip(step.makes, step.run(self.env), strict=True))
+            results = step.run(self.env)
+            self.env.update(zip(step.makes, results, strict=True))
 
     def apart(self, start: int, stop: int) -> None:
         """Run steps under `jax.checkpoint`: their inputs are saved, and what the policy saves."""
@@ -82,16 +85,17 @@ class _Evaluation:
         if any(step.eqn.effects for step in flat.steps[start:stop]):
             self.plain(start, stop)
             return
-        reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
+        reads = flat.reads_of(start, stop)
+        writes = flat.needed_after(start, stop)
 
-        def segment(*values: object) -> list[Any]:
-            inner = _Evaluation(flat, self.option, dict(zip(reads, values, strict=True)))
+        def segment(*values: Array) -> list[Array]:
+            env = dict(zip(reads, values, strict=True))
+            inner = _Evaluation(flat, self.option, env)
             inner.plain(start, stop)
             return [inner.env[n] for n in writes]
 
-        out = jax.checkpoint(segment, policy=policy_of(self.option.saved))(
-            *(self.env[n] for n in reads)
-        )
+        remat = jax.checkpoint(segment, policy=policy_of(self.option.saved))
+        out = remat(*(self.env[n] for n in reads))
         self.env.update(zip(writes, out, strict=True))
 
     def stack(self, stack: Stack, layers: int) -> None:
@@ -101,26 +105,38 @@ class _Evaluation:
             return
         group = self.option.group
         # A loop takes whole groups only. The remainder follows as separate layers.
-        rolled = layers - layers % group if self.option.rolled and stack.identical else 0
-        found = Chain.of(self.flat, stack, rolled) if rolled > group else None
-        chain = found if isinstance(found, Chain) else None
-        first = rolled if chain else 0
-        if chain:
-            self.chain(chain)
+        rolled = 0
+        if self.option.rolled and stack.identical:
+            rolled = layers - layers % group
+        first = 0
+        if rolled > group:
+            chain = Chain.of(self.flat, stack, rolled)
+            if isinstance(chain, Chain):
+                self.chain(chain)
+                first = rolled
+
+        bounds = stack.bounds
         for i in range(first, layers, group):
-            self.apart(stack.bounds[i], stack.bounds[min(i + group, layers)])
-        self.plain(stack.bounds[layers], stack.stop)
+            end = min(i + group, layers)
+            self.apart(bounds[i], bounds[end])
+        self.plain(bounds[layers], stack.stop)
 
     def chain(self, chain: Chain) -> None:
         """Run layers as a scan that is recomputed in groups."""
         layer, begin = chain.layer(self.flat, self.env.__getitem__)
-        rows = [jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows] + chain.numbers
+        rows = [jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows]
         last, ys = remat_scan(
-            layer, begin, rows, chain.layers, chain.layers, self.option, backwards=False
+            layer,
+            begin,
+            [*rows, *chain.numbers],
+            chain.layers,
+            chain.layers,
+            self.option,
+            backwards=False,
         )
-        for made, y in zip(chain.outputs, ys, strict=True):
-            for k in range(chain.layers):
-                self.env[chain.makes[k][made]] = y[k]
+        for index, y in zip(chain.outputs, ys, strict=True):
+            for k, makes in enumerate(chain.makes):
+                self.env[makes[index]] = y[k]
         self.env.update(chain.final_carry(last))
 
     def loop(self, stack: Stack, layers: int) -> None:
@@ -132,70 +148,96 @@ class _Evaluation:
         operands = values_at(step.reads, self.env)
         fixed, carry, rows = scan_parts(step.eqn, operands)
         body, constants = opened(step.eqn.params["jaxpr"])
-        count, backwards = len(carry), bool(step.eqn.params["reverse"])
+        count = len(carry)
 
-        def turn(carry: Any, row: Any) -> Any:
+        def iteration(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
             out = applied(body, constants, [*fixed, *carry, *row])
             return out[:count], out[count:]
 
-        carry, ys = remat_scan(
-            turn, carry, rows, stack.turns, layers, self.option, backwards=backwards
+        last, ys = remat_scan(
+            iteration,
+            carry,
+            rows,
+            stack.turns,
+            layers,
+            self.option,
+            backwards=bool(step.eqn.params["reverse"]),
         )
-        self.env.update(zip(step.makes, [*carry, *ys], strict=True))
+        self.env.update(zip(step.makes, [*last, *ys], strict=True))
 
 
 def remat_scan(
-    turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Option, *, backwards: bool
-) -> Any:
+    body: LoopBody,
+    carry: Arrays,
+    rows: Arrays,
+    total: int,
+    layers: int,
+    option: Option,
+    *,
+    backwards: bool,
+) -> tuple[Arrays, Arrays]:
     """Scan whose first `layers` iterations are recomputed, one group at a time."""
     scan = jax.lax.scan
-    layers -= layers % option.group
+    size = option.group
+    layers -= layers % size
     if not layers:
-        return scan(turn, carry, rows, length=total, reverse=backwards)
+        return scan(body, carry, rows, length=total, reverse=backwards)
 
-    def some(first: int, last: int) -> Any:
+    def some(first: int, last: int) -> Arrays:
         """Rows of a range of iterations, counted in the order in which they run."""
-        low, high = (total - last, total - first) if backwards else (first, last)
-        return rows if last - first == total else [row[low:high] for row in rows]
+        if last - first == total:
+            return rows
+        low, high = first, last
+        if backwards:
+            low, high = total - last, total - first
+        return [row[low:high] for row in rows]
 
     # Two nested scans: the outer one runs over groups and is rematerialised.
-    def grouped(rows: Any, count: int) -> Any:
-        return [row.reshape(count // option.group, option.group, *row.shape[1:]) for row in rows]
+    def grouped(rows: Arrays, count: int) -> Arrays:
+        return [row.reshape(count // size, size, *row.shape[1:]) for row in rows]
 
-    def group(carry: Any, rows: Any) -> Any:
-        return scan(turn, carry, rows, length=option.group, reverse=backwards)
+    def group(carry: Arrays, rows: Arrays) -> tuple[Arrays, Arrays]:
+        return scan(body, carry, rows, length=size, reverse=backwards)
 
-    kept = turn if option.group == 1 else group
-    given = some(0, layers) if option.group == 1 else grouped(some(0, layers), layers)
+    inner: LoopBody = body
+    inputs = some(0, layers)
+    if size > 1:
+        inner = group
+        inputs = grouped(inputs, layers)
     # Inside a scan `prevent_cse` is not needed.
-    again = jax.checkpoint(kept, policy=policy_of(option.saved), prevent_cse=False)
-    carry, ys = scan(again, carry, given, length=layers // option.group, reverse=backwards)
-    if option.group > 1:
+    remat = jax.checkpoint(inner, policy=policy_of(option.saved), prevent_cse=False)
+    carry, ys = scan(remat, carry, inputs, length=layers // size, reverse=backwards)
+    if size > 1:
         ys = [y.reshape(layers, *y.shape[2:]) for y in ys]
 
     # The remainder saves everything. In a reversed scan its rows come first.
     if layers < total:
-        carry, rest = scan(
-            turn, carry, some(layers, total), length=total - layers, reverse=backwards
-        )
-        pairs = zip(rest, ys, strict=True) if backwards else zip(ys, rest, strict=True)
+        others = some(layers, total)
+        carry, rest = scan(body, carry, others, length=total - layers, reverse=backwards)
+        first, second = (rest, ys) if backwards else (ys, rest)
+        pairs = zip(first, second, strict=True)
         ys = [jax.numpy.concatenate(pair) for pair in pairs]
     return carry, ys
 
 
 def program_of(
     flat: FlatProgram, stacks: Sequence[Stack], option: Option
-) -> Callable[[Sequence[Any]], list[Any]]:
+) -> Callable[[Arrays], list[Array]]:
     """Program as a function of its constants and arguments that saves what the option says."""
 
-    def whole(values: Sequence[object]) -> list[Any]:
-        run = _Evaluation(flat, option, dict(zip(flat.takes, values, strict=True)))
+    def whole(values: Arrays) -> list[Array]:
+        env = dict(zip(flat.takes, values, strict=True))
+        run = _Evaluation(flat, option, env)
         at, done = 0, 0
         for stack in () if option.whole else stacks:
             run.plain(at, stack.start)
-            run.stack(stack, min(max(option.layers - done, 0), stack.count))
-            at, done = stack.stop, done + stack.count
+            left = max(option.layers - done, 0)
+            run.stack(stack, min(left, stack.count))
+            at = stack.stop
+            done += stack.count
         run.plain(at, len(flat.steps))
         return values_at(flat.gives, run.env)
 
-    return jax.checkpoint(whole, policy=policy_of(option.saved)) if option.whole else whole
+    if not option.whole:
+        return whole
+    return jax.checkpoint(whole, policy=policy_of(option.saved))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +12,8 @@ from .._jax.compiler import FAST
 from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
-from .chain import Chain
+from .._jax.typed import Array
+from .chain import Arrays, Chain
 from .flat import FlatProgram, flattened
 from .flops import flops, of_equation
 from .layers import Stack, stacks_of
@@ -50,28 +50,32 @@ class Problem:
     """
 
     def __init__(
-        self, traced: Any, wrt: Sequence[int] | None = None, lies: Sequence[Any] | None = None
+        self,
+        traced: object,
+        wrt: Sequence[int] | None = None,
+        lies: Sequence[jax.sharding.Sharding | None] | None = None,
     ):
         self.flat: FlatProgram = flattened(traced)
-        self.constants: list[Any] = list(getattr(traced, "consts", ()))
+        self.constants: list[Array] = list(getattr(traced, "consts", ()))
         count = len(self.constants)
         arguments = self.flat.takes[count:]
-        self.shardings: dict[int, Any] = dict(zip(arguments, lies or (), strict=False))
+        self.shardings: dict[int, jax.sharding.Sharding | None] = dict(
+            zip(arguments, lies or (), strict=False)
+        )
         chosen = range(len(arguments)) if wrt is None else wrt
         # Only inexact arguments and results take part in the gradient. Constants come first in
         # `takes`.
-        self.wrt = [
-            count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)
-        ]
-        kinds = [
-            getattr(self.flat.avals[ref] if isinstance(ref, int) else ref.value, "dtype", None)
-            for ref in self.flat.gives
-        ]
-        self.results = [
-            i
-            for i, dtype in enumerate(kinds)
-            if dtype is not None and issubdtype(dtype, np.inexact)
-        ]
+        self.wrt: list[int] = []
+        for i in chosen:
+            dtype = self.flat.avals[arguments[i]].dtype
+            if issubdtype(dtype, np.inexact):
+                self.wrt.append(count + i)
+        self.results: list[int] = []
+        for i, ref in enumerate(self.flat.gives):
+            result = self.flat.avals[ref] if isinstance(ref, int) else ref.value
+            dtype = getattr(result, "dtype", None)
+            if dtype is not None and issubdtype(dtype, np.inexact):
+                self.results.append(i)
         self.stacks: tuple[Stack, ...] = stacks_of(self.flat)
         self.points: dict[Option, MeasuredOption] = {}
         self._everything = 0
@@ -80,53 +84,62 @@ class Problem:
     def has_gradient(self) -> bool:
         return bool(self.wrt) and any(isinstance(self.flat.gives[i], int) for i in self.results)
 
-    def fn(self, option: Option) -> Callable[[Sequence[Any]], list[Any]]:
-        made = program_of(self.flat, self.stacks, option)
-        return lambda arrays: made([*self.constants, *arrays])
+    def fn(self, option: Option) -> Callable[[Arrays], list[Array]]:
+        program = program_of(self.flat, self.stacks, option)
+        return lambda arrays: program([*self.constants, *arrays])
 
     def measure(self, option: Option) -> MeasuredOption:
         """Measure an option: its bytes by the compiler, its operations by the jaxpr."""
-        if option not in self.points:
-            run = program_of(self.flat, self.stacks, option)
+        if option in self.points:
+            return self.points[option]
+        run = program_of(self.flat, self.stacks, option)
 
-            def gradient(values: Any, cotangents: Any) -> Any:
-                def of(chosen: Any) -> Any:
-                    given = list(values)
-                    for i, value in zip(self.wrt, chosen, strict=True):
-                        given[i] = value
-                    out = run(given)
-                    return [out[i] for i in self.results]
+        def gradient(values: Arrays, cotangents: Arrays) -> object:
+            def of(chosen: Arrays) -> Arrays:
+                inputs = list(values)
+                for i, value in zip(self.wrt, chosen, strict=True):
+                    inputs[i] = value
+                out = run(inputs)
+                return [out[i] for i in self.results]
 
-                out, pull = jax.vjp(of, [values[i] for i in self.wrt])
-                return out, pull(cotangents)[0]
+            out, pull = jax.vjp(of, [values[i] for i in self.wrt])
+            return out, pull(cotangents)[0]
 
-            # Abstract arrays only: the gradient is compiled and never run.
-            traced = own_jit()(gradient).trace(*self._avals())
+        # Abstract arrays only: the gradient is compiled and never run.
+        traced = own_jit()(gradient).trace(*self._avals())
 
-            work = flops(traced.jaxpr)
-            # Recomputation is counted from the operations of the gradient that saves everything.
-            if option == EVERYTHING:
-                self._everything = work
-            else:
-                self.measure(EVERYTHING)
-            self.points[option] = MeasuredOption(
-                option,
-                counted_bytes(traced.lower().compile(dict(FAST))),
-                max(0, work - self._everything),
-            )
-        return self.points[option]
+        work = flops(traced.jaxpr)
+        # Recomputation is counted from the operations of the gradient that saves everything.
+        if option == EVERYTHING:
+            self._everything = work
+        else:
+            self.measure(EVERYTHING)
+        compiled = traced.lower().compile(dict(FAST))
+        point = MeasuredOption(
+            option,
+            counted_bytes(compiled),
+            max(0, work - self._everything),
+        )
+        self.points[option] = point
+        return point
 
-    def _avals(self) -> Any:
+    def _avals(self) -> tuple[list[jax.ShapeDtypeStruct], list[jax.ShapeDtypeStruct]]:
+        """Abstract arguments of the gradient: values of the program, and cotangents."""
         values = [self._abstract(n) for n in self.flat.takes]
-        given = [self.flat.gives[i] for i in self.results]
-        return values, [
-            self._abstract(ref) if isinstance(ref, int) else _form(ref.value) for ref in given
-        ]
+        cotangents: list[jax.ShapeDtypeStruct] = []
+        for i in self.results:
+            ref = self.flat.gives[i]
+            aval = self._abstract(ref) if isinstance(ref, int) else _form(ref.value)
+            cotangents.append(aval)
+        return values, cotangents
 
-    def _abstract(self, n: int) -> Any:
+    def _abstract(self, n: int) -> jax.ShapeDtypeStruct:
         aval = self.flat.avals[n]
         return jax.ShapeDtypeStruct(
-            aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=self.shardings.get(n)
+            aval.shape,
+            aval.dtype,
+            weak_type=aval.weak_type,
+            sharding=self.shardings.get(n),
         )
 
     @property
@@ -145,35 +158,32 @@ class Problem:
         No option saves nothing of the whole program: that would recompute everything and hold it
         all at once.
         """
-        saved: list[Saved] = ["dots", "nothing"]
+        policies: list[Saved] = ["dots", "nothing"]
         if unsupported() is None:
-            saved.insert(1, "offloaded")
+            policies.insert(1, "offloaded")
+        options = [EVERYTHING]
         # `jax.checkpoint` does not take effects.
-        pure = not any(step.eqn.effects for step in self.flat.steps)
-        options = [
-            EVERYTHING,
-            *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure),
-        ]
+        if not any(step.eqn.effects for step in self.flat.steps):
+            options += [Option(policy, whole=True) for policy in policies if policy != "nothing"]
 
         count = sum(stack.count for stack in self.stacks)
-        rolls = any(
-            stack.identical and isinstance(Chain.of(self.flat, stack, stack.count), Chain)
-            for stack in self.stacks
-        )
-
-        for rolled in (False, True) if rolls else (False,):
+        for rolled in (False, True) if self._rolls() else (False,):
             for group in groups_of(count):
                 least = _LOOP * group if rolled else group
-                for policy in saved:
-                    options += [
-                        Option(policy, layers, group, rolled)
-                        for layers in numbers_of(count, group)
-                        if layers >= least
-                    ]
+                numbers = [layers for layers in numbers_of(count, group) if layers >= least]
+                for policy in policies:
+                    options += [Option(policy, layers, group, rolled) for layers in numbers]
         return options
 
+    def _rolls(self) -> bool:
+        """Return whether layers of the program can become a loop."""
+        for stack in self.stacks:
+            if stack.identical and isinstance(Chain.of(self.flat, stack, stack.count), Chain):
+                return True
+        return False
 
-def _form(value: Any) -> Any:
+
+def _form(value: Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(value), value.dtype)
 
 
@@ -184,18 +194,18 @@ def groups_of(count: int) -> list[int]:
     Near the square root, the memory of the inputs of all groups balances that of one recomputed
     group.
     """
-    root = min(
-        (d for d in range(1, count + 1) if count % d == 0),
-        key=lambda d: abs(d - count**0.5),
-        default=1,
-    )
-    return sorted({g for g in (1, 2, root, 2 * root) if g < count})
+    divisors = [d for d in range(1, count + 1) if count % d == 0]
+    root = min(divisors, key=lambda d: abs(d - count**0.5), default=1)
+    sizes = {1, 2, root, 2 * root}
+    return sorted(size for size in sizes if size < count)
 
 
 def numbers_of(count: int, group: int) -> list[int]:
     """Numbers of layers that are recomputed, in steps of a group."""
-    step = group * max(1, -(-count // (group * _STEPS)))
-    return sorted({*range(step, count + 1, step), count})
+    groups = -(-count // (group * _STEPS))
+    step = group * max(1, groups)
+    numbers = range(step, count + 1, step)
+    return sorted({*numbers, count})
 
 
 def unsupported() -> str | None:
@@ -204,10 +214,7 @@ def unsupported() -> str | None:
     if device.platform == "cpu":
         return "the memory of a CPU is that of the host"
     kinds = {memory.kind for memory in device.addressable_memories()}
-    return (
-        None
-        if "pinned_host" in kinds
-        else (
-            f"{device.device_kind} has no memory space pinned_host, only {', '.join(sorted(kinds))}"
-        )
-    )
+    if "pinned_host" in kinds:
+        return None
+    present = ", ".join(sorted(kinds))
+    return f"{device.device_kind} has no memory space pinned_host, only {present}"

@@ -4,14 +4,14 @@ interpreter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 
 from .._jax.jaxprs import opened, scan_parts
-from .chain import Chain, with_weak_type
+from .._jax.typed import Array
+from .chain import Arrays, Chain, with_weak_type
 from .flat import FlatProgram, Step
 from .stacked_slices import ScanOutputs, Values, made_by
 
@@ -62,84 +62,100 @@ class RolledProgram:
     @property
     def lines(self) -> list[tuple[bool, str]]:
         """Lines for a plan: whether layers were rolled, and which or why not."""
-        mine = [(each.chain is not None, each.why) for each in self.found]
-        return mine + [
-            (done, f"in a loop: {why}") for each in self.inner.values() for done, why in each.lines
-        ]
+        lines = [(each.chain is not None, each.why) for each in self.found]
+        for each in self.inner.values():
+            lines += [(done, f"in a loop: {why}") for done, why in each.lines]
+        return lines
 
-    def __call__(self, values: Sequence[Any]) -> list[Any]:
+    def __call__(self, values: Arrays) -> list[Array]:
         """Results of the program, from its constants and arguments."""
-        run = _RolledInterpreter(self, dict(zip(self.flat.takes, values, strict=True)))
+        env = dict(zip(self.flat.takes, values, strict=True))
+        run = _RolledInterpreter(self, env)
         at = 0
         for chain in self.chains:
             run.plain(at, chain.stack.start)
             run.chain(chain)
             at = chain.stack.stop
         run.plain(at, len(self.flat.steps))
-        return [
-            with_weak_type(run.values.value(ref), self.flat.avals[ref])
-            if isinstance(ref, int)
-            else ref.value
-            for ref in self.flat.gives
-        ]
+
+        results: list[Array] = []
+        for ref in self.flat.gives:
+            value = run.values.read(ref)
+            if isinstance(ref, int):
+                value = with_weak_type(value, self.flat.avals[ref])
+            results.append(value)
+        return results
 
 
 class _RolledInterpreter:
     """Interpreter state of one run."""
 
-    def __init__(self, rolling: RolledProgram, env: dict[int, Any]):
+    def __init__(self, rolling: RolledProgram, env: dict[int, Array]):
         self.flat, self.inner = rolling.flat, rolling.inner
         self.values = Values(rolling.flat, env, is_last=rolling.is_last)
 
     def plain(self, start: int, stop: int) -> None:
         """Run a range of steps as it is."""
+        values = self.values
         for i, step in enumerate(self.flat.steps[start:stop], start):
-            if step.makes and step.makes[0] in self.values.parts:
+            if step.makes and step.makes[0] in values.parts:
                 # An element is sliced when something reads it.
                 continue
             if step.name == "concatenate" and step.eqn.params["dimension"] == 0:
-                self.values.env[step.makes[0]] = self.values.together(step)
+                values.env[step.makes[0]] = values.together(step)
                 continue
-            operands = [self.values.read(ref) for ref in step.reads]
-            made = _loop(step, operands, self.inner[i]) if i in self.inner else step.bound(operands)
-            self.values.env.update(zip(step.makes, made, strict=True))
+            operands = [values.read(ref) for ref in step.reads]
+            if i in self.inner:
+                results = _loop(step, operands, self.inner[i])
+            else:
+                results = step.bound(operands)
+            values.env.update(zip(step.makes, results, strict=True))
 
     def chain(self, chain: Chain) -> None:
         """Run layers as a scan."""
         layer, begin = chain.layer(self.flat, self.values.value)
-        rows = [self.values.stacked(row) for row in chain.rows]
-        arrays = [array for array, _ in rows]
+        arrays: list[Array | None] = []
+        rows: list[Array] = []
+        for numbers in chain.rows:
+            array, row = self.values.stacked(numbers)
+            arrays.append(array)
+            rows.append(row)
 
-        def turn(carry: Any, given: Any) -> Any:
+        def iteration(carry: Arrays, inputs: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
             # Rows of the scan are the operands themselves, or indices into a larger array.
-            own = [
-                x if of is None else jax.lax.dynamic_index_in_dim(of, x, keepdims=False)
-                for of, x in zip(arrays, given[0], strict=True)
-            ]
-            return layer(carry, [*own, *given[1]])
+            operands, literals = inputs
+            own: list[Array] = []
+            for array, x in zip(arrays, operands, strict=True):
+                if array is not None:
+                    x = jax.lax.dynamic_index_in_dim(array, x, keepdims=False)
+                own.append(x)
+            return layer(carry, [*own, *literals])
 
-        last, ys = jax.lax.scan(
-            turn, begin, ([row for _, row in rows], chain.numbers), length=chain.layers
-        )
+        inputs = (rows, chain.numbers)
+        last, ys = jax.lax.scan(iteration, begin, inputs, length=chain.layers)
         # Outputs that are read elsewhere stay stacked; `Values` slices them on demand.
-        self.values.parts.update(
-            made_by(
-                chain,
-                {made: ScanOutputs(array) for made, array in zip(chain.outputs, ys, strict=True)},
-            )
-        )
+        outputs = {index: ScanOutputs(y) for index, y in zip(chain.outputs, ys, strict=True)}
+        self.values.parts.update(made_by(chain, outputs))
         self.values.env.update(chain.final_carry(last))
 
 
-def _loop(step: Step, operands: list[jax.Array], inner: RolledProgram) -> list[Any]:
+def _loop(step: Step, operands: list[Array], inner: RolledProgram) -> list[Array]:
     """Run a loop whose body has rolled layers."""
     fixed, carry, rows = scan_parts(step.eqn, operands)
-    constants, count = list(opened(step.eqn.params["jaxpr"])[1]), len(carry)
+    params = step.eqn.params
+    _, constants = opened(params["jaxpr"])
+    count = len(carry)
 
-    def turn(carry: Any, row: Any) -> Any:
+    def iteration(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
         out = inner([*constants, *fixed, *carry, *row])
         return out[:count], out[count:]
 
-    options = {name: step.eqn.params[name] for name in ("length", "reverse", "unroll")}
-    last, ys = jax.lax.scan(turn, carry, rows, **options)
+    last, ys = jax.lax.scan(
+        iteration,
+        carry,
+        rows,
+        length=params["length"],
+        reverse=params["reverse"],
+        unroll=params["unroll"],
+    )
     return [*last, *ys]

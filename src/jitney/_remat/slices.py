@@ -10,9 +10,9 @@ of, and gradients that are padded and added up become rows of one concatenation.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -24,22 +24,29 @@ from .flat import FlatProgram, Step
 def slices_first(flat: FlatProgram) -> FlatProgram:
     """Move each slice with static indices directly behind the array that it is of."""
     # Step -> slices of its result; -1 for slices of arguments and constants.
-    behind: dict[int, list[int]] = {}
+    behind: defaultdict[int, list[int]] = defaultdict(list)
     maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
     moved: set[int] = set()
     for i, step in enumerate(flat.steps):
-        of = maker.get(step.numbers[0], -1) if len(step.numbers) == 1 else -1
+        of = -1
+        if len(step.numbers) == 1:
+            of = maker.get(step.numbers[0], -1)
         if step.name == "slice" or (step.name == "squeeze" and of in moved):
-            behind.setdefault(of, []).append(i)
+            behind[of].append(i)
             moved.add(i)
 
-    def placed(i: int) -> list[int]:
-        return [k for j in behind.get(i, []) for k in (j, *placed(j))]
+    order: list[int] = []
 
-    order = [
-        *placed(-1),
-        *(k for i in range(len(flat.steps)) if i not in moved for k in (i, *placed(i))),
-    ]
+    def place_slices_of(i: int) -> None:
+        for j in behind.get(i, ()):
+            order.append(j)
+            place_slices_of(j)
+
+    place_slices_of(-1)
+    for i in range(len(flat.steps)):
+        if i not in moved:
+            order.append(i)
+            place_slices_of(i)
     return replace(flat, steps=tuple(flat.steps[i] for i in order))
 
 
@@ -53,21 +60,26 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
     maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
     steps: list[Step | None] = list(flat.steps)
     for i in reversed(range(len(flat.steps))):
-        if flat.steps[i].name != "add_any" or steps[i] is None:
+        step = steps[i]
+        if step is None or step.name != "add_any":
             continue
         # A chain of `add_any` whose leaves are one padded row per layer.
         addends, sums = _addends(flat, maker, i)
-        rows = {at: n for n in addends if (at := _row(flat, maker, n)) is not None}
-        padded = [maker[n] for n in addends if n in rows.values()]
-        count = flat.avals[flat.steps[i].makes[0]].shape[0] if rows else 0
-        if len(addends) != count or sorted(rows) != list(range(count)):
-            # Some row has no gradient or several, or something else is added.
+        rows: dict[int, int] = {}
+        for n in addends:
+            at = _row(flat, maker, n)
+            if at is not None:
+                rows[at] = n
+        count = flat.avals[step.makes[0]].shape[0] if rows else 0
+        if not count or len(addends) != count or sorted(rows) != list(range(count)):
+            # There are no rows, some row has no gradient or several, or something else is added.
             continue
+
+        padded = [maker[rows[at]] for at in range(count)]
         for k in (*sums, *padded):
             steps[k] = None
-        steps[i] = _one_behind_the_other(
-            flat, [flat.steps[maker[rows[at]]].numbers[0] for at in range(count)], flat.steps[i]
-        )
+        gradients = [flat.steps[k].numbers[0] for k in padded]
+        steps[i] = _one_behind_the_other(flat, gradients, step)
     return replace(flat, steps=tuple(step for step in steps if step is not None))
 
 
@@ -104,28 +116,29 @@ def _row(flat: FlatProgram, maker: dict[int, int], n: int) -> int | None:
     """Index of the row of zeros that this value fills; None if it is anything else, or is read
     elsewhere.
     """
-    step = flat.steps[maker[n]] if n in maker else None
-    if step is None or step.name != "pad" or len(step.numbers) != 1 or len(flat.readers[n]) != 1:
+    if n not in maker:
+        return None
+    step = flat.steps[maker[n]]
+    if step.name != "pad" or len(step.numbers) != 1 or len(flat.readers[n]) != 1:
         return None
     zero = step.reads[1]
     if isinstance(zero, int) or np.ndim(zero.value) or np.asarray(zero.value) != 0:
         return None
     (low, high, inner), *others = step.eqn.params["padding_config"]
-    is_row = (
-        flat.avals[step.numbers[0]].shape[0] == 1
-        and min(low, high) >= 0
-        and not inner
-        and not any(map(any, others))
-    )
+    length = flat.avals[step.numbers[0]].shape[0]
+    is_padded_elsewhere = any(map(any, others))
+    is_row = length == 1 and min(low, high) >= 0 and not inner and not is_padded_elsewhere
     return int(low) if is_row else None
 
 
 def _one_behind_the_other(flat: FlatProgram, rows: Sequence[int], step: Step) -> Step:
     """Step that concatenates rows to the result of another step."""
-    given = [jax.ShapeDtypeStruct(flat.avals[n].shape, flat.avals[n].dtype) for n in rows]
+    avals = [flat.avals[n] for n in rows]
+    arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
 
-    def together(*rows: Any) -> Any:
+    def together(*rows: jax.Array) -> jax.Array:
         return jax.lax.concatenate(rows, 0)
 
-    (eqn,) = opened(jax.make_jaxpr(together)(*given))[0].eqns
+    traced = jax.make_jaxpr(together)(*arguments)
+    (eqn,) = opened(traced)[0].eqns
     return Step(eqn, tuple(rows), step.makes)

@@ -13,19 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._axes import Refused, is_symbolic, shared_choice
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_by, scheme_of
 from .colours.modes import REVERSE, Mode, PassMode
-from .directions import Leaves, Linearized, Shape
+from .compressed import Blocks
+from .directions import AbstractLeaves, Leaves, Linearized, Shape
 from .jacobian_mode import WORTH, JacobianResult, in_place, possible, run_of, shaped
 from .pattern import Pattern
-from .typed_numpy import np
+from .typed_numpy import Ints, np
 
 # So many dense passes cost less than a trace of each size.
 _CHEAP = 128
@@ -87,10 +88,10 @@ class _Tables:
         apart_owners: Like `owners`, for the single directions of the other mode.
     """
 
-    colours: list[Any]
-    owners: list[Any]
-    apart: list[Any]
-    apart_owners: list[Any]
+    colours: list[Array]
+    owners: list[Array]
+    apart: list[Array]
+    apart_owners: list[Array]
 
 
 def coloured(
@@ -104,22 +105,26 @@ def coloured(
         Refused: At the size of this trace it takes more passes than were chosen.
     """
     with OWN_TIME.running():
-        form = shared_choice(lambda: _wish(fn, at, mode, ways), lambda wishes: _form(wishes, mode))
+        form = shared_choice(
+            lambda: _wish(fn, at, mode, ways),
+            lambda wishes: _form(wishes, mode),
+        )
     if form is None:
         return None
-    linearized = Linearized.of(fn, at, forward=form.by == "forward" or form.apart > 0)
-    shapes = [tuple(leaf.shape) for leaf in (*at, *linearized.out)]
+    forward = form.by == "forward" or form.apart > 0
+    linearized = Linearized.of(fn, at, forward=forward)
 
     # The trace at a known size gets real tables. The symbolic one gets stand-ins of the same
     # shapes.
+    shapes = [tuple(leaf.shape) for leaf in (*at, *linearized.out)]
     symbol = next((dim for shape in shapes for dim in shape if is_symbolic(dim)), None)
     with OWN_TIME.running():
-        tables = (
-            _tables(form, _wish(fn, at, "coloured", ways))
-            if symbol is None
-            else _stand_ins(form, symbol)
-        )
-    return JacobianResult(*_blocks(linearized, form, tables), "coloured", form.why)
+        if symbol is None:
+            tables = _tables(form, _wish(fn, at, "coloured", ways))
+        else:
+            tables = _stand_ins(form, symbol)
+    value, blocks = _blocks(linearized, form, tables)
+    return JacobianResult(value, blocks, "coloured", form.why)
 
 
 def _wish(
@@ -131,21 +136,32 @@ def _wish(
     """
     traced, out = jax.make_jaxpr(fn, return_shape=True)(list(at))
     ways, _ = possible(traced, ways)
-    shapes = [[tuple(leaf.shape) for leaf in leaves] for leaves in (at, out)]
-    sizes = [sum(map(math.prod, leaves)) for leaves in shapes]
-    if in_place(traced) or not all(math.prod(shape) for leaves in shapes for shape in leaves):
+    ins = [tuple(leaf.shape) for leaf in at]
+    outs = [tuple(leaf.shape) for leaf in out]
+    if in_place(traced) or not all(math.prod(shape) for shape in (*ins, *outs)):
         return None
-    if mode == "auto" and _dense(ways, *sizes) <= _CHEAP:
+
+    if mode == "auto" and _dense(ways, _size(ins), _size(outs)) <= _CHEAP:
         return None
-    pattern = Linearized.of(run_of(traced), at, forward="forward" in ways).pattern()
-    return (
-        None if pattern is None or not pattern.count else _Wish(pattern, shapes[0], shapes[1], ways)
-    )
+    linearized = Linearized.of(run_of(traced), at, forward="forward" in ways)
+    pattern = linearized.pattern()
+    if pattern is None or not pattern.count:
+        return None
+    return _Wish(pattern, ins, outs, ways)
+
+
+def _size(shapes: Sequence[Shape]) -> int:
+    """Number of elements of arrays of these shapes."""
+    return sum(map(math.prod, shapes))
 
 
 def _dense(ways: Sequence[PassMode], taken: int, made: int) -> int:
     """Cost of the dense passes, in forward passes."""
-    return min(taken if way == "forward" else REVERSE * made for way in ways)
+    costs: dict[PassMode, int] = {
+        "forward": taken,
+        "reverse": REVERSE * made,
+    }
+    return min(costs[way] for way in ways)
 
 
 def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
@@ -153,16 +169,15 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
 
     None if dense passes are cheaper, or if the shapes do not tell the sizes apart.
     """
-    largest = wishes[0]
-    if all((wish.ins, wish.outs) == (largest.ins, largest.outs) for wish in wishes[1:]) or {
-        wish.ways for wish in wishes
-    } != {largest.ways}:
+    largest, *smaller = wishes
+    shapes = (largest.ins, largest.outs)
+    if all((wish.ins, wish.outs) == shapes for wish in smaller):
+        return None
+    if any(wish.ways != largest.ways for wish in smaller):
         return None
 
-    pattern, costs = (
-        largest.pattern,
-        _dense(largest.ways, largest.pattern.columns, largest.pattern.size),
-    )
+    pattern = largest.pattern
+    costs = _dense(largest.ways, pattern.columns, pattern.size)
     limit = WORTH * costs if mode == "auto" else math.inf
     scheme = scheme_of(pattern, largest.ways, limit)
     if scheme is None:
@@ -170,13 +185,17 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
 
     apart = len(scheme.apart)
     # The mode is chosen at the largest size; the other sizes are coloured in the same form.
-    others = [scheme_by(wish.pattern, scheme.by, apart, math.inf) for wish in wishes[1:]]
-    counts = [scheme.count, *(other.count for other in others if other is not None)]
+    counts = [scheme.count]
+    for wish in smaller:
+        other = scheme_by(wish.pattern, scheme.by, apart, math.inf)
+        if other is not None:
+            counts.append(other.count)
     # If the counts differ among the rehearsed sizes, another size may take one more.
-    most = max(counts) + (len(set(counts)) > 1)
+    differ = len(set(counts)) > 1
+    most = max(counts) + differ
 
-    made = Colouring(scheme.by, scheme.colours, most, scheme.apart)
-    if made.cost > limit:
+    chosen = Colouring(scheme.by, scheme.colours, most, scheme.apart)
+    if chosen.cost > limit:
         return None
 
     part = (
@@ -187,7 +206,7 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
         f"{pattern.columns} forward passes or {pattern.size} backward ones, of about {REVERSE} each"
     )
     why = (
-        f"{made.text} at each size, which is traced once for its structure: {part}; without that"
+        f"{chosen.text} at each size, which is traced once for its structure: {part}; without that"
         f" {plain}"
     )
     return _Form(scheme.by, most, apart, largest.ins, largest.outs, why)
@@ -199,120 +218,141 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
     Raises:
         Refused: The pattern at this size takes more passes than were chosen.
     """
-    scheme = None if wish is None else scheme_by(wish.pattern, form.by, form.apart, form.count)
+    scheme: Colouring | None = None
+    if wish is not None:
+        scheme = scheme_by(wish.pattern, form.by, form.apart, form.count)
     if wish is None or scheme is None:
         raise Refused(
             "",
             f"has a Jacobian of another structure at this size, which takes more than {form.count}"
             " passes",
         )
-    forward = form.by == "forward"
-    pattern = wish.pattern if forward else wish.pattern.transposed
-    along, lines = (wish.ins, wish.outs) if forward else (wish.outs, wish.ins)
+    if form.by == "forward":
+        pattern = wish.pattern
+        along, lines = wish.ins, wish.outs
+    else:
+        pattern = wish.pattern.transposed
+        along, lines = wish.outs, wish.ins
 
     # Positions in arrays of this size, translated to arrays of the largest.
-    cross_places, line_places = _places(along, form.along), _places(lines, form.lines)
+    cross_places = _places(along, form.along)
+    line_places = _places(lines, form.lines)
     apart = np.full(pattern.size, -1)
     apart[scheme.apart] = np.arange(len(scheme.apart))
 
     # Within one direction no two columns share a row, so each entry has one owner.
-    owners = np.full((form.count, sum(map(math.prod, form.lines))), -1)
-    apart_owners = np.full((form.apart, sum(map(math.prod, form.along))), -1)
+    owners = np.full((form.count, _size(form.lines)), -1)
+    apart_owners = np.full((form.apart, _size(form.along)), -1)
     line, cross = pattern.rows, pattern.indices
-    single = apart[line] >= 0
-    owners[scheme.colours[cross[~single]], line_places[line[~single]]] = cross_places[
-        cross[~single]
-    ]
-    apart_owners[apart[line[single]], cross_places[cross[single]]] = line_places[line[single]]
+    is_single = apart[line] >= 0
+    coloured_line, coloured_cross = line[~is_single], cross[~is_single]
+    directions = scheme.colours[coloured_cross]
+    owners[directions, line_places[coloured_line]] = cross_places[coloured_cross]
+
+    single_line, single_cross = line[is_single], cross[is_single]
+    directions = apart[single_line]
+    apart_owners[directions, cross_places[single_cross]] = line_places[single_line]
+
+    colours = _spread(scheme.colours, cross_places, form.along)
+    taken_out = _spread(apart, line_places, form.lines)
     return _Tables(
-        _split(_spread(scheme.colours, cross_places, form.along), form.along),
+        _split(colours, form.along),
         _split(owners, form.lines),
-        _split(_spread(apart, line_places, form.lines), form.lines),
+        _split(taken_out, form.lines),
         _split(apart_owners, form.along),
     )
 
 
-def _places(shapes: Sequence[Shape], largest: Sequence[Shape]) -> Any:
+def _places(shapes: Sequence[Shape], largest: Sequence[Shape]) -> Ints:
     """Flat positions, in larger arrays, of the elements of arrays that are leading parts of
     them.
     """
-    parts: list[Any] = []
+    parts: list[Ints] = []
     start = 0
     for shape, whole in zip(shapes, largest, strict=True):
         size = math.prod(whole)
-        parts.append((start + np.arange(size).reshape(whole)[tuple(map(slice, shape))]).reshape(-1))
+        positions = start + np.arange(size).reshape(whole)
+        leading = tuple(map(slice, shape))
+        parts.append(positions[leading].reshape(-1))
         start += size
     return np.concatenate(parts)
 
 
-def _spread(values: object, places: object, largest: Sequence[Shape]) -> Any:
-    whole = np.full(sum(map(math.prod, largest)), -1)
+def _spread(values: Ints, places: Ints, largest: Sequence[Shape]) -> Ints:
+    whole = np.full(_size(largest), -1)
     whole[places] = values
     return whole
 
 
-def _split(table: Any, shapes: Sequence[Shape]) -> list[Any]:
+def _split(table: Ints, shapes: Sequence[Shape]) -> list[Array]:
     """Split a table of flat elements into one table for each array."""
-    ends = np.cumsum([0, *map(math.prod, shapes)])
-    parts = zip(shapes, ends, ends[1:], strict=False)
-    return [
-        table[..., start:stop].reshape((*table.shape[:-1], *shape)).astype(np.int32)
-        for shape, start, stop in parts
-    ]
+    before = table.shape[:-1]
+    tables: list[Array] = []
+    start = 0
+    for shape in shapes:
+        stop = start + math.prod(shape)
+        part = table[..., start:stop].reshape((*before, *shape))
+        tables.append(part.astype(np.int32))
+        start = stop
+    return tables
 
 
 def _stand_ins(form: _Form, symbol: object) -> _Tables:
     """Arrays computed from the size, in place of tables that the host computes from it."""
 
-    def stand_in(shape: Shape) -> Any:
-        counted = jax.lax.iota(np.int32, max(math.prod(shape), 1)).reshape(shape)
-        return jax.lax.add(counted, jax.lax.broadcast(jnp.asarray(symbol, np.int32), shape))
+    def stand_in(shape: Shape) -> Array:
+        size = max(math.prod(shape), 1)
+        counted = jax.lax.iota(np.int32, size).reshape(shape)
+        number = jnp.asarray(symbol, np.int32)
+        return jax.lax.add(counted, jax.lax.broadcast(number, shape))
 
-    def stand_ins(shapes: Sequence[Shape], *before: int) -> list[Any]:
+    def stand_ins(shapes: Sequence[Shape], *before: int) -> list[Array]:
         return [stand_in((*before, *shape)) for shape in shapes]
 
     apart = stand_ins(form.lines) if form.apart else []
-    return _Tables(
-        stand_ins(form.along),
-        stand_ins(form.lines, form.count),
-        apart,
-        stand_ins(form.along, form.apart) if form.apart else [],
-    )
+    colours = stand_ins(form.along)
+    owners = stand_ins(form.lines, form.count)
+    apart_owners = stand_ins(form.along, form.apart) if form.apart else []
+    return _Tables(colours, owners, apart, apart_owners)
 
 
 # Below: the Jacobian, traced alike at a symbolic size and at a known one.
 
 
-def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leaves, list[list[Any]]]:
+def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leaves, Blocks]:
     forward = form.by == "forward"
-    along, across = (linearized.at, linearized.out) if forward else (linearized.out, linearized.at)
-    first, second = (
-        (linearized.pushed, linearized.pulled)
-        if forward
-        else (linearized.pulled, linearized.pushed)
-    )
-    value, stacks = first(list(_directions(tables.colours, along, form.count)), None)
-    owners = [_lead(table, stack.shape) for table, stack in zip(tables.owners, stacks, strict=True)]
-    others: Leaves = []
-    apart_owners: list[Any] = []
-    if form.apart:
-        others = second(list(_directions(tables.apart, across, form.apart)), None)[1]
-        apart_owners = [
-            _lead(table, stack.shape)
-            for table, stack in zip(tables.apart_owners, others, strict=True)
-        ]
-    ends, line_ends = (
-        np.cumsum([0, *map(math.prod, shapes)]) for shapes in (form.along, form.lines)
-    )
+    if forward:
+        along, across = linearized.at, linearized.out
+        first, second = linearized.pushed, linearized.pulled
+    else:
+        along, across = linearized.out, linearized.at
+        first, second = linearized.pulled, linearized.pushed
 
-    def block(o: int, i: int) -> Any:
+    coloured_directions = list(_directions(tables.colours, along, form.count))
+    value, stacks = first(coloured_directions, None)
+    owners = _leads(tables.owners, stacks)
+    others: Leaves = []
+    apart_owners: list[Array] = []
+    if form.apart:
+        single_directions = list(_directions(tables.apart, across, form.apart))
+        _, others = second(single_directions, None)
+        apart_owners = _leads(tables.apart_owners, others)
+    ends = np.cumsum([0, *map(math.prod, form.along)])
+    line_ends = np.cumsum([0, *map(math.prod, form.lines)])
+
+    def block(o: int, i: int) -> object:
         mine, cross = (o, i) if forward else (i, o)
         stack = stacks[mine]
         # Start from the values outside of the pattern, then scatter the entries of the coloured
         # stack and those of the single directions.
         whole = _rest(stack, tuple(along[cross].shape), forward=forward)
         whole = _written(
-            whole, stack, owners[mine], form.along[cross], int(ends[cross]), lines_first=forward
+            whole,
+            stack,
+            owners[mine],
+            form.along[cross],
+            int(ends[cross]),
+            lines_first=forward,
         )
         if form.apart:
             other = others[cross].astype(stack.dtype)
@@ -326,45 +366,65 @@ def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leave
             )
         return jax.lax.squeeze(whole, (0,))
 
-    return value, [
-        [block(o, i) for i in range(len(linearized.at))] for o in range(len(linearized.out))
-    ]
+    rows = range(len(linearized.out))
+    columns = range(len(linearized.at))
+    return value, [[block(o, i) for i in columns] for o in rows]
 
 
-def _directions(tables: Sequence[object], leaves: Leaves, count: int) -> Iterator[Any]:
+def _leads(tables: Sequence[Array], stacks: Leaves) -> list[Array]:
+    return [_lead(table, stack.shape) for table, stack in zip(tables, stacks, strict=True)]
+
+
+def _directions(tables: Sequence[Array], leaves: AbstractLeaves, count: int) -> Iterator[jax.Array]:
     """Stacks of directions: direction i is the sum of all elements with table entry i."""
     for table, leaf in zip(tables, leaves, strict=True):
         shape = (count, *leaf.shape)
         numbers = jax.lax.broadcasted_iota(np.int32, shape, 0)
-        yield jax.lax.eq(
-            numbers, jax.lax.broadcast_in_dim(_lead(table, leaf.shape), shape, range(1, len(shape)))
-        ).astype(leaf.dtype)
+        entries = _lead(table, leaf.shape)
+        axes = range(1, len(shape))
+        of_directions = jax.lax.broadcast_in_dim(entries, shape, axes)
+        yield jax.lax.eq(numbers, of_directions).astype(leaf.dtype)
 
 
-def _lead(table: Any, shape: Sequence[Any]) -> Any:
+def _lead(table: Array, shape: Shape) -> Array:
     """Leading part of a table, in the shape of an array at the size of the trace."""
-    return jax.lax.slice(table, (0,) * len(shape), tuple(shape)) if len(shape) else table
+    if not len(shape):
+        return table
+    origin = (0,) * len(shape)
+    return jax.lax.slice(table, origin, tuple(shape))
 
 
-def _rest(stack: Any, cross: Sequence[Any], *, forward: bool) -> Any:
+def _rest(stack: jax.Array, cross: Shape, *, forward: bool) -> jax.Array:
     """Values outside of the pattern, as in `compressed.py`: 0, or NaN where a direction is not
     finite.
 
     The result has one more axis in front.
     """
     odd = jax.lax.reduce_or(~jnp.isfinite(stack), axes=(0,))
-    rest = jax.lax.select(
-        odd, jax.lax.full_like(odd, np.nan, stack.dtype), jax.lax.full_like(odd, 0, stack.dtype)
-    )
+    nan = jax.lax.full_like(odd, np.nan, stack.dtype)
+    zero = jax.lax.full_like(odd, 0, stack.dtype)
+    rest = jax.lax.select(odd, nan, zero)
+
     lines = odd.shape
-    shape = (1, *lines, *cross) if forward else (1, *cross, *lines)
-    first = 1 if forward else 1 + len(cross)
-    return jax.lax.broadcast_in_dim(rest, shape, range(first, first + len(lines)))
+    if forward:
+        shape = (1, *lines, *cross)
+        first = 1
+    else:
+        shape = (1, *cross, *lines)
+        first = 1 + len(cross)
+    axes = range(first, first + len(lines))
+    return jax.lax.broadcast_in_dim(rest, shape, axes)
 
 
 def _written(
-    whole: Any, stack: Any, owners: Any, cross: Shape, start: int, *, lines_first: bool
-) -> Any:
+    whole: jax.Array,
+    stack: jax.Array,
+    owners: Array,
+    cross: Shape,
+    start: int,
+    *,
+    lines_first: bool,
+) -> jax.Array:
     """Scatter the elements of a stack to where their direction and their owner meet.
 
     Elements without an owner are dropped.
@@ -372,22 +432,22 @@ def _written(
     local = owners - np.int32(start)
     size = math.prod(cross)
     here = (local >= 0) & (local < size)
-    of_line = [
-        jax.lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in range(1, len(stack.shape))
-    ]
+    line_axes = range(1, len(stack.shape))
+    of_line = [jax.lax.broadcasted_iota(np.int32, stack.shape, axis) for axis in line_axes]
 
     # Unravel the owner into its indices.
-    of_cross: list[Any] = []
+    of_cross: list[jax.Array] = []
     stride = size
     for length in cross:
         stride //= length
-        of_cross.append(
-            jax.lax.rem(
-                jax.lax.div(local, jax.lax.full_like(local, stride)),
-                jax.lax.full_like(local, length),
-            )
-        )
+        outer = jax.lax.div(local, jax.lax.full_like(local, stride))
+        index = jax.lax.rem(outer, jax.lax.full_like(local, length))
+        of_cross.append(index)
     # The extra leading axis has size 1: index 0 writes, `_NOWHERE` drops.
-    leading = jax.lax.select(here, jax.lax.full_like(local, 0), jax.lax.full_like(local, _NOWHERE))
-    positions = (leading, *of_line, *of_cross) if lines_first else (leading, *of_cross, *of_line)
-    return whole.at[positions].set(stack, mode="drop", wrap_negative_indices=False)
+    writes = jax.lax.full_like(local, 0)
+    drops = jax.lax.full_like(local, _NOWHERE)
+    leading = jax.lax.select(here, writes, drops)
+
+    inner = (*of_line, *of_cross) if lines_first else (*of_cross, *of_line)
+    places = whole.at[(leading, *inner)]
+    return places.set(stack, mode="drop", wrap_negative_indices=False)

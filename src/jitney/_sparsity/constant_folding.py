@@ -11,7 +11,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
 
 import jax
 
@@ -19,7 +18,7 @@ from .._jax.evaluation import Const, Ref
 from .._jax.jaxprs import bound, opened
 from .._jax.primitives import CALLS, UNROUNDED
 from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
-from .._jax.typed import DType
+from .._jax.typed import DType, NumPyArray
 from .._remat import FlatProgram, Step, flattened
 from .typed_numpy import np
 
@@ -58,46 +57,50 @@ class FoldedValues:
         decided: Whether decisions count as known.
     """
 
-    def __init__(self, flat: FlatProgram, given: Mapping[int, Any], *, decided: bool):
+    def __init__(self, flat: FlatProgram, given: Mapping[int, object], *, decided: bool):
         self.flat = flat
         self.given = {number: value for number, value in given.items() if _is_value(value)}
         self.decisions: list[Step] = []
         self._exact: dict[int, bool] = dict.fromkeys(self.given, True)
         for step in flat.steps:
-            if self._follows(step):
-                # The result of a decision counts as exact: it will be a constant of the program.
-                decides = self._decides(step)
-                if decides:
-                    self.decisions.append(step)
-                if decided or not decides:
-                    self._exact.update(dict.fromkeys(step.makes, decides or self._keeps(step)))
+            if not self._follows(step):
+                continue
+            # The result of a decision counts as exact: it will be a constant of the program.
+            decides = self._decides(step)
+            if decides:
+                self.decisions.append(step)
+            if decided or not decides:
+                exact = decides or self._keeps(step)
+                self._exact.update(dict.fromkeys(step.makes, exact))
 
     def __contains__(self, number: int) -> bool:
         return number in self._exact
 
     def _follows(self, step: Step) -> bool:
         """Return whether the results of a step can be folded."""
-        outs = [self.flat.avals[number] for number in step.makes]
-        return (
-            step.name in _TAKEN
-            and all(
-                _is_value(ref.value) if isinstance(ref, Const) else ref in self
-                for ref in step.reads
-            )
-            and all(_is_number(out.dtype) and math.prod(out.shape) <= _LARGEST for out in outs)
-            and _work(step) <= _MOST_WORK
-        )
+        if step.name not in _TAKEN or not all(map(self._is_known, step.reads)):
+            return False
+        for number in step.makes:
+            out = self.flat.avals[number]
+            if not _is_number(out.dtype) or math.prod(out.shape) > _LARGEST:
+                return False
+        return _work(step) <= _MOST_WORK
+
+    def _is_known(self, ref: Ref) -> bool:
+        return _is_value(ref.value) if isinstance(ref, Const) else ref in self
 
     def _decides(self, step: Step) -> bool:
         """Return whether a step is discontinuous in floats that are not exact: it returns
         integers, booleans or whole parts.
         """
         floats = [ref for ref in step.reads if _is_float(self._dtype(ref))]
+        if not floats:
+            return False
         makes = [self.flat.avals[number].dtype for number in step.makes]
-        if floats and step.name == "convert_element_type" and issubdtype(makes[0], np.integer):
+        if step.name == "convert_element_type" and issubdtype(makes[0], np.integer):
             # A float that does not fit into the integer type is converted as the compiler likes.
             return True
-        if not floats or (step.name != "rem" and all(self._is_exact(ref) for ref in floats)):
+        if step.name != "rem" and all(map(self._is_exact, floats)):
             return False
         return step.name in _JUMPS or not all(map(_is_float, makes))
 
@@ -105,15 +108,17 @@ class FoldedValues:
         """Return whether exact operands give exact results."""
         if not all(map(self._is_exact, step.reads)):
             return False
-        floats = [
-            dtype
-            for dtype in (self.flat.avals[number].dtype for number in step.makes)
-            if _is_float(dtype)
-        ]
-        widened = step.name == "convert_element_type" and all(
-            dtype.itemsize >= max(_SINGLE, self._width(step)) for dtype in floats
-        )
-        return not floats or step.name in _EXACT or widened
+        if step.name in _EXACT:
+            return True
+        makes = [self.flat.avals[number].dtype for number in step.makes]
+        floats = list(filter(_is_float, makes))
+        if not floats:
+            return True
+        if step.name != "convert_element_type":
+            return False
+        # Widening is exact.
+        least = max(_SINGLE, self._width(step))
+        return all(dtype.itemsize >= least for dtype in floats)
 
     def _width(self, step: Step) -> int:
         """Bytes of the float that a step converts; 0 if it converts something else."""
@@ -123,10 +128,12 @@ class FoldedValues:
     def _is_exact(self, ref: Ref) -> bool:
         return isinstance(ref, Const) or self._exact[ref]
 
-    def _dtype(self, ref: Ref) -> Any:
-        return self.flat.avals[ref].dtype if isinstance(ref, int) else np.result_type(ref.value)
+    def _dtype(self, ref: Ref) -> DType:
+        if isinstance(ref, Const):
+            return np.result_type(ref.value)
+        return self.flat.avals[ref].dtype
 
-    def values(self, asked: Collection[int]) -> Mapping[int, Any]:
+    def values(self, asked: Collection[int]) -> Mapping[int, NumPyArray]:
         """Known values as NumPy arrays, in the dtypes of the program.
 
         Values that are requested together are compiled together.
@@ -141,42 +148,51 @@ class FoldedValues:
                 jax.debug_nans(False),  # noqa: FBT003
                 jax.debug_infs(False),  # noqa: FBT003
             ):
-                self._values.update(zip(rest, self._computed(rest), strict=True))
+                computed = self._computed(rest)
+                self._values.update(zip(rest, computed, strict=True))
         return self._values
 
     @cached_property
-    def _values(self) -> dict[int, Any]:
+    def _values(self) -> dict[int, NumPyArray]:
         return {number: np.asarray(value) for number, value in self.given.items()}
 
-    def _computed(self, asked: Sequence[int]) -> list[Any]:
+    def _computed(self, asked: Sequence[int]) -> list[NumPyArray]:
         steps = self._behind(asked)
-        leaves = list(
-            dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given)
-        )
-
-        given = [number for number in leaves if not _is_float(self._values[number].dtype)]
-        floats = {number: self._values[number] for number in leaves if number not in given}
+        reads = dict.fromkeys(ref for step in steps for ref in step.numbers)
+        leaves = [number for number in reads if number in self.given]
 
         # Floats stay constants, as in the program itself, since XLA rounds constants and arguments
         # differently. Integers become arguments: where XLA folds the quotient of the least integer
         # by -1 it aborts the process (jax 0.10.2), and code compiled for arguments does not.
-        def run(arrays: Sequence[jax.Array]) -> list[Any]:
-            env = {**floats, **dict(zip(given, arrays, strict=True))}
+        arguments: list[int] = []
+        floats: dict[int, NumPyArray] = {}
+        for number in leaves:
+            value = self._values[number]
+            if _is_float(value.dtype):
+                floats[number] = value
+            else:
+                arguments.append(number)
+
+        def run(arrays: Sequence[jax.Array]) -> list[object]:
+            env: dict[int, object] = dict(floats)
+            env.update(zip(arguments, arrays, strict=True))
             for step in steps:
-                operands = [
-                    env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads
-                ]
+                operands: list[object] = []
+                for ref in step.reads:
+                    value = env[ref] if isinstance(ref, int) else constant(ref.value)
+                    operands.append(value)
                 env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
             return [env[number] for number in asked]
 
-        arrays = [self._values[number] for number in given]
+        arrays = [self._values[number] for number in arguments]
         # `lower` and `compile`, because a call would be traced if an outer trace is active.
         compiled = jax.jit(run).lower(arrays).compile()
         return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
         """Steps that compute given values, in order."""
-        left, needed = list(asked), set[int]()
+        left = list(asked)
+        needed: set[int] = set()
         while left:
             number = left.pop()
             if number not in needed and number not in self.given:
@@ -189,7 +205,7 @@ class FoldedValues:
         return {number: step for step in self.flat.steps for number in step.makes}
 
 
-def _cpu() -> Any:
+def _cpu() -> object:
     """First CPU device; None, the default device, where JAX was started without CPUs."""
     with suppress(RuntimeError):
         return jax.devices("cpu")[0]
@@ -204,7 +220,7 @@ class Programs:
         self.unknown = 0
         self._found: dict[tuple[int, ...], FoldedValues] = {}
         # Keeps objects alive whose ids are memo keys.
-        self._held: list[Any] = []
+        self._held: list[object] = []
 
     def known(self, jaxpr: object, values: Sequence[object] = ()) -> FoldedValues:
         """Known values of a program, decisions left out.
@@ -217,16 +233,20 @@ class Programs:
         if key not in self._found:
             self._held += [jaxpr, *values]
             flat = flattened(jaxpr, CALLS)
-            given = dict(zip(flat.takes, (*opened(jaxpr)[1], *values), strict=False))
+            _, constants = opened(jaxpr)
+            inputs = (*constants, *values)
+            given = dict(zip(flat.takes, inputs, strict=False))
             self._found[key] = FoldedValues(flat, given, decided=False)
         return self._found[key]
 
 
-def constant(value: object) -> Any:
+def constant(value: object) -> object:
     """Constant of a program as a NumPy value; None if it is a tracer of an outer trace, or too
     large.
     """
-    return (np.asarray(value) if hasattr(value, "dtype") else value) if _is_value(value) else None
+    if not _is_value(value):
+        return None
+    return np.asarray(value) if hasattr(value, "dtype") else value
 
 
 def _work(step: Step) -> int:
@@ -234,7 +254,8 @@ def _work(step: Step) -> int:
         return 0
     (contracted, _), _ = step.eqn.params["dimension_numbers"]
     shape = step.eqn.invars[0].aval.shape
-    return math.prod(step.eqn.outvars[0].aval.shape) * math.prod(shape[axis] for axis in contracted)
+    per_element = math.prod(shape[axis] for axis in contracted)
+    return math.prod(step.eqn.outvars[0].aval.shape) * per_element
 
 
 def _is_float(dtype: DType) -> bool:
@@ -246,9 +267,10 @@ def _is_number(dtype: DType) -> bool:
     return not issubdtype(dtype, extended) and canonicalize_dtype(dtype) == dtype
 
 
-def _is_value(value: Any) -> bool:
+def _is_value(value: object) -> bool:
     if isinstance(value, (bool, int, float, complex)):
         return True
-    if isinstance(value, Tracer) or not hasattr(value, "dtype"):
+    if isinstance(value, Tracer):
         return False
-    return _is_number(value.dtype) and math.prod(np.shape(value)) <= _LARGEST
+    dtype: DType | None = getattr(value, "dtype", None)
+    return dtype is not None and _is_number(dtype) and math.prod(np.shape(value)) <= _LARGEST

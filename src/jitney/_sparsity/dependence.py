@@ -11,13 +11,12 @@ seed; the join is the union. It is sound for every value of the arguments.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from .._jax.evaluation import Ref
+from .._jax.evaluation import Ref, numbers_of
 from .._jax.jaxprs import opened, scan_parts, solve_operands, source_of, while_parts
 from .._jax.typed import JaxprEqn, Var
 from .._remat import FlatProgram, Step
@@ -52,45 +51,42 @@ def dependence(
     programs = programs or Programs()
     known = programs.known(jaxpr, given)
     flat = known.flat
-    reached: dict[int, MaybePattern] = dict(
-        zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True)
-    )
+    constants: list[MaybePattern] = [None] * (len(flat.takes) - len(patterns))
+    reached: dict[int, MaybePattern] = dict(zip(flat.takes, [*constants, *patterns], strict=True))
     # Values that rules will read are computed together, in one compiled program.
-    values = known.values(
-        _values_to_fold(
-            known, {number for number, pattern in reached.items() if pattern is not None}
-        )
-    )
+    varying = {number for number, pattern in reached.items() if pattern is not None}
+    values = known.values(_values_to_fold(known, varying))
 
     def pattern(ref: Ref) -> MaybePattern:
         return reached.get(ref) if isinstance(ref, int) else None
 
-    def value(ref: Ref) -> Any:
+    def value(ref: Ref) -> object:
         return values.get(ref) if isinstance(ref, int) else constant(ref.value)
 
     sources = None if blurred is None else _Sources(flat, blurred)
     for step in flat.steps:
-        inside = [pattern(ref) for ref in step.reads]
+        operands = [pattern(ref) for ref in step.reads]
         if sources is not None:
             sources.follow(step)
         # An equation whose operands depend on nothing gives results that depend on nothing.
-        if any(part is not None for part in inside):
-            rule, there = _LOOPS.get(step.name), [value(ref) for ref in step.reads]
-            unknown = programs.unknown
-            if step.name in POSITIONS and _is_blurred(step.name, inside, there):
-                programs.unknown += 1
-            try:
-                out = (
-                    rule(_Nested(step.eqn, inside, there, programs))
-                    if rule
-                    else _plain(step.eqn, inside, there)
-                )
-            # Note the sources even if the rule raises: an unknown position may be why it is too
-            # dense.
-            finally:
-                if sources is not None and programs.unknown > unknown:
-                    sources.note(step)
-            reached.update(zip(step.makes, out, strict=True))
+        if not any(part is not None for part in operands):
+            continue
+        operand_values = [value(ref) for ref in step.reads]
+        unknown = programs.unknown
+        if step.name in POSITIONS and _is_blurred(step.name, operands, operand_values):
+            programs.unknown += 1
+        try:
+            if step.name in _LOOPS:
+                rule = _LOOPS[step.name]
+                out = rule(_Nested(step.eqn, operands, operand_values, programs))
+            else:
+                out = _plain(step.eqn, operands, operand_values)
+        # Note the sources even if the rule raises: an unknown position may be why it is too
+        # dense.
+        finally:
+            if sources is not None and programs.unknown > unknown:
+                sources.note(step)
+        reached.update(zip(step.makes, out, strict=True))
     return [pattern(ref) for ref in flat.gives]
 
 
@@ -98,8 +94,9 @@ def _is_blurred(name: str, patterns: Sequence[MaybePattern], values: Sequence[ob
     """Return whether an equation reads or writes at positions that are unknown and do not vary
     themselves.
     """
-    positions = range(len(values))[POSITIONS[name]]
-    return any(values[i] is None and patterns[i] is None for i in positions)
+    positions = POSITIONS[name]
+    pairs = zip(values[positions], patterns[positions], strict=True)
+    return any(value is None and pattern is None for value, pattern in pairs)
 
 
 class _Sources:
@@ -128,56 +125,64 @@ class _Sources:
         For a loop, any integer that it reads may be such a position.
         """
         if step.name in POSITIONS:
-            refs = [ref for ref in step.reads[POSITIONS[step.name]] if isinstance(ref, int)]
+            positions = step.reads[POSITIONS[step.name]]
+            refs = numbers_of(positions)
         else:
-            refs = [
-                number
-                for number in step.numbers
-                if np.issubdtype(self.flat.avals[number].dtype, np.integer)
-            ]
+            refs = list(filter(self._is_integer, step.numbers))
         for source in sorted(self._read(refs)):
             self.blurred.setdefault(source, source_of(step.eqn))
 
+    def _is_integer(self, number: int) -> bool:
+        return np.issubdtype(self.flat.avals[number].dtype, np.integer)
+
     def _read(self, numbers: Iterable[int]) -> frozenset[int]:
-        return frozenset[int]().union(*(self._of[number] for number in numbers))
+        sources = frozenset[int]()
+        return sources.union(*(self._of[number] for number in numbers))
 
 
 def _values_to_fold(known: FoldedValues, varying: set[int]) -> list[int]:
     """Known values that rules will read: those of equations on operands that vary."""
     asked: dict[int, None] = {}
     for step in known.flat.steps:
-        if not varying.isdisjoint(step.numbers):
-            varying.update(step.makes)
-            read = (
-                step.reads
-                if step.name in _LOOPS
-                else step.reads[READ[step.name]]
-                if step.name in READ
-                else ()
-            )
-            asked.update(
-                dict.fromkeys(
-                    ref
-                    for ref in read
-                    if isinstance(ref, int) and ref in known and ref not in varying
-                )
-            )
+        if varying.isdisjoint(step.numbers):
+            continue
+        varying.update(step.makes)
+        for ref in numbers_of(_folded_operands(step)):
+            if ref in known and ref not in varying:
+                asked[ref] = None
     return list(asked)
 
 
+def _folded_operands(step: Step) -> Sequence[Ref]:
+    """Operands of a step whose values its rule reads."""
+    if step.name in _LOOPS:
+        return step.reads
+    if step.name in READ:
+        return step.reads[READ[step.name]]
+    return ()
+
+
 def _plain(
-    eqn: JaxprEqn, patterns: Sequence[MaybePattern], values: Sequence[Any]
+    eqn: JaxprEqn, patterns: Sequence[MaybePattern], values: Sequence[object]
 ) -> Sequence[MaybePattern]:
-    shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
-    op = SparsityOp(
+    op = _operation(eqn, patterns, values)
+    rule = RULES.get(op.name, everything)
+    return rule(op)
+
+
+def _operation(
+    eqn: JaxprEqn, patterns: Sequence[MaybePattern], values: Sequence[object]
+) -> SparsityOp:
+    ins = [tuple(atom.aval.shape) for atom in eqn.invars]
+    outs = [tuple(var.aval.shape) for var in eqn.outvars]
+    return SparsityOp(
         eqn.primitive.name,
         eqn.params,
-        shapes,
-        [tuple(var.aval.shape) for var in eqn.outvars],
+        ins,
+        outs,
         patterns,
         values,
     )
-    return RULES.get(op.name, everything)(op)
 
 
 def _size(var: Var) -> int:
@@ -195,7 +200,7 @@ class _Nested:
 
     eqn: JaxprEqn
     patterns: Sequence[MaybePattern]
-    values: Sequence[Any]
+    values: Sequence[object]
     programs: Programs
 
     def locally(
@@ -209,29 +214,26 @@ class _Nested:
         columns: list[MaybePattern] = []
         at = 0
         for size, on in zip(sizes, varying, strict=True):
-            columns.append(Pattern.identity(at, size, total) if on else None)
-            at += size * on
+            if on:
+                columns.append(Pattern.identity(at, size, total))
+                at += size
+            else:
+                columns.append(None)
         return dependence(body, columns, self.programs, given)
 
     def everything(self) -> list[MaybePattern]:
         """Patterns in which all results depend on all that any operand depends on."""
-        ins, outs = (
-            [tuple(atom.aval.shape) for atom in atoms]
-            for atoms in (self.eqn.invars, self.eqn.outvars)
-        )
-        return everything(
-            SparsityOp(
-                self.eqn.primitive.name, self.eqn.params, ins, outs, self.patterns, self.values
-            )
-        )
+        return everything(_operation(self.eqn, self.patterns, self.values))
 
 
 def _cond(loop: _Nested) -> list[MaybePattern]:
+    index, *operands = loop.patterns
     # The branch itself varies, so every result depends on it.
-    if loop.patterns[0] is not None:
+    if index is not None:
         return loop.everything()
+    values = loop.values[1:]
     branches = [
-        dependence(branch, loop.patterns[1:], loop.programs, loop.values[1:])
+        dependence(branch, operands, loop.programs, values)
         for branch in loop.eqn.params["branches"]
     ]
     return [_either(parts) for parts in zip(*branches, strict=True)]
@@ -245,17 +247,21 @@ def _either(parts: Sequence[MaybePattern]) -> MaybePattern:
 def _scan(loop: _Nested) -> list[MaybePattern]:
     eqn = loop.eqn
     consts, carry, xs = scan_parts(eqn, list(loop.patterns))
-    given, *rest = scan_parts(eqn, list(loop.values))
-    given = [*given, *(None for part in rest for _ in part)]
+    const_values, carry_values, x_values = scan_parts(eqn, list(loop.values))
+    # A carry and a row have another value in each iteration.
+    given = [*const_values, *[None] * (len(carry_values) + len(x_values))]
     body, length = eqn.params["jaxpr"], eqn.params["length"]
     sizes = [_size(var) for var in opened(body)[0].invars]
+    const_varies = [pattern is not None for pattern in consts]
     carried = [pattern is not None for pattern in carry]
+    row_varies = [pattern is not None for pattern in xs]
+    count = len(carry)
     # Fixpoint: a carry varies if the body returns a varying value for it. The set only grows.
     while True:
-        varying = [*(p is not None for p in consts), *carried, *(p is not None for p in xs)]
+        varying = [*const_varies, *carried, *row_varies]
         local = loop.locally(body, sizes, varying, given)
         after = [
-            now or out is not None for now, out in zip(carried, local[: len(carry)], strict=True)
+            before or out is not None for before, out in zip(carried, local[:count], strict=True)
         ]
         if after == carried:
             break
@@ -267,35 +273,31 @@ def _scan(loop: _Nested) -> list[MaybePattern]:
 
     # Compose the local pattern with that of the carry, iteration by iteration: each may read
     # another row of `xs`.
-    now: list[MaybePattern] = [
-        (pattern or _nothing(size, columns)) if on else None
-        for pattern, size, on in zip(
-            carry, sizes[len(consts) : len(consts) + len(carry)], carried, strict=True
-        )
-    ]
-    widths = sizes[len(consts) + len(carry) :]
-    steps = range(length - 1, -1, -1) if eqn.params["reverse"] else range(length)
-    made: dict[int, list[MaybePattern]] = {}
-    for step in steps:
-        here = [
-            x and x.take(np.arange(step * width, (step + 1) * width))
-            for x, width in zip(xs, widths, strict=True)
-        ]
+    carry_sizes = sizes[len(consts) : len(consts) + count]
+    widths = sizes[len(consts) + count :]
+    now: list[MaybePattern] = []
+    for pattern, size, on in zip(carry, carry_sizes, carried, strict=True):
+        now.append((pattern or _nothing(size, columns)) if on else None)
+    steps = range(length)
+    outputs: dict[int, list[MaybePattern]] = {}
+    for step in reversed(steps) if eqn.params["reverse"] else steps:
+        rows: list[MaybePattern] = []
+        for x, width in zip(xs, widths, strict=True):
+            rows.append(x and x.take(np.arange(step * width, (step + 1) * width)))
         # The columns of `local` are the varying arguments in order, so their patterns stacked are
         # the basis.
-        inside = [p for p in (*consts, *now, *here) if p is not None]
-        basis = stacked(inside)
+        basis = stacked([p for p in (*consts, *now, *rows) if p is not None])
         out = [p and p.after(basis) for p in local]
-        now, made[step] = out[: len(carry)], out[len(carry) :]
-        now = [
-            p or (_nothing(_size(v), columns) if on else None)
-            for p, v, on in zip(now, eqn.outvars, carried, strict=False)
-        ]
+        outputs[step] = out[count:]
 
-    ys = [
-        _stacked([made[step][i] for step in range(length)])
-        for i in range(len(eqn.outvars) - len(carry))
-    ]
+        now = []
+        for pattern, var, on in zip(out[:count], eqn.outvars, carried, strict=False):
+            nothing = _nothing(_size(var), columns) if on else None
+            now.append(pattern or nothing)
+
+    # Also for a scan without iterations, which has outputs all the same.
+    stacked_outputs = range(len(eqn.outvars) - count)
+    ys = [_stacked([outputs[step][i] for step in steps]) for i in stacked_outputs]
     return [*now, *ys]
 
 
@@ -305,7 +307,9 @@ def _stacked(parts: Sequence[MaybePattern]) -> MaybePattern:
 
 
 def _nothing(size: int, columns: int) -> Pattern:
-    return Pattern(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), columns)
+    starts = np.zeros(size + 1, np.int64)
+    no_columns = np.zeros(0, np.int64)
+    return Pattern(starts, no_columns, columns)
 
 
 def _while(loop: _Nested) -> list[MaybePattern]:
@@ -319,44 +323,51 @@ def _while(loop: _Nested) -> list[MaybePattern]:
         return loop.everything()
     body = eqn.params["body_jaxpr"]
     sizes = [_size(var) for var in opened(body)[0].invars]
-    given = [*while_parts(eqn, list(loop.values))[1], *(None for _ in carry)]
+    _, const_values, _ = while_parts(eqn, list(loop.values))
+    given = [*const_values, *[None] * len(carry)]
     columns = next(p for p in loop.patterns if p is not None).columns
 
     now: list[MaybePattern] = list(carry)
     for _ in range(_LONGEST_LOOP):
-        local = loop.locally(body, sizes, [p is not None for p in (*consts, *now)], given)
+        varying = [p is not None for p in (*consts, *now)]
+        local = loop.locally(body, sizes, varying, given)
         basis = stacked([p for p in (*consts, *now) if p is not None])
-        reached = [
-            _either([before, out and out.after(basis)])
-            for before, out in zip(now, local, strict=True)
-        ]
-        if all(
-            a is b or (a is not None and b is not None and a.equals(b))
-            for a, b in zip(now, reached, strict=True)
-        ):
-            return [
-                p or _nothing(_size(var), columns) for p, var in zip(now, eqn.outvars, strict=True)
-            ]
-        now = reached
-    raise TooDenseError
+
+        joined: list[MaybePattern] = []
+        for before, out in zip(now, local, strict=True):
+            joined.append(_either([before, out and out.after(basis)]))
+        if all(map(_are_equal, now, joined)):
+            break
+        now = joined
+    else:
+        raise TooDenseError
+
+    results: list[MaybePattern] = []
+    for pattern, var in zip(now, eqn.outvars, strict=True):
+        results.append(pattern or _nothing(_size(var), columns))
+    return results
+
+
+def _are_equal(one: MaybePattern, other: MaybePattern) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.equals(other)
 
 
 def _linear_solve(loop: _Nested) -> list[MaybePattern]:
     operands = solve_operands(loop.eqn, list(loop.patterns))
     lengths = loop.eqn.params["const_lengths"]
-    rest = [p for p in loop.patterns if p is not None and not any(p is q for q in operands)]
+    varying = [p for p in loop.patterns if p is not None]
+    rest = [p for p in varying if not any(p is q for q in operands)]
     # The matrix varies: every element of the solution may depend on it.
     if rest or any(p is not None for p in operands[: lengths.solve]):
         return loop.everything()
-    return dependence(
-        loop.eqn.params["jaxprs"].solve,
-        operands,
-        loop.programs,
-        solve_operands(loop.eqn, list(loop.values)),
-    )
+    solve = loop.eqn.params["jaxprs"].solve
+    values = solve_operands(loop.eqn, list(loop.values))
+    return dependence(solve, operands, loop.programs, values)
 
 
-_LOOPS: Mapping[str, Any] = {
+_LOOPS: Mapping[str, Callable[[_Nested], list[MaybePattern]]] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,

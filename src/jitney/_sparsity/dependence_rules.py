@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from . import indexing, moves
 from . import product_rules as products
 from .operation import Rule, SparsityOp
-from .typed_numpy import np
 
 
 def _last(op: SparsityOp, rank: int) -> Sequence[int]:
-    return [axis % rank for axis in (op.params["axis"],)]
+    return [op.params["axis"] % rank]
 
 
 _ELEMENTWISE = (
     "add add_any sub neg div convert_element_type copy copy_p real imag conj complex"
     " reduce_precision stop_gradient"
 )
+_RESHAPES = ("reshape", "squeeze", "expand_dims")
 _SCATTERS = ("scatter", "scatter-add", "scatter_add")
 _LINEAR_ALGEBRA = "triangular_solve cholesky lu eigh svd qr householder_product tridiagonal_solve"
 
@@ -34,11 +34,9 @@ RULES: Mapping[str, Rule] = {
     "select_n": moves.selected,
     "broadcast_in_dim": moves.moved(moves.broadcast),
     "slice": moves.moved(moves.sliced),
-    "reshape": moves.moved(lambda op: op.positions(0)),
-    "squeeze": moves.moved(lambda op: op.positions(0)),
-    "expand_dims": moves.moved(lambda op: op.positions(0)),
-    "transpose": moves.moved(lambda op: op.positions(0).transpose(op.params["permutation"])),
-    "rev": moves.moved(lambda op: np.flip(op.positions(0), op.params["dimensions"])),
+    **dict.fromkeys(_RESHAPES, moves.moved(moves.reshaped)),
+    "transpose": moves.moved(moves.transposed),
+    "rev": moves.moved(moves.reversed_),
     "concatenate": moves.concatenated,
     "stack": moves.stack,
     "split": moves.split,

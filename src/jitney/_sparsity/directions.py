@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +14,15 @@ from jax.extend import core
 
 from .._jax.jaxprs import opened
 from .dependence import dependence
+from .operation import MaybePattern
 from .pattern import Pattern, TooDenseError
-from .typed_numpy import np
+from .typed_numpy import Ints, np
 
 Shape = tuple[int, ...]
-Leaves = Sequence[Any]
+Leaves = Sequence[jax.Array]
+"""Arguments or results of a function, or stacks of directions of them."""
+AbstractLeaves = Sequence[jax.Array | jax.ShapeDtypeStruct]
+"""Arrays of which only the shapes and dtypes are read."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,23 @@ class Linearized:
 
     fn: Callable[[Leaves], Leaves]
     at: Leaves
-    program: Any
-    out: Leaves
+    program: object
+    out: Sequence[jax.ShapeDtypeStruct]
 
     @classmethod
     def of(cls, fn: Callable[[Leaves], Leaves], at: Leaves, *, forward: bool) -> Linearized:
         if not forward:
-            return cls(fn, at, None, jax.eval_shape(fn, at))
+            out = jax.eval_shape(fn, at)
+            return cls(fn, at, None, out)
         count = len(at)
 
-        def both(*arrays: object) -> Any:
-            return jax.jvp(fn, (list(arrays[:count]),), (list(arrays[count:]),))
+        def both(*arrays: object) -> object:
+            point = list(arrays[:count])
+            tangents = list(arrays[count:])
+            return jax.jvp(fn, (point,), (tangents,))
 
-        program, (value, _) = jax.make_jaxpr(both, return_shape=True)(*at, *at)
+        trace = jax.make_jaxpr(both, return_shape=True)
+        program, (value, _) = trace(*at, *at)
         return cls(fn, at, program, value)
 
     @property
@@ -59,59 +66,66 @@ class Linearized:
     def outs(self) -> list[Shape]:
         return [tuple(leaf.shape) for leaf in self.out]
 
-    def pattern(self, blurred: dict[int, tuple[Any, str]] | None = None) -> Pattern | None:
+    def pattern(self, blurred: dict[int, tuple[object, str]] | None = None) -> Pattern | None:
         """Sparsity pattern of the Jacobian; None if it is almost dense.
 
         Args:
             blurred: Output. Gets, by `id`, the closed-over values from which unknown positions are
                 computed; each with its line. An unknown position may be any.
         """
-        sizes = list(map(math.prod, self.ins if self.program is not None else self.outs))
-        ends = np.cumsum([0, *sizes])
-        seeds = [
-            Pattern.identity(int(start), size, int(ends[-1]))
-            for start, size in zip(ends, sizes, strict=False)
-        ]
-
         # Without a JVP, follow the VJP: its pattern is the transposed one.
-        program = self.program
-        if program is None:
-
-            def pull(at: Leaves, direction: Leaves) -> Any:
-                return jax.vjp(self.fn, at)[1](direction)[0]
-
-            program = jax.make_jaxpr(pull)(list(self.at), list(self.out))
-            targets = self.ins
+        if self.program is None:
+            program = self._pullback()
+            seeded, targets = self.outs, self.ins
         else:
-            targets = self.outs
-        found: dict[int, str] = {}
+            program = self.program
+            seeded, targets = self.ins, self.outs
+
+        sizes = list(map(math.prod, seeded))
+        ends = np.cumsum([0, *sizes])
+        columns = int(ends[-1])
+        # Primal arguments depend on nothing; the seeds are the tangents (or cotangents).
+        patterns: list[MaybePattern] = [None] * len(self.at)
+        for start, size in zip(ends, sizes, strict=False):
+            patterns.append(Pattern.identity(int(start), size, columns))
+
+        sources: dict[int, str] = {}
         try:
-            # Primal arguments depend on nothing; the seeds are the tangents (or cotangents).
-            patterns = dependence(program, [*(None for _ in self.at), *seeds], blurred=found)[
-                -len(targets) :
-            ]
+            results = dependence(program, patterns, blurred=sources)
         except TooDenseError:
             return None
         # Also if it was too dense: unknown positions may be why.
         finally:
             constants = opened(program)[1]
             if blurred is not None:
-                blurred.update(
-                    (id(constants[i]), (constants[i], line))
-                    for i, line in found.items()
-                    if i < len(constants)
-                )
-        rows = np.cumsum([0, *map(math.prod, targets)])
-        pairs = [
-            (part.rows + row, part.indices)
-            for part, row in zip(patterns, rows, strict=False)
-            if part is not None
-        ]
-        places = [np.concatenate(parts) for parts in zip(*pairs, strict=True)] or [
-            np.zeros(0, np.int64)
-        ] * 2
-        whole = Pattern.of_pairs(places[0], places[1], int(rows[-1]), int(ends[-1]))
-        return whole if self.program is not None else whole.transposed
+                for i, line in sources.items():
+                    if i < len(constants):
+                        blurred[id(constants[i])] = (constants[i], line)
+
+        derivatives = results[-len(targets) :]
+        row_ends = np.cumsum([0, *map(math.prod, targets)])
+        rows: list[Ints] = [np.zeros(0, np.int64)]
+        indices: list[Ints] = [np.zeros(0, np.int64)]
+        for part, row in zip(derivatives, row_ends, strict=False):
+            if part is not None:
+                rows.append(part.rows + row)
+                indices.append(part.indices)
+        whole = Pattern.of_pairs(
+            np.concatenate(rows),
+            np.concatenate(indices),
+            int(row_ends[-1]),
+            columns,
+        )
+        return whole.transposed if self.program is None else whole
+
+    def _pullback(self) -> object:
+        """Jaxpr of the VJP, from point and cotangents to cotangents."""
+
+        def pull(at: Leaves, direction: Leaves) -> object:
+            _, transposed = jax.vjp(self.fn, at)
+            return transposed(direction)[0]
+
+        return jax.make_jaxpr(pull)(list(self.at), list(self.out))
 
     def pushed(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
         """Value, and the JVP for a stack of tangents, stacked along `axis`.
@@ -121,15 +135,18 @@ class Linearized:
         half = len(self.out)
 
         def run(seed: Leaves) -> tuple[Leaves, Leaves]:
-            both = core.jaxpr_as_fun(self.program)(*self.at, *seed)
+            evaluate = core.jaxpr_as_fun(self.program)
+            both = evaluate(*self.at, *seed)
             return both[:half], both[half:]
 
         if batch is None or len(seeds[0]) <= max(batch, 1):
             return _each(run, seeds, self.out, axis, lambda: self.fn(self.at))
-        value, _ = run([jnp.zeros_like(leaf) for leaf in self.at])
+        zeros = [jnp.zeros_like(leaf) for leaf in self.at]
+        value, _ = run(zeros)
 
         def push(seed: Leaves) -> Leaves:
-            return run(seed)[1]
+            _, tangents = run(seed)
+            return tangents
 
         return value, _in_batches(push, seeds, batch, axis)
 
@@ -144,30 +161,34 @@ class Linearized:
             return transposed(seed)[0]
 
         if batch is None or len(seeds[0]) <= max(batch, 1):
-            return value, _each(lambda seed: ((), pull(seed)), seeds, self.at, axis, tuple)[1]
+            _, cotangents = _each(lambda seed: ((), pull(seed)), seeds, self.at, axis, tuple)
+            return value, cotangents
         return value, _in_batches(pull, seeds, batch, axis)
 
 
 def _each(
-    run: Callable[[Leaves], tuple[Any, Leaves]],
+    run: Callable[[Leaves], tuple[Leaves, Leaves]],
     seeds: Leaves,
-    like: Leaves,
+    like: AbstractLeaves,
     axis: int,
-    value: Callable[[], Any],
+    value: Callable[[], Leaves],
 ) -> tuple[Leaves, Leaves]:
     """Value, and a derivative for each seed. A single seed costs no `vmap`."""
-    if not len(seeds[0]):
-        return value(), [
-            jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype)
-            for leaf in like
-        ]
-    if len(seeds[0]) == 1:
+    count = len(seeds[0])
+    if count == 0:
+        empty: list[jax.Array] = []
+        result = value()
+        for leaf in like:
+            shape = (0, *leaf.shape) if axis == 0 else (*leaf.shape, 0)
+            empty.append(jnp.zeros(shape, leaf.dtype))
+        return result, empty
+    if count == 1:
         result, along = run([seed[0] for seed in seeds])
         return result, [jnp.expand_dims(leaf, axis) for leaf in along]
     # The value does not depend on the seed, so it has no batch dimension.
     return jax.vmap(run, out_axes=(None, axis))(list(seeds))
 
 
-def _in_batches(run: object, seeds: Leaves, batch: int, axis: int) -> Leaves:
+def _in_batches(run: Callable[[Leaves], Leaves], seeds: Leaves, batch: int, axis: int) -> Leaves:
     stacks = jax.lax.map(run, list(seeds), batch_size=batch)
     return [jnp.moveaxis(stack, 0, axis) for stack in stacks]

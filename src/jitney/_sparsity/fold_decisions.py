@@ -11,21 +11,22 @@ with other indices than the program runs with would give wrong elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
 from .._jax.evaluation import values_at
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
 from .._jax.primitives import PLAIN_CALLS, REMATS
-from .._jax.typed import AnyJaxpr, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._remat import flattened
 from .constant_folding import FoldedValues
 
+Arrays = Sequence[Array]
+"""Operands or results of a program; a decision among them is on the host."""
 _INSIDE = (*PLAIN_CALLS, "closed_call", "core_call")
 
 
-def fold_decisions(traced: object, at: Sequence[object]) -> Any:
+def fold_decisions(traced: object, at: Sequence[object]) -> object:
     """Program with its decisions as constants; the program itself if there are none.
 
     Args:
@@ -33,16 +34,20 @@ def fold_decisions(traced: object, at: Sequence[object]) -> Any:
         at: Its arguments, or abstract ones.
     """
 
-    def run(arrays: Sequence[object]) -> list[Any]:
+    def run(arrays: Arrays) -> list[Array]:
         return _run(traced, arrays)
 
-    return jax.make_jaxpr(run)(list(at)) if _is_open(traced) else traced
+    if not _is_open(traced):
+        return traced
+    return jax.make_jaxpr(run)(list(at))
 
 
 def _is_open(jaxpr: object) -> bool:
     """Return whether a program or its loops decide anything by known floats."""
     known = _known(jaxpr)
-    return bool(known.decisions) or any(_rebuilds(step.eqn) for step in known.flat.steps)
+    if known.decisions:
+        return True
+    return any(_rebuilds(step.eqn) for step in known.flat.steps)
 
 
 def _rebuilds(eqn: JaxprEqn) -> bool:
@@ -51,35 +56,42 @@ def _rebuilds(eqn: JaxprEqn) -> bool:
 
 def _known(jaxpr: object) -> FoldedValues:
     flat = flattened(jaxpr, _INSIDE)
-    return FoldedValues(flat, dict(zip(flat.takes, opened(jaxpr)[1], strict=False)), decided=True)
+    _, constants = opened(jaxpr)
+    given = dict(zip(flat.takes, constants, strict=False))
+    return FoldedValues(flat, given, decided=True)
 
 
-def _run(jaxpr: object, operands: Sequence[object]) -> list[Any]:
+def _run(jaxpr: object, operands: Arrays) -> list[Array]:
     known = _known(jaxpr)
     flat = known.flat
-    env = dict(zip(flat.takes, (*opened(jaxpr)[1], *operands), strict=True))
+    _, constants = opened(jaxpr)
+    env = dict(zip(flat.takes, (*constants, *operands), strict=True))
     # All decisions of this level, computed by one compiled program.
-    settled = known.values([number for step in known.decisions for number in step.makes])
+    decided = [number for step in known.decisions for number in step.makes]
+    values_of_decisions = known.values(decided)
     for step in flat.steps:
-        if step.makes and step.makes[0] in settled:
-            env.update((number, settled[number]) for number in step.makes)
+        if step.makes and step.makes[0] in values_of_decisions:
+            for number in step.makes:
+                env[number] = values_of_decisions[number]
             continue
+
         values = values_at(step.reads, env)
-        out = (
-            _BUILDERS[step.name](step.eqn, values)
-            if _rebuilds(step.eqn)
-            else bound(step.eqn, values)
-        )
+        if _rebuilds(step.eqn):
+            build = _BUILDERS[step.name]
+            out = build(step.eqn, values)
+        else:
+            out = bound(step.eqn, values)
         env.update(zip(step.makes, out, strict=True))
     return values_at(flat.gives, env)
 
 
-def _scan(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
+def _scan(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
     fixed, carry, rows = scan_parts(eqn, operands)
+    count = len(carry)
 
-    def turn(carry: Any, row: Any) -> Any:
+    def turn(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
         out = _run(eqn.params["jaxpr"], [*fixed, *carry, *row])
-        return out[: len(carry)], out[len(carry) :]
+        return out[:count], out[count:]
 
     last, ys = jax.lax.scan(
         turn,
@@ -92,38 +104,46 @@ def _scan(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
     return [*last, *ys]
 
 
-def _while(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
+def _while(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
     outside, inside, carry = while_parts(eqn, operands)
 
-    def goes_on(values: Any) -> Any:
-        return _run(eqn.params["cond_jaxpr"], [*outside, *values])[0]
+    def goes_on(values: Arrays) -> Array:
+        condition = eqn.params["cond_jaxpr"]
+        return _run(condition, [*outside, *values])[0]
 
-    def turn(values: Any) -> Any:
-        return _run(eqn.params["body_jaxpr"], [*inside, *values])
+    def turn(values: Arrays) -> Arrays:
+        body = eqn.params["body_jaxpr"]
+        return _run(body, [*inside, *values])
 
-    return list(jax.lax.while_loop(goes_on, turn, carry))
+    last = jax.lax.while_loop(goes_on, turn, carry)
+    return list(last)
 
 
-def _cond(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
-    def branch(jaxpr: AnyJaxpr) -> Callable[..., list[Any]]:
+def _cond(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
+    def branch(jaxpr: AnyJaxpr) -> Callable[..., list[Array]]:
         return lambda *values: _run(jaxpr, values)
 
-    return list(
-        jax.lax.switch(
-            operands[0], [branch(jaxpr) for jaxpr in eqn.params["branches"]], *operands[1:]
-        )
-    )
+    branches = [branch(jaxpr) for jaxpr in eqn.params["branches"]]
+    index, *arguments = operands
+    out = jax.lax.switch(index, branches, *arguments)
+    return list(out)
 
 
-def _checkpoint(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
-    def run(*values: jax.Array) -> list[Any]:
+def _checkpoint(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
+    def run(*values: jax.Array) -> list[Array]:
         return _run(eqn.params["jaxpr"], values)
 
-    return list(
-        jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(
-            *operands
-        )
+    remat = jax.checkpoint(
+        run,
+        policy=eqn.params["policy"],
+        prevent_cse=eqn.params["prevent_cse"],
     )
+    return list(remat(*operands))
 
 
-_BUILDERS = {"scan": _scan, "while": _while, "cond": _cond, **dict.fromkeys(REMATS, _checkpoint)}
+_BUILDERS = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    **dict.fromkeys(REMATS, _checkpoint),
+}

@@ -7,70 +7,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from .flat_positions import are_sure, gathered, is_sure, scattered, window_sizes
 from .operation import MaybePattern, Shape, SparsityOp, everything
 from .pattern import Pattern, union
-from .typed_numpy import np
+from .typed_numpy import Ints, np
 
 
 def gather(op: SparsityOp) -> list[MaybePattern]:
     """Rule of `gather`: known start indices give exact positions."""
     if op.varying != [0]:
         return everything(op)
-    pattern, shape, starts = op.pattern(0), op.shapes[0], op.values[1]
+    pattern, shape = op.pattern(0), op.shapes[0]
     params = dict(op.params)
-    if starts is not None and not are_sure(
-        shape, starts, params["slice_sizes"], params["dimension_numbers"].start_index_map
-    ):
+    sizes: Shape = params["slice_sizes"]
+    indexed: Sequence[int] = params["dimension_numbers"].start_index_map
+    starts = op.values[1]
+    if starts is not None and not are_sure(shape, starts, sizes, indexed):
         starts = None
+
     # Unknown start indices: merge all positions along the indexed axes into one, and read that.
     if starts is None:
-        pattern, shape = _blurred(pattern, shape, op.params["dimension_numbers"].start_index_map)
-        params["slice_sizes"] = tuple(
-            min(a, b) for a, b in zip(op.params["slice_sizes"], shape, strict=True)
-        )
-        if params["slice_sizes"] != tuple(op.params["slice_sizes"]):
+        pattern, shape = _blurred(pattern, shape, indexed)
+        params["slice_sizes"] = tuple(map(min, sizes, shape))
+        if params["slice_sizes"] != tuple(sizes):
             return everything(op)
         starts = np.zeros(op.shapes[1], int)
-    return [pattern.take(gathered(shape, starts, op.out, params))]
+    positions = gathered(shape, starts, op.out, params)
+    return [pattern.take(positions)]
 
 
 def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Pattern, Shape]:
     """Merge all positions along some axes into one."""
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    groups = np.arange(math.prod(kept)).reshape(kept)
-    return pattern.merge(np.broadcast_to(groups, shape), groups.size), kept
+    merged = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    groups = np.arange(math.prod(merged)).reshape(merged)
+    group_of = np.broadcast_to(groups, shape)
+    return pattern.merge(group_of, groups.size), merged
 
 
 def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
     if op.varying != [0]:
         return everything(op)
-    pattern, shape = op.pattern(0), op.shapes[0]
+    shape = op.shapes[0]
     starts = _sure(op.values[1:], shape, op.out)
     unknown = [
         axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]
     ]
-    pattern, kept = _blurred(pattern, shape, unknown)
+    pattern, sizes = _blurred(op.pattern(0), shape, unknown)
 
     # Flat positions that are read, in row-major order. XLA clamps a start so that the slice fits.
     at = np.zeros((), np.int64)
-    for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
-        first = 0 if starts[axis] is None else _clipped(starts[axis], size - out)
-        along = np.zeros(out, int) if axis in unknown else first + np.arange(out)
+    for axis, (size, out, start) in enumerate(zip(sizes, op.out, starts, strict=True)):
+        if axis in unknown:
+            along = np.zeros(out, int)
+        else:
+            along = _clipped(start, size - out) + np.arange(out)
         at = at[..., None] * size + along
     return [pattern.take(at)]
 
 
-def _sure(starts: Sequence[object], shape: Shape, window: Shape) -> list[Any]:
-    return [
-        None if start is None or not is_sure(start, a - b) else start
-        for start, a, b in zip(starts, shape, window, strict=True)
-    ]
+def _sure(starts: Sequence[object], shape: Shape, window: Shape) -> list[Ints | None]:
+    """Starts that are known, and that every XLA backend reads alike; None for the others."""
+    sure: list[Ints | None] = []
+    for value, size, extent in zip(starts, shape, window, strict=True):
+        start: Ints | None = None if value is None else np.asarray(value)
+        if start is not None and not is_sure(start, size - extent):
+            start = None
+        sure.append(start)
+    return sure
 
 
-def _clipped(start: Any, last: int) -> int:
+def _clipped(start: Ints | None, last: int) -> int:
+    """Start of a window as XLA clamps it; 0 if it is not known, for a window of the whole axis."""
+    if start is None:
+        return 0
     return min(max(int(start), 0), last)
 
 
@@ -80,33 +90,31 @@ def dynamic_update_slice(op: SparsityOp) -> list[MaybePattern]:
     shape, window = op.shapes[0], op.shapes[1]
     starts = _sure(op.values[2:], shape, window)
     known = all(
-        start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True)
+        start is not None or size == extent
+        for start, size, extent in zip(starts, shape, window, strict=True)
     )
 
-    parts: list[Pattern] = []
     # For each element of the result, the element of the update that overwrites it; -1 for none.
     target = np.full(shape, -1)
     if known:
-        first = [
-            0 if start is None else _clipped(start, a - b)
-            for start, a, b in zip(starts, shape, window, strict=True)
-        ]
-        target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = (
-            op.positions(1)
-        )
+        written: list[slice] = []
+        for start, size, extent in zip(starts, shape, window, strict=True):
+            first = _clipped(start, size - extent)
+            written.append(slice(first, first + extent))
+        target[tuple(written)] = op.positions(1)
 
+    parts: list[Pattern] = []
     if op.patterns[0] is not None:
         parts.append(op.pattern(0).keep(target < 0))
     if op.patterns[1] is not None:
-        # At an unknown start any element may come from any element of the update.
-        anywhere = (
-            op.pattern(1)
-            .merge(np.zeros(math.prod(window), int), 1)
-            .take(np.zeros(math.prod(shape), int))
-            if not known
-            else None
-        )
-        parts.append(anywhere or op.pattern(1).take(target))
+        update = op.pattern(1)
+        if known:
+            parts.append(update.take(target))
+        else:
+            # At an unknown start any element may come from any element of the update.
+            into_one = np.zeros(math.prod(window), int)
+            from_one = np.zeros(math.prod(shape), int)
+            parts.append(update.merge(into_one, 1).take(from_one))
     return [union(parts)]
 
 
@@ -114,25 +122,25 @@ def scatter(op: SparsityOp) -> list[MaybePattern]:
     """Rule of scatters: updates go to known indices, and a plain scatter drops what it
     overwrites.
     """
-    if op.values[1] is None or op.patterns[1] is not None:
+    starts = op.values[1]
+    if starts is None or op.patterns[1] is not None:
         return everything(op)
-    sizes = window_sizes(op.shapes[0], op.shapes[2], op.params)
-    if not are_sure(
-        op.shapes[0],
-        op.values[1],
-        sizes,
-        op.params["dimension_numbers"].scatter_dims_to_operand_dims,
-    ):
+    shape, _, updates = op.shapes
+    sizes = window_sizes(shape, updates, op.params)
+    indexed = op.params["dimension_numbers"].scatter_dims_to_operand_dims
+    if not are_sure(shape, starts, sizes, indexed):
         return everything(op)
-    at = scattered(op.shapes[0], op.values[1], op.shapes[2], op.params).reshape(-1)
+
+    at = scattered(shape, starts, updates, op.params).reshape(-1)
     size = math.prod(op.out)
     # `scatter` replaces elements, so their old dependence goes. `scatter-add` keeps both.
     parts: list[Pattern] = []
     if op.patterns[0] is not None:
-        kept = np.ones(size, bool)
+        stays = np.ones(size, bool)
         if op.name == "scatter":
-            kept[at[at >= 0]] = False
-        parts.append(op.pattern(0).keep(kept))
+            stays[at[at >= 0]] = False
+        parts.append(op.pattern(0).keep(stays))
     if op.patterns[2] is not None:
-        parts.append(op.pattern(2).keep(at >= 0).merge(np.maximum(at, 0), size))
+        written = op.pattern(2).keep(at >= 0)
+        parts.append(written.merge(np.maximum(at, 0), size))
     return [union(parts)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 from jax.extend import core
@@ -20,11 +19,11 @@ from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_of
 from .colours.modes import REVERSE, WAYS, Mode, PassMode
 from .colours.star import star_scheme
-from .compressed import compressed, dense
+from .compressed import Blocks, compressed, dense
 from .directions import Leaves, Linearized
 from .fold_decisions import fold_decisions
 from .pattern import Pattern
-from .timed import seconds
+from .timed import TimedFunction, seconds
 
 # Forward and reverse are timed from this many dense passes on, if their costs differ at most by
 # this ratio.
@@ -43,7 +42,7 @@ class UnknownPositions(Exception):
             writes there.
     """
 
-    def __init__(self, sources: Sequence[tuple[Any, str]]):
+    def __init__(self, sources: Sequence[tuple[object, str]]):
         self.sources = sources
         super().__init__()
 
@@ -60,7 +59,7 @@ class JacobianResult:
     """
 
     value: Leaves
-    blocks: list[list[Any]]
+    blocks: Blocks
     mode: str
     why: str
 
@@ -96,24 +95,27 @@ def jacobian(
         traced = fold_decisions(traced, at)
 
     # Cost of the dense passes in each mode.
-    taken, made = elements(at), elements(shapes)
-    costs = f"{taken} forward passes or {made} backward ones, of about {REVERSE} each"
-    asked: tuple[PassMode, ...] = tuple(way for way in WAYS if way == mode)
-    if asked:
-        ways, costs = asked, f"mode={mode!r}; {costs}"
+    columns, rows = elements(at), elements(shapes)
+    costs = f"{columns} forward passes or {rows} backward ones, of about {REVERSE} each"
+    requested: tuple[PassMode, ...] = tuple(way for way in WAYS if way == mode)
+    if requested:
+        ways = requested
+        costs = f"mode={mode!r}; {costs}"
     else:
         ways, note = possible(traced, ways)
         costs = f"{note}; {costs}" if note else costs
-    passes: dict[PassMode, float] = {
-        way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways
-    }
+    passes: dict[PassMode, float] = {}
+    for way in WAYS:
+        if way in ways:
+            passes[way] = columns if way == "forward" else REVERSE * rows
     best = min(passes, key=lambda way: passes[way])
 
     # Detect the pattern if a coloured or sparse result needs it, or if it may save many passes.
-    look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > FEW)
+    may_save = mode == "auto" and passes[best] > FEW
+    look = mode == "coloured" or as_sparse or may_save
     forward = best == "forward" or (look and "forward" in ways)
     linearized = Linearized.of(run_of(traced), at, forward=forward)
-    blurred: dict[int, tuple[Any, str]] = {}
+    blurred: dict[int, tuple[object, str]] = {}
     with OWN_TIME.running():
         pattern = linearized.pattern(blurred) if look and not in_place(traced) else None
     sources = [(value, line) for value, line in blurred.values() if isinstance(value, Tracer)]
@@ -121,35 +123,41 @@ def jacobian(
         raise UnknownPositions(sources)
 
     # Colour the pattern, and compare with the dense passes.
-    scheme, directions = None, taken if best == "forward" else made
+    scheme: Colouring | None = None
+    directions = columns if best == "forward" else rows
     mode_found, why = best, costs
     if pattern is None and as_sparse:
-        why = f"no structure was found: all {taken * made} elements are stored; {costs}"
+        why = f"no structure was found: all {columns * rows} elements are stored; {costs}"
     elif pattern is not None:
-        part = f"{pattern.count} of {taken * made} elements are not zero"
+        part = f"{pattern.count} of {columns * rows} elements are not zero"
         limit = WORTH * passes[best] if mode == "auto" and not as_sparse else math.inf
+        is_symmetric = symmetric and len(at) == 1 and pattern.size == pattern.columns
         with OWN_TIME.running():
             scheme = scheme_of(pattern, ways, limit)
-            if symmetric and len(at) == 1 and pattern.size == pattern.columns and "forward" in ways:
-                scheme = (
-                    star_scheme(pattern, limit + 1 if scheme is None else scheme.cost) or scheme
-                )
+            if is_symmetric and "forward" in ways:
+                most = limit + 1 if scheme is None else scheme.cost
+                scheme = star_scheme(pattern, most) or scheme
         if scheme is None:
             why = f"{costs}; {part}, which colouring does not make cheaper"
         else:
-            mode_found, directions = "coloured", scheme.count
+            mode_found = "coloured"
+            directions = scheme.count
             why = f"{scheme.text}: {part}{shaped(pattern, scheme)}; without that {costs}"
     if sources and scheme is None:
         lines = dict.fromkeys(line for _, line in sources if line)
-        why = (
-            f"{why}; positions at {', '.join(lines) or 'some line'} are traced: static, they would"
-            " show what is zero"
-        )
+        places = ", ".join(lines) or "some line"
+        why = f"{why}; positions at {places} are traced: static, they would show what is zero"
 
-    def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, list[list[Any]]]:
+    def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, Blocks]:
         if pattern is None or scheme is None:
             return dense(linearized, best, as_sparse=as_sparse, batch=batch)
-        return compressed(linearized, pattern, scheme, as_sparse=as_sparse, batch=batch)
+        return compressed(
+            linearized,
+            pattern,
+            scheme,
+            as_sparse=as_sparse,
+            batch=batch,
+        )
 
     # Dense passes of similar cost are timed, unless a budget decides by memory.
     if scheme is None and mode == "auto" and len(passes) > 1 and budget is None:
@@ -163,7 +171,8 @@ def jacobian(
         with OWN_TIME.running():
             batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
         why = f"{why}; {note}"
-    return JacobianResult(*blocks(linearized, batch), mode_found, why)
+    value, computed = blocks(linearized, batch)
+    return JacobianResult(value, computed, mode_found, why)
 
 
 def _timed(
@@ -177,19 +186,21 @@ def _timed(
     if low < _MANY or high > _CLOSE * low or calls_back(traced):
         return best, ""
 
-    def dense_by(way: PassMode) -> Any:
-        def made(fn: Callable[[Leaves], Leaves], at: Leaves) -> Any:
-            return dense(Linearized.of(fn, at, forward=way == "forward"), way, as_sparse=False)[1]
+    def dense_by(way: PassMode) -> TimedFunction:
+        forward = way == "forward"
 
-        return made
+        def blocks(fn: Callable[[Leaves], Leaves], at: Leaves) -> object:
+            linearized = Linearized.of(fn, at, forward=forward)
+            return dense(linearized, way, as_sparse=False)[1]
+
+        return blocks
 
     times = seconds(traced, at, {way: dense_by(way) for way in passes})
     if times is None:
         return best, ""
     fastest = min(passes, key=lambda way: times[way])
-    return fastest, "; timed once: " + ", ".join(
-        f"{way} {times[way] * 1e3:.3g} ms" for way in passes
-    )
+    listed = [f"{way} {times[way] * 1e3:.3g} ms" for way in passes]
+    return fastest, "; timed once: " + ", ".join(listed)
 
 
 def run_of(traced: object) -> Callable[[Leaves], Leaves]:
@@ -199,27 +210,29 @@ def run_of(traced: object) -> Callable[[Leaves], Leaves]:
 
 
 def _fitting(
-    traced: object, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool
+    traced: object,
+    at: Leaves,
+    blocks: Callable[[Linearized, int | None], tuple[Leaves, Blocks]],
+    directions: int,
+    budget: int,
+    *,
+    forward: bool,
 ) -> tuple[int | None, str]:
     """Number of directions at a time that fits into memory, as the compiler counts it; None for
     all.
     """
     program, constants = opened(traced)
 
-    def measure(batch: int) -> int:
-        def made(constants: Leaves, at: Leaves) -> Any:
-            run = run_of(ClosedJaxpr(program, list(constants)))
-            return blocks(
-                Linearized.of(run, at, forward=forward), batch if batch < directions else None
-            )[1]
+    def abstract(leaves: Leaves) -> list[jax.ShapeDtypeStruct]:
+        return [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
 
-        return compiled_bytes(
-            made,
-            [
-                [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-                for leaves in (constants, at)
-            ],
-        )
+    def measure(batch: int) -> int:
+        def jacobian_of(constants: Leaves, at: Leaves) -> object:
+            run = run_of(ClosedJaxpr(program, list(constants)))
+            linearized = Linearized.of(run, at, forward=forward)
+            return blocks(linearized, batch if batch < directions else None)[1]
+
+        return compiled_bytes(jacobian_of, [abstract(constants), abstract(at)])
 
     whole = measure(directions)
     if whole <= budget:
@@ -263,24 +276,19 @@ def shaped(pattern: Pattern, scheme: Colouring) -> str:
     """Shape of a sparsity pattern, for a line of the plan."""
     if scheme.mirrored is not None:
         return " (symmetric)"
+    is_square = pattern.size == pattern.columns
     if scheme.count <= 1 and not len(scheme.apart):
-        return (
-            " (diagonal)"
-            if pattern.size == pattern.columns and (pattern.rows == pattern.indices).all()
-            else ""
-        )
+        is_diagonal = is_square and (pattern.rows == pattern.indices).all()
+        return " (diagonal)" if is_diagonal else ""
     if len(scheme.apart):
-        return (
-            f" (and {len(scheme.apart)} long {'rows' if scheme.by == 'forward' else 'columns'} of"
-            " their own)"
-        )
+        lines = "rows" if scheme.by == "forward" else "columns"
+        return f" (and {len(scheme.apart)} long {lines} of their own)"
     # Bandwidth: the largest distance from the diagonal.
-    width = int(abs(pattern.rows - pattern.indices).max(initial=0))
-    return (
-        f" (a band of {2 * width + 1})"
-        if pattern.size == pattern.columns and 2 * width + 1 < pattern.columns // 2
-        else ""
-    )
+    distances = abs(pattern.rows - pattern.indices)
+    band = 2 * int(distances.max(initial=0)) + 1
+    if is_square and band < pattern.columns // 2:
+        return f" (a band of {band})"
+    return ""
 
 
 def elements(tree: object) -> int:
@@ -292,14 +300,15 @@ def _contains(jaxpr: object, what: Callable[[str], bool]) -> bool:
     """Return whether a primitive occurs in a program, outside of functions with custom
     derivative rules.
     """
-    return any(
-        what(eqn.primitive.name)
-        or (
-            eqn.primitive.name not in _OWN
-            and any(_contains(inner, what) for inner in programs(eqn.params))
-        )
-        for eqn in opened(jaxpr)[0].eqns
-    )
+    for eqn in opened(jaxpr)[0].eqns:
+        name = eqn.primitive.name
+        if what(name):
+            return True
+        if name in _OWN:
+            continue
+        if any(_contains(inner, what) for inner in programs(eqn.params)):
+            return True
+    return False
 
 
 _OWN = ("custom_jvp_call", "custom_vjp_call", "custom_linear_solve")

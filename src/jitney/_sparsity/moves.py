@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from .operation import MaybePattern, Rule, SparsityOp, everything
+from .operation import MaybePattern, Rule, Shape, SparsityOp, everything
 from .pattern import Pattern, union
-from .typed_numpy import np
+from .typed_numpy import Ints, np
 
 
 def elementwise(op: SparsityOp) -> list[MaybePattern]:
@@ -18,15 +17,15 @@ def elementwise(op: SparsityOp) -> list[MaybePattern]:
 
     Axes of size 1 are stretched.
     """
-    return [union([_stretched(op, i) for i in op.varying])]
+    operands = [_stretched(op, i) for i in op.varying]
+    return [union(operands)]
 
 
 def _stretched(op: SparsityOp, i: int) -> Pattern:
-    return (
-        op.pattern(i)
-        if op.shapes[i] == op.out
-        else op.pattern(i).take(np.broadcast_to(op.positions(i), op.out))
-    )
+    pattern = op.pattern(i)
+    if op.shapes[i] == op.out:
+        return pattern
+    return pattern.take(np.broadcast_to(op.positions(i), op.out))
 
 
 def scaled(op: SparsityOp) -> list[MaybePattern]:
@@ -37,23 +36,28 @@ def scaled(op: SparsityOp) -> list[MaybePattern]:
     elements outside of the pattern become NaN.
     """
     (pattern,) = elementwise(op)
-    if len(op.varying) == 1 and pattern is not None:
-        other = op.values[1 - op.varying[0]]
-        if other is not None:
-            return [pattern.keep(np.broadcast_to(np.asarray(other) != 0, op.out))]
-    return [pattern]
+    if len(op.varying) > 1 or pattern is None:
+        return [pattern]
+    other = op.values[1 - op.varying[0]]
+    if other is None:
+        return [pattern]
+    nonzero = np.asarray(other) != 0
+    return [pattern.keep(np.broadcast_to(nonzero, op.out))]
 
 
 def selected(op: SparsityOp) -> list[MaybePattern]:
     """Rule of `select_n`: the case that a known predicate takes, or all cases."""
-    which = op.values[0]
-    if which is None:
+    if op.values[0] is None:
         return elementwise(op)
-    which = np.broadcast_to(np.asarray(which, int), op.out)
-    return [union([_stretched(op, i).keep(which == i - 1) for i in op.varying])]
+    which = np.broadcast_to(np.asarray(op.values[0], int), op.out)
+    cases: list[Pattern] = []
+    for i in op.varying:
+        case = _stretched(op, i)
+        cases.append(case.keep(which == i - 1))
+    return [union(cases)]
 
 
-def moved(positions: Callable[[SparsityOp], object]) -> Rule:
+def moved(positions: Callable[[SparsityOp], Ints]) -> Rule:
     """Rule of primitives that rearrange one operand.
 
     `positions` returns the flat source position of each element of the result; -1 for none.
@@ -61,74 +65,114 @@ def moved(positions: Callable[[SparsityOp], object]) -> Rule:
     return lambda op: [op.pattern(0).take(positions(op))]
 
 
-def broadcast(op: SparsityOp) -> Any:
+def broadcast(op: SparsityOp) -> Ints:
     sizes = [1] * len(op.out)
-    for axis, size in zip(op.params["broadcast_dimensions"], op.shapes[0], strict=True):
+    axes = op.params["broadcast_dimensions"]
+    for axis, size in zip(axes, op.shapes[0], strict=True):
         sizes[axis] = size
-    return np.broadcast_to(op.positions(0).reshape(sizes), op.out)
+    aligned = op.positions(0).reshape(sizes)
+    return np.broadcast_to(aligned, op.out)
 
 
-def sliced(op: SparsityOp) -> Any:
-    steps = op.params["strides"] or (1,) * len(op.out)
-    return op.positions(0)[
-        tuple(map(slice, op.params["start_indices"], op.params["limit_indices"], steps))
-    ]
+def reshaped(op: SparsityOp) -> Ints:
+    return op.positions(0)
+
+
+def transposed(op: SparsityOp) -> Ints:
+    return op.positions(0).transpose(op.params["permutation"])
+
+
+def reversed_(op: SparsityOp) -> Ints:
+    return np.flip(op.positions(0), op.params["dimensions"])
+
+
+def sliced(op: SparsityOp) -> Ints:
+    starts = op.params["start_indices"]
+    stops = op.params["limit_indices"]
+    strides = op.params["strides"] or (1,) * len(op.out)
+    window = tuple(map(slice, starts, stops, strides))
+    return op.positions(0)[window]
 
 
 def concatenated(op: SparsityOp) -> list[MaybePattern]:
-    return [_assembled(op, lambda parts: np.concatenate(parts, op.params["dimension"]))]
+    axis = op.params["dimension"]
+    return [_assembled(op, lambda parts: np.concatenate(parts, axis))]
 
 
 def stack(op: SparsityOp) -> list[MaybePattern]:
-    return [_assembled(op, lambda parts: np.stack(parts, op.params["axis"]))]
+    axis = op.params["axis"]
+    return [_assembled(op, lambda parts: np.stack(parts, axis))]
 
 
-def _assembled(op: SparsityOp, join: Callable[[list[Any]], object]) -> Pattern:
+def _assembled(op: SparsityOp, join: Callable[[list[Ints]], Ints]) -> Pattern:
     """Union over the operands of an assembly: each at its positions, with the others empty."""
     patterns: list[Pattern] = []
     for i in op.varying:
-        parts = [
-            op.positions(j) if j == i else np.full(shape, -1) for j, shape in enumerate(op.shapes)
-        ]
+        parts: list[Ints] = [np.full(shape, -1) for shape in op.shapes]
+        parts[i] = op.positions(i)
         patterns.append(op.pattern(i).take(join(parts)))
     return union(patterns)
 
 
 def split(op: SparsityOp) -> list[MaybePattern]:
+    pattern = op.pattern(0)
+    positions = op.positions(0)
+    stops = np.cumsum(op.params["sizes"])
     axis = op.params["axis"]
-    parts = np.split(op.positions(0), np.cumsum(op.params["sizes"])[:-1], axis)
-    return [op.pattern(0).take(part) for part in parts]
+    parts = np.split(positions, stops[:-1], axis)
+    return [pattern.take(part) for part in parts]
 
 
 def unstack(op: SparsityOp) -> list[MaybePattern]:
+    pattern = op.pattern(0)
+    positions = op.positions(0)
     axis = op.params["axis"]
-    return [op.pattern(0).take(np.take(op.positions(0), i, axis)) for i in range(len(op.outs))]
+    count = len(op.outs)
+    return [pattern.take(np.take(positions, i, axis)) for i in range(count)]
 
 
 def padded(op: SparsityOp) -> list[MaybePattern]:
     # Negative padding crops, so only source elements that land inside are kept.
-    target = np.full(op.out, -1)
     source = op.positions(0)
+    shape = op.shapes[0]
+    places: list[Ints] = []
     for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
-        at = low + np.arange(op.shapes[0][axis]) * (inner + 1)
-        source = np.take(source, np.flatnonzero((at >= 0) & (at < op.out[axis])), axis)
-    places: list[Any] = []
-    for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
-        at = low + np.arange(op.shapes[0][axis]) * (inner + 1)
-        places.append(at[(at >= 0) & (at < op.out[axis])])
-    target[np.ix_(*places)] = source
-    parts = [op.pattern(0).take(target)] if op.patterns[0] is not None else []
+        stride = inner + 1
+        at = low + np.arange(shape[axis]) * stride
+        is_inside = (at >= 0) & (at < op.out[axis])
+        inside = np.flatnonzero(is_inside)
+        source = np.take(source, inside, axis)
+        places.append(at[inside])
+    target = np.full(op.out, -1)
+    window = np.ix_(*places)
+    target[window] = source
+
+    parts: list[Pattern] = []
+    if op.patterns[0] is not None:
+        parts.append(op.pattern(0).take(target))
     if op.patterns[1] is not None:
         # Everything else is the padding value.
-        parts.append(op.pattern(1).take(np.where(target < 0, 0, -1)))
+        padding = np.where(target < 0, 0, -1)
+        parts.append(op.pattern(1).take(padding))
     return [union(parts)]
 
 
 def summed(op: SparsityOp) -> list[MaybePattern]:
     """Rule of sums over axes: rows that are added up are merged."""
-    kept = [1 if axis in op.params["axes"] else size for axis, size in enumerate(op.shapes[0])]
-    into = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), op.shapes[0])
-    return [op.pattern(0).merge(into, math.prod(op.out))]
+    shape = op.shapes[0]
+    groups = _groups(shape, op.params["axes"])
+    into = np.broadcast_to(groups, shape)
+    merged = op.pattern(0).merge(into, math.prod(op.out))
+    return [merged]
+
+
+def _groups(shape: Shape, axes: Sequence[int]) -> Ints:
+    """Number of the line along these axes that an element is on, with size 1 along them."""
+    sizes = list(shape)
+    for axis in axes:
+        sizes[axis] = 1
+    count = math.prod(sizes)
+    return np.arange(count).reshape(sizes)
 
 
 def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
@@ -139,21 +183,25 @@ def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
     def rule(op: SparsityOp) -> list[MaybePattern]:
         parts: list[Pattern] = []
         for i in op.varying:
-            shape, along = op.shapes[i], axes(op, len(op.shapes[i]))
-            kept = [1 if axis in along else size for axis, size in enumerate(shape)]
-            groups = np.arange(math.prod(kept)).reshape(kept)
+            shape = op.shapes[i]
+            along = axes(op, len(shape))
+            groups = _groups(shape, along)
             # Merge each line along these axes into one row, and let all its elements have that row.
-            whole = op.pattern(i).merge(np.broadcast_to(groups, shape), groups.size)
-            if shape[: len(op.out)] != op.out and (
-                len(shape) != len(op.out)
-                or any(
-                    a != b
-                    for axis, (a, b) in enumerate(zip(shape, op.out, strict=True))
-                    if axis not in along
-                )
-            ):
+            row_of = np.broadcast_to(groups, shape)
+            whole = op.pattern(i).merge(row_of, groups.size)
+            if not _agrees(shape, op.out, along):
                 return everything(op)
             parts.append(whole.take(np.broadcast_to(groups, op.out)))
         return [union(parts)]
 
     return rule
+
+
+def _agrees(shape: Shape, out: Shape, along: Sequence[int]) -> bool:
+    """Return whether the shape of a result is that of an operand, except along some axes."""
+    if shape[: len(out)] == out:
+        return True
+    if len(shape) != len(out):
+        return False
+    sizes = enumerate(zip(shape, out, strict=True))
+    return all(size == new for axis, (size, new) in sizes if axis not in along)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .pattern import Pattern, union
-from .typed_numpy import np
+from .typed_numpy import Ints, np
 
 Shape = tuple[int, ...]
 MaybePattern = Pattern | None
@@ -23,7 +23,7 @@ class SparsityOp:
     shapes: Sequence[Shape]
     outs: Sequence[Shape]
     patterns: Sequence[MaybePattern]
-    values: Sequence[Any]
+    values: Sequence[object]
 
     @property
     def out(self) -> Shape:
@@ -35,10 +35,13 @@ class SparsityOp:
         return [i for i, pattern in enumerate(self.patterns) if pattern is not None]
 
     def pattern(self, i: int) -> Pattern:
-        pattern: Any = self.patterns[i]
+        """Pattern of an operand that varies."""
+        pattern = self.patterns[i]
+        if pattern is None:
+            raise ValueError(i)
         return pattern
 
-    def positions(self, i: int) -> Any:
+    def positions(self, i: int) -> Ints:
         """Flat positions of an operand, in its shape."""
         return np.arange(math.prod(self.shapes[i])).reshape(self.shapes[i])
 
@@ -48,7 +51,14 @@ Rule = Callable[[SparsityOp], Sequence[MaybePattern]]
 
 def everything(op: SparsityOp) -> list[MaybePattern]:
     """Top element: every element of every result depends on all that any operand depends on."""
-    whole = union(
-        [op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying]
-    )
-    return [whole.take(np.zeros(math.prod(shape), int)) for shape in op.outs]
+    rows: list[Pattern] = []
+    for i in op.varying:
+        into_one = np.zeros(math.prod(op.shapes[i]), int)
+        rows.append(op.pattern(i).merge(into_one, 1))
+    whole = union(rows)
+
+    results: list[MaybePattern] = []
+    for shape in op.outs:
+        from_one = np.zeros(math.prod(shape), int)
+        results.append(whole.take(from_one))
+    return results

@@ -7,14 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import numpy
-import numpy.typing as npt
-
-from .typed_numpy import np
-
-Ints = npt.NDArray[numpy.int64]
+from .typed_numpy import Bools, Ints, np
 
 
 class TooDenseError(Exception):
@@ -43,9 +37,8 @@ class Pattern:
         # repeats.
         keys = np.unique(rows * columns + cols)
         rows, cols = np.divmod(keys, max(columns, 1))
-        return cls(
-            np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))]), cols, columns
-        )
+        lengths = np.bincount(rows, minlength=size)
+        return cls(_starts(lengths), cols, columns)
 
     @property
     def size(self) -> int:
@@ -66,33 +59,35 @@ class Pattern:
         """Row of each of `indices`."""
         return np.repeat(np.arange(self.size), self.lengths)
 
-    def take(self, rows: Any) -> Pattern:
+    def take(self, rows: Ints) -> Pattern:
         """Pattern whose row `i` is row `rows[i]` of this one; -1 gives an empty row."""
         rows = np.ravel(rows)
-        lengths = (
-            np.where(rows >= 0, self.lengths[rows], 0)
-            if self.size
-            else np.zeros(len(rows), np.int64)
-        )
-        starts = np.concatenate([[0], np.cumsum(lengths)])
+        if self.size:
+            lengths = np.where(rows >= 0, self.lengths[rows], 0)
+            old_starts = self.starts[rows]
+        else:
+            lengths = np.zeros(len(rows), np.int64)
+            old_starts = rows
+        starts = _starts(lengths)
         _check(int(starts[-1]), len(rows), self.columns)
+
         # Row `rows[i]` is a run of `indices`: its old start minus its new one, plus a running
         # count.
-        at: Ints = np.repeat(
-            (self.starts[rows] if self.size else rows) - starts[:-1], lengths
-        ) + np.arange(starts[-1])
+        shifts = np.repeat(old_starts - starts[:-1], lengths)
+        at: Ints = shifts + np.arange(starts[-1])
         return Pattern(starts, self.indices[at], self.columns)
 
-    def merge(self, into: object, size: int) -> Pattern:
+    def merge(self, into: Ints, size: int) -> Pattern:
         """Union of rows: row `i` becomes part of row `into[i]` of `size` rows."""
-        return Pattern.of_pairs(
-            np.repeat(np.ravel(into), self.lengths), self.indices, size, self.columns
-        )
+        rows = np.repeat(np.ravel(into), self.lengths)
+        return Pattern.of_pairs(rows, self.indices, size, self.columns)
 
-    def keep(self, rows: npt.NDArray[numpy.bool_]) -> Pattern:
+    def keep(self, rows: Bools) -> Pattern:
         """Rows that are True; the others become empty."""
         rows = np.ravel(rows)
-        return self if rows.all() else self.take(np.where(rows, np.arange(self.size), -1))
+        if rows.all():
+            return self
+        return self.take(np.where(rows, np.arange(self.size), -1))
 
     def after(self, inner: Pattern) -> Pattern:
         """Boolean matrix product: the columns of this pattern are the rows of `inner`."""
@@ -101,8 +96,8 @@ class Pattern:
     @cached_property
     def transposed(self) -> Pattern:
         order = np.argsort(self.indices, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(self.indices, minlength=self.columns))])
-        return Pattern(starts, self.rows[order], self.size)
+        lengths = np.bincount(self.indices, minlength=self.columns)
+        return Pattern(_starts(lengths), self.rows[order], self.size)
 
     def equals(self, other: Pattern) -> bool:
         return self is other or (
@@ -117,30 +112,37 @@ def union(patterns: Sequence[Pattern]) -> Pattern:
     others = [other for other in patterns[1:] if not other.equals(first)]
     if not others:
         return first
-    rows = np.concatenate([pattern.rows for pattern in (first, *others)])
-    cols = np.concatenate([pattern.indices for pattern in (first, *others)])
+    parts = (first, *others)
+    rows = np.concatenate([pattern.rows for pattern in parts])
+    cols = np.concatenate([pattern.indices for pattern in parts])
     return Pattern.of_pairs(rows, cols, first.size, first.columns)
 
 
 def stacked(patterns: Sequence[Pattern]) -> Pattern:
     """Rows of several patterns, one after the other."""
+    first = patterns[0]
     if len(patterns) == 1:
-        return patterns[0]
-    ends = np.cumsum([0, *(pattern.count for pattern in patterns)])
-    starts = np.concatenate(
-        [[0], *(pattern.starts[1:] + end for pattern, end in zip(patterns, ends, strict=False))]
-    )
-    return Pattern(
-        starts, np.concatenate([pattern.indices for pattern in patterns]), patterns[0].columns
-    )
+        return first
+    lengths = np.concatenate([pattern.lengths for pattern in patterns])
+    indices = np.concatenate([pattern.indices for pattern in patterns])
+    return Pattern(_starts(lengths), indices, first.columns)
+
+
+def _starts(lengths: Ints) -> Ints:
+    """Starts of rows of these lengths, and the end of the last one."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _check(count: int, rows: int, columns: int) -> None:
     """Stop if following costs more than it can save: many nonzeros, and a large part of all
     elements.
     """
-    if count > _MANY or (count > _SOME and count > _LARGE_PART * rows * columns):
+    if count > _MANY:
+        raise TooDenseError
+    if count > _SOME and count > _LARGE_PART * rows * columns:
         raise TooDenseError
 
 
-_SOME, _MANY, _LARGE_PART = 1 << 14, 1 << 23, 0.3
+_SOME = 1 << 14
+_MANY = 1 << 23
+_LARGE_PART = 0.3

@@ -17,16 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from .._jax.compile_cache.cache import folder
 from .._jax.evaluation import applied
 from .._jax.jaxprs import equations, opened
+from .._jax.typed import NumPyArray
+from .directions import AbstractLeaves, Leaves
 from .typed_numpy import np
 
-TimedFunction = Callable[[Any, Sequence[Any]], Any]
+TimedFunction = Callable[[Callable[[Leaves], Leaves], Leaves], object]
 """Builds the function to time from the user's function and its arguments."""
 
 # Timed calls, of which the fastest counts.
@@ -65,7 +66,7 @@ _KNOWN = Times()
 
 
 def seconds(
-    traced: object, at: Sequence[object], ways: Mapping[str, TimedFunction]
+    traced: object, at: AbstractLeaves, ways: Mapping[str, TimedFunction]
 ) -> dict[str, float] | None:
     """Seconds of a call in each mode, on made-up arguments; None if the program is too large to
     compile for this.
@@ -91,40 +92,45 @@ def seconds(
 
 
 def _measured(
-    traced: object, at: Sequence[Any], ways: Mapping[str, TimedFunction]
+    traced: object, at: AbstractLeaves, ways: Mapping[str, TimedFunction]
 ) -> dict[str, float]:
     program, constants = opened(traced)
-    given = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]
+    arguments = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]
     fastest: dict[str, float] = {}
-    for name, made in ways.items():
+    for name, timed in ways.items():
 
-        def call(constants: Any, at: Any, made: TimedFunction = made) -> Any:
-            def fn(arrays: Sequence[Any]) -> Any:
+        def call(constants: Leaves, at: Leaves, timed: TimedFunction = timed) -> object:
+            def fn(arrays: Leaves) -> Leaves:
                 return applied(program, constants, arrays)
 
-            return made(fn, at)
+            return timed(fn, at)
 
-        compiled = jax.jit(call).lower(*given).compile()
+        compiled = jax.jit(call).lower(*arguments).compile()
         times: list[float] = []
-        jax.block_until_ready(compiled(*given))
+        jax.block_until_ready(compiled(*arguments))
         while len(times) < _CALLS and (not times or times[-1] < _LONG):
             start = time.perf_counter()
-            jax.block_until_ready(compiled(*given))
+            jax.block_until_ready(compiled(*arguments))
             times.append(time.perf_counter() - start)
         fastest[name] = min(times)
     return fastest
 
 
-def _example(leaf: Any) -> Any:
+def _example(leaf: jax.Array | jax.ShapeDtypeStruct) -> NumPyArray:
     """NumPy array, so that nothing of it is traced: numbers between 0.5 and 1.5, or ones."""
-    if np.issubdtype(leaf.dtype, np.floating):
-        return np.linspace(0.5, 1.5, int(np.prod(leaf.shape)), dtype=leaf.dtype).reshape(leaf.shape)
-    return np.ones(leaf.shape, leaf.dtype)
+    if not np.issubdtype(leaf.dtype, np.floating):
+        return np.ones(leaf.shape, leaf.dtype)
+    size = int(np.prod(leaf.shape))
+    numbers = np.linspace(0.5, 1.5, size, dtype=leaf.dtype)
+    return numbers.reshape(leaf.shape)
 
 
-def _key(traced: Any, at: Sequence[Any], ways: Sequence[str]) -> str:
-    shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in (*opened(traced)[1], *at)]
+def _key(traced: object, at: AbstractLeaves, ways: Sequence[str]) -> str:
+    _, constants = opened(traced)
+    shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in (*constants, *at)]
     device = jax.devices()[0]
+    # Addresses of objects differ from process to process.
+    program = re.sub("0x[0-9a-f]+", "", str(traced))
     parts = (
         jax.__version__,
         device.platform,
@@ -132,10 +138,10 @@ def _key(traced: Any, at: Sequence[Any], ways: Sequence[str]) -> str:
         str(os.cpu_count()),
         *ways,
         *shapes,
-        # Addresses of objects differ from process to process.
-        re.sub("0x[0-9a-f]+", "", str(traced)),
+        program,
     )
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    text = "\n".join(parts)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _path(key: str) -> Path | None:

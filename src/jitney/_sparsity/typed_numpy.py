@@ -7,6 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy
+import numpy.typing as npt
 
 np: Any = numpy
 """NumPy as `Any`: its types are partly unknown where shapes are."""
+Ints = npt.NDArray[numpy.int64]
+"""Positions, indices, counts or colours."""
+Bools = npt.NDArray[numpy.bool_]
+"""Mask over positions."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..pattern import Ints, Pattern
+from ..pattern import Pattern
+from ..typed_numpy import Bools, Ints
 from .modes import REVERSE, WAYS, PassMode
 
 
@@ -40,7 +40,7 @@ class Colouring:
     colours: Ints
     count: int
     apart: Ints
-    mirrored: Any = None
+    mirrored: Bools | None = None
 
     @property
     def cost(self) -> int:
@@ -50,9 +50,8 @@ class Colouring:
 
     @property
     def _passes(self) -> tuple[int, int]:
-        return (
-            (self.count, len(self.apart)) if self.by == "forward" else (len(self.apart), self.count)
-        )
+        apart = len(self.apart)
+        return (self.count, apart) if self.by == "forward" else (apart, self.count)
 
     @property
     def text(self) -> str:
@@ -63,7 +62,10 @@ class Colouring:
 
 
 def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'es' if count > 1 else ''}" if count else ""
+    if not count:
+        return ""
+    plural = "es" if count > 1 else ""
+    return f"{count} {what}{plural}"
 
 
 def scheme_of(
@@ -75,12 +77,13 @@ def scheme_of(
     apart = len(ways) > 1
     best: Colouring | None = None
     for way in WAYS:
-        if way in ways:
-            scheme = _coloured(
-                pattern if way == "forward" else pattern.transposed, way, limit, apart=apart
-            )
-            if scheme is not None and (best is None or scheme.cost < best.cost):
-                best, limit = scheme, scheme.cost
+        if way not in ways:
+            continue
+        columns = pattern if way == "forward" else pattern.transposed
+        scheme = _coloured(columns, way, limit, apart=apart)
+        if scheme is not None and (best is None or scheme.cost < best.cost):
+            best = scheme
+            limit = scheme.cost
     return best
 
 
@@ -90,51 +93,58 @@ def _coloured(pattern: Pattern, by: PassMode, limit: float, *, apart: bool) -> C
 
     # The number of rows to take out: 0, or a power of 2. A row needs as many colours as it has
     # columns, so the longest row that stays bounds the cost from below.
-    counts = [0, *(1 << np.arange(_MOST_APART.bit_length()))] if apart else [0]
-    bounds = [
-        (mine * int(lengths[d]) if d < len(lengths) else 0) + other * d
-        for d in counts
-        if d <= len(lengths)
-    ]
+    counts = [0]
+    if apart:
+        counts += [1 << power for power in range(_MOST_APART.bit_length())]
+    bounds: list[int] = []
+    for count in counts:
+        if count <= len(lengths):
+            longest = int(lengths[count]) if count < len(lengths) else 0
+            bounds.append(mine * longest + other * count)
     best = counts[int(np.argmin(bounds))]
     # Not even the lower bound is cheap enough.
     if min(bounds) > limit:
         return None
-    return _with_apart(pattern, by, best, (limit - other * best) / mine)
+    most = (limit - other * best) / mine
+    return _with_apart(pattern, by, best, most)
 
 
 def scheme_by(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colouring | None:
     """Scheme of a given form: mode, number of dense rows (or columns) taken out, and most
     colours.
     """
-    return _with_apart(pattern if by == "forward" else pattern.transposed, by, apart, most)
+    columns = pattern if by == "forward" else pattern.transposed
+    return _with_apart(columns, by, apart, most)
 
 
 def _with_apart(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colouring | None:
     """Take out the longest rows and colour the others; None if that takes more than `most`
     colours.
     """
-    long = np.sort(np.argsort(-pattern.lengths, kind="stable")[:apart])
+    by_length = np.argsort(-pattern.lengths, kind="stable")
+    long = np.sort(by_length[:apart])
     rest = pattern
     if apart:
-        kept = np.ones(pattern.size, bool)
-        kept[long] = False
-        rest = pattern.keep(kept)
-    colourings = [
-        colours
-        for colours in (_greedy(rest, order, most) for order in orders(rest))
-        if colours is not None
-    ]
+        stays = np.ones(pattern.size, bool)
+        stays[long] = False
+        rest = pattern.keep(stays)
+
+    colourings: list[Ints] = []
+    for order in orders(rest):
+        colours = _greedy(rest, order, most)
+        if colours is not None:
+            colourings.append(colours)
     if not colourings:
         return None
     colours = min(colourings, key=lambda colouring: colouring.max(initial=-1))
-    return Colouring(by, colours, int(colours.max(initial=-1)) + 1, long)
+    count = int(colours.max(initial=-1)) + 1
+    return Colouring(by, colours, count, long)
 
 
 _MOST_APART = 64
 
 
-def orders(pattern: Pattern) -> Iterator[Any]:
+def orders(pattern: Pattern) -> Iterator[Ints]:
     """Orders of the columns for greedy colouring: the natural one, which is best for bands, and
     by decreasing degree.
     """
@@ -142,14 +152,14 @@ def orders(pattern: Pattern) -> Iterator[Any]:
     by_column = pattern.transposed
     # Sum of the lengths of a column's rows. The appended 0 gives `reduceat` an element for empty
     # columns at the end.
-    degrees = np.add.reduceat(
-        np.append(pattern.lengths[by_column.indices], 0), by_column.starts[:-1]
-    ) * (by_column.lengths > 0)
+    row_lengths = pattern.lengths[by_column.indices]
+    sums = np.add.reduceat(np.append(row_lengths, 0), by_column.starts[:-1])
+    degrees = sums * (by_column.lengths > 0)
     if len(np.unique(degrees)) > 1:
         yield np.argsort(-degrees, kind="stable")
 
 
-def _greedy(pattern: Pattern, order: Any, most: float) -> Ints | None:
+def _greedy(pattern: Pattern, order: Ints, most: float) -> Ints | None:
     """Greedy distance-2 colouring: each column gets the least colour that no column in its rows
     has.
 
@@ -165,7 +175,8 @@ def _greedy(pattern: Pattern, order: Any, most: float) -> Ints | None:
     for column in order:
         taken: set[int] = set()
         for row in rows[starts[column] : starts[column + 1]]:
-            taken.update(colours[columns[row_starts[row] : row_starts[row + 1]]].tolist())
+            neighbours = columns[row_starts[row] : row_starts[row + 1]]
+            taken.update(colours[neighbours].tolist())
         colour = 0
         while colour in taken:
             colour += 1

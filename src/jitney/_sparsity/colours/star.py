@@ -10,13 +10,12 @@ compositions of JAX primitives; a function with a custom derivative rule may hav
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import LOGIC, PLAIN_CALLS, REARRANGED, REMATS
-from ..._jax.typed import JaxprEqn
+from ..._jax.typed import AnyJaxpr, JaxprEqn
 from ..pattern import Pattern, union
-from ..typed_numpy import np
+from ..typed_numpy import Bools, Ints, np
 from .colouring import Colouring, orders
 
 # `pow` is left out: where the base is 0 its rule gives second derivatives that are not symmetric.
@@ -40,7 +39,7 @@ def has_symmetric_hessian(traced: object) -> bool:
     )
 
 
-def _inside(eqn: JaxprEqn) -> Sequence[Any]:
+def _inside(eqn: JaxprEqn) -> Sequence[AnyJaxpr]:
     return () if eqn.primitive.name.startswith("scatter") else programs(eqn.params)
 
 
@@ -58,21 +57,22 @@ def star_scheme(pattern: Pattern, most: float) -> Colouring | None:
     for order in orders(whole):
         colours = _coloured(whole, order)
         count = int(colours.max(initial=-1)) + 1
-        if count < most:
-            mirrored = _mirrored(pattern, whole, colours, count)
-            if mirrored is not None:
-                best, most = (
-                    Colouring("forward", colours, count, np.zeros(0, np.int64), mirrored),
-                    count,
-                )
+        if count >= most:
+            continue
+        mirrored = _mirrored(pattern, whole, colours, count)
+        if mirrored is not None:
+            none_apart = np.zeros(0, np.int64)
+            best = Colouring("forward", colours, count, none_apart, mirrored)
+            most = count
     return best
 
 
-def _coloured(pattern: Pattern, order: Any) -> Any:
+def _coloured(pattern: Pattern, order: Ints) -> Ints:
     ends, columns = pattern.starts.tolist(), pattern.indices.tolist()
-    neighbours: list[list[int]] = [
-        [w for w in columns[ends[v] : ends[v + 1]] if w != v] for v in range(pattern.size)
-    ]
+    neighbours: list[list[int]] = []
+    for v in range(pattern.size):
+        row = columns[ends[v] : ends[v + 1]]
+        neighbours.append([w for w in row if w != v])
     colours = [-1] * pattern.size
     # For each vertex, its coloured neighbours by colour.
     by_colour = [dict[int, list[int]]() for _ in neighbours]
@@ -86,32 +86,41 @@ def _coloured(pattern: Pattern, order: Any) -> Any:
         for w in neighbours[v]:
             # An uncoloured neighbour: v must differ from all of its coloured neighbours. A coloured
             # one: v must differ from it, and must not complete a path in two colours.
-            taken.update(by_colour[w] if colours[w] < 0 else {colours[w], *closed[w]})
-        colour = next(c for c in range(len(taken) + 1) if c not in taken)
+            if colours[w] < 0:
+                taken.update(by_colour[w])
+            else:
+                taken.add(colours[w])
+                taken.update(closed[w])
+        colour = 0
+        while colour in taken:
+            colour += 1
         colours[v] = colour
 
         # Update `closed` for the paths in which v is an inner vertex x, then for those that v ends.
         for alike in by_colour[v].values():
-            for w in alike if len(alike) > 1 else ():
-                closed[w].add(colour)
+            if len(alike) > 1:
+                for w in alike:
+                    closed[w].add(colour)
         for x in neighbours[v]:
             alike = by_colour[x].setdefault(colour, [])
             alike.append(v)
             if colours[x] >= 0 and len(alike) > 1:
-                for w in alike if len(alike) == 2 else (v,):
+                ends_of_paths = alike if len(alike) == 2 else (v,)
+                for w in ends_of_paths:
                     closed[w].add(colours[x])
     return np.asarray(colours, np.int64)
 
 
-def _mirrored(pattern: Pattern, whole: Pattern, colours: Any, count: int) -> Any:
+def _mirrored(pattern: Pattern, whole: Pattern, colours: Ints, count: int) -> Bools | None:
     """Elements that are read at their mirror image; None if some element can be read at neither
     position.
     """
     # An entry of the compressed matrix gives an element if no other element of its row has the same
     # colour.
-    alone = (
-        np.bincount(whole.rows * count + colours[whole.indices], minlength=whole.size * count) == 1
-    )
-    here = alone[pattern.rows * count + colours[pattern.indices]]
-    there = alone[pattern.indices * count + colours[pattern.rows]]
+    entries = whole.rows * count + colours[whole.indices]
+    alone = np.bincount(entries, minlength=whole.size * count) == 1
+
+    own_entries = pattern.rows * count + colours[pattern.indices]
+    mirror_entries = pattern.indices * count + colours[pattern.rows]
+    here, there = alone[own_entries], alone[mirror_entries]
     return ~here if bool((here | there).all()) else None
