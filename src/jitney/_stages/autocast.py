@@ -19,6 +19,7 @@ import jax
 from .. import _precision
 from .._errors import OptionError, Where, shortlist
 from .._jax.debug_names import named_like
+from .._jax.typed import Array
 from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -112,7 +113,7 @@ class Autocast(Stage):
                 code="J201",
             )
 
-        def cast(*arrays: object) -> Sequence[Any]:
+        def cast(*arrays: Array) -> Sequence[Array]:
             out, sites = _precision.autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
             # Lines are known only from the trace, so exceptions that name one are checked here
@@ -148,7 +149,7 @@ def labels_of(view: View) -> tuple[_precision.Label, ...]:
 def body_of(fn: Fn, arrays: Sequence[object]) -> Any:
     """Trace a function of flat arrays into a closed jaxpr, even under `jax.disable_jit`."""
 
-    def body(*arrays: object) -> Sequence[Any]:
+    def body(*arrays: Array) -> Sequence[Array]:
         return fn(*arrays)
 
     with jax.disable_jit(False):  # noqa: FBT003
