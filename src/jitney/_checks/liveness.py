@@ -56,7 +56,11 @@ class Liveness:
     def __init__(self) -> None:
         self._known: dict[tuple[int, Used], tuple[Jaxpr, Live]] = {}
 
-    def of(self, program: AnyJaxpr, used: Sequence[bool]) -> Live:
+    def of(
+        self,
+        program: AnyJaxpr,
+        used: Sequence[bool],
+    ) -> Live:
         """Return what the given results of a program need."""
         plain, _ = opened(program)
         # The entry holds the program, so that its id is not given to another object.

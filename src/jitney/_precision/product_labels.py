@@ -144,7 +144,12 @@ class ProductInterpreter(ABC):
 class _Feeding:
     """Evaluation of one program, with its products."""
 
-    def __init__(self, walk: ProductInterpreter, jaxpr: AnyJaxpr, seen_at: str):
+    def __init__(
+        self,
+        walk: ProductInterpreter,
+        jaxpr: AnyJaxpr,
+        seen_at: str,
+    ):
         self.walk = walk
         self.jaxpr = jaxpr
         self.seen_at = seen_at
@@ -203,7 +208,11 @@ class _Feeding:
             results.append(_LabelledValue(data, label, None if results else origin))
         return results
 
-    def product(self, eqn: JaxprEqn, inputs: Sequence[_LabelledValue]) -> _LabelledValue:
+    def product(
+        self,
+        eqn: JaxprEqn,
+        inputs: Sequence[_LabelledValue],
+    ) -> _LabelledValue:
         operands, labels = _apart(inputs)
         site = self.site(eqn, inputs)
 
@@ -217,7 +226,11 @@ class _Feeding:
             (out,) = self.walk.product(eqn, operands, site)
         return _LabelledValue(out, join_labels(modules))
 
-    def site(self, eqn: JaxprEqn, inputs: Sequence[_LabelledValue]) -> ProductSite:
+    def site(
+        self,
+        eqn: JaxprEqn,
+        inputs: Sequence[_LabelledValue],
+    ) -> ProductSite:
         """Paths, line and restrictions of a product."""
         factors = [value.origin for value in inputs[:2]]
         labels = [value.label for value in inputs[:2]]

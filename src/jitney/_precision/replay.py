@@ -120,7 +120,11 @@ class Probe(_Rebuild):
             rounded.
     """
 
-    def __init__(self, low: str, chosen: Mapping[str, Any]):
+    def __init__(
+        self,
+        low: str,
+        chosen: Mapping[str, Any],
+    ):
         self.digits = jnp.finfo(LOW[low])
         self.chosen = chosen
         self.sites: list[ProductSite] = []
