@@ -200,13 +200,14 @@ class _FlagInterpreter:
         if flag is None:
             return bound(eqn, values)
         avals = [atom.aval for atom in eqn.outvars]
-        goes_well = jax.lax.eq(flag, np.int32(0))
-        out = jax.lax.cond(
-            goes_well,
-            lambda: bound(eqn, values),
-            lambda: list(map(_zeros, avals)),
-        )
-        return list(out)
+
+        def call() -> list[jax.Array]:
+            return bound(eqn, values)
+
+        def blank() -> list[jax.Array]:
+            return list(map(_zeros, avals))
+
+        return list(jax.lax.cond(_goes_well(flag), call, blank))
 
     def enters(
         self,
@@ -254,12 +255,13 @@ class _FlagInterpreter:
                 return self.remat(eqn, values, flag, used)
             if program is not None or (program := self.insides.compiled_as(eqn)) is not None:
                 return self.run(program, values, flag, used)
-            if name == "cond":
-                return self.branches(eqn, values, flag, used)
-            if name == "scan":
-                return self.scan(eqn, values, flag, used)
-            if name == "while":
-                return self.loop(eqn, values, flag, used)
+            rules = {
+                "cond": self.branches,
+                "scan": self.scan,
+                "while": self.loop,
+            }
+            if name in rules:
+                return rules[name](eqn, values, flag, used)
             if name == "custom_linear_solve":
                 solve = eqn.params["jaxprs"].solve
                 all_live = (True,) * len(eqn.outvars)
@@ -404,7 +406,7 @@ class _FlagInterpreter:
 
         def goes(state: tuple[Code, Carry]) -> Bool:
             flag, carry = state
-            goes_well = jax.lax.eq(flag, np.int32(0))
+            goes_well = _goes_well(flag)
             go, _ = goes_on(None, carry)
             return jax.lax.bitwise_and(goes_well, _any(go))
 
@@ -444,17 +446,16 @@ class _FlagInterpreter:
         def step(state: tuple[Code, Bool, Carry]) -> tuple[Code, Bool, Carry]:
             before, go, carry = state
             out, flag = turn(before, carry)
-            out, code = _where(go, out, carry), _int32(flag)
+            out = _where(go, out, carry)
+            code = _int32(flag)
             # A check that failed in the body leaves zeros for the condition to read.
-            goes_well = jax.lax.eq(code, np.int32(0))
-            out = jax.lax.cond(goes_well, list, _blank, out)
+            out = jax.lax.cond(_goes_well(code), list, _blank, out)
             go, code = goes_on(code, out)
             return code, go, out
 
         def goes(state: tuple[Code, Bool, Carry]) -> Bool:
             flag, go, _ = state
-            goes_well = jax.lax.eq(flag, np.int32(0))
-            return jax.lax.bitwise_and(goes_well, _any(go))
+            return jax.lax.bitwise_and(_goes_well(flag), _any(go))
 
         go, flag = goes_on(flag, carry)
         flag, _, last = jax.lax.while_loop(goes, step, (flag, go, carry))
@@ -504,6 +505,10 @@ def _where(
         go_on = jax.lax.broadcast_in_dim(go, x.shape, axes)
         carry.append(jax.lax.select(go_on, x, y))
     return carry
+
+
+def _goes_well(flag: Code) -> Bool:
+    return jax.lax.eq(flag, np.int32(0))
 
 
 def _int32(flag: Flag) -> Code:

@@ -101,8 +101,10 @@ class Liveness:
             return (*fixed, *results[: len(carry)], *rows)
         if name == "while":
             carry = self.loop_results(eqn, used)
-            of_test = self.of(params["cond_jaxpr"], (True,)).inputs[: params["cond_nconsts"]]
-            of_body = self.of(params["body_jaxpr"], carry).inputs[: params["body_nconsts"]]
+            test = self.of(params["cond_jaxpr"], (True,)).inputs
+            body = self.of(params["body_jaxpr"], carry).inputs
+            of_test = test[: params["cond_nconsts"]]
+            of_body = body[: params["body_nconsts"]]
             return (*of_test, *of_body, *carry)
         # Primitives without a rule need all of their operands.
         return (True,) * len(eqn.invars)
@@ -115,14 +117,16 @@ class Liveness:
         """
         params = eqn.params
         if eqn.primitive.name == "scan":
-            _, carry, _ = scan_parts(eqn, list(range(len(eqn.invars))))
+            positions = list(range(len(eqn.invars)))
+            _, carry, _ = scan_parts(eqn, positions)
             return self._fixpoint(params["jaxpr"], used, carry)
         # The condition decides how many iterations run, so the carries that it reads are live.
         condition = self.of(params["cond_jaxpr"], (True,))
         read = condition.inputs[params["cond_nconsts"] :]
         used = tuple(map(any, zip(used, read, strict=True)))
         first = params["body_nconsts"]
-        return self._fixpoint(params["body_jaxpr"], used, range(first, first + len(used)))
+        carry = range(first, first + len(used))
+        return self._fixpoint(params["body_jaxpr"], used, carry)
 
     def _fixpoint(
         self,

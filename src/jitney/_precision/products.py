@@ -209,9 +209,17 @@ def near_solves(program: AnyJaxpr) -> set[Var]:
     if not any(marked):
         return set()
     order = range(len(program.eqns))
-    behind = _reached(program, marked, order, lambda eqn: (eqn.invars, eqn.outvars))
-    before = _reached(program, marked, reversed(order), lambda eqn: (eqn.outvars, eqn.invars))
+    behind = _reached(program, marked, order, _forwards)
+    before = _reached(program, marked, reversed(order), _backwards)
     return behind | before
+
+
+def _forwards(eqn: JaxprEqn) -> tuple[Sequence[Atom], Sequence[Atom]]:
+    return eqn.invars, eqn.outvars
+
+
+def _backwards(eqn: JaxprEqn) -> tuple[Sequence[Atom], Sequence[Atom]]:
+    return eqn.outvars, eqn.invars
 
 
 Ends = Callable[[JaxprEqn], tuple[Sequence[Atom], Sequence[Atom]]]

@@ -98,10 +98,11 @@ class _Rebuild(ProductInterpreter):
         body: Callable[..., list[Array]],
     ) -> list[Array]:
         fixed, carry, rows = scan_parts(eqn, list(operands))
+        count = len(carry)
 
         def turn(carry: Carry, row: Carry) -> tuple[list[Array], list[Array]]:
             out = body(*fixed, *carry, *row)
-            return out[: len(carry)], out[len(carry) :]
+            return out[:count], out[count:]
 
         length, reverse = eqn.params["length"], eqn.params["reverse"]
         last, ys = jax.lax.scan(turn, carry, rows, length=length, reverse=reverse)
